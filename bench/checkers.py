@@ -29,7 +29,7 @@ from checkers.judge import judge as judge_run
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
 from highwater.cli.output import say
-from highwater.foreign.files import Asked, judge_file
+from highwater.foreign.files import ModelChoice, judge_file
 from highwater.runs.memory import peak_mib
 from history import store
 
@@ -135,7 +135,7 @@ def _corpora(folder: Path, rounds: int) -> None:
         for _ in range(rounds):
             for path in files:
                 start, clock = process_time(), perf_counter()
-                judge_file(path, Asked(model=model))
+                judge_file(path, ModelChoice(model=model))
                 took.append((path.name, process_time() - start, perf_counter() - clock))
         each = {path: median(p for _, p, _ in group) for path, group in groupby(sorted(took), key=lambda one: one[0])}
         whole = median(sum(p for _, p, _ in took[at : at + len(files)]) for at in range(0, len(took), len(files)))

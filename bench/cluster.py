@@ -155,10 +155,10 @@ def _leader(brokers: Mapping[BrokerId, tuple[str, int]]) -> BrokerId | None:
     question = MetadataRequest(topics=(MetadataRequestTopic(TOPIC),))
     for where in brokers.values():
         try:
-            told = told_by(where, question)
+            metadata_response = told_by(where, question)
         except (OSError, WireError):
             continue
-        found = [p.leader_id for topic in told.topics for p in topic.partitions if p.partition_index == 0]
+        found = [p.leader_id for topic in metadata_response.topics for p in topic.partitions if p.partition_index == 0]
         return BrokerId(found[0]) if found and found[0] in brokers else None
     return None
 

@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.containers")
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    options_given = parser.parse_args(arguments)
     plan = _plan()
     site = ContainerSite(plan, system_for(plan))
     try:
@@ -106,14 +106,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise HarnessError(refusal)
         asyncio.run(_begin(site))
         cluster = ContainerCluster(site)
-        measured = measure(cluster, tuple(cluster.listening), given.records, started_s)
+        measured = measure(cluster, tuple(cluster.listening), options_given.records, started_s)
     except HarnessError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     finally:
         site.stop()
         site.close()
-    if given.json:
+    if options_given.json:
         sys.stdout.buffer.write(msgspec.json.encode(measured) + b"\n")
     else:
         say(measured)

@@ -118,10 +118,10 @@ class Customer:
     def produce(self) -> None:
         """Produce the next record of this client."""
         self._sent += 1
-        self._producer.produce(TOPIC, str(self._sent).encode(), on_delivery=self._delivered)
+        self._producer.produce(TOPIC, str(self._sent).encode(), on_delivery=self._on_delivery)
         self._producer.poll(0)
 
-    def _delivered(self, error: object, message: Message) -> None:
+    def _on_delivery(self, error: object, message: Message) -> None:
         value = message.value()
         if error is None and value is not None:
             self.acknowledged.add(value)
@@ -144,14 +144,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=Path, required=True, metavar="FILE")
-    given = parser.parse_args(arguments)
-    requests = load_requests(given.requests)
+    options_given = parser.parse_args(arguments)
+    requests = load_requests(options_given.requests)
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalZooKeeper() as zookeeper,
         LocalCluster(Path(folder), zookeeper.address) as cluster,
     ):
-        return _fire(cluster, requests, given.seconds, given.seed)
+        return _fire(cluster, requests, options_given.seconds, options_given.seed)
 
 
 def _fire(cluster: LocalCluster, requests: Sequence[bytes], seconds: int, seed: int) -> int:

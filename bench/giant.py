@@ -86,7 +86,7 @@ def write(folder: Path, rows: int, *, seed: int = 1, planted: int | None = None)
     draws = np.random.default_rng(seed)
     errors: list[Planted] = []
     hit = {0, count // 2, count - 1} if planted is not None else set()
-    shared = schema.to_table("events", _shared(clock))
+    shared = schema.to_table("events", _shared_events(clock))
     stored = [store.save_part(folder, 0, Part((), _operations_of([], clock, 0, names), shared))]
     for place, name in enumerate(names):
         frame = schema.to_frame(_operations_of([partition_rows(draws, place, records, rereads=True)], clock, place, names))
@@ -120,7 +120,7 @@ def _operations_of(parts: list[dict[str, Ints]], clock: _Clock, place: int, name
 # --- events ---------------------------------------------------------------------------------------------------------------------
 
 
-def _shared(clock: _Clock) -> list[ClusterEvent]:
+def _shared_events(clock: _Clock) -> list[ClusterEvent]:
     """Brokers that start and register, a controller, a fault that acts, healing, and the beginning of the final reads."""
     early: list[tuple[EventKind, dict[str, object]]] = []
     for number, node in enumerate(_BROKERS):
@@ -133,14 +133,14 @@ def _shared(clock: _Clock) -> list[ClusterEvent]:
         (begun, EventKind.FAULT_BEGUN, fault),
         (begun + 1, EventKind.FAULT_ACTED, {**fault, "count": 7}),
         (begun + 9, EventKind.FAULT_ENDED, fault),
-        (_healed(clock), EventKind.HEALED, {}),
+        (_healed_ns(clock), EventKind.HEALED, {}),
         (clock.load_turns - 1, EventKind.FINAL_READS, {}),
     ]
     rows = [(turn, kind, columns) for turn, (kind, columns) in enumerate(early)] + late
     return [_event(clock, turn, clock.partitions, kind, columns) for turn, kind, columns in rows]
 
 
-def _healed(clock: _Clock) -> int:
+def _healed_ns(clock: _Clock) -> int:
     return clock.load_turns * 6 // 10
 
 
@@ -174,7 +174,7 @@ def _manifest(names: list[tuple[str, int]], clock: _Clock) -> RunManifest:
         versions={}, outcome="completed", brokers=_BROKERS,
         assignments=tuple(Assignment(topic=topic, partition=number, replicas=_BROKERS) for topic, number in names),
         promise=Promise(topics=topics, session_timeout_ms=6_000, replica_lag_time_max_ms=10_000, request_timeout_ms=2_000),
-        healed_at_ns=clock.time_ns(_healed(clock)), final_reads_at_ns=clock.time_ns(clock.load_turns - 1), end_ns=_RUN_NS,
+        healed_at_ns=clock.time_ns(_healed_ns(clock)), final_reads_at_ns=clock.time_ns(clock.load_turns - 1), end_ns=_RUN_NS,
         faults=(FaultCount(kind="clog", begun=1, acted=7),),
     )  # fmt: skip
 
@@ -207,16 +207,16 @@ def _sites(frame: pl.DataFrame, draws: np.random.Generator, count: int) -> list[
     late = read.filter(pl.col("process") == frame["process"].max()).drop("process").rename({"index": "late"})
     beside = read.filter(pl.col("process") < frame["process"].max()).select("offset", beside="index")
     told = frame.filter((pl.col("f") == "produce") & (pl.col("type") == "ok")).select("offset", told="index")
-    known = late.join(beside, on="offset").join(told, on="offset").sort("offset")
+    known_frame = late.join(beside, on="offset").join(told, on="offset").sort("offset")
     # A poll must return only what was acknowledged before it began, which holds for the first half of its records.
-    middle = known.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL // 2))
+    middle = known_frame.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL // 2))
     # Records of different polls, so that no error hides another.
-    polls = draws.choice(int(known["offset"].to_numpy()[-1]) // _POLL, count, replace=False)
+    polls = draws.choice(int(known_frame["offset"].to_numpy()[-1]) // _POLL, count, replace=False)
     chosen = [middle.filter(pl.col("offset") // _POLL == poll) for poll in polls.tolist()]
     return [_Site(**rows.row(int(draws.integers(rows.height)), named=True)) for rows in chosen]
 
 
-def _lost(frame: pl.DataFrame, site: _Site) -> pl.DataFrame:
+def _lost_frame(frame: pl.DataFrame, site: _Site) -> pl.DataFrame:
     return frame.filter(~((pl.col("index") == site.beside) & (pl.col("offset") == site.offset)))
 
 
@@ -225,7 +225,7 @@ def _never_sent(frame: pl.DataFrame, site: _Site) -> pl.DataFrame:
     return frame.with_columns(value=pl.when(here).then(pl.lit(f"never-{site.value}")).otherwise("value"))
 
 
-def _refused(frame: pl.DataFrame, site: _Site) -> pl.DataFrame:
+def _refused_frame(frame: pl.DataFrame, site: _Site) -> pl.DataFrame:
     here = pl.col("index") == site.told
     return frame.with_columns(
         type=pl.when(here).then(pl.lit("fail")).otherwise("type"),
@@ -248,9 +248,9 @@ class _Error(NamedTuple):
 
 
 _ERRORS = (
-    _Error(("int-poll-skip", "lost-write"), _lost, lambda site: site.beside),
+    _Error(("int-poll-skip", "lost-write"), _lost_frame, lambda site: site.beside),
     _Error(("inconsistent-offsets", "phantom-read"), _never_sent, lambda site: site.late),
-    _Error(("failed-write-read",), _refused, lambda site: site.told),
+    _Error(("failed-write-read",), _refused_frame, lambda site: site.told),
     _Error(("read-above-hw",), _above_hw, lambda site: site.beside),
 )
 
@@ -336,9 +336,9 @@ def _on_spark(folder: Path, master: str, ledger: Path) -> Verdict:
 def unexpected(verdict: Verdict, errors: Sequence[Planted]) -> list[str]:
     """Compare the anomalies with the planted errors: what is missing, and what no error explains."""
     wanted = {(error.key, kind): error.index for error in errors for kind in error.kinds}
-    found = {(anomaly.key, anomaly.kind): anomaly for anomaly in verdict.anomalies}
-    why = [f"missing: {kind} in {key}" for key, kind in sorted(wanted.keys() - found.keys())]
-    why += [f"not planted: {found[key].words}" for key in sorted(found.keys() - wanted.keys())]
+    anomalies = {(anomaly.key, anomaly.kind): anomaly for anomaly in verdict.anomalies}
+    why = [f"missing: {kind} in {key}" for key, kind in sorted(wanted.keys() - anomalies.keys())]
+    why += [f"not planted: {anomalies[key].words}" for key in sorted(anomalies.keys() - wanted.keys())]
     why += [
         f"other row: {anomaly.words}"
         for anomaly in verdict.anomalies

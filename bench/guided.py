@@ -102,11 +102,11 @@ def _runs(request: Request, mode: Mode, first: int, budget: int) -> Iterator[tup
         return
     search = Search(request, first=first, runs=budget, generation=GENERATION)
     while planned := search.planned():
-        found = []
+        summaries = []
         for one in planned:
-            found.append(perform(Task(plan=one.plan, repeat="", build=_BUILD, branches=True)))
-            yield one.plan, found[-1]
-        search.learn(planned, [reach_of(summary) for summary in found])
+            summaries.append(perform(Task(plan=one.plan, repeat="", build=_BUILD, branches=True)))
+            yield one.plan, summaries[-1]
+        search.learn(planned, [reach_of(summary) for summary in summaries])
 
 
 def caught_by(summary: Summary) -> str | None:
@@ -210,10 +210,10 @@ def page(rows: Sequence[Row], budget: int) -> str:
         if plain is None or guided is None:
             open_.append(name)
             continue
-        said = _at_most_half(plain, guided)
-        halved += said == "yes"
+        message = _at_most_half(plain, guided)
+        halved += message == "yes"
         kinds = ", ".join(sorted({row.by.split(" at ")[0] for row in found if row.caught and row.mode == "guided"}))
-        lines.append(f"| `{name}` | {len(plain.runs)} | {plain.words} | {guided.words} | {said} | {kinds} |")
+        lines.append(f"| `{name}` | {len(plain.runs)} | {plain.words} | {guided.words} | {message} | {kinds} |")
     summary = f"On {halved} of {rare} rarely caught variants the guided search needs at most half the runs."
     return _PAGE.format(
         budget=budget,
@@ -271,14 +271,14 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, default=ROWS, help="file of the measurements")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin nothing after S seconds")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the figures into this document, below its marker")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if asked.page is not None:
-        head, _, _ = asked.page.read_text(encoding="utf-8").partition(MARKER)
-        asked.page.write_text(head + MARKER + page(read_rows(asked.rows), asked.budget), encoding="utf-8")
+    if options.page is not None:
+        head, _, _ = options.page.read_text(encoding="utf-8").partition(MARKER)
+        options.page.write_text(head + MARKER + page(read_rows(options.rows), options.budget), encoding="utf-8")
         return 0
     try:
-        _measure(asked)
+        _measure(options)
     except UsageError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
@@ -286,24 +286,24 @@ def main() -> int:
     return 0
 
 
-def _measure(asked: argparse.Namespace) -> None:
-    modes = [mode for mode in MODES if mode in asked.modes.split(",")]
-    if asked.budget < 1 or not modes:
+def _measure(options: argparse.Namespace) -> None:
+    modes = [mode for mode in MODES if mode in options.modes.split(",")]
+    if options.budget < 1 or not modes:
         raise UsageError("--budget must be at least 1, and --modes must name plain, guided or both")
     start = monotonic()
-    known = {(row.variant, row.mode, row.first): row for row in read_rows(asked.rows)}
+    known_rows = {(row.variant, row.mode, row.first): row for row in read_rows(options.rows)}
     for mode in modes:
-        for first in map(int, asked.firsts.split(",")):
-            for variant in asked.variants or variants():
-                found = known.get((variant, mode, first))
-                plain = counts_of((row for row in known.values() if row.variant == variant), "plain", asked.budget)
-                if is_done(found, asked.budget) or (mode == "guided" and not asked.variants and not is_rare(plain)):
+        for first in map(int, options.firsts.split(",")):
+            for variant in options.variants or variants():
+                found = known_rows.get((variant, mode, first))
+                plain = counts_of((row for row in known_rows.values() if row.variant == variant), "plain", options.budget)
+                if is_done(found, options.budget) or (mode == "guided" and not options.variants and not is_rare(plain)):
                     continue
-                if monotonic() - start > asked.within:
+                if monotonic() - start > options.within:
                     return
-                row = measure(variant, mode, first, asked.budget)
-                known[variant, mode, first] = row
-                with asked.rows.open("ab") as file:
+                row = measure(variant, mode, first, options.budget)
+                known_rows[variant, mode, first] = row
+                with options.rows.open("ab") as file:
                     file.write(msgspec.json.encode(row) + b"\n")
                 say(f"{variant} {mode} {first}: {row.runs if row.caught else f'> {row.runs}'} {row.by} ({row.cpu_s} s)")
 

@@ -230,16 +230,16 @@ def operations_table(parts: list[dict[str, Ints]], partitions: list[tuple[str, i
     new = np.ones(len(order), np.bool_)
     new[1:] = columns["slot"][1:] == 0
     frame = pl.DataFrame({**columns, "index": np.cumsum(new) - 1}).with_columns(
-        type=_named(_TYPES, "kind"),
-        topic=_named([topic for topic, _ in partitions], "place"),
-        partition=_numbered([number for _, number in partitions], "place"),
+        type=_name_column(_TYPES, "kind"),
+        topic=_name_column([topic for topic, _ in partitions], "place"),
+        partition=_number_column([number for _, number in partitions], "place"),
         value=pl.when(pl.col("value") >= 0).then(pl.format("v{}-{}", "place", "value")),
         offset=pl.when(pl.col("offset") >= 0).then("offset"),
         acks=pl.when(pl.col("f") == 0).then(pl.lit(-1, pl.Int64)),
         leader_epoch=pl.when(pl.col("kind") == OK).then(pl.lit(0, pl.Int64)),
         attempts=pl.when((pl.col("f") == 0) & (pl.col("kind") != INVOKE)).then(pl.lit(1, pl.Int64)),
     )
-    frame = frame.with_columns(f=_named(("produce", "poll"), "f"))
+    frame = frame.with_columns(f=_name_column(("produce", "poll"), "f"))
     wanted = schema.arrow_schema("operations")
     missing = [
         pl.lit(None, pl.String if pa.types.is_string(f.type) else pl.Int64).alias(f.name)
@@ -249,11 +249,11 @@ def operations_table(parts: list[dict[str, Ints]], partitions: list[tuple[str, i
     return frame.with_columns(missing).select(wanted.names).to_arrow().cast(wanted)
 
 
-def _named(names: tuple[str, ...] | list[str], column: str) -> pl.Expr:
+def _name_column(names: tuple[str, ...] | list[str], column: str) -> pl.Expr:
     return pl.col(column).replace_strict(list(range(len(names))), list(names), return_dtype=pl.String)
 
 
-def _numbered(numbers: list[int], column: str) -> pl.Expr:
+def _number_column(numbers: list[int], column: str) -> pl.Expr:
     return pl.col(column).replace_strict(list(range(len(numbers))), numbers, return_dtype=pl.Int64)
 
 

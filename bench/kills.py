@@ -41,12 +41,12 @@ class _Campaign:
     def __init__(self, folder: Path, options: Sequence[str]) -> None:
         self._command = [*_HIGHWATER, "campaign", *options, "--store", str(folder)]
         self._folder = folder
-        self.driver = self._started()
+        self.driver = self._started_process()
 
     def resume(self) -> None:
         """Start the driver again."""
         self.driver.wait()
-        self.driver = self._started("--resume")
+        self.driver = self._started_process("--resume")
 
     def rows(self) -> int:
         """The finished runs."""
@@ -63,7 +63,7 @@ class _Campaign:
                 raise HarnessError(f"no new run for {_STUCK_S} s; {last} of {rows} have a row")
         return last >= rows
 
-    def _started(self, *more: str) -> subprocess.Popen[bytes]:
+    def _started_process(self, *more: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*self._command, *more], stdout=subprocess.DEVNULL, start_new_session=True)
 
 

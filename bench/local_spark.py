@@ -71,9 +71,9 @@ class LocalSpark:
         self._daemons.append(daemon)
         end_s = time.monotonic() + START_S_MAX
         while time.monotonic() < end_s and daemon.poll() is None:
-            found = re.search(r"(?:Starting Spark master at|Successfully registered with master) (spark://\S+)", log.read_text())
-            if found is not None:
-                return found
+            match = re.search(r"(?:Starting Spark master at|Successfully registered with master) (spark://\S+)", log.read_text())
+            if match is not None:
+                return match
             time.sleep(_LOOK_S)
         words = (log.read_text().strip().splitlines() or ["it printed nothing"])[-1]
         raise HarnessError(f"Spark's {name} ended, or does not start within {START_S_MAX:.0f} s; end of its output: {words}")

@@ -81,13 +81,15 @@ def measure(rounds: int) -> Measured:
     """Run both, alternating; AssertionError if their counts differ."""
     explored = [_explore() for _ in range(rounds)]
     checked = [run_tlc(REPLICATION, replication_constants(VARIANTS[_VARIANT], _SIZES)) for _ in range(rounds)]
-    one, seconds = explored[0][0], statistics.median(used for _, used in explored)
-    assert {_counts(run) for run in checked} == {(one.generated, one.distinct, one.depth)}, "TLC counts other states"
+    explored_model, seconds = explored[0][0], statistics.median(used for _, used in explored)
+    assert {_counts(run) for run in checked} == {(explored_model.generated, explored_model.distinct, explored_model.depth)}, (
+        "TLC counts other states"
+    )
     of_tlc = statistics.median(run.cpu_seconds for run in checked)
     return Measured(
-        generated=one.generated,
-        distinct=one.distinct,
-        depth=one.depth,
+        generated=explored_model.generated,
+        distinct=explored_model.distinct,
+        depth=explored_model.depth,
         explorer_seconds=round(seconds, 2),
         tlc_seconds=round(of_tlc, 1),
         ratio=round(of_tlc / seconds, 1),
@@ -124,13 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    options_given = parser.parse_args(arguments)
     reason = missing_java()
     if reason is not None:
         sys.stderr.write(f"{reason}\n")
         return 1
-    measured = measure(given.rounds)
-    if given.json:
+    measured = measure(options_given.rounds)
+    if options_given.json:
         sys.stdout.buffer.write(msgspec.json.encode(measured) + b"\n")
     else:
         say(

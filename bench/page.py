@@ -55,7 +55,9 @@ def measure(pages: Sequence[Path]) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         for page in pages:
             loads = [load(browser, page) for _ in range(_ROUNDS)]
-            shown, answered, spent = (median(getattr(one, name) for one in loads) for name in ("shown", "answered", "processor"))
+            shown, answered, spent = (
+                median(getattr(this_load, name) for this_load in loads) for name in ("shown", "answered", "processor")
+            )
             size = page.stat().st_size / 1e6
             say(f"{size:.2f} MB  shown {shown:.2f} s, answer {answered:.2f} s, processor {spent:.2f} s  {page}")
         browser.close()

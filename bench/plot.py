@@ -21,12 +21,12 @@ class Series(Struct, frozen=True, kw_only=True):
 
 def plot(series: Sequence[Series]) -> str:
     """Return the plot as SVG text. A dashed line to the last point of each series shows linear growth."""
-    points = [point for one in series for point in one.points]
+    points = [point for column in series for point in column.points]
     x = _Scale([size for size, _ in points], _LEFT, _WIDTH - _RIGHT)
-    straight = [one.points[-1][1] * one.points[0][0] / one.points[-1][0] for one in series]
+    straight = [column.points[-1][1] * column.points[0][0] / column.points[-1][0] for column in series]
     y = _Scale([*straight, *(seconds for _, seconds in points)], _HEIGHT - _BOTTOM, _TOP)
     body = "\n".join(
-        [*_axes(x, y), *(part for at, one in enumerate(series) for part in _line(one, at, x, y)), *_labels(series, y)]
+        [*_axes(x, y), *(part for at, column in enumerate(series) for part in _line(column, at, x, y)), *_labels(series, y)]
     )
     style = "text{font:12px sans-serif;fill:#444} .grid{stroke:#ddd} .linear{stroke-dasharray:3 4;opacity:.5}"
     return (

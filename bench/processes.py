@@ -29,18 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.processes")
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    options_given = parser.parse_args(arguments)
     try:
         with (
             tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder,
             LocalZooKeeper() as zookeeper,
             LocalCluster(Path(folder), zookeeper.address, settings=_SETTINGS) as cluster,
         ):
-            measured = measure(cluster, tuple(cluster.listening), given.records, started_s)
+            measured = measure(cluster, tuple(cluster.listening), options_given.records, started_s)
     except HarnessError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    if given.json:
+    if options_given.json:
         sys.stdout.buffer.write(msgspec.json.encode(measured) + b"\n")
     else:
         say(measured)

@@ -44,25 +44,25 @@ class Subject(Struct, frozen=True, kw_only=True):
 def list_append(count: int) -> list[Step]:
     """The steps of `bench.histories.transactions`, in the order of their times."""
     history = transactions(count)
-    return sorted((*_steps(history), *_failed(history)), key=lambda step: step.time or 0)
+    return sorted((*_steps(history), *_failed_steps(history)), key=lambda step: step.time or 0)
 
 
 def _steps(history: Paired) -> Iterator[Step]:
     for call in history.calls:
-        yield _asked(call)
+        yield _asked_step(call)
         if call.end is None or call.result is UNKNOWN:
             yield Step(0, call.process, OpType.INFO, call.f, call.argument, None, call.start + 1)
         else:
             yield Step(0, call.process, OpType.OK, call.f, call.result, None, call.end)
 
 
-def _failed(history: Paired) -> Iterator[Step]:
+def _failed_steps(history: Paired) -> Iterator[Step]:
     for call in history.failed:
-        yield _asked(call)
+        yield _asked_step(call)
         yield Step(0, call.process, OpType.FAIL, call.f, call.argument, None, call.start + 1)
 
 
-def _asked(call: Call) -> Step:
+def _asked_step(call: Call) -> Step:
     return Step(0, call.process, OpType.INVOKE, call.f, call.argument, None, call.start)
 
 
@@ -71,11 +71,11 @@ def sends_and_polls(lines: int, *, seed: int = 1) -> list[Step]:
     draws = np.random.default_rng(seed)
     logs: list[list[int]] = [[] for _ in range(_KEYS)]
     position = [[0] * _KEYS for _ in range(_PROCESSES)]
-    told: list[Step] = []
+    steps_told: list[Step] = []
     keys = tuple(range(_KEYS))
     for process in range(_PROCESSES):
-        _tell(told, process, "assign", keys, keys)
-    while len(told) < lines:
+        _tell(steps_told, process, "assign", keys, keys)
+    while len(steps_told) < lines:
         process = int(draws.integers(_PROCESSES))
         asked: list[tuple[object, ...]] = []
         answer: list[tuple[object, ...]] = []
@@ -91,17 +91,19 @@ def sends_and_polls(lines: int, *, seed: int = 1) -> list[Step]:
                 answer.append(("send", key, (2 * value, value)))
             else:
                 asked.append(("poll",))
-                answer.append(("poll", _polled(logs, position[process], draws.permutation(_KEYS)[:_POLLED_KEYS].tolist(), _POLL)))
+                answer.append(
+                    ("poll", _polled_pairs(logs, position[process], draws.permutation(_KEYS)[:_POLLED_KEYS].tolist(), _POLL))
+                )
         for key, value in sent:  # a transaction does not see its own records
             logs[key].append(value)
-        _tell(told, process, f, tuple(asked), tuple(answer))
+        _tell(steps_told, process, f, tuple(asked), tuple(answer))
     for process in range(_PROCESSES):
-        rest = _polled(logs, position[process], list(keys), max(map(len, logs)))
-        _tell(told, process, "poll", (("poll",),), (("poll", rest),))
-    return told
+        other_pairs = _polled_pairs(logs, position[process], list(keys), max(map(len, logs)))
+        _tell(steps_told, process, "poll", (("poll",),), (("poll", other_pairs),))
+    return steps_told
 
 
-def _polled(logs: list[list[int]], position: list[int], keys: list[int], most: int) -> Pairs:
+def _polled_pairs(logs: list[list[int]], position: list[int], keys: list[int], most: int) -> Pairs:
     found = []
     for key in sorted(keys):
         values = logs[key][position[key] : position[key] + most]
@@ -111,9 +113,9 @@ def _polled(logs: list[list[int]], position: list[int], keys: list[int], most: i
     return Pairs(found)
 
 
-def _tell(told: list[Step], process: int, f: str, asked: tuple[object, ...], answer: tuple[object, ...]) -> None:
+def _tell(steps_told: list[Step], process: int, f: str, asked: tuple[object, ...], answer: tuple[object, ...]) -> None:
     for kind, value in ((OpType.INVOKE, asked), (OpType.OK, answer)):
-        told.append(Step(0, process, kind, f, value, None, 100_000 * len(told)))
+        steps_told.append(Step(0, process, kind, f, value, None, 100_000 * len(steps_told)))
 
 
 SUBJECTS = (
@@ -127,7 +129,7 @@ def write(path: Path, told: list[Step]) -> None:
     store.write_lines(path, export.lines(lambda: told))
 
 
-def _checked(path: Path, model: str) -> float:
+def _seconds_of_check(path: Path, model: str) -> float:
     """Seconds of processor of one `highwater check`, imports included. SystemExit if the verdict is not VALID."""
     before = os.times()
     command = [sys.executable, "-m", "highwater", "check", str(path), "--model", model]
@@ -156,7 +158,7 @@ def main() -> None:
             write(path, subject.steps())
             size = path.stat().st_size
             read = min(_read(path) for _ in range(rounds))
-            whole = min(_checked(path, subject.model) for _ in range(rounds))
+            whole = min(_seconds_of_check(path, subject.model) for _ in range(rounds))
             say(
                 f"{subject.model:<12} {subject.name:<32} {size / 1e6:5.1f} MB: check {whole:5.2f} s of processor "
                 f"(aim {subject.aim}), reading {read:5.2f} s, {read * _GIGABYTE / size:4.0f} s a gigabyte"

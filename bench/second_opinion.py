@@ -46,30 +46,30 @@ class Opinions(Struct):
 
 def _opinions(plans: Iterator[Plan]) -> Opinions:
     build = present_build()
-    said = Opinions()
+    opinions = Opinions()
     for plan in plans:
         history = perform(plan, SimBackend(), build).history
         verdict, second = judge(history), judge_log(PartitionLog(), ours.calls(history).calls)
-        _count(said, plan, verdict, second)
-    return said
+        _count(opinions, plan, verdict, second)
+    return opinions
 
 
-def _count(said: Opinions, plan: Plan, verdict: Verdict, second: Judgement) -> None:
-    said.runs += 1
+def _count(opinions: Opinions, plan: Plan, verdict: Verdict, second: Judgement) -> None:
+    opinions.runs += 1
     wrong = any(anomaly.kind in _OF_RECORDS for anomaly in verdict.anomalies)
-    said.found += wrong
-    said.undecided += second.validity is Validity.UNKNOWN
+    opinions.found += wrong
+    opinions.undecided += second.validity is Validity.UNKNOWN
     if second.validity is not Validity.INVALID:
         if wrong:
-            said.strange.append(f"not seen: {plan.name} of {plan.protocol}, {verdict.anomalies[0].words}")
+            opinions.strange.append(f"not seen: {plan.name} of {plan.protocol}, {verdict.anomalies[0].words}")
         return
     if wrong:
-        said.agreed += 1
+        opinions.agreed += 1
     elif verdict.validity is Validity.INVALID or verdict.excused:
-        said.others += 1
+        opinions.others += 1
     else:
-        said.accused += 1
-        said.strange.append(f"accused: {plan.name} of {plan.protocol}: {second.anomalies[0].words}")
+        opinions.accused += 1
+        opinions.strange.append(f"accused: {plan.name} of {plan.protocol}: {second.anomalies[0].words}")
 
 
 def _known_bad() -> Iterator[Plan]:
@@ -84,8 +84,9 @@ def _table(safe: Opinions, bad: Opinions) -> str:
         "| INVALID, with other findings | accused | UNKNOWN |\n"
     )
     rows = [
-        f"| {what} | {one.runs} | {one.found} | {one.agreed} | {one.others} | {one.accused} | {one.undecided} |"
-        for what, one in (("`safe`", safe), ("known-bad protocols", bad))
+        f"| {what} | {opinions.runs} | {opinions.found} | {opinions.agreed} | "
+        f"{opinions.others} | {opinions.accused} | {opinions.undecided} |"
+        for what, opinions in (("`safe`", safe), ("known-bad protocols", bad))
     ]
     return head + "|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from highwater.cli.output import say
 from highwater.plans.derive import derive
-from highwater.shrink.folder import Asked, Shrunk, Size, folder_of, shrink_in
+from highwater.shrink.folder import ShrinkOrder, Shrunk, Size, folder_of, shrink_in
 from highwater.shrink.search import Budget
 
 # Protocol and seed of the workload produce-consume: ten different signatures.
@@ -63,7 +63,7 @@ def measure(protocol: str, seed: int, store: Path) -> tuple[Measurement, Shrunk]
     plan = derive(seed, protocol=protocol)
     folder = folder_of(store, plan)
     rmtree(folder, ignore_errors=True)
-    found = shrink_in(folder, Asked(plan=plan), budget=Budget(trials=2000, cpu_seconds=600), workers=1)
+    found = shrink_in(folder, ShrinkOrder(plan=plan), budget=Budget(trials=2000, cpu_seconds=600), workers=1)
     measured = Measurement(
         protocol=protocol,
         seed=seed,
@@ -87,17 +87,20 @@ def main() -> None:
     arguments = parser.parse_args()
     protocol, _, seed = (arguments.only or "").partition(":")
     cases = CASES if arguments.only is None else ((protocol, int(seed)),)
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     with TemporaryDirectory(prefix="highwater-bench-") as aside:
         for protocol, seed in cases:
             measured, _ = measure(protocol, seed, arguments.store or Path(aside))
-            found.append(measured)
+            measurements.append(measured)
             say(measured.line)
-    seconds = [one.cpu_seconds for one in found]
+    seconds = [measurement.cpu_seconds for measurement in measurements]
     say(f"median {statistics.median(seconds):.0f} s of CPU, worst {max(seconds):.0f} s")
-    say(f"at most {max(one.after.windows for one in found)} windows, {max(one.after.operations for one in found)} operations")
+    say(
+        f"at most {max(measurement.after.windows for measurement in measurements)} windows, "
+        f"{max(measurement.after.operations for measurement in measurements)} operations"
+    )
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(measurements), indent=2) + b"\n")
 
 
 if __name__ == "__main__":

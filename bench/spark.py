@@ -84,7 +84,7 @@ def judge(sizes: Sizes) -> Iterator[Row]:
 
 def giant(sizes: Sizes) -> Iterator[Row]:
     """One large history with planted anomalies in one process, and a larger one on Spark. Writing them is not counted."""
-    small, large = (_written(sizes, rows) for rows in (sizes.rows, sizes.giant_rows))
+    small, large = (_written_path(sizes, rows) for rows in (sizes.rows, sizes.giant_rows))
     here = _run(*_GIANT, "judge", str(small))
     yield Row(
         name=f"one history of {sizes.rows:,} rows, all checkers, one process",
@@ -170,7 +170,7 @@ def _stored_runs(sizes: Sizes) -> Path:
     return store
 
 
-def _written(sizes: Sizes, rows: int) -> Path:
+def _written_path(sizes: Sizes, rows: int) -> Path:
     folder = sizes.folder / f"giant-{rows}"
     if not folder.exists():
         _run(*_GIANT, "write", str(folder), "--rows", str(rows), "--planted", _PLANTED)
@@ -206,7 +206,7 @@ def main() -> None:
     chosen = arguments.benchmarks or list(BENCHMARKS)
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
         parser.error(f"unknown benchmark {unknown[0]!r}; the benchmarks are {', '.join(BENCHMARKS)}")
-    said = machine()
+    message = machine()
     with tempfile.TemporaryDirectory() as aside:
         sizes = Sizes(
             seeds=arguments.seeds,
@@ -221,7 +221,7 @@ def main() -> None:
             for row in BENCHMARKS[name](sizes):
                 say(f"{row.name}: {_words(row.here)} without Spark, {_words(row.spark)} on Spark; {row.ask}: {row.met}")
                 rows.append(row)
-    text = f"`python -m bench.spark {' '.join(sys.argv[1:])}`: {said}.\n\n{table(rows)}\n"
+    text = f"`python -m bench.spark {' '.join(sys.argv[1:])}`: {message}.\n\n{table(rows)}\n"
     say(f"\n{text}")
     if arguments.write is not None:
         write_file(arguments.write, text.encode())

@@ -118,7 +118,7 @@ def measured(plan: Plan, history: History, summary: Summary) -> Measured:
         first_anomaly=anomalies[0] if anomalies else None,
         why=_why(summary),
         slowed=history.manifest.slowed,
-        said=tuple(_said(history))[:QUOTES_MAX],
+        said=tuple(_lines_said(history))[:QUOTES_MAX],
         first_write_s=None if first is None else round(first / _NS, 1),
         seconds=round(summary.wall_seconds, 1),
     )
@@ -130,7 +130,7 @@ def _why(summary: Summary) -> str | None:
     return next(iter((*summary.not_live, *summary.unchecked)), None)
 
 
-def _said(history: History) -> Iterator[str]:
+def _lines_said(history: History) -> Iterator[str]:
     for row in history.events:
         if row.kind is EventKind.TRUNCATE and (row.detail or "").startswith(QUOTED):
             yield f"{row.time_ns / _NS:.3f} s  {row.node}  {(row.detail or '').removeprefix(QUOTED)}"
@@ -224,7 +224,7 @@ def _seeds(runs: list[Measured]) -> str:
         live = sum(one.live is True for one in valid)
         seeds = ", ".join(str(number) for number in sorted(int(one.plan.removeprefix(SEED)) for one in these))
         counts = (len(these), live, len(valid) - live, invalid, len(these) - len(valid) - invalid)
-        lines.append(f"| {subject} | {' | '.join(map(str, counts))} | {_slowed(these)} | {seeds} |")
+        lines.append(f"| {subject} | {' | '.join(map(str, counts))} | {_slowed_in_words(these)} | {seeds} |")
     bad = [one for one in mine if one.verdict != "VALID" or one.failure is not None or not one.live]
     lines += ["", "Slowed by: after healing, work took so many times its CPU time, because of other work on the machine.", ""]
     lines += ["Each run that is not VALID and live, with its reason ([systems.md](systems.md#fresh-seeds) explains them):", ""]
@@ -232,7 +232,7 @@ def _seeds(runs: list[Measured]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _slowed(runs: Iterable[Measured]) -> str:
+def _slowed_in_words(runs: Iterable[Measured]) -> str:
     found = sorted(one.slowed for one in runs if one.slowed is not None)
     return f"{found[0]} to {found[-1]}" if found else "not measured"
 
@@ -288,14 +288,14 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=STORE)
     parser.add_argument("--read", type=Path, action="append", default=[])
     parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
-    if asked.page:
+    options = parser.parse_args()
+    if options.page:
         sys.stdout.write(page(counted(recorded())))
         return
-    for folder in asked.read:
+    for folder in options.read:
         record(stored(folder, {one.run for one in recorded()}))
-    for system in () if asked.read else asked.systems:
-        record(performed(on_system(plan_named(asked.plan), parsed_system(system)), asked.runs, asked.store))
+    for system in () if options.read else options.systems:
+        record(performed(on_system(plan_named(options.plan), parsed_system(system)), options.runs, options.store))
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def document() -> str:
         parts.append(
             f"## {judge.name}\n\n"
             f"- **The judge `{judge.name}` claims:** {judge.claim}\n"
-            f"- **Anomalies where that is broken:** {_listed(judge.kinds)}\n"
+            f"- **Anomalies where that is broken:** {_names_listed(judge.kinds)}\n"
             f"- **Judged for each:** {judge.group}\n"
             f"- **Assumes:** {judge.assumes}\n"
             f"- **Cannot see:** {judge.blind}\n"
@@ -157,15 +157,15 @@ A history that breaks the weaker level is INVALID, one that keeps the stronger o
 def _weaker(name: str) -> str:
     """What makes a history INVALID by a level that is between two."""
     level = BETWEEN[name][0]
-    return "nothing" if level is None else f"what {level} forbids" if level != name else _listed(sorted(FORBIDS[name]))
+    return "nothing" if level is None else f"what {level} forbids" if level != name else _names_listed(sorted(FORBIDS[name]))
 
 
 def _forbidden(name: str) -> str:
     """List the anomalies that an isolation level forbids; for a strong level, those that it adds to its base level."""
     base = name.removeprefix("strong-").removeprefix("session-") if name.startswith("strong-") else ""
     added = FORBIDS[name] - FORBIDS.get(base, frozenset())
-    return (f"all of {base}, and " if base else "") + _listed(sorted(added))
+    return (f"all of {base}, and " if base else "") + _names_listed(sorted(added))
 
 
-def _listed(kinds: tuple[str, ...] | list[str]) -> str:
+def _names_listed(kinds: tuple[str, ...] | list[str]) -> str:
     return ", ".join(f"`{kind}`" for kind in kinds)

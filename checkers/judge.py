@@ -30,10 +30,10 @@ def judge(history: History, checkers: Sequence[Checker] = ALL, *, screened_min: 
     facts = facts_of(history.manifest)
     able = judging(facts, checkers)
     if history.manifest.parts:
-        found = judge_parts(history, facts, able, screened_min=screened_min)
+        all_findings = judge_parts(history, facts, able, screened_min=screened_min)
     else:
-        found = judge_whole(history, facts, able, screened_min=screened_min)
-    return _verdict(found, history, facts, checkers)
+        all_findings = judge_whole(history, facts, able, screened_min=screened_min)
+    return _verdict(all_findings, history, facts, checkers)
 
 
 def verdict_of_pieces(
@@ -44,6 +44,6 @@ def verdict_of_pieces(
     return _verdict(merged(judged, states, history, facts, judging(facts, checkers)), history, facts, checkers)
 
 
-def _verdict(found: Iterable[Findings], history: History, facts: Facts, checkers: Sequence[Checker]) -> Verdict:
-    verdict = merge(found)
+def _verdict(all_findings: Iterable[Findings], history: History, facts: Facts, checkers: Sequence[Checker]) -> Verdict:
+    verdict = merge(all_findings)
     return replace(verdict, unchecked=(*verdict.unchecked, *unjudged(history.manifest.system, facts, checkers)))

@@ -33,7 +33,7 @@ def document() -> str:
             f"- **Cannot see:** {checker.blind}\n"
             f"- **Reads operations and events of the kinds:** {reads}\n"
             f"- **Takes time of the order of:** {checker.complexity}\n"
-            f"- **A large history is cut by:** {_cut(checker)}\n"
+            f"- **A large history is cut by:** {_first_words(checker)}\n"
         )
     return "\n".join([*parts, foreign.document(), names.section()])
 
@@ -48,7 +48,7 @@ def _findings(checker: Checker) -> str:
     return "".join(lines)
 
 
-def _cut(checker: Checker) -> str:
+def _first_words(checker: Checker) -> str:
     if checker.split is not None:
         return "ranges of the index; the states of the ranges are merged in order"
     fast = "; partitions that a pre-check passes are not walked" if checker.screen is not None else ""

@@ -46,12 +46,16 @@ def sketch(checker: str, *lines: str) -> list[str]:
 
     KeyError if there is no such checker.
     """
-    asked = tuple(one for one in ALL if one.name == checker or (one.phase == "ledger" and checker != one.name))
-    if checker not in {one.name for one in asked}:
+    checkers = tuple(
+        checker_there
+        for checker_there in ALL
+        if checker_there.name == checker or (checker_there.phase == "ledger" and checker != checker_there.name)
+    )
+    if checker not in {checker_there.name for checker_there in checkers}:
         raise KeyError(checker)
-    verdict = judge(history_of(*lines), asked)
-    found = sorted({one.kind for one in verdict.anomalies if one.checker == checker})
-    return [*found, *(words for words in verdict.unchecked if words.startswith(f"{checker}:")), *verdict.not_live]
+    verdict = judge(history_of(*lines), checkers)
+    kinds = sorted({checker_there.kind for checker_there in verdict.anomalies if checker_there.checker == checker})
+    return [*kinds, *(words for words in verdict.unchecked if words.startswith(f"{checker}:")), *verdict.not_live]
 
 
 def history_of(*lines: str) -> History:
@@ -69,17 +73,23 @@ def history_of(*lines: str) -> History:
 
 
 def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
+    """The rows of a sketch: lines of operations and events, with defaults for what they do not say."""
     open_calls: set[object] = set()
     for line in lines:
-        first, *rest = _words(line)
+        first, *words = _words(line)
         if first in _KINDS:
-            named = dict(word.split("=", 1) for word in rest)
+            named = dict(word.split("=", 1) for word in words)
             where = {} if first in _NODE_KINDS else _PARTITION
-            given = {"life": "1", "leader_epoch": "1", "detail": "leader", **named}
-            yield {"kind": first, **where, **given, **{name: tuple(given[name].split(",")) for name in _LISTS if name in given}}
+            columns_given = {"life": "1", "leader_epoch": "1", "detail": "leader", **named}
+            yield {
+                "kind": first,
+                **where,
+                **columns_given,
+                **{name: tuple(columns_given[name].split(",")) for name in _LISTS if name in columns_given},
+            }
             continue
-        columns: dict[str, object] = {"process": "1", **_PARTITION, "type": first, "f": rest[0]}
-        columns.update(dict(word.split("=", 1) for word in rest[1:]))
+        columns: dict[str, object] = {"process": "1", **_PARTITION, "type": first, "f": words[0]}
+        columns.update(dict(word.split("=", 1) for word in words[1:]))
         if first == OpType.INVOKE:
             open_calls.add(columns["process"])
         elif columns["process"] in open_calls:
@@ -88,7 +98,7 @@ def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
             yield _question(columns)
         if first == OpType.OK:
             columns.setdefault("leader_epoch", "1")
-        yield {"acks": "-1", **columns} if rest[0] == "produce" else columns
+        yield {"acks": "-1", **columns} if words[0] == "produce" else columns
 
 
 def _words(line: str) -> list[str]:
@@ -98,13 +108,14 @@ def _words(line: str) -> list[str]:
 
 
 def _question(answer: dict[str, object]) -> dict[str, object]:
-    kept = ("process", "topic", "partition", "f", *(("value", "acks", "delivery") if answer["f"] == "produce" else ()))
-    asked = {name: answer[name] for name in kept if name in answer}
-    more = {"acks": "-1"} if answer["f"] == "produce" else {"offset": "0"} if answer["f"] == "poll" else {}
-    return {**more, **asked, "type": "invoke"}
+    names = ("process", "topic", "partition", "f", *(("value", "acks", "delivery") if answer["f"] == "produce" else ()))
+    columns_asked = {name: answer[name] for name in names if name in answer}
+    defaults = {"acks": "-1"} if answer["f"] == "produce" else {"offset": "0"} if answer["f"] == "poll" else {}
+    return {**defaults, **columns_asked, "type": "invoke"}
 
 
 def _manifest(healed_at_ns: int | None) -> RunManifest:
+    """The manifest of a sketch: three brokers, one partition."""
     promise = Promise(
         topics=(TopicPromise(topic="t", flush="before_ack"),), unclean_election="never", profile="beyond",
         session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500, replacement_ms=5000,

@@ -37,7 +37,7 @@ def end_like_ctrl_c() -> None:
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    # Call the present SIGINT handler; while asyncio runs it is asyncio's own, which lets a run stop its processes.
+    """Call the present SIGINT handler; while asyncio runs it is asyncio's own, which lets a run stop its processes."""
     on_interrupt = signal.getsignal(signal.SIGINT)
     if not callable(on_interrupt):  # SIGINT is ignored in a shell's background job
         raise KeyboardInterrupt

@@ -40,38 +40,38 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("highwater")
     if mark is None:
         return
-    named = _named(mark, metafunc.config.rootpath)
+    named = _runs_named(mark, metafunc.config.rootpath)
     metafunc.fixturenames.append(_ONE)
-    ids = [Path(str(one)).stem if kind == "plan" else f"seed-{one}" for kind, one in named]
+    ids = [Path(str(name)).stem if kind == "plan" else f"seed-{name}" for kind, name in named]
     metafunc.parametrize(_ONE, named, ids=ids, indirect=True)
 
 
-def _named(mark: pytest.Mark, root: Path) -> list[tuple[str, str]]:
+def _runs_named(mark: pytest.Mark, root: Path) -> list[tuple[str, str]]:
     """The plan files or seeds of a marker, as `("plan", "plans/failover.yaml")`; fails the collection if it names none."""
     strange = sorted(set(mark.kwargs) - set(_KNOWN))
     if mark.args or strange or ("plan" in mark.kwargs) == ("seed" in mark.kwargs):
-        given = ", ".join([*map(repr, mark.args), *mark.kwargs]) or "nothing"
-        wanted = f"needs plan=… or seed=…, and may have {', '.join(_KNOWN[2:])}"
-        pytest.fail(f"@pytest.mark.highwater {wanted}; given: {given}", pytrace=False)
+        arguments = ", ".join([*map(repr, mark.args), *mark.kwargs]) or "nothing"
+        usage = f"needs plan=… or seed=…, and may have {', '.join(_KNOWN[2:])}"
+        pytest.fail(f"@pytest.mark.highwater {usage}; given: {arguments}", pytrace=False)
     if "seed" in mark.kwargs:
         return [("seed", str(seed)) for seed in _several(mark.kwargs["seed"])]
     return [("plan", file) for pattern in _several(mark.kwargs["plan"]) for file in _matching(root, str(pattern))]
 
 
-def _several(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
 def _matching(root: Path, pattern: str) -> list[str]:
     """The plan files of a pattern below the root of the tests, as one would name them in a command now."""
-    found = [pattern] if Path(pattern).is_absolute() else sorted(map(relpath, root.glob(pattern)))
-    if not found:
+    paths = [pattern] if Path(pattern).is_absolute() else sorted(map(relpath, root.glob(pattern)))
+    if not paths:
         pytest.fail(f"@pytest.mark.highwater: no plan {pattern} in {root}", pytrace=False)
-    return found
+    return paths
 
 
 @pytest.fixture(name=_ONE)
-def _one(request: pytest.FixtureRequest) -> tuple[str, str]:
+def _named_run(request: pytest.FixtureRequest) -> tuple[str, str]:
     named: tuple[str, str] = request.param
     return named
 
@@ -79,13 +79,13 @@ def _one(request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture
 def highwater_plan(request: pytest.FixtureRequest) -> "Chosen":
     """The plan of a marked test, with its backend and the command that repeats it, before it is performed."""
-    return _chosen(request.node)
+    return _chosen_run(request.node)
 
 
 @pytest.fixture
 def highwater_run(request: pytest.FixtureRequest) -> "Judged":
     """The run of a marked test: plan, history, verdict and summary."""
-    return _judged(request.node)
+    return _judged_run(request.node)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,18 +98,20 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 
 
 def _must_be_as_expected(item: pytest.Item, mark: pytest.Mark) -> None:
+    """Fail the test if the run is not as expected."""
     from highwater.testing import complaint
 
-    kind, one = _of(item)
-    run = _judged(item)
+    kind, name = _plan_or_seed(item)
+    run = _judged_run(item)
     item.user_properties.append(("highwater", run.summary.repeat))
-    plan = Path(one) if kind == "plan" else None
-    said = complaint(run, kinds=_several(mark.kwargs.get("kinds", ())), folder=_folder(item), plan=plan)
-    if said is not None:
-        pytest.fail(said, pytrace=False)
+    plan = Path(name) if kind == "plan" else None
+    complaint_text = complaint(run, kinds=_several(mark.kwargs.get("kinds", ())), folder=_folder(item), plan=plan)
+    if complaint_text is not None:
+        pytest.fail(complaint_text, pytrace=False)
 
 
-def _of(item: pytest.Item) -> tuple[str, str]:
+def _plan_or_seed(item: pytest.Item) -> tuple[str, str]:
+    """What the test names: "plan" or "seed", and which."""
     spec = getattr(item, "callspec", None)
     if spec is None or _ONE not in spec.params:
         pytest.fail("highwater_plan and highwater_run need @pytest.mark.highwater(plan=…) or (seed=…)", pytrace=False)
@@ -117,30 +119,32 @@ def _of(item: pytest.Item) -> tuple[str, str]:
     return named
 
 
-def _chosen(item: pytest.Item) -> "Chosen":
+def _chosen_run(item: pytest.Item) -> "Chosen":
+    """The plan and backend of the test's mark, chosen once."""
     from highwater.errors import HighwaterError
     from highwater.testing import choose
 
     if _CHOSEN not in item.stash:
-        kind, one = _of(item)
+        kind, name = _plan_or_seed(item)
         mark = item.get_closest_marker("highwater")
         assert mark is not None
         options = {key: value for key, value in mark.kwargs.items() if key not in ("plan", "seed", "kinds")}
         if options.get("described") is not None:
             options["described"] = Path(options["described"])
         try:
-            item.stash[_CHOSEN] = choose(seed=one, **options) if kind == "seed" else choose(plan=Path(one), **options)
+            item.stash[_CHOSEN] = choose(seed=name, **options) if kind == "seed" else choose(plan=Path(name), **options)
         except HighwaterError as error:
             pytest.fail(f"highwater: {error}", pytrace=False)
     return item.stash[_CHOSEN]
 
 
-def _judged(item: pytest.Item) -> "Judged":
+def _judged_run(item: pytest.Item) -> "Judged":
+    """The run of the test, performed and judged once."""
     from highwater.errors import HighwaterError
     from highwater.testing import perform
 
     if _JUDGED not in item.stash:
-        chosen = _chosen(item)
+        chosen = _chosen_run(item)
         try:
             item.stash[_JUDGED] = perform(chosen, folder=_folder(item))
         except HighwaterError as error:

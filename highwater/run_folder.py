@@ -63,11 +63,11 @@ def tmpdir_too_long() -> str | None:
     """Why a run's Unix sockets would have too long a path below the temporary folder, in a sentence; None if they fit."""
     temporary = tempfile.gettempdir()
     room = _SOCKET_BYTES_MAX - len(f"/{PREFIX}") - _DRAWN - len(_LONGEST_BELOW)
-    taken = len(os.fsencode(temporary))
-    if taken <= room:
+    length = len(os.fsencode(temporary))
+    if length <= room:
         return None
     return (
-        f"the path of the temporary folder has {taken} bytes, but Unix sockets of a run allow at most {room}: "
+        f"the path of the temporary folder has {length} bytes, but Unix sockets of a run allow at most {room}: "
         "set TMPDIR to a folder with a shorter path"
     )
 
@@ -89,8 +89,8 @@ def is_abandoned(folder: Path) -> bool:
 
 def abandoned() -> list[Path]:
     """The temporary folders of killed processes of highwater, sorted."""
-    found = sorted(Path(tempfile.gettempdir()).glob("highwater-*"))
-    return [path for path in found if path.is_dir() and is_abandoned(path)]
+    folders = sorted(Path(tempfile.gettempdir()).glob("highwater-*"))
+    return [path for path in folders if path.is_dir() and is_abandoned(path)]
 
 
 def remove(folder: Path) -> None:

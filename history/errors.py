@@ -25,8 +25,8 @@ class Mistakes(HistoryError):  # noqa: N818 - several errors
         super().__init__("; ".join(self.lines))
 
 
-def unknown(what: str, given: str, known: Iterable[str]) -> str:
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The error message for a name that does not exist, with the name that was probably meant."""
     names = tuple(known)
-    close = get_close_matches(given, names, n=1, cutoff=0.75)
-    return f"unknown {what} {given!r}; " + (f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}")
+    close = get_close_matches(name, names, n=1, cutoff=0.75)
+    return f"unknown {what} {name!r}; " + (f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}")

@@ -84,7 +84,7 @@ class History:
         """Some columns of the rows of a range of the index, file by file, `last` included. Reads only their row groups."""
         assert self._files is not None
         paths = self._files[0] if table == "operations" else self._files[1]
-        return [found for path in paths if (found := parquet.read_between(path, table, first, last, names)) is not None]
+        return [table_part for path in paths if (table_part := parquet.read_between(path, table, first, last, names)) is not None]
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -134,8 +134,8 @@ class History:
     def operations_kept(self, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         """Return the operation rows that `keep` selects. A file that was not read yet is read and filtered part by part."""
         if self._files and "operations_table" not in self.__dict__:
-            kept = [keep(schema.to_frame(rows)) for path in self._files[0] for rows in parquet.parts(path, "operations")]
-            return pl.concat(kept) if kept else self.operations_frame
+            frames = [keep(schema.to_frame(rows)) for path in self._files[0] for rows in parquet.parts(path, "operations")]
+            return pl.concat(frames) if frames else self.operations_frame
         return keep(self.operations_frame)
 
     @cached_property

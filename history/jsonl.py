@@ -116,6 +116,7 @@ def read_interrupted(path: Path) -> History:
 
 
 def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
+    """Read and check a file; the flag tells whether it has its end line. With `torn_end` the last line may be cut."""
     manifest: RunManifest | None = None
     end: _End | None = None
     operations: list[Operation] = []
@@ -140,7 +141,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
                 operations.append(content)
                 last_index = index
             case ClusterEvent(index=index) if index > last_index:
-                events.append(_upgraded(where, content) if outdated else content)
+                events.append(_upgraded_event(where, content) if outdated else content)
                 last_index = index
             case Operation(index=index) | ClusterEvent(index=index):
                 raise HistoryError(f"{where}: index {index} after {last_index}: rows must be in the order of index")
@@ -158,7 +159,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
     return History(manifest, operations=operations, events=events), end is not None
 
 
-def _upgraded(where: str, event: ClusterEvent) -> ClusterEvent:
+def _upgraded_event(where: str, event: ClusterEvent) -> ClusterEvent:
     unknown = versions.unknown_column(event)
     if unknown is not None:
         raise HistoryError(f"{where}: not a row of a history: schema version 1 has no column {unknown}")
@@ -166,6 +167,7 @@ def _upgraded(where: str, event: ClusterEvent) -> ClusterEvent:
 
 
 def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
+    """The numbered lines, decoded. A line without its end is left out if `torn_end`."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -177,6 +179,7 @@ def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
 
 
 def _content(path: Path, number: int, line: bytes) -> _Content:
+    """The one thing that a line holds: manifest, operation, event or end line. Raises HistoryError."""
     what = "not a history of highwater" if number == 1 else "not a row of a history"
     try:
         decoded = _DECODER.decode(line)

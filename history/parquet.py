@@ -40,14 +40,14 @@ def read(path: Path, table: TableName) -> pa.Table:
     """Read a table of this schema. Raises HistoryError where the file is truncated, foreign or absent."""
     try:
         # Read all columns of the file and not the wanted ones: a file with other columns must be refused, not read in part.
-        found = pq.ParquetFile(path, page_checksum_verification=True).read()
-        found.validate(full=True)  # a text that is not UTF-8 would end Polars; takes 1 ms for 20,000 rows
+        rows = pq.ParquetFile(path, page_checksum_verification=True).read()
+        rows.validate(full=True)  # a text that is not UTF-8 would end Polars; takes 1 ms for 20,000 rows
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
-    refusal = complaint(table, found)
+    refusal = complaint(table, rows)
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
-    return upgraded_table(table, found)
+    return upgraded_table(table, rows)
 
 
 def read_columns(path: Path, table: TableName, names: Sequence[str]) -> pa.Table:
@@ -60,13 +60,13 @@ def read_columns(path: Path, table: TableName, names: Sequence[str]) -> pa.Table
     texts = [column.name for column in columns_of(table) if column.type == "text" and column.name in names]
     try:
         with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
-            found = file.read(columns=list(names), use_threads=False)
+            rows = file.read(columns=list(names), use_threads=False)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
-    refusal = content_complaint(table, found)
+    refusal = content_complaint(table, rows)
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
-    return found
+    return rows
 
 
 def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
@@ -76,11 +76,11 @@ def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
-                found = file.read_row_group(group, use_threads=False)
-                refusal = content_complaint(table, found)
+                rows = file.read_row_group(group, use_threads=False)
+                refusal = content_complaint(table, rows)
                 if refusal is not None:
                     raise HistoryError(f"{path}: {refusal}")
-                yield upgraded_table(table, found)
+                yield upgraded_table(table, rows)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
@@ -104,7 +104,8 @@ def indexed_rows(path: Path) -> list[IndexedRows]:
 
 
 def _indexed_rows(file: pq.ParquetFile, path: Path) -> list[IndexedRows]:
-    found = []
+    """The non-empty row groups with the first and last index of each."""
+    groups = []
     if "index" not in file.schema_arrow.names:
         raise HistoryError(f"{path}: column index is missing")
     column = file.schema_arrow.names.index("index")
@@ -114,8 +115,8 @@ def _indexed_rows(file: pq.ParquetFile, path: Path) -> list[IndexedRows]:
             bounds = group.column(column).statistics
             if bounds is None or not bounds.has_min_max:
                 raise HistoryError(f"{path}: the footer has no bounds of column index, so the file cannot be read by range")
-            found.append(IndexedRows(number, bounds.min, bounds.max, group.num_rows))
-    return found
+            groups.append(IndexedRows(number, bounds.min, bounds.max, group.num_rows))
+    return groups
 
 
 def read_between(path: Path, table: TableName, first: int, last: int, names: Sequence[str]) -> pa.Table | None:

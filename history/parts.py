@@ -65,11 +65,12 @@ def index_ranges(groups: Sequence[IndexedRows], rows_max: int) -> list[tuple[int
 
 def partitions_in(*tables: pa.Table) -> tuple[PartitionName, ...]:
     """The partitions that rows of these tables name, sorted."""
-    found = set[PartitionName]().union(*(_rows_of_partitions(table) for table in tables))
-    return tuple(sorted(found - {(None, None)}, key=str))
+    names = set[PartitionName]().union(*(_rows_of_partitions(table) for table in tables))
+    return tuple(sorted(names - {(None, None)}, key=str))
 
 
 def _bins(rows: Counter[PartitionName], part_rows: int) -> list[list[PartitionName]]:
+    """Share partitions among parts of about `part_rows` rows; the first part is for rows without a partition."""
     bins: list[list[PartitionName]] = [[(None, None)]]
     room = 0
     for key in sorted(rows.keys() - {(None, None)}, key=str):

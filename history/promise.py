@@ -45,5 +45,5 @@ class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def bound_ms(self) -> int:
         """The bound B of docs/promise.md §6, in ms after healing: the cluster must be whole by then."""
-        rest = 30_000 if self.containers else 10_000
-        return 2 * self.session_timeout_ms + 2 * self.replica_lag_time_max_ms + 4 * self.request_timeout_ms + rest
+        allowance_ms = 30_000 if self.containers else 10_000
+        return 2 * self.session_timeout_ms + 2 * self.replica_lag_time_max_ms + 4 * self.request_timeout_ms + allowance_ms

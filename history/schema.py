@@ -43,7 +43,7 @@ class Column(Struct, frozen=True, kw_only=True):
     since: int  # the first schema version that has the column
 
 
-def _required(name: str, type: ColumnType, words: str) -> Column:
+def _required_column(name: str, type: ColumnType, words: str) -> Column:
     return Column(name=name, type=type, required=True, words=words, since=1)
 
 
@@ -52,11 +52,11 @@ def _optional(name: str, type: ColumnType, words: str, *, since: int = 1) -> Col
 
 
 OPERATIONS = (
-    _required("index", "int", "position in the order of recording; rows of one invocation or of one completion share it"),
-    _required("slot", "int", "position of the record within the operation, from 0"),
-    _required("process", "int", "the client process; it has one operation open at a time"),
-    _required("type", "text", "`invoke`, `ok` (certainly done), `fail` (certainly not done), `info` (perhaps done)"),
-    _required(
+    _required_column("index", "int", "position in the order of recording; rows of one invocation or of one completion share it"),
+    _required_column("slot", "int", "position of the record within the operation, from 0"),
+    _required_column("process", "int", "the client process; it has one operation open at a time"),
+    _required_column("type", "text", "`invoke`, `ok` (certainly done), `fail` (certainly not done), `info` (perhaps done)"),
+    _required_column(
         "f",
         "text",
         "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and `committed` (a consumer "
@@ -83,13 +83,13 @@ OPERATIONS = (
     _optional("hw", "int", "high watermark field of a fetch response: a hint"),
     _optional("error", "text", "why it failed, or its outcome is unknown; of a wrong invocation: the error it deserves"),
     _optional("node", "text", "the broker that was asked or that answered"),
-    _required("time_ns", "int", "nanoseconds since the start of the run"),
+    _required_column("time_ns", "int", "nanoseconds since the start of the run"),
 )
 
 EVENTS = (
-    _required("index", "int", "position in the order of recording, counted together with the operations"),
-    _required("kind", "text", "what happened, see below"),
-    _required("time_ns", "int", "nanoseconds since the start of the run"),
+    _required_column("index", "int", "position in the order of recording, counted together with the operations"),
+    _required_column("kind", "text", "what happened, see below"),
+    _required_column("time_ns", "int", "nanoseconds since the start of the run"),
     _optional("node", "text", "broker that the event is about"),
     _optional("life", "int", "number of this process among the processes of the node, from 1"),
     _optional("broker", "text", "broker that the controller `node` has information about", since=2),
@@ -183,32 +183,32 @@ def content_complaint(table: TableName, arrow: pa.Table) -> str | None:
     for field in arrow_schema(table):
         if not field.nullable and field.name in arrow.column_names and arrow.column(field.name).null_count:
             return f"column {field.name} of {table} holds nulls"
-    name, known = ("type", [str(t) for t in OpType]) if table == "operations" else ("kind", [str(k) for k in EventKind])
+    name, words = ("type", [str(t) for t in OpType]) if table == "operations" else ("kind", [str(k) for k in EventKind])
     strange = (
-        [text for text in arrow.column(name).unique().to_pylist() if text not in known] if name in arrow.column_names else []
+        [text for text in arrow.column(name).unique().to_pylist() if text not in words] if name in arrow.column_names else []
     )
     return f"column {name} of {table} holds {min(strange)!r}, which this version does not know" if strange else None
 
 
-def schema_complaint(table: TableName, found: pa.Schema) -> str | None:
+def schema_complaint(table: TableName, actual: pa.Schema) -> str | None:
     """Why the schema of a history's table is invalid: its name, version or columns. None if it is valid."""
-    metadata = found.metadata or {}
+    metadata = actual.metadata or {}
     name = metadata.get(_TABLE_KEY, b"").decode(errors="replace")
     if name != table:
         return f"not the {table} table of a highwater history"
-    version = version_of(found)
+    version = version_of(actual)
     if version is None:
         return unread_version(metadata.get(_VERSION_KEY, b"").decode(errors="replace") or "missing")
-    wanted = arrow_schema(table, version)
-    for field in wanted:
-        if field.name not in found.names:
+    expected = arrow_schema(table, version)
+    for field in expected:
+        if field.name not in actual.names:
             return f"column {field.name} is missing from {table}"
-        if found.field(field.name).type != field.type:
-            return f"column {field.name} of {table} is {found.field(field.name).type}, not {field.type}"
-    strange = sorted(name for name in found.names if name not in wanted.names)
+        if actual.field(field.name).type != field.type:
+            return f"column {field.name} of {table} is {actual.field(field.name).type}, not {field.type}"
+    strange = sorted(name for name in actual.names if name not in expected.names)
     if strange:
         return f"column {strange[0]} of {table} is unknown"
-    return None if found.names == wanted.names else f"the columns of {table} are out of order"
+    return None if actual.names == expected.names else f"the columns of {table} are out of order"
 
 
 # --- the document -----------------------------------------------------------------------------------------------------

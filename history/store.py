@@ -238,17 +238,17 @@ def load_run(directory: Path) -> History:
         check_part(directory, manifest, part)
     if not manifest.parts:
         _check_files(directory, manifest, manifest, (OPERATIONS, EVENTS))
-    history = _stored(directory, manifest)
+    history = _stored_history(directory, manifest)
     # Files that were written for this digest need not be read to verify it: the manifest has their SHA-256, and in older runs
     # their pages have checksums. The rows of other files may be the same, so their digest is computed.
     files = [directory / name for table, _ in _TABLES for name in _table_files(manifest, table)]
     if manifest.digest and any(parquet.digest_of(path) != manifest.digest for path in files):
-        found = versions.digest_in(manifest.schema_version, history.operations, history.events)
-        if found != manifest.digest:
-            raise _foreign_tables(directory, f"rows of digest {manifest.digest}", found)
+        actual = versions.digest_in(manifest.schema_version, history.operations, history.events)
+        if actual != manifest.digest:
+            raise _foreign_tables(directory, f"rows of digest {manifest.digest}", actual)
     if manifest.schema_version == SCHEMA_VERSION:
         return history
-    return _stored(directory, versions.upgraded_manifest(manifest, history.digest))
+    return _stored_history(directory, versions.upgraded_manifest(manifest, history.digest))
 
 
 def load_parts(directory: Path) -> History:
@@ -256,10 +256,10 @@ def load_parts(directory: Path) -> History:
     manifest = load_manifest(directory)
     if not manifest.parts or manifest.schema_version != SCHEMA_VERSION:
         raise HistoryError(f"{directory}: the history is not stored in parts of schema version {SCHEMA_VERSION}")
-    return _stored(directory, manifest)
+    return _stored_history(directory, manifest)
 
 
-def _stored(directory: Path, manifest: RunManifest) -> History:
+def _stored_history(directory: Path, manifest: RunManifest) -> History:
     operations, events = ([directory / name for name in _table_files(manifest, table)] for table, _ in _TABLES)
     return History.stored(manifest, operations=operations, events=events)
 
@@ -271,10 +271,10 @@ def check_part(directory: Path, manifest: RunManifest, part: StoredPart) -> None
 
 def _check_files(directory: Path, manifest: RunManifest, stated: RunManifest | StoredPart, names: tuple[str, ...]) -> None:
     """As `check_part`, for a file of each table. A manifest without row counts or without `files` fits all."""
-    found = [parquet.check(directory / name, table) for name, (table, _) in zip(names, _TABLES, strict=True)]
-    for (what, _), said, rows in zip(_TABLES, (stated.operation_rows, stated.event_rows), found, strict=True):
-        if said is not None and said != rows:
-            raise _foreign_tables(directory, f"{said} rows of {what}", str(rows))
+    row_counts = [parquet.check(directory / name, table) for name, (table, _) in zip(names, _TABLES, strict=True)]
+    for (what, _), stated_rows, rows in zip(_TABLES, (stated.operation_rows, stated.event_rows), row_counts, strict=True):
+        if stated_rows is not None and stated_rows != rows:
+            raise _foreign_tables(directory, f"{stated_rows} rows of {what}", str(rows))
     for name in names if manifest.files else ():
         said_hash, hash = manifest.files.get(name, "of no file"), sha256_of(directory / name)
         if said_hash != hash:
@@ -292,8 +292,8 @@ def sha256_of(path: Path) -> str:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _foreign_tables(directory: Path, said: str, found: str) -> HistoryError:
-    return HistoryError(f"{directory}: the tables do not belong to the manifest: it says {said}, they hold {found}")
+def _foreign_tables(directory: Path, stated: str, actual: str) -> HistoryError:
+    return HistoryError(f"{directory}: the tables do not belong to the manifest: it says {stated}, they hold {actual}")
 
 
 def _refuse_special(path: Path) -> None:
@@ -321,8 +321,8 @@ def find_runs(path: Path) -> tuple[Path, ...]:
     unreadable: list[Path] = []
     # Unlike `rglob`, `walk` also finds a manifest that is a broken link.
     walked = os.walk(path, onerror=lambda error: unreadable.append(Path(error.filename)))
-    found = [Path(folder) for folder, folders, files in walked if MANIFEST in (*folders, *files)]
-    found += [folder for folder in unreadable if folder.is_dir()]
-    if not found:
+    folders_of_runs = [Path(folder) for folder, folders, files in walked if MANIFEST in (*folders, *files)]
+    folders_of_runs += [folder for folder in unreadable if folder.is_dir()]
+    if not folders_of_runs:
         raise HistoryError(f"{path}: no run is stored here" if path.exists() else f"{path}: no such folder")
-    return tuple(sorted(found))
+    return tuple(sorted(folders_of_runs))

@@ -58,7 +58,7 @@ def upgraded_table(table: TableName, arrow: pa.Table) -> pa.Table:
 
 def digest_in(version: int, operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> str:
     """The digest of a history as an earlier schema version computed it, to check the digest stored in an old manifest."""
-    return digest(operations, events if version == SCHEMA_VERSION else [_downgraded(event) for event in events])
+    return digest(operations, events if version == SCHEMA_VERSION else [_downgraded_event(event) for event in events])
 
 
 def upgraded_manifest(manifest: RunManifest, digest: str) -> RunManifest:
@@ -66,7 +66,7 @@ def upgraded_manifest(manifest: RunManifest, digest: str) -> RunManifest:
     return replace(manifest, schema_version=SCHEMA_VERSION, digest=digest if manifest.digest else "")
 
 
-def _downgraded(event: ClusterEvent) -> ClusterEvent:
+def _downgraded_event(event: ClusterEvent) -> ClusterEvent:
     if event.kind not in _COLUMNS:
         return event
     old, new = _COLUMNS[event.kind]

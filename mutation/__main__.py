@@ -37,10 +37,10 @@ _FIRST = 20  # runs that every mutant performs before more runs of the baseline 
 
 def main() -> int:
     """Do what the arguments say."""
-    asked = _arguments()
+    options = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # remove the copies of the tree
     try:
-        return _done(asked)
+        return _exit_code(options)
     except (MutationError, AimError) as error:
         sys.stderr.write(f"mutation: {error}\n")
         return 2
@@ -48,21 +48,22 @@ def main() -> int:
         return 130
 
 
-def _done(asked: argparse.Namespace) -> int:
-    if asked.draw:
+def _exit_code(options: argparse.Namespace) -> int:
+    """Do what the options ask for, and return the exit code."""
+    if options.draw:
         store(REGISTER / f"{DRAWN}.yaml", draw())
-    elif asked.page:
+    elif options.page:
         write_page()
-    elif asked.aim:
-        before, after = (path.read_text(encoding="utf-8") for path in asked.aim)
-        _say(aimed(asked.aim[0].resolve().relative_to(ROOT).as_posix(), before, after).words)
-    elif asked.reaim:
-        return reaim(REGISTER, ROOT, asked.ids, write=asked.write)
-    elif asked.gate or asked.order:
-        return _measure(asked)
+    elif options.aim:
+        before, after = (path.read_text(encoding="utf-8") for path in options.aim)
+        _say(aimed(options.aim[0].resolve().relative_to(ROOT).as_posix(), before, after).words)
+    elif options.reaim:
+        return reaim(REGISTER, ROOT, options.ids, write=options.write)
+    elif options.gate or options.order:
+        return _measure(options)
     else:
-        chosen = to_prove(asked.ids, again=asked.again)
-        return prove(chosen, jobs=asked.jobs, deadline_s=asked.deadline, within_s=asked.within, check=asked.check)
+        chosen = to_prove(options.ids, again=options.again)
+        return prove(chosen, jobs=options.jobs, deadline_s=options.deadline, within_s=options.within, check=options.check)
     return 0
 
 
@@ -71,7 +72,7 @@ def reaim(folder: Path, root: Path, ids: Sequence[str], *, write: bool) -> int:
     lost = 0
     for path in sorted(folder.glob("*.yaml")):
         before = load(path)
-        found = list(before)
+        rows_after = list(before)
         for n, row in enumerate(before):
             chosen = row.edit and not row.gone and (not ids or {row.id, row.statement} & set(ids))
             proposal = reaimed(row.aim, root) if chosen else None
@@ -80,30 +81,31 @@ def reaim(folder: Path, root: Path, ids: Sequence[str], *, write: bool) -> int:
             lost += 1
             _say(f"{row.id}\n  was  {row.edit}\n  {proposal.how}")
             if proposal.aim is not None:
-                found[n] = replace(row, edit=proposal.aim.words)
-                _say(f"  now  {found[n].edit}")
-        if write and found != list(before):
-            store(path, found)
+                rows_after[n] = replace(row, edit=proposal.aim.words)
+                _say(f"  now  {rows_after[n].edit}")
+        if write and rows_after != list(before):
+            store(path, rows_after)
     _say(f"{lost} edits do not fit" if lost else "every edit fits")
     return 1 if lost else 0
 
 
-def _measure(asked: argparse.Namespace) -> int:
-    mutants = [row for row in rows() if row.file.startswith("reference/") and row.id in asked.ids] or list(drawn())
+def _measure(options: argparse.Namespace) -> int:
+    """Measure mutants against the gate, in rounds, until time or mutants are used up; return the exit code."""
+    mutants = [row for row in rows() if row.file.startswith("reference/") and row.id in options.ids] or list(drawn())
     gate_plans = plans()
     names = list(gate_plans)
-    bench = Bench(asked.jobs, gate_plans, within_s=asked.within, say=_say)
-    if asked.again:
+    bench = Bench(options.jobs, gate_plans, within_s=options.within, say=_say)
+    if options.again:
         bench.forget([mutant.id for mutant in mutants])
 
     def now() -> list[Row]:
-        return serving(mutants, bench.folder, len(mutants) if asked.ids else SIZE)
+        return serving(mutants, bench.folder, len(mutants) if options.ids else SIZE)
 
     with bench.open():
-        for stage in [names] if asked.order else _stages(names):
+        for stage in [names] if options.order else _stages(names):
             bench.baseline(stage)
             gate = Gate(names, bench.folder)
-            if asked.order:
+            if options.order:
                 ORDER.write_text("".join(f"{name}\n" for name in gate.most_reaching()), encoding="utf-8")
                 return 0
             for run in gate.red:
@@ -113,8 +115,8 @@ def _measure(asked: argparse.Namespace) -> int:
             bench.measure(gate, now)
     store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.is_known)
     write_page()
-    found = [gate.progress(mutant) for mutant in now()]
-    counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}
+    measured = [gate.progress(mutant) for mutant in now()]
+    counts = {outcome: sum(row.outcome == outcome for row in measured) for outcome in ("killed", "survived", "undecided")}
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts["undecided"] else 0
 
@@ -126,6 +128,7 @@ def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
 
 
 def _arguments() -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m mutation", description="Break the code on purpose, and see what notices it.")
     parser.add_argument("ids", nargs="*", metavar="ID", help="rows of the register; all of their kind if there is none")
     parser.add_argument("--gate", action="store_true", help="measure mutants against the whole gate, instead of proving rows")
@@ -140,13 +143,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--draw", action="store_true", help="draw a new sample")
     parser.add_argument("--order", action="store_true", help="write mutation/order.txt from what the runs of the gate execute")
     parser.add_argument("--page", action="store_true", help="only write the page")
-    asked = parser.parse_args()
-    known = {id_ for row in rows() for id_ in (row.id, row.statement)}
-    if strange := [id_ for id_ in asked.ids if id_ not in known]:
+    options = parser.parse_args()
+    ids_known = {id_ for row in rows() for id_ in (row.id, row.statement)}
+    if strange := [id_ for id_ in options.ids if id_ not in ids_known]:
         parser.error(f"no row has the id {', '.join(strange)}")
-    if asked.jobs < 1:
+    if options.jobs < 1:
         parser.error("--jobs must be at least 1")
-    return asked
+    return options
 
 
 def _say(words: str) -> None:

@@ -74,15 +74,15 @@ def candidates(source: bytes) -> tuple[Edit, ...]:
 def _distinct(source: bytes, finder: "_Finder", node: ast.stmt) -> Iterator[Edit]:
     # Only the function or class of the edit is compiled again: a module with a hundred edits takes a hundred times as long.
     start, end = finder.span(node)
-    seen = {ast.dump(ast.parse(source[start:end]))}
+    dumps = {ast.dump(ast.parse(source[start:end]))}
     for edit in sorted(finder.edits(node)):
         try:
             result = ast.parse(source[start : edit.start] + edit.new.encode() + source[edit.end : end])
             compile(result, "mutant", "exec")
         except SyntaxError:
             continue
-        if (key := ast.dump(result)) not in seen:
-            seen.add(key)
+        if (key := ast.dump(result)) not in dumps:
+            dumps.add(key)
             yield edit
 
 
@@ -107,12 +107,12 @@ class _Finder:
                 return
             case ast.JoinedStr():
                 return
-            case ast.Call() if _called(node).lstrip("_") in _NOTES:
+            case ast.Call() if _name_called(node).lstrip("_") in _NOTES:
                 return
             case ast.FunctionDef():
                 yield from self._function(node)
             case ast.If() | ast.IfExp() if decided(node.test) is not None:
-                yield from self._all(_listed(node.body if decided(node.test) else node.orelse))
+                yield from self._all(_listed_nodes(node.body if decided(node.test) else node.orelse))
             case ast.Match():
                 yield from self.edits(node.subject)
                 yield from self._all(case for case in node.cases if is_taken(case, node.subject))
@@ -130,13 +130,14 @@ class _Finder:
             yield from self.edits(node)
 
     def _function(self, node: ast.FunctionDef) -> Iterator[Edit]:
+        """The edits of a function: its order, returns, reassignments and body."""
         outer = self._types
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         self._types = {**outer, **{a.arg: a.annotation.id for a in arguments if isinstance(a.annotation, ast.Name)}}
         yield from self._all([*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)])
         yield from self._order(node)
         yield from self._early_returns(node)
-        yield from self._reassigned(node)
+        yield from self._reassignments(node)
         yield from self._all(node.body)
         self._types = outer
 
@@ -163,13 +164,14 @@ class _Finder:
     def _instead(self, operator: str, node: ast.AST, new: str) -> Edit:
         return Edit(self._start(node), self._end(node), new, operator)
 
-    def _swapped(self, one: ast.AST, other: ast.AST) -> Edit:
-        between = self._source[self._end(one) : self._start(other)].decode()
-        return Edit(self._start(one), self._end(other), self._text(other) + between + self._text(one), "order")
+    def _exchange(self, first: ast.AST, second: ast.AST) -> Edit:
+        between = self._source[self._end(first) : self._start(second)].decode()
+        return Edit(self._start(first), self._end(second), self._text(second) + between + self._text(first), "order")
 
     # --- operators -----------------------------------------------------------------------------------------------------------
 
     def _comparison(self, node: ast.AST) -> Iterator[Edit]:
+        """Another relation in a comparison."""
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             return
         start = self._end(node.left)
@@ -182,6 +184,7 @@ class _Finder:
             yield Edit(token.start(), token.end(), other, "comparison")
 
     def _boolean(self, node: ast.AST) -> Iterator[Edit]:
+        """`not` taken away, `and` for `or`, an operand left out."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield self._instead("boolean", node, f"({self._text(node.operand)})")
         if not isinstance(node, ast.BoolOp):
@@ -193,10 +196,11 @@ class _Finder:
             yield self._instead("boolean", node, f"({other.join(texts)})")
         for index, switch in enumerate(switches):
             if not switch:
-                rest = texts[:index] + texts[index + 1 :]
-                yield self._instead("boolean", node, f"({word.join(rest)})")
+                others = texts[:index] + texts[index + 1 :]
+                yield self._instead("boolean", node, f"({word.join(others)})")
 
     def _constant(self, node: ast.AST) -> Iterator[Edit]:
+        """Another boolean or number."""
         match node:
             case ast.Constant(value=bool() as value):
                 yield self._instead("constant", node, str(not value))
@@ -205,11 +209,12 @@ class _Finder:
                     yield self._instead("constant", node, str(new))
 
     def _statement(self, node: ast.AST) -> Iterator[Edit]:
+        """An effect or statement left out."""
         match node:
             case ast.Expr(value=ast.Yield()):
                 yield self._instead("effect", node, "yield from ()")
             case ast.Expr(value=ast.Call() as call):
-                if _called(call).lstrip("_") not in _NOTES:
+                if _name_called(call).lstrip("_") not in _NOTES:
                     yield self._instead("effect" if _adds_effects(call) else "statement", node, "pass")
             case (
                 ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign(target=ast.Attribute() | ast.Subscript())
@@ -221,40 +226,43 @@ class _Finder:
             case ast.Delete() | ast.Continue() | ast.Break():
                 yield self._instead("statement", node, "pass")
 
-    def _reassigned(self, function: ast.FunctionDef) -> Iterator[Edit]:
+    def _reassignments(self, function: ast.FunctionDef) -> Iterator[Edit]:
         # A local variable that is not assigned at all would only give a NameError.
         arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        known = {a.arg for a in arguments}
+        assigned = {a.arg for a in arguments}
         for node in function.body:
             for part in ast.walk(node):
                 match part:
                     case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
-                        if name in known and decided(part.value) is None:
+                        if name in assigned and decided(part.value) is None:
                             yield self._instead("statement", part, "pass")
-            known |= {t.id for part in _plain(node) for t in ast.walk(part) if isinstance(t, ast.Name) and _stored(t)}
+            assigned |= {t.id for part in _plain(node) for t in ast.walk(part) if isinstance(t, ast.Name) and _is_stored(t)}
 
     def _elements(self, node: ast.AST) -> Iterator[Edit]:
+        """An effect left out of a list, or two exchanged."""
         if not isinstance(node, ast.List | ast.Tuple) or not isinstance(node.ctx, ast.Load):
             return
         for element in node.elts:
             if _is_effect(element):
                 yield self._instead("effect", element, "*()")
-        for one, other in pairwise(node.elts):
-            if _is_effect(one) and _is_effect(other):
-                yield self._swapped(one, other)
+        for first, second in pairwise(node.elts):
+            if _is_effect(first) and _is_effect(second):
+                yield self._exchange(first, second)
 
     def _order(self, node: ast.AST) -> Iterator[Edit]:
+        """Two neighbouring statements with effects exchanged."""
         for body in (getattr(node, name, None) for name in ("body", "orelse")):
             if not isinstance(body, list):
                 continue
-            for one, other in pairwise(body):
-                match one, other:
+            for first, second in pairwise(body):
+                match first, second:
                     case ast.Expr(value=ast.Call() as a), ast.Expr(value=ast.Call() as b) if _adds_effects(a) and _adds_effects(
                         b
                     ):
-                        yield self._swapped(one, other)
+                        yield self._exchange(first, second)
 
     def _epoch(self, node: ast.AST) -> Iterator[Edit]:
+        """An epoch or counter that is not raised."""
         match node:
             case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=1) | ast.IfExp()) if _COUNTED.search(
                 self._text(left)
@@ -262,12 +270,13 @@ class _Finder:
                 yield self._instead("epoch", node, self._text(left))
 
     def _set(self, node: ast.AST) -> Iterator[Edit]:
+        """Another set of brokers: the ISR for the replicas, and so on."""
         match node:
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
-                known = self._types.get(owner.id) if isinstance(owner, ast.Name) else None
-                for other in _others(name, known):
+                kind = self._types.get(owner.id) if isinstance(owner, ast.Name) else None
+                for other in _others(name, kind):
                     yield self._instead("set", node, f"{self._text(owner)}.{other}")
-                if b"brokers_of" in self._source and known in _with("isr", "replicas") and name == "replicas":
+                if b"brokers_of" in self._source and kind in _with("isr", "replicas") and name == "replicas":
                     yield self._instead("set", node, f"brokers_of({self._text(owner)}.isr)")
             case ast.Call(
                 func=ast.Name(id="brokers_of"), args=[ast.Attribute(value=ast.Name(id=owner_name), attr="isr" | "elr")]
@@ -280,6 +289,7 @@ class _Finder:
                         yield self._instead("set", node, f"({self._text(left)} {word} {self._text(right)})")
 
     def _early_returns(self, function: ast.FunctionDef) -> Iterator[Edit]:
+        """A return of another value, or before the end."""
         parts = [part for node in function.body for part in ast.walk(node)]
         if any(isinstance(part, ast.Yield | ast.YieldFrom) for part in parts):
             return
@@ -298,6 +308,7 @@ class _Finder:
                         yield self._instead("return", part, "return ()")
 
     def _guard(self, node: ast.AST) -> Iterator[Edit]:
+        """A condition negated, or always true or false."""
         tests: list[ast.expr] = []
         match node:
             case ast.If(test=test):
@@ -329,7 +340,7 @@ _OWN: tuple[Callable[[_Finder, ast.AST], Iterator[Edit]], ...] = (
 _LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr, ast.UnaryOp)
 
 
-def _listed(body: Sequence[ast.stmt] | ast.expr) -> Sequence[ast.AST]:
+def _listed_nodes(body: Sequence[ast.stmt] | ast.expr) -> Sequence[ast.AST]:
     return [body] if isinstance(body, ast.expr) else body
 
 
@@ -338,11 +349,12 @@ def _plain(node: ast.stmt) -> Sequence[ast.AST]:
     return [] if hasattr(node, "body") or isinstance(node, ast.Match) else [node]
 
 
-def _stored(name: ast.Name) -> bool:
+def _is_stored(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
 
 
-def _called(call: ast.Call) -> str:
+def _name_called(call: ast.Call) -> str:
+    """The name of the function that is called."""
     match call.func:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name
@@ -364,11 +376,11 @@ def _adds_effects(call: ast.Call) -> bool:
 
 
 def _is_effect(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and _called(node) in _effects()
+    return isinstance(node, ast.Call) and _name_called(node) in _effects()
 
 
 def _is_set(node: ast.expr) -> bool:
-    return isinstance(node, ast.Set | ast.SetComp) or (isinstance(node, ast.Call) and _called(node) in ("set", "frozenset"))
+    return isinstance(node, ast.Set | ast.SetComp) or (isinstance(node, ast.Call) and _name_called(node) in ("set", "frozenset"))
 
 
 @cache
@@ -382,15 +394,15 @@ def _effects() -> frozenset[str]:
 @cache
 def _fields() -> Mapping[str, Mapping[str, str]]:
     """Each class of the protocol with its fields and their annotations."""
-    found = {}
+    fields_by_class = {}
     for path in sorted((ROOT / "reference").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ClassDef):
                 rows = [row for row in node.body if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name)]
-                found[node.name] = {
+                fields_by_class[node.name] = {
                     row.target.id: ast.unparse(row.annotation) for row in rows if isinstance(row.target, ast.Name)
                 }
-    return found
+    return fields_by_class
 
 
 @cache

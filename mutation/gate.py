@@ -17,10 +17,11 @@ _CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 
 def plans() -> dict[str, Plan]:
     """The plan of each run of the gate by name, in the gate's order; before them the run without faults."""
-    return dict(_plans())
+    return dict(_gate_plans())
 
 
-def _plans() -> Iterator[tuple[str, Plan]]:
+def _gate_plans() -> Iterator[tuple[str, Plan]]:
+    """The plans of the gate: the corpus, the stored plans and the first seeds."""
     entries = load_corpus(_CORPUS / "seeds")
     corpus = [case for case in entries if case.expectation.protocol == SAFE]
     yield SERVES, replace(derive(FIRST, seconds=10), schedule=())

@@ -17,34 +17,38 @@ from mutation.worker import RunRow
 def measure_together(bench: Bench, gate: Gate, mutants: Sequence[Row]) -> None:
     """Perform the runs that are left for mutants that changed no history so far."""
     group = _compatible([mutant for mutant in mutants if _is_silent(gate, mutant)])
-    wanted = {name for mutant in group for name in gate.progress(mutant).left}
-    names = [name for name in gate.names if name in wanted and name in gate.baseline]
+    runs_wanted = {name for mutant in group for name in gate.progress(mutant).left}
+    names = [name for name in gate.names if name in runs_wanted and name in gate.baseline]
     step = -(-len(names) // bench.jobs) or 1
-    bench.each(lambda chunk: _perform(bench, gate, list(group), chunk), [names[n : n + step] for n in range(0, len(names), step)])
+    bench.each(
+        lambda chunk: _perform_together(bench, gate, list(group), chunk),
+        [names[n : n + step] for n in range(0, len(names), step)],
+    )
 
 
 def _is_silent(gate: Gate, mutant: Row) -> bool:
-    found = gate.progress(mutant)
-    return bool(found.rows) and found.outcome == "undecided" and found.differed == 0
+    progress = gate.progress(mutant)
+    return bool(progress.rows) and progress.outcome == "undecided" and progress.differed == 0
 
 
 def _compatible(mutants: Sequence[Row]) -> list[Row]:
     """The mutants whose edits leave each other's text alone."""
-    found: list[Row] = []
+    compatible: list[Row] = []
     for mutant in mutants:
         try:
-            texts_with([*found, mutant])
+            texts_with([*compatible, mutant])
         except MutationError:
             continue
-        found.append(mutant)
-    return found
+        compatible.append(mutant)
+    return compatible
 
 
-def _perform(bench: Bench, gate: Gate, group: list[Row], runs: Sequence[str]) -> None:
-    left = list(runs)
-    while left and len(group) > 1 and not bench.is_over:
-        for row in list(bench.performed(group, left, gate, "differs")):
-            left.remove(row.run)
+def _perform_together(bench: Bench, gate: Gate, group: list[Row], runs: Sequence[str]) -> None:
+    """Perform runs with all mutants of the group at once; of a run that differs find the mutants that change it."""
+    runs_left = list(runs)
+    while runs_left and len(group) > 1 and not bench.is_over:
+        for row in list(bench.performed(group, runs_left, gate, "differs")):
+            runs_left.remove(row.run)
             if not row.differs:
                 _credit(bench, gate, group, row)
                 continue
@@ -57,17 +61,17 @@ def _perform(bench: Bench, gate: Gate, group: list[Row], runs: Sequence[str]) ->
 
 def _changing(bench: Bench, gate: Gate, group: Sequence[Row], name: str) -> list[Row]:
     """The mutants of a group that change the history of a run."""
-    found: list[Row] = []
+    changing: list[Row] = []
     for half in (group[: len(group) // 2], group[len(group) // 2 :]):
         if not half:
             continue
         row = next(iter(list(bench.performed(half, [name], gate))))
         if not row.differs or len(half) == 1:
             _credit(bench, gate, half, row)
-            found += half if row.differs else []
+            changing += half if row.differs else []
         else:
-            found += _changing(bench, gate, half, name)
-    return found
+            changing += _changing(bench, gate, half, name)
+    return changing
 
 
 def _credit(bench: Bench, gate: Gate, group: Sequence[Row], row: RunRow) -> None:

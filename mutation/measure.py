@@ -144,16 +144,16 @@ class Bench:
     def baseline(self, names: Sequence[str]) -> None:
         """Perform the runs of the unmutated code that the ledger does not hold."""
         path = self.folder / BASELINE
-        held = {row.run for row in _read(path)}
-        missing = [name for name in names if name not in held]
+        runs_there = {row.run for row in _rows_in(path)}
+        missing = [name for name in names if name not in runs_there]
         chunks = [tuple(missing[n : n + _CHUNK]) for n in range(0, len(missing), _CHUNK)]
 
         def perform(chunk: tuple[str, ...]) -> None:
-            with self._tree() as tree:
+            with self._free_tree() as tree:
                 runs = tuple(Run(name=name, plan=self._plans[name]) for name in chunk)
                 for row in self.runs(tree, Order(runs=runs, reach=True), {}):
                     _append(path, row)
-            self.say(f"baseline: {len(_read(path))} runs")
+            self.say(f"baseline: {len(_rows_in(path))} runs")
 
         self.each(perform, chunks)
 
@@ -174,17 +174,18 @@ class Bench:
         `mutants` is asked again after each round: mutants of the reserve take the places of those that do not serve.
         """
         for limit in rounds:
-            known: set[str] = set()
-            while fresh := [m for m in mutants() if m.id not in known]:
-                known |= {m.id for m in fresh}
-                self.each(partial(self._go_on, gate, limit), fresh)
+            ids_known: set[str] = set()
+            while fresh := [m for m in mutants() if m.id not in ids_known]:
+                ids_known |= {m.id for m in fresh}
+                self.each(partial(self._measure_mutant, gate, limit), fresh)
 
-    def _go_on(self, gate: "Gate", limit: int, mutant: Row) -> None:
-        found = gate.progress(mutant)
-        names = [name for name in found.left if name in gate.baseline][: max(0, limit - found.performed)]
-        if found.outcome != "undecided" or not names:
+    def _measure_mutant(self, gate: "Gate", limit: int, mutant: Row) -> None:
+        """Perform the next runs of a mutant, until it is killed or the limit is reached."""
+        progress = gate.progress(mutant)
+        names = [name for name in progress.left if name in gate.baseline][: max(0, limit - progress.performed)]
+        if progress.outcome != "undecided" or not names:
             return
-        for row in self.performed([mutant], names if found.rows else [SERVES, *names], gate):
+        for row in self.performed([mutant], names if progress.rows else [SERVES, *names], gate):
             self.add(mutant, row)
         self.say(words(gate.progress(mutant)))
 
@@ -197,7 +198,7 @@ class Bench:
     ) -> Iterator[RunRow]:
         """Perform these runs with these mutants in one tree, until one is red, or until one differs from the unmutated code."""
         runs = tuple(Run(name=name, plan=self._plans[name], digest=gate.baseline[name].digest) for name in names)
-        with self._tree() as tree, ExitStack() as stack:
+        with self._free_tree() as tree, ExitStack() as stack:
             for file, text in texts_with(mutants).items():
                 stack.enter_context(mutated(tree / file, text))
             yield from self.runs(tree, Order(runs=runs, until=until), gate.baseline)
@@ -220,7 +221,8 @@ class Bench:
                 raise
 
     @contextmanager
-    def _tree(self) -> Iterator[Path]:
+    def _free_tree(self) -> Iterator[Path]:
+        """A copy of the tree that nobody else uses."""
         tree = self._trees.get()
         try:
             yield tree
@@ -289,21 +291,22 @@ class Gate:
     """The runs of the gate on the unmutated code, as far as a ledger holds them, and what they say about mutants."""
 
     def __init__(self, names: Sequence[str], folder: Path) -> None:
-        known = set(names)
-        self.baseline: Mapping[str, RunRow] = {row.run: row for row in _read(folder / BASELINE) if row.run in known}
+        names_known = set(names)
+        self.baseline: Mapping[str, RunRow] = {row.run: row for row in _rows_in(folder / BASELINE) if row.run in names_known}
         self.names = [name for name in in_order(names) if name != SERVES]
         self.red = [row for row in self.baseline.values() if row.killed_by]  # without a mutation
         self._folder = folder
 
     def progress(self, mutant: Row) -> Progress:
         """How far a mutant has come. A run whose baseline is not known yet counts as left."""
-        rows = tuple(_read(self._folder / f"{mutant.id}.jsonl"))
+        rows = tuple(_rows_in(self._folder / f"{mutant.id}.jsonl"))
         done = {row.run for row in rows}
         edited = lines_of(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
         reached = [name for name in self.names if self._may_reach(name, mutant.file, edited)]
         return Progress(mutant=mutant, rows=rows, left=tuple(n for n in reached if n not in done), reached=len(reached))
 
     def _may_reach(self, name: str, file: str, edited: list[tuple[int, int]] | None) -> bool:
+        """Whether the run executes the edited lines, as far as that is known."""
         row = self.baseline.get(name)
         if row is None:
             return True
@@ -314,26 +317,28 @@ class Gate:
 
     def most_reaching(self) -> list[str]:
         """An order of runs: the next one executes the most lines, for its events, that no earlier one did."""
-        left = {name: {(file, n) for file, lines in row.lines.items() for n in lines} for name, row in self.baseline.items()}
-        left.pop(SERVES, None)
-        found: list[str] = []
-        while left:
-            name = max(left, key=lambda name: (len(left[name]) / (1000 + self.baseline[name].events), name))
-            seen = left.pop(name)
-            if not seen:
+        lines_left = {
+            name: {(file, n) for file, lines in row.lines.items() for n in lines} for name, row in self.baseline.items()
+        }
+        lines_left.pop(SERVES, None)
+        chosen: list[str] = []
+        while lines_left:
+            name = max(lines_left, key=lambda name: (len(lines_left[name]) / (1000 + self.baseline[name].events), name))
+            lines_reached = lines_left.pop(name)
+            if not lines_reached:
                 break
-            found.append(name)
-            for lines in left.values():
-                lines -= seen
-        return found
+            chosen.append(name)
+            for lines in lines_left.values():
+                lines -= lines_reached
+        return chosen
 
 
 def in_order(names: Sequence[str]) -> list[str]:
     """The run without faults, stored plans that reach much, the seeds, the other plans, most of which aim at one switch."""
     first = ORDER.read_text(encoding="utf-8").split() if ORDER.is_file() else []
     seeds = [name for name in names if name.startswith("seeds/")]
-    wanted = [SERVES, *first[:18], *seeds[:16], *first, *seeds, *names]
-    return [name for name in dict.fromkeys(wanted) if name in set(names)]
+    names_in_order = [SERVES, *first[:18], *seeds[:16], *first, *seeds, *names]
+    return [name for name in dict.fromkeys(names_in_order) if name in set(names)]
 
 
 def serving(mutants: Sequence[Row], folder: Path, size: int) -> list[Row]:
@@ -342,17 +347,17 @@ def serving(mutants: Sequence[Row], folder: Path, size: int) -> list[Row]:
 
 
 def _is_dead(path: Path) -> bool:
-    first = next(iter(_read(path)), None)
+    first = next(iter(_rows_in(path)), None)
     return first is not None and first.run == SERVES and first.killed_by in ("crash", "hang")
 
 
-def words(found: Progress) -> str:
+def words(progress: Progress) -> str:
     """One line about a mutant."""
-    where = f"{found.mutant.id} {found.mutant.aim.at} {found.mutant.text}"
-    if found.outcome == "killed" and found.kill is not None:
-        return f"{where}: killed by {found.kill.killed_by} in {found.kill.run}, run {found.performed}"
-    seen = f"{found.differed} differ, {found.unknown} are UNKNOWN"
-    return f"{where}: {found.outcome} after {found.performed} of {found.reached} runs, {seen}"
+    where = f"{progress.mutant.id} {progress.mutant.aim.at} {progress.mutant.text}"
+    if progress.outcome == "killed" and progress.kill is not None:
+        return f"{where}: killed by {progress.kill.killed_by} in {progress.kill.run}, run {progress.performed}"
+    numbers = f"{progress.differed} differ, {progress.unknown} are UNKNOWN"
+    return f"{where}: {progress.outcome} after {progress.performed} of {progress.reached} runs, {numbers}"
 
 
 def _append(path: Path, row: RunRow) -> None:
@@ -360,7 +365,8 @@ def _append(path: Path, row: RunRow) -> None:
         file.write(msgspec.json.encode(row) + b"\n")
 
 
-def _read(path: Path) -> list[RunRow]:
+def _rows_in(path: Path) -> list[RunRow]:
+    """The whole rows of a ledger; a line that was cut is left out."""
     if not path.is_file():
         return []
     return [

@@ -35,20 +35,20 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     shared: int = 0  # performed runs in which other mutants were in the tree too (mutation/groups.py)
 
 
-def result_of(found: Progress, stamp: str) -> Result:
+def result_of(progress: Progress, stamp: str) -> Result:
     """The result of a mutant on the code of a stamp."""
     return Result(
-        id=found.mutant.id,
+        id=progress.mutant.id,
         stamp=stamp,
-        outcome=found.outcome,
-        by=found.kill.killed_by if found.kill else "",
-        run=found.kill.run if found.kill else "",
-        words=found.kill.words if found.kill else "",
-        performed=found.performed,
-        reached=found.reached,
-        differed=found.differed,
-        unknown=found.unknown,
-        shared=found.shared,
+        outcome=progress.outcome,
+        by=progress.kill.killed_by if progress.kill else "",
+        run=progress.kill.run if progress.kill else "",
+        words=progress.kill.words if progress.kill else "",
+        performed=progress.performed,
+        reached=progress.reached,
+        differed=progress.differed,
+        unknown=progress.unknown,
+        shared=progress.shared,
     )
 
 
@@ -60,12 +60,12 @@ def load_results() -> tuple[Result, ...]:
 
 def store_results(fresh: Iterable[Result]) -> None:
     """Store these results beside those of other mutants; an undecided one replaces no decided one of the same code."""
-    kept = {row.id: row for row in load_results()}
+    results_by_id = {row.id: row for row in load_results()}
     for row in fresh:
-        old = kept.get(row.id)
+        old = results_by_id.get(row.id)
         if row.outcome != "undecided" or old is None or old.outcome == "undecided" or old.stamp != row.stamp:
-            kept[row.id] = row
-    RESULTS.write_bytes(b"".join(msgspec.json.encode(kept[m.id]) + b"\n" for m in drawn() if m.id in kept))
+            results_by_id[row.id] = row
+    RESULTS.write_bytes(b"".join(msgspec.json.encode(results_by_id[m.id]) + b"\n" for m in drawn() if m.id in results_by_id))
 
 
 def review_of(mutant: Row) -> str:
@@ -114,7 +114,7 @@ def page(results: Sequence[Result], mutants: Sequence[Row], by_hand: Sequence[Ro
     """docs/mutation.md, of all drawn mutants and the mistakes made by hand."""
     there = {mutant.id: mutant for mutant in mutants if not mutant.gone}
     by_id = {row.id: row for row in results}
-    gone = [mutant for mutant in mutants if mutant.gone]
+    mutants_gone = [mutant for mutant in mutants if mutant.gone]
     dead = [row for row in results if row.outcome == "does not serve"]
     chosen = [m for m in there if m not in {row.id for row in dead}][:SIZE]
     found = [by_id.get(id_, Result(id=id_, stamp="", outcome="undecided")) for id_ in chosen]
@@ -122,41 +122,43 @@ def page(results: Sequence[Result], mutants: Sequence[Row], by_hand: Sequence[Ro
     parts = [
         _HEAD,
         "## Score\n\n",
-        _score(found, there, gone),
-        _counts("module", found, there, lambda row: there[row.id].module, MODULES),
-        _counts("operator", found, there, lambda row: there[row.id].text, OPERATORS),
+        _score(found, there, mutants_gone),
+        _table_of_counts("module", found, there, lambda row: there[row.id].module, MODULES),
+        _table_of_counts("operator", found, there, lambda row: there[row.id].text, OPERATORS),
         _killers(found),
         "## Survivors\n\n" + "".join(_survivor(there[row.id], row) for row in survivors),
         "## Undecided\n\nNot all of their runs were performed yet.\n\n" + _table(there, found, "undecided"),
         "## Killed\n\n" + _table(there, found, "killed"),
         "## Does not serve\n\n" + _table(there, dead, "does not serve"),
-        "## Gone\n\n" + _gone(gone),
+        "## Gone\n\n" + _gone_rows(mutants_gone),
         _BY_HAND + _mistakes(by_hand),
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
-def _excluded(row: Result, there: Mapping[str, Row]) -> str:
+def _exclusion(row: Result, there: Mapping[str, Row]) -> str:
     """`equivalent` or `masked`: a survivor that does not count."""
     review = review_of(there[row.id])
     return review if row.outcome == "survived" and review != "missing" else ""
 
 
-def _score(found: Sequence[Result], there: Mapping[str, Row], gone: Sequence[Row]) -> str:
-    counts = Counter(row.outcome for row in found)
-    excluded = Counter(word for row in found if (word := _excluded(row, there)))
-    killed, left, judged = counts["killed"], counts["undecided"], len(found) - excluded.total()
-    hangs = sum(row.by == "hang" for row in found)
+def _score(results: Sequence[Result], there: Mapping[str, Row], mutants_gone: Sequence[Row]) -> str:
+    """The paragraph with the score."""
+    counts = Counter(row.outcome for row in results)
+    excluded = Counter(word for row in results if (word := _exclusion(row, there)))
+    killed, undecided, judged = counts["killed"], counts["undecided"], len(results) - excluded.total()
+    hangs = sum(row.by == "hang" for row in results)
+    survived = f"{counts['survived']} survived, {undecided} are undecided"
     lines = [
         f"**{killed} of {judged} mutants are killed: {_percent(killed, judged)}.**",
-        f"Of {len(found)} mutants, {killed} are killed ({hangs} by `hang`), {counts['survived']} survived, {left} are undecided.",
+        f"Of {len(results)} mutants, {killed} are killed ({hangs} by `hang`), {survived}.",
         f"Of the survivors, {excluded['equivalent']} are equivalent and {excluded['masked']} are masked; they do not count.",
-        f"{len(gone)} drawn mutants are gone: their code was redundant and is deleted. The reserve takes their places.",
+        f"{len(mutants_gone)} drawn mutants are gone: their code was redundant and is deleted. The reserve takes their places.",
     ]
-    if left:
-        most = _percent(killed + left, judged)
+    if undecided:
+        most = _percent(killed + undecided, judged)
         lines.append(f"The measurement is **not complete**: {_percent(killed, judged)} is the least score and {most} the most.")
-    stamps = sorted({row.stamp for row in found if row.stamp})
+    stamps = sorted({row.stamp for row in results if row.stamp})
     lines.append(f"Code and corpus: {', '.join(stamps) or 'not measured'}.")
     return "\n".join(lines) + "\n"
 
@@ -165,19 +167,21 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "-"
 
 
-def _counts(
-    name: str, found: Sequence[Result], there: Mapping[str, Row], key: Callable[[Result], str], values: Sequence[str]
+def _table_of_counts(
+    name: str, results: Sequence[Result], there: Mapping[str, Row], key: Callable[[Result], str], values: Sequence[str]
 ) -> str:
+    """A table of outcomes by one property of the mutants."""
     lines = [f"| {name} | mutants | killed | survived | equivalent or masked | undecided |", "|---|---|---|---|---|---|"]
     for value in values:
-        mine = [row for row in found if key(row) == value]
-        counts = Counter("excluded" if _excluded(row, there) else row.outcome for row in mine)
+        mine = [row for row in results if key(row) == value]
+        counts = Counter("excluded" if _exclusion(row, there) else row.outcome for row in mine)
         numbers = (len(mine), counts["killed"], counts["survived"], counts["excluded"], counts["undecided"])
         lines.append(f"| {value} | {' | '.join(map(str, numbers))} |")
     return "\n".join(lines) + "\n"
 
 
 def _killers(rows: Sequence[Result]) -> str:
+    """The tables of what kills mutants, and which runs kill first."""
     killed = [row for row in rows if row.outcome == "killed"]
     lines = ["| killed by | mutants |", "|---|---|"]
     lines += [f"| {by} | {count} |" for by, count in Counter(row.by for row in killed).most_common()]
@@ -187,17 +191,19 @@ def _killers(rows: Sequence[Result]) -> str:
 
 
 def _survivor(mutant: Row, row: Result) -> str:
+    """What is known of a survivor: its edit, its runs, and what a reader made of it."""
     review = review_of(mutant)
-    said = f"**{review}:** {getattr(mutant, review)}" if review else "**not reviewed yet**"
+    review_words = f"**{review}:** {getattr(mutant, review)}" if review else "**not reviewed yet**"
     differ = f"{row.differed} of {row.performed} performed runs differ, {row.unknown} are UNKNOWN; {row.reached} runs reach it."
     differ += f" {row.shared} were performed with other mutants in the tree." if row.shared else ""
     old, new = (text.splitlines() for text in (mutant.aim.old, mutant.aim.new))
     edit = "".join(f"-{line}\n" for line in old) + "".join(f"+{line}\n" for line in new)
-    return f"### {mutant.id} {mutant.text}, {mutant.aim.at}\n\n```diff\n{edit}```\n\n{differ}\n{said}\n\n"
+    return f"### {mutant.id} {mutant.text}, {mutant.aim.at}\n\n```diff\n{edit}```\n\n{differ}\n{review_words}\n\n"
 
 
-def _table(there: Mapping[str, Row], found: Sequence[Result], outcome: Outcome) -> str:
-    chosen = [row for row in found if row.outcome == outcome]
+def _table(there: Mapping[str, Row], results: Sequence[Result], outcome: Outcome) -> str:
+    """The table of the mutants with this outcome."""
+    chosen = [row for row in results if row.outcome == outcome]
     if not chosen:
         return "None.\n"
     lines = [
@@ -211,15 +217,15 @@ def _table(there: Mapping[str, Row], found: Sequence[Result], outcome: Outcome) 
     return "\n".join(lines) + "\n"
 
 
-def _gone(mutants: Sequence[Row]) -> str:
+def _gone_rows(mutants: Sequence[Row]) -> str:
     lines = ["| mutant | module | operator | why its code was redundant |", "|---|---|---|---|"]
     lines += [f"| {m.id} | {m.file.removeprefix('reference/')} | {m.text} | {m.gone} |" for m in mutants]
     return "\n".join(lines) + "\n" if mutants else "None.\n"
 
 
-def _mistakes(found: Sequence[Row]) -> str:
+def _mistakes(rows_of_mistakes: Sequence[Row]) -> str:
     lines = ["| mistake | place | what a user loses | plan |", "|---|---|---|---|"]
-    lines += [f"| {row.id} | {row.aim.at} | {row.text} | `{row.plan}` |" for row in found]
+    lines += [f"| {row.id} | {row.aim.at} | {row.text} | `{row.plan}` |" for row in rows_of_mistakes]
     return "\n".join(lines) + "\n"
 
 

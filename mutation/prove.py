@@ -34,28 +34,29 @@ _RED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
 
 def to_prove(ids: Sequence[str], *, again: bool) -> tuple[Row, ...]:
     """The rows with tests or a plan that must be proved, of these ids (all if there is none)."""
-    known = proofs()
+    proofs_known = proofs()
     named = [row for row in rows() if row.edit and (row.tests or row.plan) and (not ids or {row.id, row.statement} & set(ids))]
-    return tuple(row for row in named if again or known.get(row.id) != present_proof(row))
+    return tuple(row for row in named if again or proofs_known.get(row.id) != present_proof(row))
 
 
 def red(tree: Path, tests: Sequence[str], plans: Sequence[str], deadline_s: float) -> set[str]:
     """The tests and plans that are red in this tree; tests by id without parameters. Raises TimeoutError at the deadline."""
-    run, out = _performed(tree, ["pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *tests], deadline_s)
-    found = set(_RED.findall(out))
-    if run != 0 and not found:
-        found = {SERVES}  # pytest could not even begin
+    run, out = _run_in(tree, ["pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *tests], deadline_s)
+    names = set(_RED.findall(out))
+    if run != 0 and not names:
+        names = {SERVES}  # pytest could not even begin
         sys.stderr.write(out)
-    for plan in plans if SERVES not in found else ():
-        run, out = _performed(tree, ["highwater", "run", "--plan", plan, "--protocol", "safe", "--no-store"], deadline_s)
+    for plan in plans if SERVES not in names else ():
+        run, out = _run_in(tree, ["highwater", "run", "--plan", plan, "--protocol", "safe", "--no-store"], deadline_s)
         if run in (ExitCode.INVALID, ExitCode.NOT_LIVE):
-            found.add(plan)
+            names.add(plan)
         elif run not in (ExitCode.VALID, ExitCode.UNKNOWN):
             raise MutationError(f"{plan} ended with {run}: {out[-300:]}")
-    return found
+    return names
 
 
-def _performed(tree: Path, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
+def _run_in(tree: Path, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
+    """Run a module in a copy of the tree: exit code and output. Raises TimeoutError at the deadline."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPATH": str(tree)}
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -81,14 +82,14 @@ def verdict(tree: Path, row: Row, deadline_s: float) -> str:
     plans = [plan_of(row)] if row.plan else []
     try:
         with mutated(path, row.applied_to(path.read_text(encoding="utf-8") if path.is_file() else "")):
-            found = red(tree, (SERVES, *row.tests), plans, deadline_s)
+            red_tests = red(tree, (SERVES, *row.tests), plans, deadline_s)
     except MutationError:
         return "does not apply"
     except TimeoutError:
         return "hangs"
-    if any(test.startswith(SERVES) or "::" not in test for test in found - set(plans)):
+    if any(test.startswith(SERVES) or "::" not in test for test in red_tests - set(plans)):
         return "does not serve"
-    green = [test for test in (*row.tests, *plans) if test not in found]
+    green = [test for test in (*row.tests, *plans) if test not in red_tests]
     return "proved" if not green else f"survived: {', '.join(green)}"
 
 
@@ -134,30 +135,30 @@ def prove(chosen: Sequence[Row], *, jobs: int, deadline_s: float, within_s: floa
     except TimeoutError:
         _say("the tests run into the deadline without an edit")
         return 1
-    known = {row.id for row in rows() if row.edit and (row.tests or row.plan)}
-    proved = {id_: proof for id_, proof in proofs().items() if id_ in known}
-    tried, left = 0, []
+    provable = {row.id for row in rows() if row.edit and (row.tests or row.plan)}
+    proved = {id_: proof for id_, proof in proofs().items() if id_ in provable}
+    tried, left_out = 0, []
     try:
-        for row, found in verdicts(chosen, jobs=jobs, deadline_s=deadline_s, within_s=within_s):
-            if found == "left out":
-                left.append(row.id)
+        for row, outcome in verdicts(chosen, jobs=jobs, deadline_s=deadline_s, within_s=within_s):
+            if outcome == "left out":
+                left_out.append(row.id)
                 continue
             tried += 1
             proved.pop(row.id, None)
-            if found == "proved" and red_before & {*row.tests, plan_of(row)}:
-                found = "red without an edit"
-            if found == "proved":
+            if outcome == "proved" and red_before & {*row.tests, plan_of(row)}:
+                outcome = "red without an edit"
+            if outcome == "proved":
                 proved[row.id] = present_proof(row)
-            _say(f"{row.id:10} {found}")
+            _say(f"{row.id:10} {outcome}")
     finally:
         if not check:
             store_proofs(proved)
     if not check:  # the tables of docs/requirements.md and README.md, and what `highwater protocol` shows
         subprocess.run([sys.executable, "-m", "tests.tidy.protocol", "--rewrite"], cwd=ROOT, check=True)
-    good = sum(proved.get(row.id) == present_proof(row) for row in chosen if row.id not in left)
-    _say(f"{good} of {tried} rows proved; of {len(known)} with tests or a plan {len(proved)} are proved")
-    if left:
-        _say(f"not tried within {within_s:g} s: {' '.join(left)}")
+    good = sum(proved.get(row.id) == present_proof(row) for row in chosen if row.id not in left_out)
+    _say(f"{good} of {tried} rows proved; of {len(provable)} with tests or a plan {len(proved)} are proved")
+    if left_out:
+        _say(f"not tried within {within_s:g} s: {' '.join(left_out)}")
     return 0 if good == tried else 1
 
 

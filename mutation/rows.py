@@ -88,13 +88,13 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
 
 def texts_with(rows: Iterable[Row]) -> dict[str, str]:
     """The text of each edited file with the edits of all rows. Raises MutationError where one edit is in the way of another."""
-    found: dict[str, list[Row]] = {}
+    rows_by_text: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.file, []).append(row)
-    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in found}
+        rows_by_text.setdefault(row.file, []).append(row)
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in rows_by_text}
     try:
         return {
-            file: with_changes(text, [change for row in found[file] for change in changes(row.aim, text)])
+            file: with_changes(text, [change for row in rows_by_text[file] for change in changes(row.aim, text)])
             for file, text in texts.items()
         }
     except AimError as error:
@@ -110,8 +110,8 @@ def rows(name: str = "*") -> tuple[Row, ...]:
 @cache
 def clauses() -> tuple[Row, ...]:
     """The clauses of all documents, in the order of their ids."""
-    found = [row for row in rows() if row.id.startswith("R-")]
-    return tuple(sorted(found, key=lambda row: [int(number) for number in row.id.removeprefix("R-").split(".")]))
+    rows_of_clauses = [row for row in rows() if row.id.startswith("R-")]
+    return tuple(sorted(rows_of_clauses, key=lambda row: [int(number) for number in row.id.removeprefix("R-").split(".")]))
 
 
 def drawn() -> tuple[Row, ...]:
@@ -124,24 +124,24 @@ def load(path: Path) -> tuple[Row, ...]:
     try:
         document = Document(path.read_text(encoding="utf-8"), path.name)
         raw = document.convert(list[dict[str, object]], document.value)
-        found = []
+        loaded = []
         for n, values in enumerate(raw):
             (id_, text), *others = values.items()
-            found.append(document.convert(Row, {"id": id_, "text": text, **dict(others)}, (n,)))
-            if found[-1].edit:
-                _ = found[-1].aim
-        return tuple(found)
+            loaded.append(document.convert(Row, {"id": id_, "text": text, **dict(others)}, (n,)))
+            if loaded[-1].edit:
+                _ = loaded[-1].aim
+        return tuple(loaded)
     except (OSError, TextError) as error:
         raise MutationError(str(error)) from error
     except AimError as error:
         raise MutationError(f"{path.name}:{document.line((n,))}: {error}") from error
 
 
-def store(path: Path, found: Sequence[Row]) -> None:
+def store(path: Path, rows_to_store: Sequence[Row]) -> None:
     """Replace the rows of a file; the comment at its head stays."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
     head = "".join(lines[: next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))])
-    path.write_text(head + "".join(map(written, found)), encoding="utf-8")
+    path.write_text(head + "".join(map(written, rows_to_store)), encoding="utf-8")
     rows.cache_clear()
     clauses.cache_clear()
 
@@ -149,19 +149,20 @@ def store(path: Path, found: Sequence[Row]) -> None:
 def written(row: Row) -> str:
     """A row as YAML, in as few lines as it needs."""
     fields = {row.id: row.text, **{name: getattr(row, name) for name in row.__struct_fields__[2:] if getattr(row, name)}}
-    text = "\n".join(_field(name, value) for name, value in fields.items())
+    text = "\n".join(_yaml_field(name, value) for name, value in fields.items())
     return f"- {textwrap.indent(text, '  ')[2:]}\n"
 
 
-def _field(name: str, value: str | tuple[str, ...]) -> str:
+def _yaml_field(name: str, value: str | tuple[str, ...]) -> str:
+    """A field of a row as YAML, folded if it then reads back the same."""
     words = f"[{', '.join(value)}]" if isinstance(value, tuple) else value
-    wanted = {name: list(value) if isinstance(value, tuple) else value}
+    content = {name: list(value) if isinstance(value, tuple) else value}
     for scalar in (words, "'" + words.replace("'", "''") + "'"):
         folded = "\n".join(
             textwrap.wrap(f"{name}: {scalar}", _WIDTH - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         )
         try:
-            if yaml.safe_load(folded) == wanted:
+            if yaml.safe_load(folded) == content:
                 return folded
         except yaml.YAMLError:
             continue
@@ -184,9 +185,9 @@ def proofs() -> dict[str, Proof]:
     return {id_: Proof(row, sources) for id_, row, sources in lines}
 
 
-def store_proofs(found: dict[str, Proof]) -> None:
+def store_proofs(new_proofs: dict[str, Proof]) -> None:
     """Replace the stored proofs."""
-    PROOFS.write_text("".join(f"{id_} {p.row} {p.sources}\n" for id_, p in sorted(found.items())), encoding="utf-8")
+    PROOFS.write_text("".join(f"{id_} {p.row} {p.sources}\n" for id_, p in sorted(new_proofs.items())), encoding="utf-8")
 
 
 def present_proof(row: Row) -> Proof:

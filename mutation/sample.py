@@ -79,18 +79,18 @@ def statement_at(source: bytes, offset: int) -> tuple[int, int] | None:
     None outside of functions: such code runs when the module is imported. None, too, for a comment in the body of a function.
     """
     line = source.count(b"\n", 0, offset) + 1
-    found, in_function = None, False
+    lines_found, in_function = None, False
     node: ast.AST | None = ast.parse(source)
     while node is not None:
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         in_function = in_function or is_function
         node = next((child for child in _blocks(node) if _first(child) <= line <= _last(child)), None)
         if node is None:
-            return found if in_function and not is_function else None
-        found = _heading(node)
-        if line <= found[1]:
+            return lines_found if in_function and not is_function else None
+        lines_found = _heading(node)
+        if line <= lines_found[1]:
             break
-    return found if in_function else None
+    return lines_found if in_function else None
 
 
 def _blocks(node: ast.AST) -> list[ast.stmt | ast.match_case | ast.ExceptHandler]:
@@ -121,6 +121,6 @@ def lines_of(row: Row, text: str) -> list[tuple[int, int]] | None:
 
     None if any run may.
     """
-    found = [statement_at(text.encode(), change.reach) for change in changes(row.aim, text)]
-    known = [lines for lines in found if lines is not None]
-    return known if len(known) == len(found) else None
+    spans = [statement_at(text.encode(), change.reach) for change in changes(row.aim, text)]
+    known_spans = [lines for lines in spans if lines is not None]
+    return known_spans if len(known_spans) == len(spans) else None

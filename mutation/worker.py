@@ -65,33 +65,35 @@ class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def rows(order: Order) -> Iterator[RunRow]:
     """Perform the runs of an order, to the one after which no more are wanted."""
     for run in order.runs:
-        row = _measured(run) if order.reach else _row(run)
+        row = _row_with_lines(run) if order.reach else _row_of(run)
         yield row
         if order.is_last(row):
             return
 
 
-def _row(run: Run) -> RunRow:
+def _row_of(run: Run) -> RunRow:
+    """Perform a run and judge it if its digest differs from the one without a mutation."""
     start = process_time()
     try:
         with attempting(f"performing {run.name}", ""):
             done = perform(run.plan, SimBackend(), _BUILD)
         manifest = done.history.manifest
-        seen = RunRow(run=run.name, digest=manifest.digest, differs=manifest.digest != run.digest, events=manifest.events_handled)
+        row = RunRow(run=run.name, digest=manifest.digest, differs=manifest.digest != run.digest, events=manifest.events_handled)
         if done.failure is not None:
-            seen = replace(seen, killed_by="hang", words=done.failure)
-        elif seen.differs and run.name != SERVES:
+            row = replace(row, killed_by="hang", words=done.failure)
+        elif row.differs and run.name != SERVES:
             with attempting(f"judging {run.name}", ""):
                 verdict = judge(done.history)
-            seen = _judged(seen, verdict)
+            row = _with_verdict(row, verdict)
     except CrashError as error:
-        seen = RunRow(run=run.name, differs=True, killed_by="crash", words=error.where)
+        row = RunRow(run=run.name, differs=True, killed_by="crash", words=error.where)
     except HarnessError as error:  # red in the gate too, but nothing says that the protocol is wrong
-        seen = RunRow(run=run.name, differs=True, unknown=True, words=str(error))
-    return replace(seen, cpu_seconds=round(process_time() - start, 3))
+        row = RunRow(run=run.name, differs=True, unknown=True, words=str(error))
+    return replace(row, cpu_seconds=round(process_time() - start, 3))
 
 
-def _judged(row: RunRow, verdict: Verdict) -> RunRow:
+def _with_verdict(row: RunRow, verdict: Verdict) -> RunRow:
+    """The row with what killed the mutant, if anything did."""
     if verdict.validity is Validity.INVALID:
         anomaly = verdict.anomalies[0]
         return replace(row, killed_by=f"{anomaly.checker}/{anomaly.kind}", words=anomaly.words)
@@ -102,16 +104,17 @@ def _judged(row: RunRow, verdict: Verdict) -> RunRow:
     return row
 
 
-def _measured(run: Run) -> RunRow:
+def _row_with_lines(run: Run) -> RunRow:
+    """The row with the lines of the protocol that the run executed."""
     cover = Coverage(data_file=None, include=[str(ROOT / "reference" / "*")], config_file=False)
     cover.start()
     try:
-        row = _row(run)
+        row = _row_of(run)
     finally:
         cover.stop()
     data = cover.get_data()
-    found = {Path(file).relative_to(ROOT).as_posix(): sorted(data.lines(file) or ()) for file in data.measured_files()}
-    return replace(row, lines=found)
+    lines_by_file = {Path(file).relative_to(ROOT).as_posix(): sorted(data.lines(file) or ()) for file in data.measured_files()}
+    return replace(row, lines=lines_by_file)
 
 
 def main() -> int:

@@ -84,7 +84,7 @@ def controller(_: Rng, __: Aim) -> AnyTarget:
     return Controller()
 
 
-def one(_: Rng, __: Aim) -> AnyTarget:
+def any_broker(_: Rng, __: Aim) -> AnyTarget:
     """Fault target: any one broker."""
     return Random()
 
@@ -103,7 +103,7 @@ def several(rng: Rng, aim: Aim) -> AnyTarget:
 
 def some_role(rng: Rng, aim: Aim) -> AnyTarget:
     """Fault target: a broker of any role; leaders most often, since they hold records that no other broker has yet."""
-    return rng.pick((leader, leader, leader, isr_member, isr_member, controller, one, several))(rng, aim)
+    return rng.pick((leader, leader, leader, isr_member, isr_member, controller, any_broker, several))(rng, aim)
 
 
 # --- how long --------------------------------------------------------------------------------------------------------

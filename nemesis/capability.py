@@ -79,7 +79,7 @@ def ability(backend: Backend, fault: AnyFault, target: AnyTarget = _ANY) -> Abil
         return Cannot(_ONE_PLACE)
     match backend:
         case "sim":
-            return Can(_simulated(fault))
+            return Can(_simulated_ability(fault))
         case "process":
             return _of_processes(fault)
         case "docker":
@@ -90,12 +90,12 @@ def ability(backend: Backend, fault: AnyFault, target: AnyTarget = _ANY) -> Abil
 
 def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
     """One sentence for each fault of the schedule that this backend cannot inject."""
-    found = []
+    sentences = []
     for window in windows:
         answer = ability(backend, window.fault, window.target)
         if isinstance(answer, Cannot):
-            found.append(f"window {window.id} ({window.kind}): the {backend} backend cannot: {answer.why}")
-    return tuple(found)
+            sentences.append(f"window {window.id} ({window.kind}): the {backend} backend cannot: {answer.why}")
+    return tuple(sentences)
 
 
 def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ...]:
@@ -103,7 +103,8 @@ def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ..
     return tuple(window for window in windows if isinstance(ability(backend, window.fault, window.target), Can))
 
 
-def _simulated(fault: AnyFault) -> str:
+def _simulated_ability(fault: AnyFault) -> str:
+    """How the simulator performs this fault."""
     match fault:
         case Partition():
             return "messages over a cut link are lost; its connections break after a while"
@@ -211,6 +212,7 @@ def _of_processes(fault: AnyFault) -> Ability:
 
 
 def _of_containers(fault: AnyFault) -> Ability:
+    """How containers perform this fault, or why they cannot."""
     match fault:
         case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
             return Can(f"packets dropped by iptables, at random; {_NO_PACKETS}")

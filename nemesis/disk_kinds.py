@@ -1,7 +1,7 @@
 """The kinds of faults of log directories that a schedule can draw: failed, unreadable, full, slow or swapped ones."""
 
 from history.seed import Rng
-from nemesis.blows import Kind, blow, brief, lasting, one, some_role
+from nemesis.blows import Kind, any_broker, blow, brief, lasting, some_role
 from nemesis.faults import AnyFault, DirFailure, DirFile, DirUnreadable, DiskFull, DiskSlow, DiskSwap
 from nemesis.schedule import Shape
 
@@ -60,7 +60,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="dir-removed",
         says="a log directory that is removed, with a file in its place",
-        draw=blow(_dir_removed, one, brief),
+        draw=blow(_dir_removed, any_broker, brief),
         destroys="everything",
     ),
     Kind(
@@ -87,7 +87,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="disk-swap",
         says="a log directory that comes back empty",
-        draw=blow(_disk_swap, one, brief),
+        draw=blow(_disk_swap, any_broker, brief),
         destroys="everything",
     ),
 )

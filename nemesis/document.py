@@ -59,6 +59,7 @@ def harm(kind: Kind) -> str:
 
 
 def _kinds() -> Iterator[str]:
+    """The chapter of fault kinds, by family."""
     yield "## Kinds\n"
     for family in FAMILIES:
         yield f"### {family}\n"
@@ -72,6 +73,7 @@ def _mixes() -> Iterator[str]:
 
 
 def _faults() -> Iterator[str]:
+    """The chapter of faults, with their parameters and what each backend does."""
     yield "## Faults\n"
     yield "Every fault is undone at the end of its window.\n"
     for fault in get_args(AnyFault):
@@ -83,6 +85,7 @@ def _faults() -> Iterator[str]:
 
 
 def _targets() -> Iterator[str]:
+    """The chapter of targets, and how backends hit a place of clients."""
     yield "## Targets\n"
     yield "Resolved when the window opens; a role that is vacant at that moment hits no broker.\n"
     rows = []
@@ -96,6 +99,7 @@ def _targets() -> Iterator[str]:
 
 
 def _parameters(fault: type[Struct]) -> Iterator[str]:
+    """The table of a fault's parameters, if it has any."""
     rows = []
     for field in msgspec.structs.fields(fault):
         rows.append((f"`{field.encode_name}`", _words(field.type), _default(field.default)))
@@ -122,8 +126,8 @@ def _words(annotation: object) -> str:
 
 
 def _ability(backend: Backend, sample: AnyFault, target: AnyTarget = _ANY) -> str:
-    found = ability(backend, sample, target)
-    return f"cannot: {found.why}" if isinstance(found, Cannot) else found.how
+    answer = ability(backend, sample, target)
+    return f"cannot: {answer.why}" if isinstance(answer, Cannot) else answer.how
 
 
 def sample(fault: type[Struct]) -> AnyFault:

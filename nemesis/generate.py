@@ -92,8 +92,8 @@ def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:
     if not swarm or len(kinds) <= 1:
         return kinds
     share = rng.pick((1, 2, 4, 6, 8))
-    kept = tuple(kind for kind in kinds if rng.ratio(share, 8))
-    return kept or (rng.pick(kinds),)
+    chosen = tuple(kind for kind in kinds if rng.ratio(share, 8))
+    return chosen or (rng.pick(kinds),)
 
 
 def _deal(rng: Rng, deck: list[Kind], kinds: tuple[Kind, ...], count: int) -> tuple[list[Kind], list[Kind]]:
@@ -131,7 +131,9 @@ def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tup
         blow = kind.draw(rng, aim)
         blow = _spare(rng, site.ground, blow)
         at = site.begin_ms + rng.below(site.span_ms)
-        windows = tuple(_window(kind, at, one) for one in (blow, *(_spare(rng, site.ground, one) for one in blow.beside)))
+        windows = tuple(
+            _window(kind, at, strike) for strike in (blow, *(_spare(rng, site.ground, strike) for strike in blow.beside))
+        )
         fit = all(window.until_ms <= site.ground.shape.end_ms for window in windows)
         if fit and not any(clash(window, other) for window in windows for other in earlier):
             return windows

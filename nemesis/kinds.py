@@ -76,17 +76,18 @@ def select(names: Iterable[str]) -> tuple[str, ...]:
     """
     chosen: set[str] = set()
     for name in names:
-        found = _named(name)
+        found = _kinds_named(name)
         if found is None:
             raise UnknownKindError(unknown("fault", name, (*MIXES, *FAMILIES, *KIND_NAMES)))
         chosen.update(found)
     return tuple(entry for entry in KIND_NAMES if entry in chosen)
 
 
-def _named(name: str) -> tuple[str, ...] | None:
+def _kinds_named(name: str) -> tuple[str, ...] | None:
+    """The kinds of this mix, family, prefix or name; None if there is none."""
     if name in MIXES:
         return select(MIXES[name])
     if name in KIND_NAMES:
         return (name,)
-    found = tuple(entry.name for entry in KINDS if entry.family == name or entry.name.startswith(f"{name}-"))
-    return found or None
+    names = tuple(entry.name for entry in KINDS if entry.family == name or entry.name.startswith(f"{name}-"))
+    return names or None

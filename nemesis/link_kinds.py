@@ -5,6 +5,7 @@ from nemesis.blows import (
     Aim,
     Blow,
     Kind,
+    any_broker,
     around_session,
     blow,
     brief,
@@ -13,7 +14,6 @@ from nemesis.blows import (
     everyone,
     lasting,
     leader,
-    one,
     some_role,
     until_replaced,
 )
@@ -21,7 +21,7 @@ from nemesis.faults import ALL_LINKS, AnyFault, Clog, Links, Packets, Partition,
 from nemesis.schedule import Shape
 
 
-def _cut(*links: Links) -> Partition:
+def _cut_of(*links: Links) -> Partition:
     return Partition(links=links)
 
 
@@ -103,7 +103,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="isolate-one",
         says="one broker cut off from everybody",
-        draw=blow(Partition(), one, around_session),
+        draw=blow(Partition(), any_broker, around_session),
     ),
     Kind(
         name="isolate-leader",
@@ -118,32 +118,32 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="isolate-long",
         says="one broker cut off from everybody, until it must be replaced",
-        draw=blow(Partition(), one, until_replaced),
+        draw=blow(Partition(), any_broker, until_replaced),
     ),
     Kind(
         name="cut-peers-long",
         says="one broker cut off from other brokers only, until it must be replaced",
-        draw=blow(_cut("peers"), one, until_replaced),
+        draw=blow(_cut_of("peers"), any_broker, until_replaced),
     ),
     Kind(
         name="cut-zookeeper-long",
         says="one broker cut off from ZooKeeper only, until it must be replaced",
-        draw=blow(_cut("zookeeper"), one, until_replaced),
+        draw=blow(_cut_of("zookeeper"), any_broker, until_replaced),
     ),
     Kind(
         name="cut-zookeeper",
         says="brokers cut off from ZooKeeper only; they go on serving",
-        draw=blow(_cut("zookeeper"), some_role, around_session),
+        draw=blow(_cut_of("zookeeper"), some_role, around_session),
     ),
     Kind(
         name="cut-peers",
         says="brokers cut off from other brokers only; they stay registered",
-        draw=blow(_cut("peers"), some_role, lasting),
+        draw=blow(_cut_of("peers"), some_role, lasting),
     ),
     Kind(
         name="cut-clients",
         says="brokers cut off from clients only",
-        draw=blow(_cut("clients"), some_role, brief),
+        draw=blow(_cut_of("clients"), some_role, brief),
     ),
     Kind(
         name="one-way",

@@ -11,11 +11,11 @@ from nemesis.targets import ClientPlace
 What = Callable[[Rng, Shape, int | None], AnyFault]  # the last: the only broker that is concerned, None for all
 
 
-def _isolated(_: Rng, __: Shape, ___: int | None) -> AnyFault:
+def _isolating_fault(_: Rng, __: Shape, ___: int | None) -> AnyFault:
     return Partition(links=("clients",))
 
 
-def _cut(rng: Rng, shape: Shape, _: int | None) -> AnyFault:
+def _cutting_fault(rng: Rng, shape: Shape, _: int | None) -> AnyFault:
     return Partition(links=("clients",), peer=rng.pick(broker_ids(shape)))
 
 
@@ -51,13 +51,13 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="place-isolated",
         says="the clients at one place cut off from all brokers",
-        draw=_at_a_place(_isolated, lasting),
+        draw=_at_a_place(_isolating_fault, lasting),
         places_min=2,
     ),
     Kind(
         name="place-cut",
         says="the clients at one place cut off from one broker",
-        draw=_at_a_place(_cut, around_session),
+        draw=_at_a_place(_cutting_fault, around_session),
         places_min=2,
     ),
     Kind(

@@ -6,6 +6,7 @@ from nemesis.blows import (
     Blow,
     Kind,
     above_session,
+    any_broker,
     around_session,
     below_session,
     blow,
@@ -16,7 +17,6 @@ from nemesis.blows import (
     isr_member,
     lasting,
     leader,
-    one,
     several,
     some_role,
 )
@@ -97,7 +97,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="crash-random",
         says="kill -9 of any broker",
-        draw=blow(Crash(), one, lasting),
+        draw=blow(Crash(), any_broker, lasting),
     ),
     Kind(
         name="crash-several",

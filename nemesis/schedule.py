@@ -75,16 +75,16 @@ def broker_ids(shape: Shape) -> tuple[int, ...]:
 
 def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
     """All reasons why a fault schedule cannot be performed, in the order of its windows; none if it can."""
-    found: list[Complaint] = []
+    complaints_found: list[Complaint] = []
     if len(windows) > MAX_WINDOWS:
         sentence = f"a schedule has at most {MAX_WINDOWS} windows, this has {len(windows)}"
-        found.append(Complaint(index=MAX_WINDOWS, sentence=sentence))
+        complaints_found.append(Complaint(index=MAX_WINDOWS, sentence=sentence))
     ids: set[str] = set()
     for index, window in enumerate(windows[:MAX_WINDOWS]):
         sentences = [
-            *_times(window, shape),
+            *_complaints_of_times(window, shape),
             *complaints(window.fault, brokers=shape.brokers, log_dirs=shape.log_dirs, servers=shape.zookeeper),
-            *_target(window.target, shape),
+            *_complaints_of_target(window.target, shape),
             *(_at_place(window.fault) if isinstance(window.target, ClientPlace) else ()),
         ]
         if window.id in ids:
@@ -98,34 +98,38 @@ def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
         slowest = _slowest_ppm([*windows[:index], window], window.at_ms)
         if slowest < -DRIFT_PPM_MAX:
             sentences.append(f"the drifts at {window.at_ms} ms may add up to {slowest} ppm; the least is -{DRIFT_PPM_MAX} ppm")
-        found += [Complaint(index=index, sentence=f"window {window.id} ({window.kind}): {said}") for said in sentences]
-    return tuple(found)
+        complaints_found += [Complaint(index=index, sentence=f"window {window.id} ({window.kind}): {said}") for said in sentences]
+    return tuple(complaints_found)
 
 
-def clash(one: Window, other: Window) -> bool:
+def clash(first: Window, second: Window) -> bool:
     """Whether two fault windows put the same fault on the same brokers and overlap: the end of one would undo the other's."""
-    if one.until_ms <= other.at_ms or other.until_ms <= one.at_ms:
+    if first.until_ms <= second.at_ms or second.until_ms <= first.at_ms:
         return False
-    if one.at_ms < other.at_ms < one.until_ms < other.until_ms or other.at_ms < one.at_ms < other.until_ms < one.until_ms:
-        return _same_means(one.fault, other.fault) and _surely_meet(one.target, other.target)
+    if (
+        first.at_ms < second.at_ms < first.until_ms < second.until_ms
+        or second.at_ms < first.at_ms < second.until_ms < first.until_ms
+    ):
+        return _same_means(first.fault, second.fault) and _surely_meet(first.target, second.target)
     return False
 
 
-def _same_means(one: AnyFault, other: AnyFault) -> bool:
+def _same_means(first: AnyFault, second: AnyFault) -> bool:
     """Whether two faults are of one type and, for log directories, on the same directory."""
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return False
-    return not isinstance(one, DiskFault) or not isinstance(other, DiskFault) or one.dir == other.dir
+    return not isinstance(first, DiskFault) or not isinstance(second, DiskFault) or first.dir == second.dir
 
 
-def _surely_meet(one: AnyTarget, other: AnyTarget) -> bool:
+def _surely_meet(first: AnyTarget, second: AnyTarget) -> bool:
     """Whether two targets name a common broker in every run. Roles may move between windows: backends handle those."""
-    if isinstance(one, Everyone) or isinstance(other, Everyone):
-        return isinstance(one, Named | Everyone) and isinstance(other, Named | Everyone)
-    return isinstance(one, Named) and isinstance(other, Named) and any(broker in other.brokers for broker in one.brokers)
+    if isinstance(first, Everyone) or isinstance(second, Everyone):
+        return isinstance(first, Named | Everyone) and isinstance(second, Named | Everyone)
+    return isinstance(first, Named) and isinstance(second, Named) and any(broker in second.brokers for broker in first.brokers)
 
 
-def _times(window: Window, shape: Shape) -> Iterator[str]:
+def _complaints_of_times(window: Window, shape: Shape) -> Iterator[str]:
+    """What is wrong with the window's times."""
     if window.at_ms < 0:
         yield f"at_ms must be at least 0, not {window.at_ms}"
     if window.until_ms <= window.at_ms:
@@ -140,7 +144,8 @@ def _slowest_ppm(windows: Sequence[Window], at_ms: int) -> int:
     return sum(min(0, fault.ppm) for fault in faults if isinstance(fault, ClockDrift))
 
 
-def _target(target: AnyTarget, shape: Shape) -> Iterator[str]:
+def _complaints_of_target(target: AnyTarget, shape: Shape) -> Iterator[str]:
+    """What in the target the cluster's shape does not have."""
     match target:
         case Named(brokers=brokers):
             if not brokers:

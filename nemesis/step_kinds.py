@@ -70,7 +70,7 @@ def _answer_late(rng: Rng, aim: Aim) -> Blow:
     return _with_work(rng, aim, Blow(fault=late, target=_whom(rng, aim), lasts_ms=below_session(rng, aim.shape)))
 
 
-def _deposed(rng: Rng, aim: Aim) -> Blow:
+def _deposed_blow(rng: Rng, aim: Aim) -> Blow:
     """Draw a fault: another broker is elected controller while a write of the present one is on its way."""
     deposed = DeposedAt(step=rng.pick(_WRITES), nth=rng.between(1, _NTH_MAX))
     return _with_work(rng, aim, Blow(fault=deposed, target=Controller(), lasts_ms=around_session(rng, aim.shape)))
@@ -101,7 +101,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="deposed-writing",
         says="another controller is elected while a write of the present one is on its way",
-        draw=_deposed,
+        draw=_deposed_blow,
     ),
     Kind(
         name="crash-at-step",

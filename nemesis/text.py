@@ -45,10 +45,10 @@ class Document:
         node: yaml.Node = self._root
         line = node.start_mark.line + 1
         for step in path:
-            found = _child(node, step)
-            if found is None:
+            child = _child(node, step)
+            if child is None:
                 return line
-            line, node = found
+            line, node = child
         return line
 
     def error(self, path: Path, sentence: str) -> TextError:
@@ -60,7 +60,7 @@ class Document:
         try:
             return msgspec.convert(value, type)
         except msgspec.ValidationError as error:
-            inner, sentence = _explained(str(error))
+            inner, sentence = _path_and_reason(str(error))
             raise self.error((*path, *inner), sentence) from error
 
 
@@ -95,27 +95,28 @@ def sparse(value: Any) -> Any:
     """Convert structs to mappings without default values, tag first; tuples to lists; other values stay."""
     if isinstance(value, Struct):
         config = value.__struct_config__
-        found: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
+        mapping: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
         for field in msgspec.structs.fields(value):
-            held = getattr(value, field.name)
-            if not _is_default(field, held):
-                found[field.name] = sparse(held)
-        return found
+            content = getattr(value, field.name)
+            if not _is_default(field, content):
+                mapping[field.name] = sparse(content)
+        return mapping
     if isinstance(value, tuple):
         return [sparse(item) for item in value]
     return value
 
 
-def _is_default(field: msgspec.structs.FieldInfo, held: object) -> bool:
+def _is_default(field: msgspec.structs.FieldInfo, content: object) -> bool:
     if field.default is not NODEFAULT:
-        return bool(held == field.default)
-    return field.default_factory is not NODEFAULT and bool(held == field.default_factory())
+        return bool(content == field.default)
+    return field.default_factory is not NODEFAULT and bool(content == field.default_factory())
 
 
 # --- parsing ---------------------------------------------------------------------------------------------------------
 
 
 def _compose(text: str, source: str) -> yaml.Node:
+    """The syntax tree of a YAML text. Raises TextError with source and line."""
     if len(text) > MAX_CHARACTERS:
         raise TextError(f"{source}:1: longer than {MAX_CHARACTERS} characters")
     if yaml.__with_libyaml__:
@@ -126,13 +127,14 @@ def _compose(text: str, source: str) -> yaml.Node:
         return _tree(text, source, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise TextError(f"{source}:{_line(mark)}: malformed YAML: {said}") from error
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise TextError(f"{source}:{_line(mark)}: malformed YAML: {problem}") from error
     except yaml.YAMLError as error:
         raise TextError(f"{source}:1: malformed YAML: {' '.join(str(error).split())}") from error
 
 
 def _tree(text: str, source: str, loader: "type[yaml.SafeLoader | yaml.CSafeLoader]") -> yaml.Node:
+    """The root node, after a check of depth and aliases."""
     depth = 0
     for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -160,15 +162,15 @@ def _value(node: yaml.Node, source: str, constructor: yaml.constructor.SafeConst
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, source, constructor) for item in node.value]
     if isinstance(node, yaml.MappingNode):
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = key_node.value
             if not isinstance(key, str):
                 raise TextError(f"{source}:{key_node.start_mark.line + 1}: a key must be a word")
-            if key in found:
+            if key in mapping:
                 raise TextError(f"{source}:{key_node.start_mark.line + 1}: the key {key} occurs twice")
-            found[key] = _value(value_node, source, constructor)
-        return found
+            mapping[key] = _value(value_node, source, constructor)
+        return mapping
     try:
         value = constructor.construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
@@ -198,23 +200,23 @@ _FIELD = re.compile(r"unknown field `(?P<name>.*)`$")
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
 
 
-def _explained(message: str) -> tuple[Path, str]:
+def _path_and_reason(message: str) -> tuple[Path, str]:
     """Split msgspec's error message into the path of the wrong value and a sentence without msgspec's terms."""
     match = _AT.match(message)
     assert match is not None  # every message matches: the path is optional
-    said, trail = match["said"], match["path"] or ""
+    words, trail = match["said"], match["path"] or ""
     path: Path = tuple(_steps(trail))
     place = trail.removeprefix(".")
-    field = _FIELD.search(said)
+    field = _FIELD.search(words)
     if field is not None:
         return (*path, field["name"]), f"unknown key {field['name']!r}" + (f" in {place}" if place else "")
-    value = _VALUE.search(said)
+    value = _VALUE.search(words)
     if value is not None:
-        said = _unknown(path, value["value"])
-    said = said.replace("Object missing required field", "missing key").replace("`object`", "a mapping")
-    said = said.replace("`array`", "a list")
-    said = said[:1].lower() + said[1:]
-    return path, f"{place}: {said}" if place else said
+        words = _unknown(path, value["value"])
+    words = words.replace("Object missing required field", "missing key").replace("`object`", "a mapping")
+    words = words.replace("`array`", "a list")
+    words = words[:1].lower() + words[1:]
+    return path, f"{place}: {words}" if place else words
 
 
 def _unknown(path: Path, value: str) -> str:

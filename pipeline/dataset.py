@@ -104,25 +104,25 @@ def ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingeste
 def _ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingested:
     parts = parts_of(storage)
     sweep(storage, parts)
-    seen = {run for part in parts if part.campaign == campaign for run in part.runs}
+    ingested_runs = {run for part in parts if part.campaign == campaign for run in part.runs}
     present = written = 0
-    before = len(seen)
-    held: dict[str, _Batch] = {}
+    before = len(ingested_runs)
+    batches: dict[str, _Batch] = {}
     for entry in entries:
-        if entry.run in seen:
+        if entry.run in ingested_runs:
             present += 1
             continue
         record = entry.load()
         if record is None:
             continue
-        seen.add(entry.run)
-        held.setdefault(record.protocol, _Batch()).add(record)
-        while (full := _full(held)) is not None:
-            _write_batch(storage, campaign, held.pop(full))
+        ingested_runs.add(entry.run)
+        batches.setdefault(record.protocol, _Batch()).add(record)
+        while (full := _full(batches)) is not None:
+            _write_batch(storage, campaign, batches.pop(full))
             written += 1
-    for batch in held.values():
+    for batch in batches.values():
         _write_batch(storage, campaign, batch)
-    return Ingested(len(seen) - before, present, written + len(held))
+    return Ingested(len(ingested_runs) - before, present, written + len(batches))
 
 
 class _Batch:
@@ -137,22 +137,22 @@ class _Batch:
         self.bytes += sum(table.nbytes for table in record.tables.values())
 
 
-def _full(held: Mapping[str, _Batch]) -> str | None:
+def _full(batches: Mapping[str, _Batch]) -> str | None:
     """The protocol whose records are to be written now: it has enough runs for a part, or all together need too much memory."""
-    largest = max(held, key=lambda protocol: held[protocol].bytes, default=None)
-    for protocol, batch in held.items():
+    largest = max(batches, key=lambda protocol: batches[protocol].bytes, default=None)
+    for protocol, batch in batches.items():
         if len(batch.records) >= RUNS_OF_A_PART:
             return protocol
-    return largest if sum(batch.bytes for batch in held.values()) > BYTES_MAX else None
+    return largest if sum(batch.bytes for batch in batches.values()) > BYTES_MAX else None
 
 
 def with_evidence(record: Record, history: History) -> Record:
     """The record with the tables of operations and events."""
     run = record.run
-    kept: dict[Table, pa.Table] = {"operations": history.operations_table, "events": history.events_table}
+    tables: dict[Table, pa.Table] = {"operations": history.operations_table, "events": history.events_table}
     named = {
         table: rows.add_column(0, "run", pa.repeat(pa.scalar(run), rows.num_rows)).cast(arrow_schema(table))
-        for table, rows in kept.items()
+        for table, rows in tables.items()
     }
     return Record(protocol=record.protocol, tables=record.tables | named)
 
@@ -204,6 +204,7 @@ def _check_name(what: str, name: str) -> None:
 
 
 def _write_batch(storage: Storage, campaign: str, batch: _Batch) -> None:
+    """Write the records of a batch as one part."""
     tables: dict[Table, pa.Table] = {}
     for table in TABLES:
         rows = [record.tables[table] for record in batch.records if table in record.tables]
@@ -231,17 +232,17 @@ def _write(
 
 def sweep(storage: Storage, parts: Sequence[Part]) -> None:
     """Delete what killed processes have left: files of no part, and parts that another one has taken over."""
-    kept = {part.path(table) for part in parts for table in part.files} | {f"{_MANIFESTS}{part.id}.json" for part in parts}
+    named = {part.path(table) for part in parts for table in part.files} | {f"{_MANIFESTS}{part.id}.json" for part in parts}
     # Manifests go first: a manifest always names files that are there.
-    left = [name for name in storage.names() if _is_ours(name) and name not in kept]
-    storage.delete(sorted(left, key=lambda name: not name.startswith(_MANIFESTS)))
+    orphans = [name for name in storage.names() if _is_ours(name) and name not in named]
+    storage.delete(sorted(orphans, key=lambda name: not name.startswith(_MANIFESTS)))
 
 
 def _is_ours(name: str) -> bool:
     """Whether a file has the name of a manifest or of a file of a part."""
-    folder, _, rest = name.partition("/")
-    return (folder == _MANIFESTS.rstrip("/") and rest.endswith(".json")) or (
-        folder in TABLES and rest.startswith(f"{HIVE[0]}=") and rest.endswith(".parquet")
+    folder, _, name_in_folder = name.partition("/")
+    return (folder == _MANIFESTS.rstrip("/") and name_in_folder.endswith(".json")) or (
+        folder in TABLES and name_in_folder.startswith(f"{HIVE[0]}=") and name_in_folder.endswith(".parquet")
     )
 
 
@@ -260,8 +261,10 @@ def compact(storage: Storage) -> tuple[int, int]:
 def _compact(storage: Storage) -> tuple[int, int]:
     parts = parts_of(storage)
     sweep(storage, parts)
-    for together in _packed(parts):
-        tables = {table: _joined(storage, together, table) for table in TABLES if any(table in part.files for part in together)}
+    for together in _part_groups_to_join(parts):
+        tables = {
+            table: _joined_table(storage, together, table) for table in TABLES if any(table in part.files for part in together)
+        }
         first = together[0]
         _write(storage, first.campaign, first.protocol, tables, replaces=[part.id for part in together])
     after = parts_of(storage)
@@ -269,18 +272,18 @@ def _compact(storage: Storage) -> tuple[int, int]:
     return len(parts), len(after)
 
 
-def _packed(parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _part_groups_to_join(parts: Sequence[Part]) -> Iterator[list[Part]]:
     """Groups of two or more parts that fit into one, the largest parts first."""
     groups: dict[tuple[str, str], list[list[Part]]] = {}
     for part in sorted(parts, key=lambda part: (-len(part.runs), part.id)):
         of_protocol = groups.setdefault((part.campaign, part.protocol), [])
-        fits = (group for group in of_protocol if sum(len(one.runs) for one in group) + len(part.runs) <= RUNS_OF_A_PART)
+        fits = (group for group in of_protocol if sum(len(member.runs) for member in group) + len(part.runs) <= RUNS_OF_A_PART)
         group = next(fits, None)
         of_protocol.append([part]) if group is None else group.append(part)
     yield from (group for of_protocol in groups.values() for group in of_protocol if len(group) > 1)
 
 
-def _joined(storage: Storage, parts: Sequence[Part], table: Table) -> pa.Table:
+def _joined_table(storage: Storage, parts: Sequence[Part], table: Table) -> pa.Table:
     """The rows of several parts; of a damaged one nothing is taken over."""
     rows = []
     for part in parts:
@@ -301,16 +304,16 @@ def whole_parts(storage: Storage, tables: Sequence[Table] = TABLES, campaigns: S
 
     Raises PipelineError with the first damage: what is not as it was written must not be counted.
     """
-    parts = _chosen(storage, campaigns)
+    parts = _chosen_parts(storage, campaigns)
     while (damage := _first_damage(storage, parts, tables)) is not None:
-        before, parts = parts, _chosen(storage, campaigns)
+        before, parts = parts, _chosen_parts(storage, campaigns)
         if parts == before:  # else a compaction has put the files into others meanwhile
             more = "`highwater store verify` lists all damage"
             raise PipelineError(f"{storage.path(damage.name)}: {damage.words}; nothing is read from a damaged dataset ({more})")
     return parts
 
 
-def _chosen(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
+def _chosen_parts(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
     return [part for part in parts_of(storage) if not campaigns or part.campaign in campaigns]
 
 
@@ -334,40 +337,40 @@ def _first_damage(storage: Storage, parts: Sequence[Part], tables: Sequence[Tabl
 
 def verify(storage: Storage) -> list[Damage]:
     """Compare all files with the manifests; returns what is wrong, by file. An empty list: the dataset is whole."""
-    found: list[Damage] = []
+    damages: list[Damage] = []
     parts: list[Part] = []
     for name in _manifests(storage):
         try:
             parts.append(_manifest(storage, name))
         except PipelineError as error:
-            found.append(Damage(name, str(error).removeprefix(f"{storage.path(name)}: ")))
+            damages.append(Damage(name, str(error).removeprefix(f"{storage.path(name)}: ")))
     current = live(parts)
     for part in current:
-        found += [Damage(part.path(table), words) for table in part.files for words in _complaints(storage, part, table)]
+        damages += [Damage(part.path(table), words) for table in part.files for words in _complaints(storage, part, table)]
         missing = [table for table in OF_A_RECORD if table not in part.files]
-        found += [Damage(f"{_MANIFESTS}{part.id}.json", f"names no file of {table}") for table in missing]
-    return sorted([*found, *_twice(current), *_left(storage, parts, current)])
+        damages += [Damage(f"{_MANIFESTS}{part.id}.json", f"names no file of {table}") for table in missing]
+    return sorted([*damages, *_twice(current), *_orphaned_files(storage, parts, current)])
 
 
 def _complaints(storage: Storage, part: Part, table: Table) -> list[str]:
     """What is wrong with one file of a part: the first of content, schema, rows, keys."""
-    said = part.files[table]
+    stated = part.files[table]
     try:
         data = storage.read(part.path(table))
     except OSError:
         return ["missing"]
-    if sha256(data).hexdigest() != said.sha256:
+    if sha256(data).hexdigest() != stated.sha256:
         return ["not the file that its manifest names (SHA-256)"]
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             schema, runs = file.schema_arrow, file.read(columns=["run"], use_threads=False)["run"]
     except (OSError, pa.ArrowException) as error:
         return [f"not a complete Parquet file: {' '.join(str(error).split())}"]
-    wanted = arrow_schema(table)
-    if not schema.equals(wanted) or not (wanted.metadata or {}).items() <= (schema.metadata or {}).items():
+    expected = arrow_schema(table)
+    if not schema.equals(expected) or not (expected.metadata or {}).items() <= (schema.metadata or {}).items():
         return [f"not the schema of {table} in dataset version {DATASET_VERSION}"]
-    if len(runs) != said.rows:
-        return [f"{len(runs)} rows, the manifest says {said.rows}"]
+    if len(runs) != stated.rows:
+        return [f"{len(runs)} rows, the manifest says {stated.rows}"]
     foreign = sorted(set(pc.unique(runs).to_pylist()) - set(part.runs))
     if foreign:
         return [f"rows of {foreign[0]}, which is not in the part"]
@@ -386,7 +389,7 @@ def _twice(parts: Sequence[Part]) -> Iterator[Damage]:
                 yield Damage(f"{_MANIFESTS}{part.id}.json", f"run {run} is in part {before} too")
 
 
-def _left(storage: Storage, parts: Sequence[Part], current: Sequence[Part]) -> Iterator[Damage]:
+def _orphaned_files(storage: Storage, parts: Sequence[Part], current: Sequence[Part]) -> Iterator[Damage]:
     """Files that no part names; the next ingest or compaction deletes those of unfinished work."""
     named = {part.path(table) for part in current for table in part.files} | {f"{_MANIFESTS}{part.id}.json" for part in current}
     read = set(_manifests(storage)) - {f"{_MANIFESTS}{part.id}.json" for part in parts}  # damaged: reported already

@@ -49,9 +49,9 @@ def pieces(history: History, directory: Path, *, key: str, range_rows: int = RAN
     """Return the items of work that judge a history stored in parts. `key` begins their keys in the ledger."""
     run = str(directory.resolve())
     numbers = (number for number in range(len(history.manifest.parts)) if number != SHARED)
-    found: list[Piece] = [Part(run, number) for number in numbers]
-    found += [Range(run, first, last) for first, last in history.index_ranges(range_rows)]
-    return [Item(f"{key}-{number:05}", msgspec.json.encode(piece)) for number, piece in enumerate(found)]
+    parts: list[Piece] = [Part(run, number) for number in numbers]
+    parts += [Range(run, first, last) for first, last in history.index_ranges(range_rows)]
+    return [Item(f"{key}-{number:05}", msgspec.json.encode(piece)) for number, piece in enumerate(parts)]
 
 
 def piece_of(item: Item) -> Piece:

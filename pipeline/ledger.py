@@ -91,9 +91,9 @@ class Ledger:
 
         Raises PipelineError where a file is damaged or missing.
         """
-        wanted = sorted(self.keys()) if keys is None else list(keys)
-        texts = self._storage.read_each(key + _ROW for key in wanted)
-        for key in wanted:
+        sorted_keys = sorted(self.keys()) if keys is None else list(keys)
+        texts = self._storage.read_each(key + _ROW for key in sorted_keys)
+        for key in sorted_keys:
             try:
                 yield row_of(key, next(texts))
             except (OSError, ValueError) as error:

@@ -70,29 +70,30 @@ class Record(Struct, frozen=True, kw_only=True):
         return str(self.tables["runs"]["run"][0].as_py())
 
 
-def record_of(known: Known, history: History, verdict: Verdict) -> Record:
+def record_of(facts: Known, history: History, verdict: Verdict) -> Record:
     """The record of a run that was judged."""
     events, end_ns = history.events_frame, history.manifest.end_ns
     calls, faults = calls_of(history.operations_frame), windows(events, end_ns)
     rows: dict[Table, pl.DataFrame | Sequence[Mapping[str, object]]] = {
-        "runs": [_run(known) | _judged(history, verdict, calls, faults)],
-        "verdicts": [_verdict(known, verdict)],
+        "runs": [_run(facts) | _outcome(history, verdict, calls, faults)],
+        "verdicts": [_verdict(facts, verdict)],
         "anomalies": _anomalies(history, verdict, faults),
         "faults": [msgspec.structs.asdict(count) for count in history.manifest.faults],
         "windows": _with_silence(faults, calls),
         "calls": calls.with_columns(kinds_in_effect(faults, calls["invoked_ns"])),
         "coverage": _coverage(events, faults),
     }
-    return Record(protocol=known.protocol, tables={table: _table(table, rows[table], known.run) for table in OF_A_RECORD})
+    return Record(protocol=facts.protocol, tables={table: _table(table, rows[table], facts.run) for table in OF_A_RECORD})
 
 
-def record_of_failure(known: Known) -> Record:
+def record_of_failure(facts: Known) -> Record:
     """The record of a run without a history, because the harness failed."""
-    rows: dict[Table, Sequence[Mapping[str, object]]] = {"runs": [_run(known)]}
-    return Record(protocol=known.protocol, tables={table: _table(table, rows.get(table, ()), known.run) for table in OF_A_RECORD})
+    rows: dict[Table, Sequence[Mapping[str, object]]] = {"runs": [_run(facts)]}
+    return Record(protocol=facts.protocol, tables={table: _table(table, rows.get(table, ()), facts.run) for table in OF_A_RECORD})
 
 
 def _table(table: Table, rows: pl.DataFrame | Sequence[Mapping[str, object]], run: str) -> pa.Table:
+    """Rows as an Arrow table of this schema, with the run's key in each."""
     schema = arrow_schema(table)
     if not isinstance(rows, pl.DataFrame):
         return pa.Table.from_pylist([{**row, "run": run} for row in rows], schema=schema)
@@ -110,21 +111,22 @@ _COUNTS = (
 )
 
 
-def _run(known: Known) -> dict[str, object]:
+def _run(facts: Known) -> dict[str, object]:
     """The row of `runs` before anything was judged: UNKNOWN, with no rows."""
     failed: dict[str, object] = {}
-    if known.outcome == _HARNESS_FAILED:
-        failed = {"signature": _HARNESS_FAILED, "cause": known.failure, "cause_faults": ()}
-    own = {name: value for name, value in msgspec.structs.asdict(known).items() if name not in ("run_id", "protocol", "checkers")}
+    if facts.outcome == _HARNESS_FAILED:
+        failed = {"signature": _HARNESS_FAILED, "cause": facts.failure, "cause_faults": ()}
+    own = {name: value for name, value in msgspec.structs.asdict(facts).items() if name not in ("run_id", "protocol", "checkers")}
     return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", **failed, **own}
 
 
-def _judged(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
+def _outcome(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
+    """The columns of a run that depend on its history and verdict."""
     manifest, counts = history.manifest, verdict.counts
-    found = signature(history, verdict)
+    failure = signature(history, verdict)
     own: dict[str, object] = {}
-    if found is not None:
-        own = {"signature": found.text, "cause": found.sentence, "cause_faults": found.in_effect}
+    if failure is not None:
+        own = {"signature": failure.text, "cause": failure.sentence, "cause_faults": failure.in_effect}
     return own | {
         "verdict": verdict.validity.name,
         "live": verdict.live,
@@ -142,9 +144,10 @@ def _judged(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.
     }
 
 
-def _verdict(known: Known, verdict: Verdict) -> dict[str, object]:
+def _verdict(facts: Known, verdict: Verdict) -> dict[str, object]:
+    """The row of one judgement."""
     return {
-        "checkers": known.checkers,
+        "checkers": facts.checkers,
         "verdict": verdict.validity.name,
         "live": verdict.live,
         "unchecked": verdict.unchecked,
@@ -154,13 +157,14 @@ def _verdict(known: Known, verdict: Verdict) -> dict[str, object]:
 
 
 def _anomalies(history: History, verdict: Verdict, faults: pl.DataFrame) -> pl.DataFrame:
+    """A row for each anomaly: its words, its proof's index and time, and the faults in effect then."""
     columns = ("kind", "checker", "key", "words", "witness")
     texts: dict[str, pl.DataType] = {name: pl.String() for name in columns[:4]}
-    rows = [(*(getattr(found, name) for name in columns), proof(found)) for found in verdict.anomalies]
-    found = pl.DataFrame(rows, schema=texts | {"witness": pl.List(pl.Int64), "index": pl.Int64()}, orient="row")
+    rows = [(*(getattr(anomalies, name) for name in columns), proof(anomalies)) for anomalies in verdict.anomalies]
+    anomalies = pl.DataFrame(rows, schema=texts | {"witness": pl.List(pl.Int64), "index": pl.Int64()}, orient="row")
     times = pl.concat([frame.select("index", "time_ns") for frame in (history.operations_frame, history.events_frame)])
-    proofs = times.filter(pl.col("index").is_in(found["index"].to_list())).unique("index")
-    timed = found.join(proofs, on="index", how="left", maintain_order="left").rename({"time_ns": "at_ns"})
+    proofs = times.filter(pl.col("index").is_in(anomalies["index"].to_list())).unique("index")
+    timed = anomalies.join(proofs, on="index", how="left", maintain_order="left").rename({"time_ns": "at_ns"})
     in_effect = kinds_in_effect(faults, timed["at_ns"])
     return timed.with_columns(in_effect.alias("in_effect"))
 
@@ -218,7 +222,7 @@ def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     last = produced.group_by(_PARTITION).agg(pl.max_horizontal("invoked_ns", "ended_ns").max().alias("last_ns"))
     places = faults.select("window", "begun_ns", "ended_ns").join(last, how="cross")
     recovery = (
-        _joined(places.filter(pl.col("last_ns") >= pl.col("ended_ns")), acks, "acked_ns", at="ended_ns")
+        _joined_frame(places.filter(pl.col("last_ns") >= pl.col("ended_ns")), acks, "acked_ns", at="ended_ns")
         .group_by("window")
         .agg(pl.when(pl.col("acked_ns").is_not_null().all()).then((pl.col("acked_ns") - pl.col("ended_ns")).max()))
         .rename({"acked_ns": "recovery_ns"})
@@ -226,7 +230,7 @@ def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     within = places.join(acks, on=_PARTITION).filter(pl.col("acked_ns").is_between("begun_ns", "ended_ns"))
     columns = ("window", *_PARTITION, "ended_ns", "last_ns")
     points = pl.concat([places.select(*columns, at_ns="begun_ns"), within.select(*columns, at_ns="acked_ns")])
-    silent = _joined(_with_tries(points, produced), acks, "acked_ns", strictly=True)
+    silent = _joined_frame(_with_tries(points, produced), acks, "acked_ns", strictly=True)
     until = pl.col("acked_ns").fill_null(pl.col("last_ns"))
     unavailable = (
         silent.filter((pl.col("from_ns") <= pl.col("ended_ns")) & (pl.col("from_ns") < until))
@@ -244,12 +248,12 @@ def _with_tries(points: pl.DataFrame, produced: pl.DataFrame) -> pl.DataFrame:
     ended = produced.select(*_PARTITION, change_ns="ended_ns", change=pl.lit(-1)).drop_nulls("change_ns")
     changes = pl.concat([begun, ended]).sort("change_ns").with_columns(open_calls=pl.col("change").cum_sum().over(_PARTITION))
     counted = changes.group_by(*_PARTITION, "change_ns", maintain_order=True).agg(pl.col("open_calls").last())
-    now = _joined(points, counted, "change_ns", strategy="backward")
+    now = _joined_frame(points, counted, "change_ns", strategy="backward")
     waiting = pl.when(pl.col("open_calls") > 0).then("at_ns").otherwise("tried_ns")
-    return _joined(now, tries, "tried_ns").with_columns(waiting.alias("from_ns"))
+    return _joined_frame(now, tries, "tried_ns").with_columns(waiting.alias("from_ns"))
 
 
-def _joined(
+def _joined_frame(
     points: pl.DataFrame,
     moments: pl.DataFrame,
     moment: str,
@@ -275,8 +279,9 @@ def _joined(
 
 
 def _coverage(events: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
-    shown = steps(events)
-    counted = shown.with_columns(kinds_in_effect(faults, shown["time_ns"]).alias("fault"))
+    """How often each state was reached under each kind of fault, "" for none."""
+    reached = steps(events)
+    counted = reached.with_columns(kinds_in_effect(faults, reached["time_ns"]).alias("fault"))
     return (
         counted.explode("fault", empty_as_null=True)
         .group_by(pl.col("step").alias("state"), pl.col("fault").fill_null(""))

@@ -90,14 +90,14 @@ def missing() -> str | None:
     """Say in one sentence what this machine lacks to run Spark; None if nothing is missing."""
     if find_spec("pyspark") is None:
         return "Spark needs PySpark: install highwater with its extra, pip install 'highwater-harness[spark]'"
-    wanted = f"Spark needs Java {JAVA_MIN} or later: install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
+    advice = f"Spark needs Java {JAVA_MIN} or later: install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
     java = _java()
     if java is None:
-        return f"{wanted}, or set JAVA_HOME to it; no java was found"
+        return f"{advice}, or set JAVA_HOME to it; no java was found"
     version = _java_version(java)
     if version is None:
-        return f"{wanted}; {java} does not report its version"
-    return f"{wanted}; {java} is Java {version}" if version < JAVA_MIN else None
+        return f"{advice}; {java} does not report its version"
+    return f"{advice}; {java} is Java {version}" if version < JAVA_MIN else None
 
 
 def _java() -> str | None:
@@ -107,12 +107,13 @@ def _java() -> str | None:
 
 
 def _java_version(java: str) -> int | None:
+    """The major version of this Java; None if it does not answer."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWERS_WITHIN_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(answer.stderr)
-    return int(found[1]) if found else None
+    match = _VERSION.search(answer.stderr)
+    return int(match[1]) if match else None
 
 
 def parse_conf(texts: Sequence[str]) -> dict[str, str]:
@@ -211,6 +212,7 @@ def cause(text: str) -> str:
 
 
 def _build(master: str, conf: dict[str, str]) -> "SparkSession":
+    """Start a Spark session. Raises PipelineError with Spark's reason."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
@@ -251,6 +253,7 @@ def _not_submitted(settings: dict[str, str], conf: Mapping[str, str]) -> dict[st
 
 
 def _settings(master: str, conf: Mapping[str, str], *, own_python: bool) -> dict[str, str]:
+    """Spark's settings: our defaults, those of this machine, then the user's."""
     settings = dict(_DEFAULTS)
     # A worker that runs this Python on this file system imports this code. A shipped environment has its own.
     if own_python:

@@ -33,7 +33,7 @@ class Stamp(Struct, frozen=True, kw_only=True):
 def present_stamp() -> Stamp:
     """The stamp of this process. It takes some 50 ms, once."""
     versions = {"Python": platform.python_version(), **{library: _version(library) for library in _LIBRARIES}}
-    return Stamp(code=_code(_ROOT), versions=versions)
+    return Stamp(code=_code_digest(_ROOT), versions=versions)
 
 
 def _version(library: str) -> str:
@@ -43,7 +43,8 @@ def _version(library: str) -> str:
         return "missing"
 
 
-def _code(root: Path) -> str:
+def _code_digest(root: Path) -> str:
+    """A digest of the files of our packages."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*")):

@@ -69,10 +69,10 @@ class Storage:
         if self.folder is not None:
             yield from map(self.read, names)
             return
-        rest = iter(names)
+        remaining = iter(names)
         with ThreadPoolExecutor(_READERS) as pool:
-            while some := list(islice(rest, _READ_AHEAD)):
-                yield from pool.map(self.read, some)
+            while chunk := list(islice(remaining, _READ_AHEAD)):
+                yield from pool.map(self.read, chunk)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all; replace an earlier one. It outlives a power loss from the moment it is there."""
@@ -91,10 +91,10 @@ class Storage:
     def names(self, under: str = "") -> list[str]:
         """The names of all files below a folder, sorted. Hidden files (unfinished ones) are left out."""
         with self._asking():
-            found = self.filesystem.get_file_info(fs.FileSelector(self.path(under), recursive=True, allow_not_found=True))
-        if not found:
+            entries = self.filesystem.get_file_info(fs.FileSelector(self.path(under), recursive=True, allow_not_found=True))
+        if not entries:
             self._check_bucket()
-        files = (file.path.removeprefix(f"{self.root}/") for file in found if file.type == fs.FileType.File)
+        files = (file.path.removeprefix(f"{self.root}/") for file in entries if file.type == fs.FileType.File)
         return sorted(name for name in files if not name.rpartition("/")[2].startswith("."))
 
     def delete(self, names: Iterable[str]) -> None:

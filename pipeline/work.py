@@ -63,7 +63,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 def _ignored(row: Row) -> None:
-    """The default for `seen`."""
+    """The default for `on_row`."""
 
 
 def perform(
@@ -72,35 +72,35 @@ def perform(
     *,
     spark: "SparkSession | None" = None,
     jobs: int = 1,
-    seen: Callable[[Row], None] = _ignored,
+    on_row: Callable[[Row], None] = _ignored,
     per_task: int | None = None,
 ) -> None:
     """Do the items that the ledger does not hold: on Spark if there is a session, else in `jobs` local processes.
 
-    `seen` gets each new row, in the order of completion. To stop the work, `seen` raises; that and Ctrl-C end the local workers
-    or cancel the Spark job, and rows in the ledger stay. With one job the items are done in this process. `items` is consumed as
-    workers become free. `per_task` is the number of items of a Spark task; without it, one item or as many as `TASKS_MAX` needs.
-
-    Raises PipelineError if Spark fails before it reaches any item, OSError if the ledger cannot be written.
+    `on_row` gets each new row, in the order of completion. To stop the work, `on_row` raises; that and Ctrl-C end the local
+    workers or cancel the Spark job, and rows in the ledger stay. With one job the items are done in this process. `items` is
+    consumed as workers become free. `per_task` is the number of items of a Spark task; without it, one item or as many as
+    `TASKS_MAX` needs. Raises PipelineError if Spark fails before it reaches any item, OSError if the ledger cannot be written.
     """
     ledger = Ledger(storage_at(job.ledger))
     held = ledger.keys()
     missing = (item for item in items if item.key not in held)
     with closing(_rows(missing, job, ledger, spark, jobs=jobs, per_task=per_task)) as rows:
         for row in rows:
-            seen(row)
+            on_row(row)
 
 
 def _rows(
     items: Iterator[Item], job: Job, ledger: Ledger, spark: "SparkSession | None", *, jobs: int, per_task: int | None
 ) -> Generator[Row, None, None]:
+    """Perform the items on Spark, in this process or in several; yield a row as each ends."""
     if spark is not None:
         yield from _rows_on_spark(spark, list(items), job, ledger, per_task)
     elif jobs == 1:
         for item in items:
             yield perform_item(job, ledger, item, attempt=1, end_hung=False)
     else:
-        died = partial(_died, ledger)
+        died = partial(_died_row, ledger)
         yield from call_on_processes(partial(_perform_here, job), items, jobs=jobs, died=died)
 
 
@@ -108,7 +108,7 @@ def _perform_here(job: Job, item: Item, attempt: int) -> Row:
     return perform_item(job, Ledger(storage_at(job.ledger)), item, attempt=attempt)
 
 
-def _died(ledger: Ledger, item: Item, attempt: int, how: str) -> Row | None:
+def _died_row(ledger: Ledger, item: Item, attempt: int, how: str) -> Row | None:
     """The row of an item whose local worker died; None: try again."""
     if ledger.holds(item.key):  # it died after the row was written
         return ledger.read(item.key)
@@ -165,6 +165,7 @@ class _Deadline:
         self._before: signal._HANDLER = None
 
     def __enter__(self) -> None:
+        """Arm the alarm, and the timer that ends a process whose item ignores the alarm."""
         if self._seconds is None:
             return
         if self._on_hang is not None:
@@ -288,6 +289,7 @@ class _SparkJob:
                 self._cancel()
 
     def _perform(self) -> None:
+        """Run the job, on its own thread; a failure is kept for the caller."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -300,6 +302,7 @@ class _SparkJob:
             self._stirred.set()
 
     def _cancel(self) -> None:
+        """Cancel the job and wait for its thread."""
         from py4j.protocol import Py4JError
 
         with suppress(Py4JError, OSError):  # Spark may have ended by the same signal
@@ -308,6 +311,7 @@ class _SparkJob:
 
 
 def _task(job: Job, permitted: int) -> _Task:
+    """The function that Spark maps over batches of items; items that the ledger holds are not done again."""
     driver = present_stamp()
 
     def perform_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

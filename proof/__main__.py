@@ -87,78 +87,89 @@ class Row(NamedTuple):
         return f"| {self.judge} | {' | '.join(numbers)} |"
 
 
-def _shown(wrong: list[str]) -> int:
+def _print_wrong(wrong: list[str]) -> int:
     """Print the shortest history on which judge and definition disagree; return the number of disagreements."""
     if wrong:
         sys.stderr.write(min(wrong, key=len) + "\n")
     return len(wrong)
 
 
-def _object(subject: Subject, count: int) -> list[Row]:
+def _rows_of_object(subject: Subject, count: int) -> list[Row]:
+    """The row of one object under linearizability."""
     tally = linearizability.prove(subject, count)
-    told = f"{tally.calls_max} calls ({tally.exhaustive:,})"
+    exhaustive = f"{tally.calls_max} calls ({tally.exhaustive:,})"
     undecided = f"{tally.undecided:,}" + (f", {tally.loose:,} with a longer prefix" if tally.loose else "")
     undecided += f", {tally.unanswered:,} without an answer" if tally.unanswered else ""
-    return [Row(subject.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
+    return [Row(subject.name, tally.total, exhaustive, tally.possible, tally.impossible, undecided, _print_wrong(tally.wrong))]
 
 
-def _transactions(writes: str, count: int) -> list[Row]:
+def _rows_of_transactions(writes: str, count: int) -> list[Row]:
     tally = elle.prove(writes, count)
     undecided = f"{tally.older:,} with older values"
-    told = f"{tally.exhaustive:,}"
-    return [Row(tally.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
+    exhaustive = f"{tally.exhaustive:,}"
+    return [Row(tally.name, tally.total, exhaustive, tally.possible, tally.impossible, undecided, _print_wrong(tally.wrong))]
 
 
 def _cycles(count: int) -> list[Row]:
     tally = cycles.prove(count)
     name = f"cycles of list-append ({len(tally.by_kind)} kinds, up to {tally.longest} steps)"
-    return [Row(name, tally.histories, "-", tally.histories - tally.cyclic, tally.cyclic, "0", _shown(tally.wrong))]
+    return [Row(name, tally.histories, "-", tally.histories - tally.cyclic, tally.cyclic, "0", _print_wrong(tally.wrong))]
 
 
 def _queues(count: int, part: int) -> list[Row]:
     tally = queues.prove(count, part)
     impossible = tally.total - tally.good - tally.undecided
     undecided = f"{tally.undecided:,}"
-    return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _shown(tally.wrong))]
+    return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _print_wrong(tally.wrong))]
 
 
 def _reads(name: str, count: int) -> list[Row]:
     tally = reads.prove(name, count)
-    told = tally.verdicts
-    return [Row(name, told.total(), "-", told[POSSIBLE], told[IMPOSSIBLE], f"{told[UNDECIDED]:,}", _shown(tally.wrong))]
+    verdicts = tally.verdicts
+    return [
+        Row(
+            name,
+            verdicts.total(),
+            "-",
+            verdicts[POSSIBLE],
+            verdicts[IMPOSSIBLE],
+            f"{verdicts[UNDECIDED]:,}",
+            _print_wrong(tally.wrong),
+        )
+    ]
 
 
 def _logs(what: str, count: int, part: int) -> list[Row]:
     return [
-        Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _shown(tally.wrong))
+        Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _print_wrong(tally.wrong))
         for tally in logs.prove(what, count, part)
     ]
 
 
 def joined(rows: list[Row]) -> list[Row]:
     """Add up the results of each judge over the parts of its histories."""
-    found: dict[str, Row] = {}
+    rows_by_judge: dict[str, Row] = {}
     for row in rows:
-        one = found.get(row.judge)
-        found[row.judge] = row if one is None else one._replace(
-            histories=one.histories + row.histories, possible=one.possible + row.possible,
-            impossible=one.impossible + row.impossible, wrong=one.wrong + row.wrong,
-            undecided=f"{_number(one.undecided) + _number(row.undecided):,}",
+        row_before = rows_by_judge.get(row.judge)
+        rows_by_judge[row.judge] = row if row_before is None else row_before._replace(
+            histories=row_before.histories + row.histories, possible=row_before.possible + row.possible,
+            impossible=row_before.impossible + row.impossible, wrong=row_before.wrong + row.wrong,
+            undecided=f"{_number(row_before.undecided) + _number(row.undecided):,}",
         )  # fmt: skip
-    return list(found.values())
+    return list(rows_by_judge.values())
 
 
-def _number(told: str) -> int:
-    return int(told.replace(",", ""))
+def _number(words: str) -> int:
+    return int(words.replace(",", ""))
 
 
 def page(rows: list[Row], old: str) -> str:
     """Return the text of docs/proof.md with these results; rows of other judges are taken from the old page."""
-    kept = [
+    lines_kept = [
         line for line in old.splitlines() if line.startswith("| ") and line.endswith(" |") and not line.startswith("| judge ")
     ]
     names = {row.judge for row in rows}
-    lines = [line for line in kept if line[2:].partition(" | ")[0] not in names] + [row.words() for row in rows]
+    lines = [line for line in lines_kept if line[2:].partition(" | ")[0] not in names] + [row.words() for row in rows]
     total = sum(_number(line.split(" | ")[1]) for line in lines)
     return f"{_HEAD}{_COLUMNS}" + "\n".join(lines) + f"\n\nTotal: {total:,} histories.\n\n{_TAIL}"
 
@@ -172,14 +183,14 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
     Cycles are a part of list-append and use a fifth of its histories.
     """
     yield "cycles", partial(_cycles, count // 5)
-    yield from (("transactions", partial(_transactions, writes, count)) for writes in ("append", "w"))
+    yield from (("transactions", partial(_rows_of_transactions, writes, count)) for writes in ("append", "w"))
     for what in DEFINITIONS:
         for part, done in enumerate(range(0, count, _PART)):
             yield what, partial(_logs, what, min(_PART, count - done), part)
     for part, done in enumerate(range(0, count, _PART)):
         yield "queues", partial(_queues, min(_PART, count - done), part)
     yield from (("reads", partial(_reads, name, count)) for name in READS)
-    yield from (("objects", partial(_object, subject, count)) for subject in SUBJECTS)
+    yield from (("objects", partial(_rows_of_object, subject, count)) for subject in SUBJECTS)
 
 
 def main() -> int:
@@ -191,18 +202,18 @@ def main() -> int:
         "--only", default="", help="parts, with commas: cycles, transactions, objects, queues, reads, " + ", ".join(DEFINITIONS)
     )
     parser.add_argument("--write", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     rows: list[Row] = []
-    with ProcessPoolExecutor(asked.workers) as pool:
-        wanted = [task for part, task in tasks(asked.histories) if not asked.only or part in asked.only.split(",")]
-        for future in [pool.submit(task) for task in wanted]:
-            rows.extend(found := future.result())
-            sys.stdout.write("".join(f"{row.words()}\n" for row in found))
+    with ProcessPoolExecutor(options.workers) as pool:
+        chosen = [task for part, task in tasks(options.histories) if not options.only or part in options.only.split(",")]
+        for future in [pool.submit(task) for task in chosen]:
+            rows.extend(rows_of_task := future.result())
+            sys.stdout.write("".join(f"{row.words()}\n" for row in rows_of_task))
             sys.stdout.flush()
     rows = joined(rows)
-    if asked.write:
-        old = asked.write.read_text(encoding="utf-8") if asked.only and asked.write.exists() else ""
-        asked.write.write_text(page(rows, old), encoding="utf-8")
+    if options.write:
+        old = options.write.read_text(encoding="utf-8") if options.only and options.write.exists() else ""
+        options.write.write_text(page(rows, old), encoding="utf-8")
     return 1 if any(row.wrong for row in rows) else 0
 
 

@@ -17,22 +17,22 @@ _ERRORS = (*sorted(_OF_SEQUENCES | _OF_REQUESTS | _OF_REPLICAS), "UNKNOWN_PRODUC
 def answers(case: Case) -> set[str]:
     """Definition of `answers`: which produces and requests for the first offset got an answer that a leader may not give."""
     produced = calls(case.operations, "produce")
-    found = {kind for call in produced if (kind := _wrong(call, produced)) is not None}
+    kinds = {kind for call in produced if (kind := _wrong_kind(call, produced)) is not None}
     denied = case.simulated and any(_is_denied(call, case.events) for call in produced)
     firsts = calls(case.operations, "earliest")
     unsaid = any(call.answer and not call.ok and call.answer[0].error in _OF_OFFSETS for call in firsts)
-    return found | {"wrong-error"} if denied or unsaid else found
+    return kinds | {"wrong-error"} if denied or unsaid else kinds
 
 
 def _is_denied(call: Call, events: Events) -> bool:
     """Whether a leader said that it appended nothing, though it surely had appended the batch of an earlier attempt by then."""
-    asked = call.asked[0]
+    request = call.asked[0]
     if not call.answer or call.ok or call.answer[0].error != "NOT_ENOUGH_REPLICAS":
         return False
-    if (asked.delivery, asked.acks, asked.error) != ("once", -1, None):
+    if (request.delivery, request.acks, request.error) != ("once", -1, None):
         return False
     node, values = call.answer[0].node, {row.value for row in call.asked}
-    during = [row for row in events if asked.index < row.index < call.answer[0].index]
+    during = [row for row in events if request.index < row.index < call.answer[0].index]
     own = [row for row in during if row.node == node]
     appends = [row.index for row in own if row.kind is K.APPEND and row.detail == "leader" and row.value in values]
     if not appends or any(row.kind in _ROLES for row in own):
@@ -42,30 +42,33 @@ def _is_denied(call: Call, events: Events) -> bool:
     return not asks and not any(row.kind is K.STATE_WRITTEN for row in before)
 
 
-def _wrong(call: Call, produced: list[Call]) -> str | None:
-    asked = call.asked[0]
-    given = None if not call.answer or call.ok else call.answer[0].error
-    if asked.error is None:
-        if given in _OF_REQUESTS or (asked.acks != -1 and given in _OF_REPLICAS):
+def _wrong_kind(call: Call, produced: list[Call]) -> str | None:
+    """The kind of a wrong answer to a produce, None if it may be given."""
+    request = call.asked[0]
+    error = None if not call.answer or call.ok else call.answer[0].error
+    if request.error is None:
+        if error in _OF_REQUESTS or (request.acks != -1 and error in _OF_REPLICAS):
             return "wrong-error"
-        known = asked.delivery != "once" or _acknowledged_before(call, produced) > 0
-        return "wrong-error" if given in _OF_SEQUENCES | {"UNKNOWN_PRODUCER_ID"} and known else None
-    needed = 8 if asked.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
-    if asked.delivery == "once" and _acknowledged_before(call, produced) < needed:
+        is_known = request.delivery != "once" or _acknowledged_before(call, produced) > 0
+        return "wrong-error" if error in _OF_SEQUENCES | {"UNKNOWN_PRODUCER_ID"} and is_known else None
+    needed = 8 if request.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
+    if request.delivery == "once" and _acknowledged_before(call, produced) < needed:
         return None
     if call.ok:
         return "misuse-acknowledged"
-    return "wrong-error" if given in (_OF_SEQUENCES | _OF_REQUESTS) - {asked.error} else None
+    return "wrong-error" if error in (_OF_SEQUENCES | _OF_REQUESTS) - {request.error} else None
 
 
 def _acknowledged_before(call: Call, produced: list[Call]) -> int:
     """How many produces of the process were acknowledged under acks=all, the last ones before this call without a gap."""
-    asked = call.asked[0]
-    earlier = [one for one in produced if one.asked[0].process == asked.process and one.asked[0].index < asked.index]
+    request = call.asked[0]
+    earlier = [
+        produce for produce in produced if produce.asked[0].process == request.process and produce.asked[0].index < request.index
+    ]
     count = 0
-    for one in reversed(earlier):
-        first = one.asked[0]
-        if not one.ok or first.delivery != "once" or first.acks != -1 or first.error is not None:
+    for produce in reversed(earlier):
+        first = produce.asked[0]
+        if not produce.ok or first.delivery != "once" or first.acks != -1 or first.error is not None:
             break
         count += 1
     return count
@@ -127,6 +130,7 @@ def drawn_answers(rng: Rng) -> Case:
 
 
 def _drawn_event(rng: Rng, index: int, value: str) -> ClusterEvent:
+    """An event of the partition, mostly an append of the leader."""
     kind = rng.pick((K.APPEND, K.APPEND, K.APPEND, K.BECAME_FOLLOWER, K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED))
     node, isr = rng.pick(("b1", "b1", "b1", "b2")), ("b1",)
     where = {

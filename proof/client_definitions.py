@@ -9,30 +9,34 @@ from proof.log_rows import Call, Events, Operations, calls, log_at
 
 def offset_agreement(operations: Operations, events: Events) -> set[str]:
     """Definition of ORD-1: all observations of an offset show one value."""
-    said: list[tuple[int | None, str | None]] = []
+    pairs_told: list[tuple[int | None, str | None]] = []
     for call in calls(operations, "produce"):
         if call.ok and call.asked[0].acks == -1:
-            said.extend((row.offset, row.value) for row in call.answer)
+            pairs_told.extend((row.offset, row.value) for row in call.answer)
     for call in calls(operations, "poll"):
         if call.ok:
-            said.extend((row.offset, row.value) for row in call.answer)
+            pairs_told.extend((row.offset, row.value) for row in call.answer)
     for row in events:
         if row.kind is K.HW and row.node is not None and row.hw is not None:
             log = log_at(events, row.node, row.index)
-            said.extend((offset, value) for offset, value in log.items() if offset < row.hw)
-    known = [(offset, value) for offset, value in said if offset is not None and value is not None]
-    return {"inconsistent-offsets" for one, two in combinations(known, 2) if one[0] == two[0] and one[1] != two[1]}
+            pairs_told.extend((offset, value) for offset, value in log.items() if offset < row.hw)
+    pairs_known = [(offset, value) for offset, value in pairs_told if offset is not None and value is not None]
+    return {
+        "inconsistent-offsets"
+        for first, second in combinations(pairs_known, 2)
+        if first[0] == second[0] and first[1] != second[1]
+    }
 
 
 def order(operations: Operations, events: Events) -> set[str]:
     """Definition of ORD-2 and ORD-4: acknowledgements follow offsets, and each read record was sent before."""
     produced = calls(operations, "produce")
     acked = [call for call in produced if call.ok and call.asked[0].acks == -1]
-    found: set[str] = set()
+    kinds: set[str] = set()
     for first, then in product(acked, acked):
         if first.answer[0].index < then.asked[0].index:
             pairs = product([row.offset for row in first.answer], [row.offset for row in then.answer])
-            found |= {"offset-order" for a, b in pairs if a is not None and b is not None and a >= b}
+            kinds |= {"offset-order" for a, b in pairs if a is not None and b is not None and a >= b}
     accused: set[str | None] = set()  # a value is reported once, at its first wrong read
     for poll in sorted((call for call in calls(operations, "poll") if call.ok), key=lambda call: call.answer[0].index):
         for row in poll.answer:
@@ -40,12 +44,12 @@ def order(operations: Operations, events: Events) -> set[str]:
             if row.value is None or row.value in accused:
                 continue
             if not any(call.asked[0].index < row.index for call in senders):
-                found.add("phantom-read")
+                kinds.add("phantom-read")
                 accused.add(row.value)
             elif all(call.failed for call in senders):
-                found.add("failed-write-read")
+                kinds.add("failed-write-read")
                 accused.add(row.value)
-    return found
+    return kinds
 
 
 def duplicates(operations: Operations, events: Events) -> set[str]:
@@ -55,102 +59,107 @@ def duplicates(operations: Operations, events: Events) -> set[str]:
         value: sorted({row.offset for row in read if row.value == value and row.offset is not None})
         for value in {row.value for row in read if row.value is not None}
     }
-    found: set[str] = set()
+    kinds: set[str] = set()
     produced = calls(operations, "produce")
     for value, offsets in places.items():
         senders = [call for call in produced if any(row.value == value for row in call.asked)]
         attempts = [1 if c.asked[0].delivery == "once" else c.answer[0].attempts if c.answer else None for c in senders]
-        known = [number for number in attempts if number is not None]
-        if senders and len(known) == len(attempts) and len(offsets) > sum(known):
-            found.add("duplicate")
+        numbers = [number for number in attempts if number is not None]
+        if senders and len(numbers) == len(attempts) and len(offsets) > sum(numbers):
+            kinds.add("duplicate")
     sent = [
         (call.asked[0].process, row.value or "") for call in produced if call.asked[0].delivery == "once" for row in call.asked
     ]
     for (process, first), (other, then) in combinations(sent, 2):
         if process == other and places.get(first) and places.get(then) and places[then][0] < places[first][0]:
-            found.add("reordered")
-    return found
+            kinds.add("reordered")
+    return kinds
 
 
 def monotonic_hw(operations: Operations, events: Events) -> set[str]:
     """Definition of VIS-1 and VIS-2: HWs and end offsets do not fall; no read is above the HW or below its position."""
     marks = [row for row in events if row.kind is K.HW]
-    found = {"hw-above-leo" for row in marks if row.leo is not None and row.hw is not None and row.hw > row.leo}
+    kinds = {"hw-above-leo" for row in marks if row.leo is not None and row.hw is not None and row.hw > row.leo}
     shorter = [row for row in events if row.kind in (K.TRUNCATE, K.WOUND, K.REPLICA_DELETED, K.RESIGNED)]
-    for one, two in combinations(marks, 2):
-        kept = (one.node, one.life) == (two.node, two.life) and not any(
-            row.node == one.node and one.index < row.index < two.index for row in shorter
+    for earlier, later in combinations(marks, 2):
+        is_one_life = (earlier.node, earlier.life) == (later.node, later.life) and not any(
+            row.node == earlier.node and earlier.index < row.index < later.index for row in shorter
         )
-        same = kept or (one.node, one.life, one.leader_epoch, one.detail) == (two.node, two.life, two.leader_epoch, two.detail)
-        found |= {"hw-regressed"} if same and one.hw is not None and two.hw is not None and two.hw < one.hw else set()
+        same = is_one_life or (earlier.node, earlier.life, earlier.leader_epoch, earlier.detail) == (
+            later.node,
+            later.life,
+            later.leader_epoch,
+            later.detail,
+        )
+        kinds |= {"hw-regressed"} if same and earlier.hw is not None and later.hw is not None and later.hw < earlier.hw else set()
     for call in calls(operations, "poll"):
         if call.ok:
             records = [row for row in call.answer if row.offset is not None and row.value is not None]
             start = call.asked[0].offset
-            found |= {
+            kinds |= {
                 "position-regressed" for row in records if start is not None and row.offset is not None and row.offset < start
             }
-            found |= {
+            kinds |= {
                 "read-above-hw" for row in records if row.hw is not None and row.offset is not None and row.offset >= row.hw
             }
-    return found | set(_hints(operations)) | set(_ends(operations))
+    return kinds | set(_hints(operations)) | set(_ends(operations))
 
 
 def _hints(operations: Operations) -> Iterator[str]:
-    # The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale.
+    """The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale."""
     for process in {row.process for row in operations}:
-        said = [call.answer[0] for call in calls(operations, "poll") if call.ok and call.asked[0].process == process]
-        told = [row for row in said if row.hw is not None and row.leader_epoch is not None]
-        for at, two in enumerate(told):
-            epoch = two.leader_epoch or 0
-            if any((one.leader_epoch or 0) > epoch for one in told[:at]):
+        answers = [call.answer[0] for call in calls(operations, "poll") if call.ok and call.asked[0].process == process]
+        hints = [row for row in answers if row.hw is not None and row.leader_epoch is not None]
+        for at, later in enumerate(hints):
+            epoch = later.leader_epoch or 0
+            if any((earlier.leader_epoch or 0) > epoch for earlier in hints[:at]):
                 continue
-            if any(one.leader_epoch == epoch and (two.hw or 0) < (one.hw or 0) for one in told[:at]):
+            if any(earlier.leader_epoch == epoch and (later.hw or 0) < (earlier.hw or 0) for earlier in hints[:at]):
                 yield "hw-regressed"
 
 
 def _ends(operations: Operations) -> Iterator[str]:
     """VIS-2: an end offset is never below one that the same client knew from the same or an older epoch."""
     for process in {row.process for row in operations}:
-        known: tuple[int, int] | None = None  # end and epoch
+        end_seen: tuple[int, int] | None = None  # end and epoch
         mine = [c for f in ("poll", "latest") for c in calls(operations, f) if c.answer and c.asked[0].process == process]
         for call in sorted(mine, key=lambda c: c.answer[0].index):
             if call.failed and call.answer[0].error == "OFFSET_OUT_OF_RANGE":
-                if known is not None and (call.asked[0].offset or 0) <= known[0]:
+                if end_seen is not None and (call.asked[0].offset or 0) <= end_seen[0]:
                     yield "out-of-range"
             elif not call.ok:
                 continue
             elif call.asked[0].f == "latest":
                 end, epoch = call.answer[0].offset, call.answer[0].leader_epoch
-                if end is None or epoch is None or (known is not None and epoch < known[1]):
+                if end is None or epoch is None or (end_seen is not None and epoch < end_seen[1]):
                     continue
-                if known is not None and end < known[0]:
+                if end_seen is not None and end < end_seen[0]:
                     yield "latest-regressed"
                 # A fall at the start of an epoch is reported once; within an epoch the known end does not fall.
-                known = (max(end, known[0]) if known is not None and epoch == known[1] else end, epoch)
+                end_seen = (max(end, end_seen[0]) if end_seen is not None and epoch == end_seen[1] else end, epoch)
             else:
                 records = [row for row in call.answer if row.offset is not None and row.value is not None]
                 epochs = [row.leader_epoch for row in records if row.leader_epoch is not None]
-                if epochs and records[-1].offset is not None and (known is None or records[-1].offset >= known[0]):
-                    known = (records[-1].offset + 1, max([*epochs, known[1] if known else 0]))
+                if epochs and records[-1].offset is not None and (end_seen is None or records[-1].offset >= end_seen[0]):
+                    end_seen = (records[-1].offset + 1, max([*epochs, end_seen[1] if end_seen else 0]))
 
 
 def polls(operations: Operations, events: Events) -> set[str]:
     """Definition: offsets in an answer rise, and it leaves out no offset up to its last record that another poll returned."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     answered = [call for call in calls(operations, "poll") if call.ok]
     has = {row.offset for call in answered for row in call.answer if row.value is not None}
     for call in [*answered, *(call for call in calls(operations, "produce") if call.ok and call.asked[0].acks == -1)]:
         what = "poll" if call in answered else "send"
         offsets = [row.offset for row in call.answer if row.offset is not None and row.value is not None]
         if any(then <= first for first, then in pairwise(offsets)):
-            found.add(f"int-nonmonotonic-{what}")
+            kinds.add(f"int-nonmonotonic-{what}")
         elif what == "poll" and offsets:
             start = call.asked[0].offset
             begin = offsets[0] if start is None else start
             missing = [at for at in range(begin, offsets[-1]) if at in has and at not in offsets]
-            found |= {"poll-skip" if missing[0] < offsets[0] else "int-poll-skip"} if missing else set()
-    return found
+            kinds |= {"poll-skip" if missing[0] < offsets[0] else "int-poll-skip"} if missing else set()
+    return kinds
 
 
 def passed_over(operations: Operations, events: Events) -> set[str]:
@@ -175,30 +184,30 @@ def committed_offsets(operations: Operations, events: Events) -> set[str]:
 
     A process commits only positions that it knows of: by records, an end offset, or a committed position of the group.
     """
-    found: set[str] = set()
+    kinds: set[str] = set()
     commits = [call for call in calls(operations, "commit") if not call.failed and call.asked[0].offset is not None]
     for question in (call for call in calls(operations, "committed") if call.ok):
         answer, mine = question.answer[0], [one for one in commits if one.asked[0].value == question.asked[0].value]
         begun = [one for one in mine if one.asked[0].index < answer.index]
         sure = [one for one in mine if one.ok and one.answer[0].index < question.asked[0].index]
         if answer.offset is None:
-            found |= {"commit-lost"} if sure else set()
+            kinds |= {"commit-lost"} if sure else set()
             continue
         source = [one for one in begun if one.asked[0].offset == answer.offset]
         replaced = [
             one for one in source if one.ok and any(one.answer[0].index < then.asked[0].index for then in sure if then is not one)
         ]
-        found |= {"phantom-commit"} if not source else {"commit-lost"} if len(replaced) == len(source) else set()
+        kinds |= {"phantom-commit"} if not source else {"commit-lost"} if len(replaced) == len(source) else set()
     for commit in calls(operations, "commit"):
-        known = _known_end(operations, commit)
-        found |= {"commit-ahead"} if known is not None and (commit.asked[0].offset or 0) > known else set()
-    return found
+        known_end = _known_end(operations, commit)
+        kinds |= {"commit-ahead"} if known_end is not None and (commit.asked[0].offset or 0) > known_end else set()
+    return kinds
 
 
 def _known_end(operations: Operations, commit: Call) -> int | None:
     """The highest offset that a client knew of from polls and end offsets; None if it had neither."""
-    told = [call for f in ("poll", "latest", "committed") for call in calls(operations, f) if call.ok]
-    mine = [call for call in told if call.asked[0].process == commit.asked[0].process]
+    answered = [call for f in ("poll", "latest", "committed") for call in calls(operations, f) if call.ok]
+    mine = [call for call in answered if call.asked[0].process == commit.asked[0].process]
     before = [call for call in mine if call.answer[0].index < commit.asked[0].index]
     ends = [row.offset + (call.asked[0].f == "poll") for call in before for row in call.answer if row.offset is not None]
     ends.extend(call.asked[0].offset or 0 for call in before if call.asked[0].f == "poll")

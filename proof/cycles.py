@@ -49,21 +49,21 @@ def prove(count: int) -> Tally:
         if not is_whole(history) or phantoms(history, Objects("append")) or not _is_sound(history) or not _is_in_turns(history):
             continue
         tally.histories += 1
-        found = {
-            one.kind: one.words
-            for one in judge("list-append", history).anomalies
-            if one.kind.split("-p")[0].split("-re")[0] in KINDS
+        reported = {
+            anomaly.kind: anomaly.words
+            for anomaly in judge("list-append", history).anomalies
+            if anomaly.kind.split("-p")[0].split("-re")[0] in KINDS
         }
-        wanted = shortest(_edges(history))
-        tally.told += len(found)
-        tally.cyclic += bool(found)
-        for kind in found:
+        expected = shortest(_all_dependencies(history))
+        tally.told += len(reported)
+        tally.cyclic += bool(reported)
+        for kind in reported:
             tally.by_kind[kind] = tally.by_kind.get(kind, 0) + 1
-        lengths = {kind: len(_STEP.findall(words)) for kind, words in found.items()}
+        lengths = {kind: len(_STEP.findall(words)) for kind, words in reported.items()}
         tally.longest = max([tally.longest, *lengths.values()])
-        if lengths != wanted:
-            tally.wrong.append(f"reported {lengths}, expected {wanted}: {history}")
-        false = [step for words in found.values() for step in _false_steps(words, history)]
+        if lengths != expected:
+            tally.wrong.append(f"reported {lengths}, expected {expected}: {history}")
+        false = [step for words in reported.values() for step in _false_steps(words, history)]
         if false:
             tally.wrong.append(f"reported steps that are no dependencies, {false}: {history}")
     return tally
@@ -71,32 +71,33 @@ def prove(count: int) -> Tally:
 
 def _is_sound(history: Paired) -> bool:
     """Whether the only anomalies of a history are cycles; others would put the version order in doubt."""
-    return all(one.kind in _NAMES | {"lost-update"} for one in judge("list-append", history).anomalies)
+    return all(anomaly.kind in _NAMES | {"lost-update"} for anomaly in judge("list-append", history).anomalies)
 
 
 def _is_in_turns(history: Paired) -> bool:
-    # Whether no transaction appended to a key between two appends of another: then each has one place in the order.
+    """Whether no transaction appended to a key between two appends of another: then each has one place in the order."""
     keys = {m[1] for call in history.calls for m in micros(call)}
     orders = [[call.index for call in _order(history.calls, key)] for key in keys]
     return all(len(set(order)) == len(order) for order in orders)
 
 
-def _edges(history: Paired) -> list[Edge]:
+def _all_dependencies(history: Paired) -> list[Edge]:
     # A transaction of unknown outcome of which no value was read may not have committed.
-    seen = {(m[1], v) for c in history.calls for m in micros(c) if m[0] == "r" and isinstance(m[2], tuple) for v in m[2]}
-    calls = [c for c in history.calls if not c.crashed or any((m[1], m[2]) in seen for m in micros(c) if m[0] == "append")]
-    found: list[Edge] = []
+    values_read = {(m[1], v) for c in history.calls for m in micros(c) if m[0] == "r" and isinstance(m[2], tuple) for v in m[2]}
+    calls = [c for c in history.calls if not c.crashed or any((m[1], m[2]) in values_read for m in micros(c) if m[0] == "append")]
+    dependencies_found: list[Edge] = []
     for key in sorted({m[1] for call in calls for m in micros(call)}, key=str):
-        found.extend(dependencies(calls, _order(calls, key), key, Objects("append")))
-    for one, two in product(calls, calls):
-        if must_precede(one, two, "process"):
-            found.append((one.index, two.index, "process"))
-        if must_precede(one, two, "realtime"):
-            found.append((one.index, two.index, "realtime"))
-    return [edge for edge in dict.fromkeys(found) if edge[0] != edge[1]]
+        dependencies_found.extend(dependencies(calls, _order(calls, key), key, Objects("append")))
+    for first, second in product(calls, calls):
+        if must_precede(first, second, "process"):
+            dependencies_found.append((first.index, second.index, "process"))
+        if must_precede(first, second, "realtime"):
+            dependencies_found.append((first.index, second.index, "realtime"))
+    return [edge for edge in dict.fromkeys(dependencies_found) if edge[0] != edge[1]]
 
 
 def _order(calls: Sequence[Call], key: Hashable) -> tuple[Call, ...]:
+    """The transactions that appended to the key, in the order of the longest read, unread appends last."""
     longest: tuple[Hashable, ...] = ()
     for call in calls:
         for f, about, value in micros(call):
@@ -114,12 +115,12 @@ def all_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
     for edge in edges:
         leaving.setdefault(edge[0], []).append(edge)
 
-    def walk(way: Cycle, start: int, met: frozenset[int]) -> Iterator[Cycle]:
+    def walk(way: Cycle, start: int, visited: frozenset[int]) -> Iterator[Cycle]:
         for edge in leaving.get(way[-1][1] if way else start, ()):
             if edge[1] == start:
                 yield (*way, edge)
-            elif edge[1] > start and edge[1] not in met:
-                yield from walk((*way, edge), start, met | {edge[1]})
+            elif edge[1] > start and edge[1] not in visited:
+                yield from walk((*way, edge), start, visited | {edge[1]})
 
     for start in sorted(leaving):
         yield from walk((), start, frozenset({start}))
@@ -128,7 +129,9 @@ def all_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
 def apart_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
     """Every dependency cycle with more than one rw edge and without two rw edges in a row."""
     plain = [edge for edge in edges if edge[2] != "rw"]
-    steps = [(edge,) for edge in plain] + [(one, rw) for one in plain for rw in edges if rw[2] == "rw" and rw[0] == one[1]]
+    steps = [(edge,) for edge in plain] + [
+        (edge_before, rw) for edge_before in plain for rw in edges if rw[2] == "rw" and rw[0] == edge_before[1]
+    ]
     inner: list[Edge] = [(step[0][0], step[-1][1], str(at)) for at, step in enumerate(steps)]
     for way in all_cycles(inner):
         cycle = tuple(edge for _, _, at in way for edge in steps[int(at)])
@@ -174,7 +177,7 @@ def shortest(edges: Sequence[Edge]) -> dict[str, int]:
 
 
 def _false_steps(words: str, history: Paired) -> list[tuple[str, ...]]:
-    true = {(str(history.calls[a].line), str(history.calls[b].line), kind) for a, b, kind in _edges(history)}
+    true = {(str(history.calls[a].line), str(history.calls[b].line), kind) for a, b, kind in _all_dependencies(history)}
     steps = _STEP.findall(words)
-    joined = all(one[1] == two[0] for one, two in pairwise([*steps, steps[0]]))
+    joined = all(one[1] == next_step[0] for one, next_step in pairwise([*steps, steps[0]]))
     return [step for step in steps if step not in true] or ([] if joined else steps)

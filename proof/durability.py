@@ -36,30 +36,30 @@ class Missing(NamedTuple):
 def acked_loss(case: Case) -> set[str]:
     """Definition of the checker acked-loss: lost promised records, excused ones with the fault that excuses them."""
     evidence = any(row.kind is K.STATE_WRITTEN for row in case.events)
-    found: set[str] = set()
+    kinds: set[str] = set()
     cuts: dict[tuple[int, int], int] = {}  # (epoch, row) of a leader's start -> the lowest offset excused there
     settled: dict[tuple[int, str], tuple[int, int]] = {}  # record -> (epoch, row) that began the generation without it
-    for one in sorted(_missing(case), key=lambda one: (max(one.at, one.record.at), one.at, one.record.offset)):
-        key = one.record.offset, one.record.value
+    for loss in sorted(_missing(case), key=lambda loss: (max(loss.at, loss.record.at), loss.at, loss.record.offset)):
+        key = loss.record.offset, loss.record.value
         # Each record ends in one way, unless it came back and a leader promised it again.
         epoch, index = settled.get(key, (-1, -1))
-        if one.record.epoch < epoch or one.record.at < index or (index >= 0 and not one.record.by_leader):
+        if loss.record.epoch < epoch or loss.record.at < index or (index >= 0 and not loss.record.by_leader):
             continue
-        account = _account(case, one)
-        settled[key] = one.epoch, max(one.at, one.record.at)
+        account = _account(case, loss)
+        settled[key] = loss.epoch, max(loss.at, loss.record.at)
         if account is None:
             settled[key] = _FOR_GOOD, _FOR_GOOD
-            found.add("lost-write" if evidence else "unjudged")
+            kinds.add("lost-write" if evidence else "unjudged")
             continue
-        found.add(f"excused {one.record.offset} {one.record.value} by {account}")
-        start = one.epoch, max(one.at, one.record.at)
-        cuts[start] = min(one.record.offset, cuts.get(start, one.record.offset))
+        kinds.add(f"excused {loss.record.offset} {loss.record.value} by {account}")
+        start = loss.epoch, max(loss.at, loss.record.at)
+        cuts[start] = min(loss.record.offset, cuts.get(start, loss.record.offset))
     lowest = [
         (epoch, offset)
         for (epoch, at), offset in cuts.items()
         if not any(other == epoch and before < at and lower <= offset for (other, before), lower in cuts.items())
     ]
-    return found | {f"cut at {offset} of {epoch}" for epoch, offset in lowest}
+    return kinds | {f"cut at {offset} of {epoch}" for epoch, offset in lowest}
 
 
 def promises(case: Case) -> Iterator[Promised]:
@@ -77,6 +77,7 @@ def promises(case: Case) -> Iterator[Promised]:
 
 
 def _missing(case: Case) -> Iterator[Missing]:
+    """Each promised record that a later leader, a read, or the end of the run lacks."""
     leaders = [row for row in case.events if row.kind is K.BECAME_LEADER]
     reads = [call for call in calls(case.operations, "poll") if call.ok]
     for record in promises(case):
@@ -97,29 +98,29 @@ def _missing(case: Case) -> Iterator[Missing]:
 
 
 def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> bool:
-    # Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log.
+    """Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log."""
     ends = [row.index - 1 for row in events if row.node == leader.node and row.index > leader.index and row.kind is K.WOUND]
     last = min(ends, default=events[-1].index)
-    held = log_at(events, str(leader.node), last).get(record.offset) == record.value
-    return record.epoch <= (leader.leader_epoch or 0) and not held
+    is_held = log_at(events, str(leader.node), last).get(record.offset) == record.value
+    return record.epoch <= (leader.leader_epoch or 0) and not is_held
 
 
-def _account(case: Case, one: Missing) -> int | None:
-    # The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election.
-    found: list[tuple[int, int]] = []  # (row at which it was noticed, row of the wound)
+def _account(case: Case, loss: Missing) -> int | None:
+    """The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election."""
+    causes: list[tuple[int, int]] = []  # (row at which it was noticed, row of the wound)
     for wound in wounds(case):
         when = noticed(case.events, wound)
-        if when is None or when >= one.at or not _destroys(case.events, wound, one.record):
+        if when is None or when >= loss.at or not _destroys(case.events, wound, loss.record):
             continue
         counted = counted_on(case.events, when, case.m)
-        if wound.node not in counted or any(_holds(case, node, one.record, when) for node in counted):
+        if wound.node not in counted or any(_holds(case, node, loss.record, when) for node in counted):
             continue
-        together = max(len(_wounded(case, index)) for index in range(wound.index, when + 1))
-        if together >= case.m and not _came_back(case.events, one, when):
-            found.append((when, wound.index))
-    if found:
-        return max(found)[1]
-    return _order(case.events, one) if case.by_operator else None
+        together = max(len(_wounded_nodes(case, index)) for index in range(wound.index, when + 1))
+        if together >= case.m and not _has_come_back(case.events, loss, when):
+            causes.append((when, wound.index))
+    if causes:
+        return max(causes)[1]
+    return _order(case.events, loss) if case.by_operator else None
 
 
 def wounds(case: Case) -> list[ClusterEvent]:
@@ -133,11 +134,11 @@ def wounds(case: Case) -> list[ClusterEvent]:
 def noticed(events: Events, wound: ClusterEvent) -> int | None:
     """Return the first row at which the loss of bytes can be noticed: the session ended or the directory was reported."""
     for index in range(wound.index, events[-1].index + 1):
-        said = [row for row in events if row.node == wound.node and row.index <= index]
-        sessions = [row for row in said if row.kind in (K.REGISTERED, K.SESSION_ENDED)]
+        rows_of_node = [row for row in events if row.node == wound.node and row.index <= index]
+        sessions = [row for row in rows_of_node if row.kind in (K.REGISTERED, K.SESSION_ENDED)]
         lasts = bool(sessions) and sessions[-1].kind is K.REGISTERED and sessions[-1].incarnation == wound.incarnation
-        started = max((row.index for row in said if row.kind is K.NODE_STARTED), default=-1)
-        if not lasts or any(row.kind is K.DIR_FAILED and row.dir == wound.dir and row.index > started for row in said):
+        started = max((row.index for row in rows_of_node if row.kind is K.NODE_STARTED), default=-1)
+        if not lasts or any(row.kind is K.DIR_FAILED and row.dir == wound.dir and row.index > started for row in rows_of_node):
             return index
     return None
 
@@ -162,20 +163,20 @@ def counted_on(events: Events, index: int, m: int) -> set[str]:
 
 
 def _destroys(events: Events, wound: ClusterEvent, record: Promised) -> bool:
-    held = log_at(events, str(wound.node), wound.index - 1).get(record.offset) == record.value
-    return held and record.offset >= (wound.offset or 0)
+    is_held = log_at(events, str(wound.node), wound.index - 1).get(record.offset) == record.value
+    return is_held and record.offset >= (wound.offset or 0)
 
 
 def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
-    # Whether the node holds the record. A destroyed copy counts as held until its wound is noticed.
+    """Whether the node holds the record. A destroyed copy counts as held until its wound is noticed."""
     if log_at(case.events, node, index).get(record.offset) == record.value:
         return True
     mine = [row for row in wounds(case) if row.node == node and row.index <= index and _destroys(case.events, row, record)]
     return any((noticed(case.events, row) or index + 1) > index for row in mine)
 
 
-def _wounded(case: Case, index: int) -> set[str | None]:
-    # The wounded nodes: from the wound until the replica is in the ISR again under another registration.
+def _wounded_nodes(case: Case, index: int) -> set[str | None]:
+    """The wounded nodes: from the wound until the replica is in the ISR again under another registration."""
     return {
         wound.node
         for wound in wounds(case)
@@ -196,25 +197,25 @@ def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
     return stamped or state.leader == wound.node or (bool(before) and wound.node not in before[-1])
 
 
-def _came_back(events: Events, one: Missing, when: int) -> bool:
-    # Whether a leader between the notice and the loss still had the record.
+def _has_come_back(events: Events, loss: Missing, when: int) -> bool:
+    """Whether a leader between the notice and the loss still had the record."""
     return any(
-        log_at(events, str(row.node), row.index).get(one.record.offset) == one.record.value
+        log_at(events, str(row.node), row.index).get(loss.record.offset) == loss.record.value
         for row in events
-        if row.kind is K.BECAME_LEADER and when < row.index < one.at
+        if row.kind is K.BECAME_LEADER and when < row.index < loss.at
     )
 
 
-def _order(events: Events, one: Missing) -> int | None:
+def _order(events: Events, loss: Missing) -> int | None:
     """DUR-7: the operator's order for an unclean election that made this leader, if its log lacked the record."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for order in reversed([row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED]):
         held = max((row.leader_epoch or 0 for row in states if row.index < order.index), default=-1)
         later = [row for row in states if row.index > order.index and (row.leader_epoch or 0) > held]
         elected = next((row for row in later if row.leader == order.leader), None)
-        if elected is None or not one.record.epoch < one.epoch == elected.leader_epoch:
+        if elected is None or not loss.record.epoch < loss.epoch == elected.leader_epoch:
             continue
-        if log_at(events, str(elected.leader), elected.index).get(one.record.offset) != one.record.value:
+        if log_at(events, str(elected.leader), elected.index).get(loss.record.offset) != loss.record.value:
             return order.index
     return None
 
@@ -222,25 +223,25 @@ def _order(events: Events, one: Missing) -> int | None:
 def elections(case: Case) -> set[str]:
     """Definition of DUR-6 and DUR-7: each new leader was in the ISR or ELR, or was ordered; none has an emptied directory."""
     states = [row for row in case.events if row.kind is K.STATE_WRITTEN]
-    found: set[str] = set() if states else {"unjudged"}
+    kinds: set[str] = set() if states else {"unjudged"}
     for before, row in pairwise(states):
         if row.leader is None or row.leader_epoch == before.leader_epoch:
             continue
         # KIP-966: the ELR holds all members of the ISR since it last had m members (or ever, if it never had).
-        earlier = [one for one in states if one.index < row.index]
-        full = max((at for at, one in enumerate(earlier) if len(one.isr or ()) >= case.m), default=0)
-        eligible = {node for one in earlier[full:] for node in one.isr or ()}
+        earlier = [event for event in states if event.index < row.index]
+        full = max((at for at, event in enumerate(earlier) if len(event.isr or ()) >= case.m), default=0)
+        eligible = {node for event in earlier[full:] for node in event.isr or ()}
         if row.leader not in eligible and not (case.by_operator and _is_ordered(case.events, row)):
-            found.add("unclean-election")
-        swap = _swapped(case.events, row.leader, row.index)
+            kinds.add("unclean-election")
+        swap = _last_swap(case.events, row.leader, row.index)
         # The controller is not held to an unnoticed swap, nor if it names the registration that was emptied.
         stamp = dict(zip(row.isr or (), row.stamps or (), strict=False)).get(row.leader, -1)
         if swap is not None and (noticed(case.events, swap) or row.index) < row.index and stamp != swap.incarnation:
-            found.add("empty-leader")
+            kinds.add("empty-leader")
     for row in case.events if states else ():
-        if row.kind is K.BECAME_LEADER and _swapped(case.events, str(row.node), row.index) is not None:
-            found.add("empty-leader")
-    return found
+        if row.kind is K.BECAME_LEADER and _last_swap(case.events, str(row.node), row.index) is not None:
+            kinds.add("empty-leader")
+    return kinds
 
 
 def _is_ordered(events: Events, state: ClusterEvent) -> bool:
@@ -249,12 +250,17 @@ def _is_ordered(events: Events, state: ClusterEvent) -> bool:
     if not orders or orders[-1].leader != state.leader:
         return False
     states = [row for row in events if row.kind is K.STATE_WRITTEN and row.index < state.index]
-    since = [(one, two) for one, two in pairwise(states) if two.index > orders[-1].index]
-    return not any(two.leader == state.leader and two.leader_epoch != one.leader_epoch for one, two in since)
+    since = [
+        (state_before, state_after) for state_before, state_after in pairwise(states) if state_after.index > orders[-1].index
+    ]
+    return not any(
+        state_after.leader == state.leader and state_after.leader_epoch != state_before.leader_epoch
+        for state_before, state_after in since
+    )
 
 
-def _swapped(events: Events, node: str, index: int) -> ClusterEvent | None:
-    # The last swap of the node's directory, unless the node was in the ISR again since.
+def _last_swap(events: Events, node: str, index: int) -> ClusterEvent | None:
+    """The last swap of the node's directory, unless the node was in the ISR again since."""
     swaps = [row for row in events if row.kind is K.WOUND and row.detail == "swapped" and row.node == node and row.index < index]
     if not swaps or any(is_whole(events, swaps[-1], row) for row in events if row.index < index):
         return None

@@ -74,7 +74,7 @@ def drawn_cluster(rng: Rng) -> Case:
     for step in range(12 + rng.below(12)):
         now += rng.below(4) * _SECOND
         node = rng.pick(BROKERS) if step > 4 else (*BROKERS, *BROKERS)[step]
-        kind, columns = _happens(rng, node, session, step)
+        kind, columns = _drawn_event(rng, node, session, step)
         if kind is not None:
             rows.append(ClusterEvent(index=at, kind=kind, time_ns=now, **columns))  # type: ignore[arg-type]
             at += 1
@@ -89,8 +89,8 @@ def drawn_cluster(rng: Rng) -> Case:
     return _TIMES._replace(operations=operations, events=rows)
 
 
-def _happens(rng: Rng, node: str, session: dict[str, int | None], step: int) -> tuple[K | None, dict[str, object]]:
-    # One event: first registrations, an election and a state; then sessions end and begin, and others are elected.
+def _drawn_event(rng: Rng, node: str, session: dict[str, int | None], step: int) -> tuple[K | None, dict[str, object]]:
+    """One event: first registrations, an election and a state; then sessions end and begin, and others are elected."""
     what = step if step < 5 else 5 + rng.below(14)
     if what < 3 or (not 8 <= what <= 12 and session[node] is None):
         session[node] = 10 + step

@@ -44,15 +44,15 @@ def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
     sure = tuple(call for call in history.calls if not call.crashed)
     perhaps = [call for call in history.calls if call.crashed]
     for count in range(len(perhaps) + 1):
-        for some in combinations(perhaps, count):
-            yield (*sure, *some)
+        for some_calls in combinations(perhaps, count):
+            yield (*sure, *some_calls)
 
 
-def must_precede(one: Call, two: Call, time: str) -> bool:
+def must_precede(first: Call, second: Call, time: str) -> bool:
     """Whether transaction `one` must come before `two`; `time` is "" (no order), "process" or "realtime"."""
-    if not time or one.end is None or one.end >= two.start:
+    if not time or first.end is None or first.end >= second.start:
         return False
-    return time == "realtime" or one.process == two.process
+    return time == "realtime" or first.process == second.process
 
 
 def written(call: Call, key: Hashable, of: Objects) -> tuple[Value, ...]:
@@ -65,18 +65,24 @@ def empty(of: Objects) -> Value:
     return () if of.writes == "append" else None
 
 
-def after(held: Value, new: Sequence[Value], of: Objects) -> Value:
+def after(value_before: Value, new: Sequence[Value], of: Objects) -> Value:
     """Return the value of a key after these writes."""
     if of.writes == "append":
-        return (*held, *new)  # type: ignore[misc]
-    return new[-1] if new else held
+        return (*value_before, *new)  # type: ignore[misc]
+    return new[-1] if new else value_before
 
 
 def phantoms(history: Paired, of: Objects) -> set[tuple[Hashable, Value]]:
     """Return the values, with their keys, that were read and that no transaction wrote."""
-    shown = {(key, one) for call in history.calls for f, key, value in micros(call) if f == "r" for one in _values(value, of)}
-    asked: list[Any] = [call.argument for call in (*history.calls, *history.failed)]
-    return shown - {(key, value) for part in asked for f, key, value in part if f == of.writes}
+    values_shown = {
+        (key, value_shown)
+        for call in history.calls
+        for f, key, value in micros(call)
+        if f == "r"
+        for value_shown in _values(value, of)
+    }
+    arguments: list[Any] = [call.argument for call in (*history.calls, *history.failed)]
+    return values_shown - {(key, value) for part in arguments for f, key, value in part if f == of.writes}
 
 
 def _values(value: Value, of: Objects) -> tuple[Value, ...]:
@@ -93,8 +99,10 @@ def first_states(history: Paired, of: Objects) -> Iterator[dict[Hashable, Value]
         for f, key, value in micros(call):
             if f != "r" or key not in choices_of:
                 continue
-            shown = _values(value, of)
-            states = [shown[:size] for size in range(1, len(shown) + 1)] if of.writes == "append" else list(shown)
+            values_shown = _values(value, of)
+            states = (
+                [values_shown[:size] for size in range(1, len(values_shown) + 1)] if of.writes == "append" else list(values_shown)
+            )
             for state in states:
                 parts = state if isinstance(state, tuple) else (state,)
                 if state not in choices_of[key] and len(set(parts)) == len(parts) and all((key, one) in strange for one in parts):
@@ -111,14 +119,16 @@ def is_explained(history: Paired, level: str, time: str, of: Objects) -> bool:
     for chosen in choices(history):
         for order in permutations(chosen):
             places = list(combinations(order, 2))
-            if not any(must_precede(two, one, time) for one, two in places) and _goes_on(order, (), level, time, of):
+            if not any(must_precede(second_call, first_call, time) for first_call, second_call in places) and _can_be_completed(
+                order, (), level, time, of
+            ):
                 return True
     return False
 
 
-def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, of: Objects) -> bool:
-    # Whether the order can be completed; `seen`: the places that each of the first transactions sees.
-    at = len(seen)
+def _can_be_completed(order: tuple[Call, ...], sights: tuple[frozenset[int], ...], level: str, time: str, of: Objects) -> bool:
+    """Whether the order can be completed; `seen`: the places that each of the first transactions sees."""
+    at = len(sights)
     if at == len(order):
         return True
     must = frozenset(i for i in range(at) if must_precede(order[i], order[at], time))
@@ -126,52 +136,59 @@ def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: s
     if level in ("parallel", "snapshot"):
         must |= {i for i in range(at) for key in keys if written(order[i], key, of)}
     for sees in _sights(at, level):
-        closed = level != "parallel" or all(seen[i] <= sees for i in sees)
-        if must <= sees and closed and _shows(order, at, sees, of) and _goes_on(order, (*seen, sees), level, time, of):
+        closed = level != "parallel" or all(sights[i] <= sees for i in sees)
+        if (
+            must <= sees
+            and closed
+            and _explains_reads(order, at, sees, of)
+            and _can_be_completed(order, (*sights, sees), level, time, of)
+        ):
             return True
     return False
 
 
 def _sights(at: int, level: str) -> Iterator[frozenset[int]]:
+    """Which earlier transactions the next one may see, at this level."""
     if level == "serial":
         yield frozenset(range(at))
     elif level == "snapshot":
         yield from (frozenset(range(count)) for count in range(at, -1, -1))
     else:
-        yield from (frozenset(some) for count in range(at, -1, -1) for some in combinations(range(at), count))
+        yield from (frozenset(places) for count in range(at, -1, -1) for places in combinations(range(at), count))
 
 
 _NEITHER = object()
 
 
-def _goes_with(held: Value, value: Value, whole: Value, of: Objects) -> bool:
-    return held is not _NEITHER and after(held, (value,), of) == whole
+def _goes_with(value_before: Value, value: Value, whole: Value, of: Objects) -> bool:
+    return value_before is not _NEITHER and after(value_before, (value,), of) == whole
 
 
-def _shows(order: tuple[Call, ...], at: int, sees: frozenset[int], of: Objects) -> bool:
-    held: dict[Hashable, Value] = {}
+def _explains_reads(order: tuple[Call, ...], at: int, sees: frozenset[int], of: Objects) -> bool:
+    """Whether every read of the transaction shows what it sees and its own writes."""
+    current: dict[Hashable, Value] = {}
     own: dict[Hashable, tuple[Value, ...]] = {}
     for f, key, value in micros(order[at]):
         if f == "r":
-            if key not in held:
+            if key not in current:
                 last = max((i for i in sees if written(order[i], key, of)), default=-1)
-                held[key] = _version(order[: last + 1], key, of)
-            if held[key] is _NEITHER or held[key] != _plain(value, of):
+                current[key] = _version(order[: last + 1], key, of)
+            if current[key] is _NEITHER or current[key] != _plain(value, of):
                 return False
         else:
             own[key] = (*own.get(key, ()), value)
             whole = after(_version(order[:at], key, of), own[key], of)
             # An append by a transaction that does not see the newest version: its own view and the whole list differ, and no
             # read can match both.
-            held[key] = whole if key not in held or _goes_with(held[key], value, whole, of) else _NEITHER
+            current[key] = whole if key not in current or _goes_with(current[key], value, whole, of) else _NEITHER
     return True
 
 
 def _version(order: Sequence[Call], key: Hashable, of: Objects) -> Value:
-    held = of.initial.get(key, empty(of))
+    version = of.initial.get(key, empty(of))
     for call in order:
-        held = after(held, written(call, key, of), of)
-    return held
+        version = after(version, written(call, key, of), of)
+    return version
 
 
 def _plain(value: Value, of: Objects) -> Value:
@@ -201,15 +218,16 @@ def is_ordered(history: Paired, level: str, time: str, of: Objects) -> bool:
 
 
 def _begins_right(history: Paired, of: Objects) -> bool:
-    # Whether each read of a list begins with the first list of its key, and each read of a register shows its first value, or
-    # one that some transaction wrote, whatever became of it.
+    """Whether each read of a list begins with the first list of its key, and each read of a register shows its first value, or
+    one that some transaction wrote, whatever became of it.
+    """
     strange = phantoms(history, of)
     for call in history.calls:
         for f, key, value in micros(call):
-            first, shown = _values(of.initial.get(key), of), _values(value, of)
-            if f != "r" or (shown[: len(first)] == first and of.writes == "append"):
+            first, values_shown = _values(of.initial.get(key), of), _values(value, of)
+            if f != "r" or (values_shown[: len(first)] == first and of.writes == "append"):
                 continue
-            if of.writes == "append" or (shown != first and (not shown or (key, value) in strange)):
+            if of.writes == "append" or (values_shown != first and (not values_shown or (key, value) in strange)):
                 return False
     return True
 
@@ -217,16 +235,17 @@ def _begins_right(history: Paired, of: Objects) -> bool:
 def _version_orders(
     chosen: Sequence[Call], key: Hashable, aborted: Sequence[Call], level: str, of: Objects
 ) -> Iterator[tuple[Call, ...]]:
+    """The orders of the writers of a key that its reads allow."""
     writers = [call for call in chosen if written(call, key, of)]
-    asked: list[Any] = [call.argument for call in aborted]
-    dirty = {value for part in asked for f, about, value in part if (f, about) == (of.writes, key)}
+    arguments: list[Any] = [call.argument for call in aborted]
+    dirty = {value for part in arguments for f, about, value in part if (f, about) == (of.writes, key)}
     for order in permutations(writers):
         if level == "PL-1":  # reads may show any prefix of one order of the written values, and values of aborted transactions
             reads = [value for call in chosen for value in _reads(call, key, of)]
             if of.writes == "append":
-                reads = [tuple(one for one in value if one not in dirty) for value in reads]
+                reads = [tuple(element for element in value if element not in dirty) for value in reads]
             fits = of.writes != "append" or any(
-                all(value == whole[: len(value)] for value in reads) for whole in _mixed(order, key, of)
+                all(value == whole[: len(value)] for value in reads) for whole in _mixed_lists(order, key, of)
             )
         else:
             fits = all(_read_versions(call, order, key, of) is not None for call in chosen)
@@ -234,8 +253,8 @@ def _version_orders(
             yield order
 
 
-def _mixed(order: Sequence[Call], key: Hashable, of: Objects) -> Iterator[tuple[Value, ...]]:
-    # The lists that the writers may have left, with each writer's values in any order.
+def _mixed_lists(order: Sequence[Call], key: Hashable, of: Objects) -> Iterator[tuple[Value, ...]]:
+    """The lists that the writers may have left, with each writer's values in any order."""
     for parts in product(*(permutations(written(call, key, of)) for call in order)):
         yield (*_values(of.initial.get(key), of), *(value for part in parts for value in part))
 
@@ -245,12 +264,13 @@ def _reads(call: Call, key: Hashable, of: Objects) -> list[Any]:
 
 
 def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, of: Objects) -> list[int] | None:
-    # For each read of another's version: how many writers of the order come before. None if a read fits no version.
-    #
-    # After its own writes a transaction may see any stage of these.
+    """For each read of another's version: how many writers of the order come before. None if a read fits no version.
+
+    After its own writes a transaction may see any stage of these.
+    """
     states = [_version(order[:count], key, of) for count in range(len(order) + 1)]
     mine = order.index(call) if call in order else -1
-    found: list[int] = []
+    versions: list[int] = []
     own: tuple[Value, ...] = ()
     for f, about, value in micros(call):
         if about != key:
@@ -263,14 +283,14 @@ def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, of: Objec
             continue
         if value not in states or (mine >= 0 and states.index(value) == mine + 1):
             return None
-        found.append(states.index(value))
-    return found
+        versions.append(states.index(value))
+    return versions
 
 
 def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, of: Objects) -> Iterator[Edge]:
     """Return the direct dependencies between transactions through one key, given the order of its writers."""
-    for one, two in pairwise(order):
-        yield one.index, two.index, "ww"
+    for writer, next_writer in pairwise(order):
+        yield writer.index, next_writer.index, "ww"
     for call in chosen:
         for count in _read_versions(call, order, key, of) or ():
             if count:
@@ -288,11 +308,11 @@ def _is_forbidden(edges: Sequence[Edge], level: str) -> bool:
 
 def leads(edges: Sequence[tuple[int, int]], start: int, goal: int) -> bool:
     """Whether a path of dependencies leads from transaction `start` to `goal`."""
-    met, left = {start}, [start]
-    while left:
-        node = left.pop()
+    visited, to_visit = {start}, [start]
+    while to_visit:
+        node = to_visit.pop()
         for a, b in edges:
-            if a == node and b not in met:
-                met.add(b)
-                left.append(b)
-    return goal in met
+            if a == node and b not in visited:
+                visited.add(b)
+                to_visit.append(b)
+    return goal in visited

@@ -19,17 +19,17 @@ def _read(rows: Sequence[Operation]) -> list[int]:
     return [at for at, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK and row.value is not None]
 
 
-def _exchanged(rows: Rows, rng: Rng) -> Rows:
+def _with_exchange(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: exchange two read records, so that those of an idempotent producer are out of order."""
     once = {row.value for row in rows if row.delivery == "once"}
     mine = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
     if len(mine) > 1:
-        one, two = mine[0], rng.pick(tuple(mine[1:]))
-        rows[one], rows[two] = replace(rows[one], value=rows[two].value), replace(rows[two], value=rows[one].value)
+        first, second = mine[0], rng.pick(tuple(mine[1:]))
+        rows[first], rows[second] = replace(rows[first], value=rows[second].value), replace(rows[second], value=rows[first].value)
     return rows
 
 
-def _denied(rows: Rows, rng: Rng) -> Rows:
+def _with_denial(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: a produce whose record was read is recorded as certainly failed."""
     read = {rows[at].value for at in _read(rows)}
     mine = [row.index for row in rows if row.f == "produce" and row.type is not OpType.INVOKE and row.value in read]
@@ -53,14 +53,14 @@ def _left_out(rows: Rows, rng: Rng) -> Rows:
     return rows
 
 
-def _lowered(rows: Rows, rng: Rng) -> Rows:
+def _with_lower_offset(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: lower an end offset or a high watermark."""
     ends = [at for at, row in enumerate(rows) if row.f == "latest" and row.type is OpType.OK and row.offset]
     hints = [at for at, row in enumerate(rows) if row.hw is not None]
-    for found, column in ((ends, "offset"), (hints, "hw")):
-        if found and (column == "offset" or rng.below(2)):
-            last = rows[found[-1]]
-            rows[found[-1]] = replace(last, **{column: 0, "leader_epoch": max(row.leader_epoch or 0 for row in rows)})
+    for places, column in ((ends, "offset"), (hints, "hw")):
+        if places and (column == "offset" or rng.below(2)):
+            last = rows[places[-1]]
+            rows[places[-1]] = replace(last, **{column: 0, "leader_epoch": max(row.leader_epoch or 0 for row in rows)})
             if column == "hw":
                 break
     return rows
@@ -75,12 +75,22 @@ def _sent_back(rows: Rows, rng: Rng) -> Rows:
         return sorted(rows, key=lambda row: (row.index, row.slot))
     if polls:
         last = rows[polls[-1]]
-        told = replace(last, type=OpType.FAIL, error="OFFSET_OUT_OF_RANGE", value=None, offset=None, hw=None, leader_epoch=None)
-        return [row for row in rows if row.index != last.index] + [told]
+        refusal = replace(
+            last, type=OpType.FAIL, error="OFFSET_OUT_OF_RANGE", value=None, offset=None, hw=None, leader_epoch=None
+        )
+        return [row for row in rows if row.index != last.index] + [refusal]
     return rows
 
 
-_LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (_exchanged, _denied, _left_out, _left_out, _lowered, _lowered, _sent_back)
+_LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (
+    _with_exchange,
+    _with_denial,
+    _left_out,
+    _left_out,
+    _with_lower_offset,
+    _with_lower_offset,
+    _sent_back,
+)
 
 
 def drawn_lies(rng: Rng) -> Case:
@@ -97,7 +107,7 @@ def drawn_feuds(rng: Rng) -> Case:
     """
     case = drawn_events(rng)
     events = list(case.events)
-    feud = rng.pick((_two_leaders, _fenced_leader, _truncation, _deposed))
+    feud = rng.pick((_two_leaders, _fenced_leader, _truncation, _rows_of_deposed))
     for columns in feud(events, rng):
         index = events[-1].index + 1
         about = {"index": index, "time_ns": 10_000_000 * index, "topic": "t", "partition": 0, "life": 1}
@@ -109,12 +119,12 @@ def drawn_feuds(rng: Rng) -> Case:
 Columns = list[dict[str, object]]
 
 
-def _last(events: list[ClusterEvent]) -> tuple[str, int, int]:
-    # The leader in ZooKeeper, its epoch, and the highest HW that it noted.
+def _leader_epoch_hw(events: list[ClusterEvent]) -> tuple[str, int, int]:
+    """The leader in ZooKeeper, its epoch, and the highest HW that it noted."""
     state = [row for row in events if row.kind is K.STATE_WRITTEN][-1]
     leader = state.leader or "b1"
-    told = [row.hw or 0 for row in events if row.kind in (K.HW, K.BECAME_LEADER) and row.node == leader]
-    return leader, state.leader_epoch or 0, max(told, default=0)
+    hws = [row.hw or 0 for row in events if row.kind in (K.HW, K.BECAME_LEADER) and row.node == leader]
+    return leader, state.leader_epoch or 0, max(hws, default=0)
 
 
 def _hw(node: str, hw: int, epoch: int) -> dict[str, object]:
@@ -122,20 +132,22 @@ def _hw(node: str, hw: int, epoch: int) -> dict[str, object]:
 
 
 def _two_leaders(events: list[ClusterEvent], rng: Rng) -> Columns:
-    leader, epoch, hw = _last(events)
+    """Another leader of the same epoch, and both advance the HW."""
+    leader, epoch, hw = _leader_epoch_hw(events)
     other = "b2" if leader != "b2" else "b3"
     leads = {"kind": K.BECAME_LEADER, "node": other, "leader_epoch": epoch, "leo": hw, "hw": hw, "isr": (other,)}
-    more = [_hw(leader, hw + 1, epoch), leads, _hw(other, hw + 1, epoch)]
-    return more if rng.below(3) else more[1:]
+    rows_added = [_hw(leader, hw + 1, epoch), leads, _hw(other, hw + 1, epoch)]
+    return rows_added if rng.below(3) else rows_added[1:]
 
 
 def _fenced_leader(events: list[ClusterEvent], rng: Rng) -> Columns:
-    leader, epoch, hw = _last(events)
+    leader, epoch, hw = _leader_epoch_hw(events)
     return [_hw(leader, hw, epoch), {"kind": K.FENCED, "node": leader}, _hw(leader, hw + rng.below(3), epoch)]
 
 
 def _truncation(events: list[ClusterEvent], rng: Rng) -> Columns:
-    leader, _, hw = _last(events)
+    """A replica truncates a record below the HW, and the HW falls."""
+    leader, _, hw = _leader_epoch_hw(events)
     nodes = [row.node for row in events if row.kind is K.APPEND] or [leader]
     cut: dict[str, object] = {
         "kind": K.TRUNCATE,
@@ -143,11 +155,12 @@ def _truncation(events: list[ClusterEvent], rng: Rng) -> Columns:
         "offset": max(0, hw - rng.below(2)),
         "detail": "epoch",
     }
-    return [cut, _hw(leader, max(0, hw - rng.below(3)), _last(events)[1])]
+    return [cut, _hw(leader, max(0, hw - rng.below(3)), _leader_epoch_hw(events)[1])]
 
 
-def _deposed(events: list[ClusterEvent], rng: Rng) -> Columns:
-    leader, epoch, _ = _last(events)
+def _rows_of_deposed(events: list[ClusterEvent], rng: Rng) -> Columns:
+    """A broker that is no controller any more writes a state."""
+    leader, epoch, _ = _leader_epoch_hw(events)
     elected: dict[str, object] = {"kind": K.CONTROLLER_ELECTED, "node": "b1" if rng.below(2) else "b2", "controller_epoch": 90}
     chosen = "b2" if rng.below(2) else leader
     wrote = {"node": "b3", "leader": chosen, "leader_epoch": epoch + 1, "isr": (chosen,), "zk_version": 0}

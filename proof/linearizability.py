@@ -67,7 +67,7 @@ def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
 
 
 def _fits(filled: tuple[Letter, ...], spans: Spans) -> bool:
-    # Whether calls that never returned come before no other call.
+    """Whether calls that never returned come before no other call."""
     last = max(start for start, _ in spans)
     return all(end > last for (_, _, answer), (_, end) in zip(filled, spans, strict=True) if answer is UNKNOWN)
 
@@ -118,11 +118,11 @@ def histories(subject: Subject, count: int, tally: Tally) -> Iterator[tuple[Call
             continue
         break
     rng = Rng(1).fork(subject.name)
-    seen: set[tuple[Call, ...]] = set()
-    while len(seen) < count - tally.exhaustive:
+    histories_before: set[tuple[Call, ...]] = set()
+    while len(histories_before) < count - tally.exhaustive:
         calls = drawn(subject, rng, size + rng.below(3))
-        if calls not in seen:
-            seen.add(calls)
+        if calls not in histories_before:
+            histories_before.add(calls)
             yield calls
 
 
@@ -155,6 +155,7 @@ def _without_proof(subject: Subject, model: Model, calls: tuple[Call, ...]) -> s
 
 
 def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possible: bool, tally: Tally) -> str:
+    """Which judge disagrees with the definition; "" if none does."""
     if model.name != "partition-log":  # the search cannot place its appends without an offset, and `judge` does not use it
         outcome = Search(model, calls).run(STEPS_MAX)
         if isinstance(outcome, Placed) != possible:
@@ -166,16 +167,16 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
                 return "the polynomial algorithm"
         except unique.NotApplicable:
             pass
-    found = judge(model, calls)
+    judgement = judge(model, calls)
     if not any(call.end is not None and _may_be_wrong(call) for call in calls):
         tally.unanswered += 1
-        return "" if found.validity is Validity.UNKNOWN else "the judge, without an answer"
-    if found.validity is Validity.UNKNOWN:
+        return "" if judgement.validity is Validity.UNKNOWN else "the judge, without an answer"
+    if judgement.validity is Validity.UNKNOWN:
         tally.undecided += 1
         return ""
-    if (found.validity is Validity.VALID) != possible:
+    if (judgement.validity is Validity.VALID) != possible:
         return "the judge"
-    return "" if possible else _wrong_witness(subject, calls, found.longest[0], tally)
+    return "" if possible else _wrong_witness(subject, calls, judgement.longest[0], tally)
 
 
 def _may_be_wrong(call: Call) -> bool:
@@ -188,15 +189,15 @@ def _may_be_wrong(call: Call) -> bool:
 
 
 def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tally: Tally) -> str:
-    # The disagreement about the witness: the prefix must have the given order, and the next longer one must have none.
+    """The disagreement about the witness: the prefix must have the given order, and the next longer one must have none."""
     end = longest_prefix(subject.object, subject.first, calls)
     by_index = {call.index: call for call in calls}
-    said = by_index[stuck.call].end
+    end_told = by_index[stuck.call].end
     assert end is not None
-    if said is not None and said > end and any(call.f == "append" and call.result is None for call in calls[:-1]):
+    if end_told is not None and end_told > end and any(call.f == "append" and call.result is None for call in calls[:-1]):
         tally.loose += 1  # a prefix with an append that returned without an offset is not decided
         return ""
-    if said != end:
+    if end_told != end:
         return "the call that cannot be placed"
     must = {call.index for call in calls if call.end is not None and call.end < end}
     if subject.object is partition_log:
@@ -204,11 +205,15 @@ def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tall
     placed = [by_index[index] for index in stuck.order]
     if not must <= set(stuck.order) or any(call.start > end for call in placed):
         return "the calls of the prefix"
-    known = [call if call.end is not None and call.end < end else still_open(call) for call in placed]
-    if any(two.end is not None and two.end < one.start for at, one in enumerate(known) for two in known[at + 1 :]):
+    calls_before = [call if call.end is not None and call.end < end else still_open(call) for call in placed]
+    if any(
+        second_call.end is not None and second_call.end < one.start
+        for at, one in enumerate(calls_before)
+        for second_call in calls_before[at + 1 :]
+    ):
         return "the order of the prefix, for time"
     states = {subject.first}
-    for call in known:
+    for call in calls_before:
         answers = [one for state in states for one in subject.object(state, call.f, call.argument)]
         states = {after for answer, after in answers if call.result is UNKNOWN or call.result == answer}
     return "" if states else "the order of the prefix"

@@ -20,20 +20,20 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 def progress(case: Case) -> set[str]:
     """Definition of progress: if no fault is active for longer than B, some write sent after B is acknowledged."""
-    found: set[str] = set()
+    complaints: set[str] = set()
     starts = [row for row in case.events if row.kind is K.FAULT_BEGUN]
     for ended in (row for row in case.events if row.kind is K.FAULT_ENDED):
         in_force = {
-            one.fault
-            for one in starts
-            if one.index < ended.index
+            event.fault
+            for event in starts
+            if event.index < ended.index
             and not any(
-                row.kind is K.FAULT_ENDED and row.fault == one.fault and one.index < row.index <= ended.index
+                row.kind is K.FAULT_ENDED and row.fault == event.fault and event.index < row.index <= ended.index
                 for row in case.events
             )
         }
         # The window that ended had begun, and was the last one in force.
-        began = [one.index for one in starts if one.fault == ended.fault and one.index < ended.index]
+        began = [event.index for event in starts if event.fault == ended.fault and event.index < ended.index]
         over = [r.index for r in case.events if r.kind is K.FAULT_ENDED and r.fault == ended.fault and r.index < ended.index]
         following = [row.time_ns for row in starts if row.index > ended.index]
         if in_force or max(began, default=-1) <= max(over, default=-1) or not following:
@@ -46,13 +46,13 @@ def progress(case: Case) -> set[str]:
             and ended.time_ns + BOUND_NS <= call.asked[0].time_ns and call.answer[0].time_ns < last
         ]  # fmt: skip
         if last > ended.time_ns + BOUND_NS and tried and not any(call.answer[0].type is OpType.OK for call in tried):
-            found.add(f"silent between {tried[0].asked[0].index} and {tried[-1].answer[0].index}")
-    return found
+            complaints.add(f"silent between {tried[0].asked[0].index} and {tried[-1].answer[0].index}")
+    return complaints
 
 
 def replacement(case: Case) -> set[str]:
     """Definition of LIVE-6 and LIVE-7, for each moment at which the promised time of a period has passed."""
-    found: set[str] = set()
+    complaints: set[str] = set()
     for begun, ended in pairwise([row for row in case.events if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)]):
         lone = _in_force(case.events, begun)
         if len(lone) != 1 or lone[0].detail not in _ALONE:
@@ -61,7 +61,7 @@ def replacement(case: Case) -> set[str]:
         past = [row for row in case.events if row.time_ns < replaced_ns]
         leader = [row.leader for row in _states(past)][-1:]
         if replaced_ns < ended.time_ns and leader in ([None], [node]) and _others(past, node, begun):
-            found.add("unreplaced")
+            complaints.add("unreplaced")
         written_ns = replaced_ns + WRITTEN_NS
         past = [row for row in case.events if row.time_ns < written_ns]
         others = _others(past, node, begun)
@@ -74,8 +74,8 @@ def replacement(case: Case) -> set[str]:
             and call.answer and call.answer[0].time_ns < ended.time_ns
         ]  # fmt: skip
         if len(tried) >= 3 and not any(call.ok for call in tried):
-            found.add("unwritten")
-    return found
+            complaints.add("unwritten")
+    return complaints
 
 
 def _replaced_ns(events: Events, begun: ClusterEvent, fault: ClusterEvent) -> int:
@@ -97,7 +97,7 @@ def _others(past: Events, node: str | None, begun: ClusterEvent) -> list[str]:
     controllers = [row for row in past if row.kind is K.CONTROLLER_ELECTED]
     if not states or not controllers or controllers[-1].node == node:
         return []
-    if _ended(past, controllers[-1].node, controllers[-1].index):
+    if _has_ended(past, controllers[-1].node, controllers[-1].index):
         return []
     members = dict(zip(states[-1].isr or (), states[-1].stamps or (), strict=True))
     return [one for one, stamp in members.items() if one != node and _could_lead(past, one, stamp, begun)]
@@ -105,27 +105,29 @@ def _others(past: Events, node: str | None, begun: ClusterEvent) -> list[str]:
 
 def _in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:
     """The faults that began until this row and did not end."""
-    seen = [row for row in events if row.index <= last.index]
+    rows_before = [row for row in events if row.index <= last.index]
     return [
         row
-        for row in seen
+        for row in rows_before
         if row.kind is K.FAULT_BEGUN
         and not any(
-            one.kind is K.FAULT_ENDED and (one.fault, one.node) == (row.fault, row.node) and one.index > row.index for one in seen
+            event.kind is K.FAULT_ENDED and (event.fault, event.node) == (row.fault, row.node) and event.index > row.index
+            for event in rows_before
         )
     ]
 
 
 def _could_lead(past: Events, node: str, stamp: int, begun: ClusterEvent) -> bool:
+    """Whether the broker was registered as this state names it, before the fault, and no directory of it had failed."""
     mine = [row for row in past if row.kind is K.REGISTERED and row.node == node]
     if not mine or mine[-1].incarnation != stamp or mine[-1].time_ns >= begun.time_ns:
         return False
     failed = any(row.kind is K.DIR_FAILED and row.node == node and row.index > mine[-1].index for row in past)
-    return not failed and not _ended(past, node, mine[-1].index)
+    return not failed and not _has_ended(past, node, mine[-1].index)
 
 
-def _ended(past: Events, node: str | None, since: int) -> bool:
-    # Whether the session under which the node was registered last has ended after this row.
+def _has_ended(past: Events, node: str | None, since: int) -> bool:
+    """Whether the session under which the node was registered last has ended after this row."""
     registered = [row for row in past if row.kind is K.REGISTERED and row.node == node]
     return any(
         row.kind is K.SESSION_ENDED
@@ -140,65 +142,73 @@ def availability(case: Case) -> set[str]:
     """Definition of LIVE-2 and LIVE-3 of one partition, B after the faults and at the end, unless SILENT-2 applies."""
     deadline = (case.healed_at_ns or 0) + BOUND_NS
     in_time = [row for row in case.events if row.time_ns <= deadline]
-    found: set[str] = set()
+    complaints: set[str] = set()
     if len(in_time) < len(case.events) and not _is_emptied(case, in_time):
-        found |= {f"{what} in time" for what in _lacks(in_time)}
+        complaints |= {f"{what} in time" for what in _lacks(in_time)}
     produced = calls(case.operations, "produce")
     if _is_emptied(case, case.events):
         every = (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest"))
         late = [call for call in every if call.answer and call.asked[0].time_ns >= deadline]
         served = any(call.ok for call in late)
-        told = "LEADER_NOT_AVAILABLE" in {call.answer[0].error for call in late}
-        return found | ({"untold"} if late and not served and not told else set())
-    found |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
-    found |= _unserved(case, deadline)
+        no_leader = "LEADER_NOT_AVAILABLE" in {call.answer[0].error for call in late}
+        return complaints | ({"untold"} if late and not served and not no_leader else set())
+    complaints |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
+    complaints |= _kinds_unserved(case, deadline)
     ends = [call.answer[0] for call in calls(case.operations, "latest") if call.ok]
-    found |= {f"endless {row.index}" for row in ends if row.offset is None}
+    complaints |= {f"endless {row.index}" for row in ends if row.offset is None}
     for call in (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest")):
-        asked = call.asked[0]
-        if call.answer and asked.time_ns >= deadline and call.answer[0].time_ns - asked.time_ns > PROMPT_NS:
-            found.add(f"slow {asked.index}")
-        found |= (
+        request = call.asked[0]
+        if call.answer and request.time_ns >= deadline and call.answer[0].time_ns - request.time_ns > PROMPT_NS:
+            complaints.add(f"slow {request.index}")
+        complaints |= (
             {f"hung {call.asked[0].index}"} if not call.answer and call.asked[0].time_ns + PATIENCE_NS < case.end_ns else set()
         )
-    return found | _unread(case)
+    return complaints | _unread(case)
 
 
-def _unserved(case: Case, deadline: int) -> set[str]:
+def _kinds_unserved(case: Case, deadline: int) -> set[str]:
     """LIVE-2 and LIVE-5: the kinds of requests that were sent after the deadline, and of which none was carried out."""
-    found = set()
-    late = [one for f in ("produce", "poll", "latest") for one in calls(case.operations, f) if one.asked[0].time_ns >= deadline]
-    for kind in ("produce -1", "produce 1", "poll None", "latest None"):
-        mine = [one for one in late if f"{one.asked[0].f} {one.asked[0].acks}" == kind]
-        mine = [one for one in mine if kind != "produce 1" or _knows_the_leader(case, late, one)]
-        found |= {f"no-answer {kind}"} if mine and not any(one.ok for one in mine) else set()
-    for one in late:
-        asked = one.asked[0]
-        refused = bool(one.answer) and not one.ok and one.answer[0].error not in (None, "REQUEST_TIMED_OUT")
-        if asked.f == "produce" and asked.acks in (-1, 1) and refused and _knows_the_leader(case, late, one):
-            found.add(f"refused {asked.index}")
-    silent = [
-        one for one in late if one.asked[0].f == "produce" and one.asked[0].acks == 0 and _knows_the_leader(case, late, one)
+    complaints = set()
+    late = [
+        call for f in ("produce", "poll", "latest") for call in calls(case.operations, f) if call.asked[0].time_ns >= deadline
     ]
-    unanswered = {row.value for one in silent for row in one.asked}
+    for kind in ("produce -1", "produce 1", "poll None", "latest None"):
+        mine = [call for call in late if f"{call.asked[0].f} {call.asked[0].acks}" == kind]
+        mine = [call for call in mine if kind != "produce 1" or _knows_the_leader(case, late, call)]
+        complaints |= {f"no-answer {kind}"} if mine and not any(call.ok for call in mine) else set()
+    for call in late:
+        operation = call.asked[0]
+        refused = bool(call.answer) and not call.ok and call.answer[0].error not in (None, "REQUEST_TIMED_OUT")
+        if operation.f == "produce" and operation.acks in (-1, 1) and refused and _knows_the_leader(case, late, call):
+            complaints.add(f"refused {operation.index}")
+    silent = [
+        call for call in late if call.asked[0].f == "produce" and call.asked[0].acks == 0 and _knows_the_leader(case, late, call)
+    ]
+    unanswered = {row.value for call in silent for row in call.asked}
     leader = _states(case.events)[-1].leader
     log = {} if leader is None else log_at(case.events, leader, case.events[-1].index)
-    return found | ({"not-in-log"} if unanswered and not unanswered & set(log.values()) else set())
+    return complaints | ({"not-in-log"} if unanswered and not unanswered & set(log.values()) else set())
 
 
 def _knows_the_leader(case: Case, late: list[Call], call: Call) -> bool:
-    # Its process's last produce under acks=all succeeded, and no state was written from a request timeout before it until the
-    # request has timed out.
-    asked = call.asked[0]
-    earlier = [one.asked[0] for one in late if one.asked[0].process == asked.process and one.asked[0].index < asked.index]
+    """Its process's last produce under acks=all succeeded, and no state was written from a request timeout before it until the
+    request has timed out.
+    """
+    request = call.asked[0]
+    earlier = [
+        call_there.asked[0]
+        for call_there in late
+        if call_there.asked[0].process == request.process and call_there.asked[0].index < request.index
+    ]
     last = max((row.index for row in earlier if row.f == "produce" and row.acks == -1), default=None)
     return any(
-        one.ok
+        call_there.ok
         and not any(
-            one.asked[0].time_ns - PATIENCE_NS <= row.time_ns <= asked.time_ns + PATIENCE_NS for row in _states(case.events)
+            call_there.asked[0].time_ns - PATIENCE_NS <= row.time_ns <= request.time_ns + PATIENCE_NS
+            for row in _states(case.events)
         )
-        for one in late
-        if one.asked[0].index == last
+        for call_there in late
+        if call_there.asked[0].index == last
     )
 
 
@@ -212,7 +222,7 @@ def _lacks(rows: Events) -> Iterator[str]:
     if state.leader is None:
         yield "offline"
         return
-    for node in _assigned(rows):
+    for node in _assigned_replicas(rows):
         if node not in (state.isr or ()):
             yield f"outside {node}"
         roles = [row for row in rows if row.node == node and row.kind in _ROLES]
@@ -220,7 +230,7 @@ def _lacks(rows: Events) -> Iterator[str]:
             yield f"deaf {node}"
 
 
-def _assigned(rows: Events) -> tuple[str, ...]:
+def _assigned_replicas(rows: Events) -> tuple[str, ...]:
     return ([("b1", "b2", "b3")] + [row.replicas or () for row in rows if row.kind is K.ASSIGNED])[-1]
 
 
@@ -231,7 +241,7 @@ def _logs(rows: Events) -> Iterator[str]:
         return
     last = rows[-1].index
     ours = log_at(rows, leader, last)
-    yield from (f"differs {node}" for node in _assigned(rows) if log_at(rows, node, last) != ours)
+    yield from (f"differs {node}" for node in _assigned_replicas(rows) if log_at(rows, node, last) != ours)
     marks = [
         row.hw
         for at, row in enumerate(rows)
@@ -242,10 +252,10 @@ def _logs(rows: Events) -> Iterator[str]:
 
 
 def _is_emptied(case: Case, rows: Events) -> bool:
-    # Whether the partition is offline and every counted-on replica was emptied and has not rejoined.
+    """Whether the partition is offline and every counted-on replica was emptied and has not rejoined."""
     counted = counted_on(rows, rows[-1].index, case.m)
     swapped = [row for row in rows if row.kind is K.WOUND and row.detail == "swapped"]
-    emptied = {one.node for one in swapped if not any(is_whole(rows, one, row) for row in rows)}
+    emptied = {event.node for event in swapped if not any(is_whole(rows, event, row) for row in rows)}
     return _states(rows)[-1].leader is None and bool(counted) and counted <= emptied
 
 
@@ -257,5 +267,7 @@ def _unread(case: Case) -> set[str]:
     polls = [call for call in calls(case.operations, "poll") if call.ok]
     acked = [call for call in calls(case.operations, "produce") if call.ok and call.asked[0].acks == -1]
     owed = {row.offset for call in (*acked, *polls) for row in call.answer if row.time_ns <= final and row.value is not None}
-    given = {row.offset for call in polls if call.asked[0].time_ns >= final for row in call.answer if row.value is not None}
-    return {"unread"} if owed - given else set()
+    offsets_read = {
+        row.offset for call in polls if call.asked[0].time_ns >= final for row in call.answer if row.value is not None
+    }
+    return {"unread"} if owed - offsets_read else set()

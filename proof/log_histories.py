@@ -36,13 +36,13 @@ class _Clients:
     def step(self) -> None:
         """Invoke or complete a call of one client in the random history."""
         process = self.rng.below(3)
-        asked = self.open.pop(process, None)
-        if asked is None:
+        invoked = self.open.pop(process, None)
+        if invoked is None:
             self.ask(process)
-        elif asked[0].f == "produce":
-            self.produced(process, asked)
+        elif invoked[0].f == "produce":
+            self.produced(process, invoked)
         else:
-            self.told(process, asked[0])
+            self.told(process, invoked[0])
 
     def ask(self, process: int) -> None:
         """Invoke a call of a client in the random history."""
@@ -60,7 +60,7 @@ class _Clients:
         else:
             self.open[process] = self.write(process, OpType.INVOKE, "latest", {})
 
-    def produced(self, process: int, asked: list[Operation]) -> None:
+    def produced(self, process: int, invoked: list[Operation]) -> None:
         """Complete a produce in the random history: appended once or twice, failed, or of unknown outcome."""
         rng = self.rng
         type_ = _FINAL[rng.below(len(_FINAL))]
@@ -68,14 +68,14 @@ class _Clients:
         rows: list[dict[str, object]] = []
         offsets: list[int] = []
         if type_ is not OpType.FAIL and (type_ is OpType.OK or rng.below(2)):
-            for _ in range(1 if asked[0].delivery else 1 + rng.below(attempts)):
-                offsets = list(range(len(self.log), len(self.log) + len(asked)))
-                self.log.extend(str(row.value) for row in asked)
-        for place, row in enumerate(asked):
-            told: dict[str, object] = {"value": row.value, "acks": row.acks, "attempts": attempts, "delivery": row.delivery}
+            for _ in range(1 if invoked[0].delivery else 1 + rng.below(attempts)):
+                offsets = list(range(len(self.log), len(self.log) + len(invoked)))
+                self.log.extend(str(row.value) for row in invoked)
+        for place, row in enumerate(invoked):
+            answered: dict[str, object] = {"value": row.value, "acks": row.acks, "attempts": attempts, "delivery": row.delivery}
             if type_ is OpType.OK:
-                told |= {"offset": offsets[place], "leader_epoch": self.epoch}
-            rows.append(told)
+                answered |= {"offset": offsets[place], "leader_epoch": self.epoch}
+            rows.append(answered)
         self.write(process, type_, "produce", *rows)
 
     def told(self, process: int, asked: Operation) -> None:
@@ -108,6 +108,7 @@ def drawn_operations(rng: Rng) -> list[Operation]:
 
 
 def _misspoken(row: Operation, rng: Rng) -> Operation:
+    """The row with one field changed, in most cases."""
     match rng.below(6):
         case 0 | 4 | 5 if row.offset is not None:
             return replace(row, offset=max(0, row.offset + (1 if rng.below(2) else -1)))
@@ -228,8 +229,8 @@ class _Brokers:
         """Append a leader's request for another ISR, or a change to the role of a follower."""
         rng, node = self.rng, self.rng.pick(tuple(self.logs))
         if rng.below(3):
-            wanted = tuple(sorted({*self.isr, node} if rng.below(4) else {self.leader, node}))
-            self.note(K.ISR_CHANGE_SENT, node=rng.pick(self.believers), leader_epoch=self.epoch, isr=wanted, zk_version=0)
+            isr_wanted = tuple(sorted({*self.isr, node} if rng.below(4) else {self.leader, node}))
+            self.note(K.ISR_CHANGE_SENT, node=rng.pick(self.believers), leader_epoch=self.epoch, isr=isr_wanted, zk_version=0)
         else:
             self.note(K.BECAME_FOLLOWER, node=node, leader_epoch=self.epoch + rng.below(2), leader=self.leader)
 
@@ -268,43 +269,47 @@ def drawn_joins(rng: Rng) -> Case:
 def drawn_commits(rng: Rng) -> Case:
     """Return a random history of two consumer groups that poll and commit offsets, some of which may be forgotten."""
     rows: list[Operation] = []
-    kept: dict[str, list[int | None]] = {"g": [None], "h": [None]}
-    known = [0, 0, 0]
+    committed: dict[str, list[int | None]] = {"g": [None], "h": [None]}
+    positions = [0, 0, 0]
     open_calls: dict[int, Operation] = {}
     end, forgets = 2 + rng.below(4), rng.below(3) == 0
     for index in range(8 + rng.below(20)):
         process = rng.below(3)
         about = {"index": index, "process": process, "topic": "t", "partition": 0, "time_ns": index}
-        asked = open_calls.pop(process, None)
-        if asked is None:
+        invoked = open_calls.pop(process, None)
+        if invoked is None:
             f = rng.pick(("poll", "latest", "commit", "commit", "commit", "committed", "committed"))
-            position = max(0, known[process] - rng.below(2) + (rng.below(16) == 0))
+            position = max(0, positions[process] - rng.below(2) + (rng.below(16) == 0))
             columns = {"poll": {"offset": 0}, "commit": {"offset": position}}.get(f, {})
             group = {} if f in ("poll", "latest") else {"value": "g" if rng.below(4) else "h"}
             row = Operation(type=OpType.INVOKE, f=f, **about, **columns, **group)  # type: ignore[arg-type]
             open_calls[process] = row
             rows.append(row)
             if f == "commit" and rng.below(2):
-                kept[row.value or ""].append(position)  # it takes effect at once
+                committed[row.value or ""].append(position)  # it takes effect at once
             continue
         type_ = rng.pick((OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL))
-        answer = {**about, "type": type_, "f": asked.f}
-        if type_ is not OpType.OK or asked.f == "commit":
-            if asked.f == "commit" and kept[asked.value or ""][-1] != asked.offset and (type_ is OpType.OK or rng.below(2)):
-                kept[asked.value or ""].append(asked.offset)
+        answer = {**about, "type": type_, "f": invoked.f}
+        if type_ is not OpType.OK or invoked.f == "commit":
+            if (
+                invoked.f == "commit"
+                and committed[invoked.value or ""][-1] != invoked.offset
+                and (type_ is OpType.OK or rng.below(2))
+            ):
+                committed[invoked.value or ""].append(invoked.offset)
             rows.append(Operation(**answer))  # type: ignore[arg-type]
             continue
-        if asked.f == "committed":
-            store = kept[asked.value or ""]
-            found = rng.pick(tuple(store)) if forgets and rng.below(3) == 0 else store[-1]
-            found = rng.below(6) if rng.below(24) == 0 else found
-            rows.append(Operation(**answer, offset=found))  # type: ignore[arg-type]
-            known[process] = max(known[process], found or 0)
-        elif asked.f == "latest":
+        if invoked.f == "committed":
+            store = committed[invoked.value or ""]
+            answer_drawn = rng.pick(tuple(store)) if forgets and rng.below(3) == 0 else store[-1]
+            answer_drawn = rng.below(6) if rng.below(24) == 0 else answer_drawn
+            rows.append(Operation(**answer, offset=answer_drawn))  # type: ignore[arg-type]
+            positions[process] = max(positions[process], answer_drawn or 0)
+        elif invoked.f == "latest":
             rows.append(Operation(**answer, offset=end))  # type: ignore[arg-type]
-            known[process] = max(known[process], end)
+            positions[process] = max(positions[process], end)
         else:
             got = rng.below(end)
             rows.extend(Operation(**answer, slot=at, offset=at, value=f"v{at}") for at in range(got + 1))  # type: ignore[arg-type]
-            known[process] = max(known[process], got + 1)
+            positions[process] = max(positions[process], got + 1)
     return Case(rows, [])

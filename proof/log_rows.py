@@ -58,13 +58,13 @@ class Call(NamedTuple):
 
 def calls(rows: Operations, f: str) -> list[Call]:
     """Pair the calls of one client function: the answer is the process's next row, unless that is an invocation."""
-    found = []
+    all_calls = []
     for index in sorted({row.index for row in rows if row.type is OpType.INVOKE and row.f == f}):
-        asked = [row for row in rows if row.index == index]
-        later = [row for row in rows if row.process == asked[0].process and row.index > index]
+        invoked = [row for row in rows if row.index == index]
+        later = [row for row in rows if row.process == invoked[0].process and row.index > index]
         first = min((row.index for row in later), default=-1)
-        found.append(Call(asked, [row for row in later if row.index == first and row.type is not OpType.INVOKE]))
-    return found
+        all_calls.append(Call(invoked, [row for row in later if row.index == first and row.type is not OpType.INVOKE]))
+    return all_calls
 
 
 def records_at(events: Events, node: str, index: int) -> dict[int, Record]:

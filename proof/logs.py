@@ -89,32 +89,34 @@ def prove(what: str, count: int, part: int = 0) -> list[Tally]:
         cases = [DRAWERS[what](rng) for _ in range(min(together, count - done))]
         # Whether an operator may order elections is a promise of the whole run.
         cases = [case._replace(by_operator=cases[0].by_operator) for case in cases]
-        found = _found(cases, tuple(tallies), screened=round % 2 == 1)
+        reported = _reported_words(cases, tuple(tallies), screened=round % 2 == 1)
         for number, case in enumerate(cases):
             for name, tally in tallies.items():
-                unknown = found.get((number, ""), set())
-                _compare(tally, case, DEFINITIONS[what][name](case), found.get((number, name), set()) | unknown)
+                unknown = reported.get((number, ""), set())
+                _compare(tally, case, DEFINITIONS[what][name](case), reported.get((number, name), set()) | unknown)
     return list(tallies.values())
 
 
-def _compare(tally: Tally, case: Case, wanted: set[str], found: set[str]) -> None:
+def _compare(tally: Tally, case: Case, expected: set[str], reported: set[str]) -> None:
+    """Count the case; note it if the judge and the definition disagree."""
     tally.total += 1
-    tally.good += not wanted
-    tally.bad.update({word.partition(" ")[0] for word in wanted})
-    if found != wanted:
-        tally.wrong.append(f"{tally.name} finds {found}, the definition {wanted}: {case}")
+    tally.good += not expected
+    tally.bad.update({word.partition(" ")[0] for word in expected})
+    if reported != expected:
+        tally.wrong.append(f"{tally.name} finds {reported}, the definition {expected}: {case}")
 
 
-def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Words:
-    told = replace(
-        manifest(_promised(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
+def _reported_words(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Words:
+    """What the checkers report of these cases, judged together as partitions of one run."""
+    run_manifest = replace(
+        manifest(_promise_of(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
         final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
         backend="sim" if cases[0].simulated else "by-hand",
     )  # fmt: skip
     history = History(
-        told,
-        operations=[row for number, case in enumerate(cases) for row in _moved(case, number)],
-        events=[row for number, case in enumerate(cases) for row in _moved_events(case, number)],
+        run_manifest,
+        operations=[row for number, case in enumerate(cases) for row in _operations_of(case, number)],
+        events=[row for number, case in enumerate(cases) for row in _events_of(case, number)],
     )
     checkers = tuple(checker for checker in ALL if checker.name in names)
     return words(judge(history, checkers, screened_min=0 if screened else _NEVER))
@@ -124,7 +126,7 @@ def _topic(case: Case) -> str:
     return f"t{case.m}{case.flush}"
 
 
-def _promised(cases: Sequence[Case]) -> Promise:
+def _promise_of(cases: Sequence[Case]) -> Promise:
     topics = {_topic(case): TopicPromise(topic=_topic(case), min_insync_replicas=case.m, flush=case.flush) for case in cases}
     return replace(promise(by_operator=cases[0].by_operator), topics=tuple(topics[name] for name in sorted(topics)))
 
@@ -133,7 +135,8 @@ def _shift(case: Case, number: int) -> int:
     return 0 if case.healed_at_ns is not None else number * ROOM * 10 * _MS
 
 
-def _moved(case: Case, number: int) -> list[Operation]:
+def _operations_of(case: Case, number: int) -> list[Operation]:
+    """The operations of a case as those of partition `number`."""
     base, topic = number * ROOM, _topic(case)
     at = _shift(case, number)
     return [
@@ -145,7 +148,8 @@ def _moved(case: Case, number: int) -> list[Operation]:
     ]  # fmt: skip
 
 
-def _moved_events(case: Case, number: int) -> list[ClusterEvent]:
+def _events_of(case: Case, number: int) -> list[ClusterEvent]:
+    """The events of a case as those of partition `number`."""
     base, topic = number * ROOM, _topic(case)
     return [
         replace(row, index=base + row.index, time_ns=_shift(case, number) + row.time_ns, topic=topic, partition=number)

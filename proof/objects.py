@@ -66,11 +66,11 @@ def fifo_queue(state: Any, f: str, argument: Any) -> Answers:
 
 def unordered_queue(state: Any, f: str, argument: Any) -> Answers:
     """The queue without an order, a multiset of values, as a function from state and call to all possible answers."""
-    held = dict(state)
+    counts = dict(state)
     if f == "enqueue":
-        return [(None, tuple(sorted({**held, argument: held.get(argument, 0) + 1}.items())))]
-    rest = [(value, tuple((v, n - (v == value)) for v, n in state if n > (v == value))) for value in held]
-    return rest or [(None, ())]
+        return [(None, tuple(sorted({**counts, argument: counts.get(argument, 0) + 1}.items())))]
+    takes = [(value, tuple((v, n - (v == value)) for v, n in state if n > (v == value))) for value in counts]
+    return takes or [(None, ())]
 
 
 NAMED_MAX = 3  # no history names a higher offset
@@ -101,8 +101,8 @@ def versioned_node(state: Any, f: str, argument: Any) -> Answers:
         return [((value, version), state)]
     if f == "delete":
         return [("ok", None)] if argument in (version, -1) else [("bad-version", state)]
-    new, wanted = argument
-    return [(version + 1, (new, version + 1))] if wanted in (version, -1) else [("bad-version", state)]
+    new, version_wanted = argument
+    return [(version + 1, (new, version + 1))] if version_wanted in (version, -1) else [("bad-version", state)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Subject:
     unique: bool = False  # every `write`, `add`, `enqueue`, `append` has a value of its own: the number of the call
 
 
-def _lost(*letters: Letter) -> tuple[Letter, ...]:
+def _lost_letters(*letters: Letter) -> tuple[Letter, ...]:
     return (*letters, *((f, argument, UNKNOWN) for f, argument, _ in dict.fromkeys((f, a, None) for f, a, _ in letters)))
 
 
@@ -130,47 +130,47 @@ _SEEN = tuple(range(5))  # numbers that a read may name
 SUBJECTS: tuple[Subject, ...] = (
     Subject(
         name="register", object=register, first=0,
-        letters=_lost(("write", 1, None), ("write", 2, None), ("read", None, 0), ("read", None, 1), ("read", None, 2)),
+        letters=_lost_letters(("write", 1, None), ("write", 2, None), ("read", None, 0), ("read", None, 1), ("read", None, 2)),
     ),
     Subject(
         name="cas-register", object=cas_register, first=0,
-        letters=_lost(
+        letters=_lost_letters(
             ("write", 1, None), ("read", None, 0), ("read", None, 1),
             ("cas", (0, 1), (0, 1)), ("cas", (1, 0), (1, 0)), ("cas", (0, 1), "false"), ("cas", (1, 2), (1, 2)),
         ),
     ),
     Subject(
         name="multi-register", object=multi_register, first=(),
-        letters=_lost(
+        letters=_lost_letters(
             _txn(("write", "x", 1)), _txn(("write", "x", 1), ("write", "y", 1)), _txn(("read", "x", 0), ("write", "y", 1)),
             _txn(("read", "x", 1), ("write", "y", 2)), _txn(("read", "x", 0), ("read", "y", 1)),
             _txn(("read", "x", 1), ("read", "y", 0)), _txn(("write", "x", 2), ("read", "x", 2), ("read", "y", 1)),
         ),
     ),
-    Subject(name="mutex", object=mutex, first=False, letters=_lost(("acquire", None, None), ("release", None, None))),
+    Subject(name="mutex", object=mutex, first=False, letters=_lost_letters(("acquire", None, None), ("release", None, None))),
     Subject(
         name="kv", object=kv, first="",
-        letters=_lost(
+        letters=_lost_letters(
             ("put", "a", None), ("append", "a", None), ("append", "b", None), ("put", "", None),
             ("get", None, ""), ("get", None, "a"), ("get", None, "ab"), ("get", None, "b"),
         ),
     ),
     Subject(
         name="set", object=grow_set, first=frozenset(),
-        letters=_lost(
+        letters=_lost_letters(
             ("add", 1, None), ("add", 2, None), ("read", None, frozenset()), ("read", None, frozenset({1})),
             ("read", None, frozenset({2})), ("read", None, frozenset({1, 2})),
         ),
     ),
     Subject(
         name="fifo-queue", object=fifo_queue, first=(),
-        letters=_lost(
+        letters=_lost_letters(
             ("enqueue", 1, None), ("enqueue", 2, None), ("dequeue", None, 1), ("dequeue", None, 2), ("dequeue", None, None)
         ),
     ),
     Subject(
         name="unordered-queue", object=unordered_queue, first=(),
-        letters=_lost(
+        letters=_lost_letters(
             ("enqueue", 1, None), ("enqueue", 2, None), ("dequeue", None, 1), ("dequeue", None, 2), ("dequeue", None, None)
         ),
     ),
@@ -190,7 +190,7 @@ SUBJECTS: tuple[Subject, ...] = (
     ),
     Subject(
         name="versioned-node", object=versioned_node, first=None,
-        letters=_lost(
+        letters=_lost_letters(
             ("create", 1, "ok"), ("create", 1, "node-exists"), ("set", (2, 0), 1), ("set", (2, 0), "bad-version"),
             ("set", (3, -1), 2), ("set", (3, -1), "no-node"), ("delete", 0, "ok"), ("delete", 1, "ok"),
             ("read", None, (1, 0)), ("read", None, (2, 1)), ("read", None, "no-node"),
@@ -199,11 +199,11 @@ SUBJECTS: tuple[Subject, ...] = (
     # The same objects with unique values, which the polynomial algorithms judge.
     Subject(
         name="register, unique values", object=register, first=-1, unique=True,
-        letters=_lost(("write", OWN, None), *(("read", None, seen) for seen in (-1, *_SEEN[:4]))),
+        letters=_lost_letters(("write", OWN, None), *(("read", None, seen) for seen in (-1, *_SEEN[:4]))),
     ),
     Subject(
         name="set, unique values", object=grow_set, first=frozenset(), unique=True,
-        letters=_lost(
+        letters=_lost_letters(
             ("add", OWN, None), *(("read", None, frozenset(s)) for s in ((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)))
         ),
     ),

@@ -11,18 +11,19 @@ from proof.objects import Object
 
 def is_linearizable(answers: Object, first: Hashable, calls: Sequence[Call]) -> bool:
     """Whether some order of the calls, each between invocation and return, explains all answers."""
-    return _goes_on(answers, first, tuple(calls))
+    return _can_be_ordered(answers, first, tuple(calls))
 
 
-def _goes_on(answers: Object, state: Hashable, left: tuple[Call, ...]) -> bool:
-    if all(call.end is None for call in left):
+def _can_be_ordered(answers: Object, state: Hashable, remaining: tuple[Call, ...]) -> bool:
+    """Whether the remaining calls can follow in some order from this state."""
+    if all(call.end is None for call in remaining):
         return True
-    for call in left:
-        if any(other.end is not None and other.end < call.start for other in left):
+    for call in remaining:
+        if any(other.end is not None and other.end < call.start for other in remaining):
             continue  # that one comes first
-        rest = tuple(other for other in left if other is not call)
+        others = tuple(other for other in remaining if other is not call)
         for answer, after in answers(state, call.f, call.argument):
-            if (call.result is UNKNOWN or call.result == answer) and _goes_on(answers, after, rest):
+            if (call.result is UNKNOWN or call.result == answer) and _can_be_ordered(answers, after, others):
                 return True
     return False
 

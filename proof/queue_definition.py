@@ -16,12 +16,12 @@ _MOVES = ("assign", "subscribe", "crash")
 
 def anomalies(ops: Ops) -> set[str]:
     """Return the anomaly kinds that the definition finds; allowed ones as "noted …", undecidable ones as "unchecked"."""
-    found = set(_order_of_processes(ops)) | set(_cycles(ops))
+    kinds = set(_order_of_processes(ops)) | set(_cycles(ops))
     for key in KEYS:
-        found |= set(_of_log(ops, key)) | set(_of_readers(ops, key))
+        kinds |= set(_of_writes(ops, key)) | set(_of_reads(ops, key))
     if not any(op.type is OpType.OK and op.f not in _MOVES for op in ops):
-        found.add("unchecked")
-    return found
+        kinds.add("unchecked")
+    return kinds
 
 
 def read(op: Op, key: int) -> list[Polled]:
@@ -46,10 +46,10 @@ def must_have_happened(ops: Ops, op: Op) -> bool:
 
 def log(ops: Ops, key: int) -> dict[int, set[int]]:
     """Return the log of a key (partition) as observed: offset -> the values seen there."""
-    told = [record for op in ops for record in read(op, key)]
-    told.extend(record for op in ops if must_have_happened(ops, op) for record in sent(op, key))
-    offsets = {offset for _, offset, _ in told if offset is not None}
-    return {at: {value for _, offset, value in told if offset == at} for at in sorted(offsets)}
+    records = [record for op in ops for record in read(op, key)]
+    records.extend(record for op in ops if must_have_happened(ops, op) for record in sent(op, key))
+    offsets = {offset for _, offset, _ in records if offset is not None}
+    return {at: {value for _, offset, value in records if offset == at} for at in sorted(offsets)}
 
 
 def places(ops: Ops, key: int, value: int) -> list[int]:
@@ -60,50 +60,53 @@ def places(ops: Ops, key: int, value: int) -> list[int]:
 def rank(ops: Ops, record: Polled) -> int | None:
     """The index of a record in its log: at its own offset if the log has it there, else at the only place of its value."""
     key, offset, value = record
-    told = log(ops, key)
-    if offset is not None and value in told.get(offset, ()):
-        return list(told).index(offset)
+    offsets = log(ops, key)
+    if offset is not None and value in offsets.get(offset, ()):
+        return list(offsets).index(offset)
     at = places(ops, key, value)
     return at[0] if len(at) == 1 else None
 
 
 def delta(ops: Ops, first: Polled, then: Polled) -> int:
     """Return the distance in the log's indices from one record to another; 1 if unknown."""
-    one, two = rank(ops, first), rank(ops, then)
-    return 1 if one is None or two is None else two - one
+    first_rank, second_rank = rank(ops, first), rank(ops, then)
+    return 1 if first_rank is None or second_rank is None else second_rank - first_rank
 
 
-def _of_log(ops: Ops, key: int) -> Iterator[str]:
-    told = log(ops, key)
-    if any(len(values) > 1 for values in told.values()):
+def _of_writes(ops: Ops, key: int) -> Iterator[str]:
+    """The anomalies of a log: offsets, duplicates, lost and unseen records."""
+    offsets = log(ops, key)
+    if any(len(values) > 1 for values in offsets.values()):
         yield "inconsistent-offsets"
-    if any(len(places(ops, key, value)) > 1 for values in told.values() for value in values):
+    if any(len(places(ops, key, value)) > 1 for values in offsets.values() for value in values):
         yield "duplicate"
-    seen = {value for op in ops if op.type is OpType.OK for _, _, value in read(op, key)}
-    bound = max((min(places(ops, key, value), default=-1) for value in seen), default=-1)
+    values_read = {value for op in ops if op.type is OpType.OK for _, _, value in read(op, key)}
+    bound = max((min(places(ops, key, value), default=-1) for value in values_read), default=-1)
     for op in ops:
         for _, _, value in sent(op, key):
             at = places(ops, key, value)
-            if must_have_happened(ops, op) and at and max(at) <= bound and value not in seen:
+            if must_have_happened(ops, op) and at and max(at) <= bound and value not in values_read:
                 yield "lost-write"
-            if op.type is OpType.OK and value not in seen:
-                later = [one for one in ops if one.polls and one.at > (op.ended or 0)]
-                yield "unseen" if any(one.type is OpType.OK for one in later) else "unchecked"
+            if op.type is OpType.OK and value not in values_read:
+                later = [later_poll for later_poll in ops if later_poll.polls and later_poll.at > (op.ended or 0)]
+                yield "unseen" if any(later_poll.type is OpType.OK for later_poll in later) else "unchecked"
 
 
-def _of_readers(ops: Ops, key: int) -> Iterator[str]:
+def _of_reads(ops: Ops, key: int) -> Iterator[str]:
+    """The anomalies of reads of a log: nobody's, a failed or an open send's records."""
     for op in ops:
         for _, _, value in read(op, key):
-            writers = [one for one in ops if any(record[2] == value for record in sent(one, key))]
+            writers = [writer for writer in ops if any(record[2] == value for record in sent(writer, key))]
             if not writers:
                 yield "phantom-read"
-            if any(one.type is OpType.FAIL for one in writers) and op.type is OpType.OK:
+            if any(writer.type is OpType.FAIL for writer in writers) and op.type is OpType.OK:
                 yield "G1a"
             if op in writers:
                 yield "precommitted-read"
 
 
 def _order_of_processes(ops: Ops) -> Iterator[str]:
+    """The anomalies in the order of one operation, or of one process."""
     for op in ops:
         for key in KEYS:
             exempt = op.f not in _MOVES and key in op.keys
@@ -117,7 +120,7 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
             if read(op, key) and (before := _last_read(ops, op, key)) is not None:
                 far = delta(ops, before, read(op, key)[0])
                 if far != 1:
-                    allowed = "noted " if _subscribed(ops, op) else ""
+                    allowed = "noted " if _is_subscribed(ops, op) else ""
                     yield allowed + ("poll-skip" if far > 1 else "nonmonotonic-poll")
             last = _last_sent(ops, op, key) if op.type is not OpType.FAIL and sent(op, key) else None
             if last is not None and delta(ops, last, sent(op, key)[0]) < 1:
@@ -125,59 +128,68 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
 
 
 def _of_process(ops: Ops, op: Op) -> list[Op]:
-    # The earlier operations of the process, in order.
-    return sorted((one for one in ops if one.process == op.process and one.at < op.at), key=lambda one: one.at)
+    """The earlier operations of the process, in order."""
+    return sorted(
+        (earlier for earlier in ops if earlier.process == op.process and earlier.at < op.at), key=lambda earlier: earlier.at
+    )
 
 
 def _last_read(ops: Ops, op: Op, key: int) -> Polled | None:
-    # The last record that the process certainly read before, unless its position was reset since.
-    certain = [one for one in _since_it_was_moved(ops, op, key) if one.type is OpType.OK and read(one, key)]
+    """The last record that the process certainly read before, unless its position was reset since."""
+    certain = [earlier for earlier in _since_reset(ops, op, key) if earlier.type is OpType.OK and read(earlier, key)]
     return read(certain[-1], key)[-1] if certain else None
 
 
 def _last_sent(ops: Ops, op: Op, key: int) -> Polled | None:
-    # The last record that the process sent before without certain failure; a reset ends this, too, as in Jepsen's code.
-    perhaps = [one for one in _since_it_was_moved(ops, op, key) if one.type is not OpType.FAIL and sent(one, key)]
+    """The last record that the process sent before without certain failure; a reset ends this, too, as in Jepsen's code."""
+    perhaps = [earlier for earlier in _since_reset(ops, op, key) if earlier.type is not OpType.FAIL and sent(earlier, key)]
     return sent(perhaps[-1], key)[-1] if perhaps else None
 
 
-def _since_it_was_moved(ops: Ops, op: Op, key: int) -> list[Op]:
-    # The operations of the process since its position in this key was last reset (by a move, or a crash).
+def _since_reset(ops: Ops, op: Op, key: int) -> list[Op]:
+    """The operations of the process since its position in this key was last reset (by a move, or a crash)."""
     before = _of_process(ops, op)
     moves = [
         at
-        for at, one in enumerate(before)
-        if one.f == "crash" or (one.f in _MOVES and one.type is not OpType.FAIL and (key not in one.keys or one.rewinds))
+        for at, earlier in enumerate(before)
+        if earlier.f == "crash"
+        or (earlier.f in _MOVES and earlier.type is not OpType.FAIL and (key not in earlier.keys or earlier.rewinds))
     ]
     return before[max(moves, default=-1) + 1 :]
 
 
-def _subscribed(ops: Ops, op: Op) -> bool:
-    moves = [one for one in _of_process(ops, op) if one.f in ("assign", "subscribe") and one.type is not OpType.FAIL]
+def _is_subscribed(ops: Ops, op: Op) -> bool:
+    moves = [
+        earlier for earlier in _of_process(ops, op) if earlier.f in ("assign", "subscribe") and earlier.type is not OpType.FAIL
+    ]
     return bool(moves) and moves[-1].f == "subscribe"
 
 
 def _cycles(ops: Ops) -> Iterator[str]:
-    # Cycles of wr edges, alone or with real time. Cycles with ww edges are allowed and not compared.
-    #
-    # A kind is reported for an edge that is on no stronger cycle.
+    """Cycles of wr edges, alone or with real time. Cycles with ww edges are allowed and not compared.
+
+    A kind is reported for an edge that is on no stronger cycle.
+    """
     nodes = [op for op in ops if must_have_happened(ops, op)]
-    wr = {(one, two) for one, two in permutations(nodes, 2) if _sent_what_was_read(one, two)}
-    time = {(one, two) for one, two in permutations(nodes, 2) if one.type is OpType.OK and (one.ended or 0) < two.at}
-    for one, two in wr:
-        if one in _reached(wr, two):
+    wr = {(first, second) for first, second in permutations(nodes, 2) if _sent_what_was_read(first, second)}
+    time = {
+        (first, second) for first, second in permutations(nodes, 2) if first.type is OpType.OK and (first.ended or 0) < second.at
+    }
+    for first, second in wr:
+        if first in _reachable(wr, second):
             yield "G1c"
-        elif one in _reached(wr | time, two):
+        elif first in _reachable(wr | time, second):
             yield "G1c-realtime"
 
 
-def _sent_what_was_read(one: Op, two: Op) -> bool:
-    return any(value == other for key in KEYS for _, _, value in sent(one, key) for _, _, other in read(two, key))
+def _sent_what_was_read(writer: Op, reader: Op) -> bool:
+    return any(value == other for key in KEYS for _, _, value in sent(writer, key) for _, _, other in read(reader, key))
 
 
-def _reached(edges: Edges, start: Op) -> set[Op]:
-    found, more = {start}, {start}
-    while more:
-        more = {two for one, two in edges if one in more} - found
-        found |= more
-    return found
+def _reachable(edges: Edges, start: Op) -> set[Op]:
+    """The operations that a path of these edges leads to."""
+    reached, frontier = {start}, {start}
+    while frontier:
+        frontier = {target for source, target in edges if source in frontier} - reached
+        reached |= frontier
+    return reached

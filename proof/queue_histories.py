@@ -102,7 +102,7 @@ class _Queue:
     def polled(self, process: int, own: list[tuple[int, int]]) -> tuple[Polled, ...]:
         """The records that one poll returns, mostly from the position on."""
         rng = self.rng
-        found: list[Polled] = []
+        records: list[Polled] = []
         for key in KEYS if rng.below(3) == 0 else (rng.pick(KEYS),):
             log, start = self.logs[key], self.position[process][key]
             if rng.below(40) == 0:
@@ -110,10 +110,11 @@ class _Queue:
             end = next((at for at, value in enumerate(log) if (key, value) in own), len(log))
             got: list[Polled] = [(key, offset, log[offset]) for offset in range(start, min(end, start + 3))]
             self.position[process][key] = start + len(got)
-            found.extend(self._misread(got))
-        return tuple(found)
+            records.extend(self._misread(got))
+        return tuple(records)
 
     def _misread(self, got: list[Polled]) -> list[Polled]:
+        """The records of a poll with a mistake, now and then."""
         rng = self.rng
         if not got:
             return got
@@ -145,14 +146,14 @@ def drawn_queue(rng: Rng) -> list[Op]:
             queue.answer(process)
             queue.at += 1
     ended = sorted(queue.ops, key=lambda op: op.ended or 0)
-    ops = [*ended, *(op._replace(type=OpType.INFO, sends=_asked(op)) for op, _ in queue.open.values())]
+    ops = [*ended, *(op._replace(type=OpType.INFO, sends=_records_asked(op)) for op, _ in queue.open.values())]
     if rng.below(2):
-        rest = tuple(tuple((key, offset, value) for offset, value in enumerate(queue.logs[key])) for key in KEYS)
-        ops.append(Op(_PROCESSES, "poll", queue.at, queue.at + 1, OpType.OK, polls=rest))
+        final_polls = tuple(tuple((key, offset, value) for offset, value in enumerate(queue.logs[key])) for key in KEYS)
+        ops.append(Op(_PROCESSES, "poll", queue.at, queue.at + 1, OpType.OK, polls=final_polls))
     return ops
 
 
-def _asked(op: Op) -> tuple[Polled, ...]:
+def _records_asked(op: Op) -> tuple[Polled, ...]:
     return tuple((key, None, value) for key, _, value in op.sends)
 
 
@@ -165,17 +166,18 @@ def steps_of(ops: list[Op]) -> list[Step]:
             lines.append((op.ended, op, op.type))
     return [
         Step(
-            line=number, process=op.process, type=type_, f=op.f, value=_value(op, asked=type_ is OpType.INVOKE),
+            line=number, process=op.process, type=type_, f=op.f, value=_value(op, invoked=type_ is OpType.INVOKE),
             rebalanced=op.keys if op.f in ("send", "poll", "txn") and type_ is not OpType.INVOKE else (), rewinds=op.rewinds,
         )
         for number, (_, op, type_) in enumerate(sorted(lines, key=lambda line: line[0]), 1)
     ]  # fmt: skip
 
 
-def _value(op: Op, *, asked: bool) -> Hashable:
+def _value(op: Op, *, invoked: bool) -> Hashable:
+    """The value of an operation as Jepsen records it, at its invocation or its answer."""
     if op.f in ("assign", "subscribe", "crash"):
         return op.keys
-    if asked:
+    if invoked:
         return (*(("send", key, value) for key, _, value in op.sends), *(("poll",) for _ in op.polls))
     sends = tuple(("send", key, (offset, value)) for key, offset, value in op.sends)
     return (*sends, *(("poll", tuple((key, ((offset, value),)) for key, offset, value in poll)) for poll in op.polls))

@@ -31,15 +31,15 @@ def prove(count: int, part: int = 0) -> Tally:
     rng = Rng(part).fork("queues")
     for _ in range(count):
         ops = drawn_queue(rng)
-        wanted = anomalies(ops)
+        expected = anomalies(ops)
         verdict = judge(steps_of(ops))
         noted = {f"noted {kind}" for kind in _ALLOWED if any(note.startswith(f"{kind}:") for note in verdict.notes)}
-        found = {anomaly.kind for anomaly in verdict.anomalies} | noted | ({"unchecked"} if verdict.unchecked else set())
+        reported = {anomaly.kind for anomaly in verdict.anomalies} | noted | ({"unchecked"} if verdict.unchecked else set())
         tally.total += 1
-        worst = {kind for kind in wanted if not kind.startswith("noted ")}
+        worst = {kind for kind in expected if not kind.startswith("noted ")}
         tally.good += not worst
         tally.undecided += worst == {"unchecked"}
-        tally.bad.update(wanted)
-        if found != wanted:
-            tally.wrong.append(f"kafka finds {sorted(found)}, the definition {sorted(wanted)}: {ops}")
+        tally.bad.update(expected)
+        if reported != expected:
+            tally.wrong.append(f"kafka finds {sorted(reported)}, the definition {sorted(expected)}: {ops}")
     return tally

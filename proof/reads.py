@@ -30,10 +30,10 @@ def prove(name: str, count: int) -> Tally:
     for _ in range(count):
         history = drawn(PLANS[name], rng)
         initial = Pairs(INITIAL) if name == "bank" and rng.below(2) else None
-        wanted = DEFINITIONS[name](history, initial)
-        found = judge(name.split(",")[0], history, initial=initial, strict="linearizable" in name)
-        tally.verdicts[wanted] += 1
-        tally.kinds.update({one.kind for one in found.anomalies})
-        if _WORDS[found.validity] != wanted:
-            tally.wrong.append(f"{name} is {found.validity.name}, the definition says {wanted}: {found} {history}")
+        expected = DEFINITIONS[name](history, initial)
+        judgement = judge(name.split(",")[0], history, initial=initial, strict="linearizable" in name)
+        tally.verdicts[expected] += 1
+        tally.kinds.update({anomaly.kind for anomaly in judgement.anomalies})
+        if _WORDS[judgement.validity] != expected:
+            tally.wrong.append(f"{name} is {judgement.validity.name}, the definition says {expected}: {judgement} {history}")
     return tally

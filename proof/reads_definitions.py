@@ -42,31 +42,32 @@ def _all(history: Paired, is_right: Callable[[Call], bool]) -> str:
 
 def bank(history: Paired, initial: Hashable) -> str:
     """Transfers of 1 lead from the first balances to those of every read."""
-    given: Any = initial
+    settings: Any = initial
     reads: list[Any] = [dict(answered(c)) for c in told(history)]
     if not reads:
         return UNDECIDED
-    first = dict(given) if given else reads[0]
+    first = dict(settings) if settings else reads[0]
     if any(value is None or value < 0 for read in reads for value in read.values()):
         return IMPOSSIBLE
-    reached = _transferred(first)
+    reached = _reachable_balances(first)
     if any(tuple(sorted(read.items())) not in reached for read in reads):
         return IMPOSSIBLE
-    return POSSIBLE if given or len(reads) > 1 else UNDECIDED
+    return POSSIBLE if settings or len(reads) > 1 else UNDECIDED
 
 
-def _transferred(first: dict[int, int]) -> set[tuple[tuple[int, int], ...]]:
-    met = {tuple(sorted(first.items()))}
-    left = list(met)
-    while left:
-        state = dict(left.pop())
-        for one, two in permutations(state, 2):
-            if state[one] > 0:
-                after = tuple(sorted({**state, one: state[one] - 1, two: state[two] + 1}.items()))
-                if after not in met:
-                    met.add(after)
-                    left.append(after)
-    return met
+def _reachable_balances(first: dict[int, int]) -> set[tuple[tuple[int, int], ...]]:
+    """All balances that transfers of one unit can reach."""
+    reached = {tuple(sorted(first.items()))}
+    to_visit = list(reached)
+    while to_visit:
+        state = dict(to_visit.pop())
+        for source, target in permutations(state, 2):
+            if state[source] > 0:
+                after = tuple(sorted({**state, source: state[source] - 1, target: state[target] + 1}.items()))
+                if after not in reached:
+                    reached.add(after)
+                    to_visit.append(after)
+    return reached
 
 
 def long_fork(history: Paired, initial: Hashable) -> str:
@@ -95,8 +96,8 @@ def counter(history: Paired, initial: Hashable) -> str:
     def is_right(read: Call) -> bool:
         adds = [c for c in changes(history) if c.start < (read.end or 0)]
         must = [c for c in adds if c.end is not None and c.end < read.start]
-        some = [s for size in range(len(adds) + 1) for s in combinations(adds, size) if all(c in s for c in must)]
-        sums: list[Any] = [sum(asked(c) for c in s) for s in some]
+        chosen_adds = [s for size in range(len(adds) + 1) for s in combinations(adds, size) if all(c in s for c in must)]
+        sums: list[Any] = [sum(asked(c) for c in s) for s in chosen_adds]
         return bool(min(sums) <= answered(read) <= max(sums))
 
     return _all(history, is_right)
@@ -113,33 +114,38 @@ def strict_set(history: Paired, initial: Hashable) -> str:
 
 
 def _of_set(history: Paired, *, strict: bool) -> str:
+    """The definition of set (`strict`: of a set that is linearizable)."""
     reads = told(history)
     added: dict[Any, list[Call]] = {}
     for call in changes(history):
         added.setdefault(call.argument, []).append(call)
-    shown: list[Any] = [answered(c) for c in reads]
-    if any(len(set(one)) < len(one) or not set(one) <= set(added) for one in shown):
+    sets_shown: list[Any] = [answered(c) for c in reads]
+    if any(len(set(set_shown)) < len(set_shown) or not set(set_shown) <= set(added) for set_shown in sets_shown):
         return IMPOSSIBLE
     for element, adds in added.items():
-        ends = [c.end for c in (*adds, *(r for r, one in zip(reads, shown, strict=True) if element in one)) if c.end is not None]
+        ends = [
+            c.end
+            for c in (*adds, *(r for r, set_shown in zip(reads, sets_shown, strict=True) if element in set_shown))
+            if c.end is not None
+        ]
         judged = reads if strict else reads[-1:]
         if any(element not in answered(r) and min(ends, default=r.start) < r.start for r in judged):
             return IMPOSSIBLE
-    return POSSIBLE if reads and shown[-1] else UNDECIDED
+    return POSSIBLE if reads and sets_shown[-1] else UNDECIDED
 
 
 def sequential(history: Paired, initial: Hashable) -> str:
     """Some moments, one after another, explain what a read saw of subkeys that appeared one after another."""
 
     def is_right(read: Call) -> bool:
-        key, seen = answered(read)
-        some: list[Any] = list(seen)
+        key, shown = answered(read)
+        subkeys: list[Any] = list(shown)
         writes = [c for c in (*history.calls, *history.failed) if c.f == "write" and c.argument == key]
-        last = len(some) if any(c.start < (read.end or 0) for c in writes) else 0
-        numbers = list(reversed(range(len(some))))
+        last = len(subkeys) if any(c.start < (read.end or 0) for c in writes) else 0
+        numbers = list(reversed(range(len(subkeys))))
         return any(
-            some == [f"{key}_{number}" if number < count else None for number, count in zip(numbers, counts, strict=True)]
-            for counts in combinations_with_replacement(range(last + 1), len(some))
+            subkeys == [f"{key}_{number}" if number < count else None for number, count in zip(numbers, counts, strict=True)]
+            for counts in combinations_with_replacement(range(last + 1), len(subkeys))
         )
 
     return _all(history, is_right)
@@ -152,15 +158,15 @@ def comments(history: Paired, initial: Hashable) -> str:
         return UNDECIDED
 
     def is_right(read: Call) -> bool:
-        seen: Any = set(answered(read))
-        return any({c.argument for c in order[: len(seen)]} == seen for order in _orders(writes))
+        shown: Any = set(answered(read))
+        return any({c.argument for c in order[: len(shown)]} == shown for order in _orders(writes))
 
     return _all(history, is_right)
 
 
 def _orders(writes: Sequence[Call]) -> Iterator[tuple[Call, ...]]:
     for order in permutations(writes):
-        if not any(two.end is not None and two.end < one.start for one, two in combinations(order, 2)):
+        if not any(second.end is not None and second.end < first.start for first, second in combinations(order, 2)):
             yield order
 
 
@@ -192,21 +198,23 @@ def total_queue(history: Paired, initial: Hashable) -> str:
         return UNDECIDED
     came = [(c, value) for c in done for value in (answered(c) if c.f == "drain" else [answered(c)]) if value is not None]
     sources = [[put for put in puts if put.argument == value and put.start < (c.end or 0)] for c, value in came]
-    found = IMPOSSIBLE
+    verdict = IMPOSSIBLE
     for chosen in product(*sources):
-        left = [put for put in puts if put.end is not None and put not in chosen]
-        owed = [put for put in left if any(c.f == "drain" and c.start > (put.end or 0) for c in done)]
-        if not left:
+        not_taken = [put for put in puts if put.end is not None and put not in chosen]
+        owed = [put for put in not_taken if any(c.f == "drain" and c.start > (put.end or 0) for c in done)]
+        if not not_taken:
             return POSSIBLE
         if len(owed) <= len(lost) or (owed and "drain" in lost):
-            found = UNDECIDED
-    return found
+            verdict = UNDECIDED
+    return verdict
 
 
 def unique_ids(history: Paired, initial: Hashable) -> str:
     """No two calls were answered one id."""
     ids = [answered(c) for c in history.calls if c.end is not None and answered(c) is not None]
-    return UNDECIDED if len(ids) < 2 else IMPOSSIBLE if any(one == two for one, two in combinations(ids, 2)) else POSSIBLE
+    return (
+        UNDECIDED if len(ids) < 2 else IMPOSSIBLE if any(first == second for first, second in combinations(ids, 2)) else POSSIBLE
+    )
 
 
 def adya_g2(history: Paired, initial: Hashable) -> str:

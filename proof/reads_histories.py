@@ -56,13 +56,14 @@ def drawn(plan: Plan, rng: Rng) -> Paired:
 
 
 def _transfer(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
-    one, two = rng.shuffled([0, 1])
-    asked = Pairs((("amount", 1), ("from", one), ("to", two)))
-    after = {**state, one: state[one] - 1, two: state[two] + 1} if state[one] else state
-    return "transfer", asked, asked, after
+    source, target = rng.shuffled([0, 1])
+    argument = Pairs((("amount", 1), ("from", source), ("to", target)))
+    after = {**state, source: state[source] - 1, target: state[target] + 1} if state[source] else state
+    return "transfer", argument, argument, after
 
 
-def _misread(rng: Rng, answer: Any) -> Any:
+def _wrong_balances(rng: Rng, answer: Any) -> Any:
+    """Balances with a mistake: nil, negative, another total, or another account."""
     balances = dict(answer)
     what = rng.below(5)
     balances[rng.below(2)] = None if what == 0 else -1 if what == 1 else rng.below(4)
@@ -104,7 +105,8 @@ def _message(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable
     return "broadcast", *_element(rng, number, state)[1:]
 
 
-def _queued(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+def _queue_call(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    """A call on a queue, its argument and answer, and the state afterwards."""
     what = rng.below(6)
     if what < 3:
         value = rng.below(2) if rng.below(4) == 0 else number
@@ -112,7 +114,7 @@ def _queued(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable,
     if what < 5:
         answer = None if not state else _PHANTOM if rng.below(8) == 0 else rng.pick(state)
         stays = rng.below(6) == 0
-        return "dequeue", None, answer, state if stays else tuple(one for one in state if one != answer)
+        return "dequeue", None, answer, state if stays else tuple(value_there for value_there in state if value_there != answer)
     return "drain", None, _missing(rng, state) if rng.below(4) == 0 else state, ()
 
 
@@ -148,14 +150,14 @@ def _insert(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable,
 
 def _subkeys(rng: Rng, state: Any) -> tuple[Hashable, Any]:
     key = rng.below(2)
-    seen = rng.below(4) if key in state else 0
-    return key, (key, tuple(f"{key}_{at}" if at < seen else None for at in (2, 1, 0)))
+    count_seen = rng.below(4) if key in state else 0
+    return key, (key, tuple(f"{key}_{at}" if at < count_seen else None for at in (2, 1, 0)))
 
 
-def _missubkeys(rng: Rng, answer: Any) -> Any:
+def _wrong_subkeys(rng: Rng, answer: Any) -> Any:
     at = rng.below(3)
-    key, seen = answer
-    return key, (*seen[:at], None if seen[at] else f"{key}_{2 - at}", *seen[at + 1 :])
+    key, count_seen = answer
+    return key, (*count_seen[:at], None if count_seen[at] else f"{key}_{2 - at}", *count_seen[at + 1 :])
 
 
 def _row(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
@@ -163,7 +165,8 @@ def _row(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, An
     return "add", None, row, (*state, row)
 
 
-def _misrows(rng: Rng, answer: Any) -> Any:
+def _wrong_rows(rng: Rng, answer: Any) -> Any:
+    """Rows with a mistake: one more, one less, one twice, or two exchanged."""
     rows = list(answer)
     what = rng.below(4)
     if not rows or what == 0:
@@ -183,16 +186,16 @@ def _all_of(rng: Rng, state: Any) -> tuple[Hashable, Any]:
 
 
 PLANS: dict[str, Plan] = {
-    "bank": Plan(dict(INITIAL), _transfer, lambda rng, state: (None, Pairs(sorted(state.items()))), _misread),
+    "bank": Plan(dict(INITIAL), _transfer, lambda rng, state: (None, Pairs(sorted(state.items()))), _wrong_balances),
     "long-fork": Plan(frozenset(), _write, _group, _misgroup),
     "counter": Plan(0, _add, _all_of, lambda rng, answer: answer + rng.below(5) - 2),
     "set-full": Plan((), _element, _all_of, _missing),
     "set-full, linearizable": Plan((), _element, _all_of, _missing),
-    "sequential": Plan(frozenset(), _insert, _subkeys, _missubkeys),
+    "sequential": Plan(frozenset(), _insert, _subkeys, _wrong_subkeys),
     "comments": Plan((), _id, _all_of, _without_twins),
-    "monotonic": Plan((), _row, _all_of, _misrows),
+    "monotonic": Plan((), _row, _all_of, _wrong_rows),
     "broadcast": Plan((), _message, _all_of, _missing),
-    "total-queue": Plan((), _queued),
+    "total-queue": Plan((), _queue_call),
     "unique-ids": Plan(None, _new_id),
     "adya-g2": Plan(None, _insert_of_two),
 }

@@ -11,7 +11,7 @@ from proof.log_rows import Case, Events, Operations, log_at
 def single_controller(operations: Operations, events: Events) -> set[str]:
     """Definition: each controller epoch belongs to one broker."""
     elected = [(row.controller_epoch, row.node) for row in events if row.controller_epoch is not None]
-    return {"two-controllers" for one, two in combinations(elected, 2) if one[0] == two[0] and one[1] != two[1]}
+    return {"two-controllers" for first, second in combinations(elected, 2) if first[0] == second[0] and first[1] != second[1]}
 
 
 def topic_identity(operations: Operations, events: Events) -> set[str]:
@@ -20,32 +20,32 @@ def topic_identity(operations: Operations, events: Events) -> set[str]:
     if len({row.topic_id for row in named}) < 2:
         return set()
     led = {(row.value, row.topic_id) for row in named if row.detail == "leader"}
-    seen = [(row.value, row.topic_id) for row in named]
-    seen.extend((row.value, row.topic_id) for row in operations if row.type is OpType.OK and row.topic_id is not None)
-    return {"other-topic" for one in seen if one not in led and any(one[0] == value for value, _ in led)}
+    pairs_seen = [(row.value, row.topic_id) for row in named]
+    pairs_seen.extend((row.value, row.topic_id) for row in operations if row.type is OpType.OK and row.topic_id is not None)
+    return {"other-topic" for one in pairs_seen if one not in led and any(one[0] == value for value, _ in led)}
 
 
 def incarnations(operations: Operations, events: Events) -> set[str]:
     """Definition: a broker's registrations and process numbers rise, and an ended process reports nothing more."""
     wrong = False
     for at, row in enumerate(events):
-        before = [one for one in events[:at] if one.node == row.node]
-        same = [one for one in before if one.kind is row.kind]
+        before = [earlier for earlier in events[:at] if earlier.node == row.node]
+        same = [earlier for earlier in before if earlier.kind is row.kind]
         match row.kind:
             case K.REGISTERED:
-                wrong |= any((one.incarnation or 0) >= (row.incarnation or 0) for one in same)
+                wrong |= any((earlier.incarnation or 0) >= (row.incarnation or 0) for earlier in same)
             case K.NODE_STARTED:
-                wrong |= any((one.life or 0) >= (row.life or 0) for one in same)
+                wrong |= any((earlier.life or 0) >= (row.life or 0) for earlier in same)
             case K.STATE_WRITTEN:
                 wrong |= any(not _is_in_order(events[:at], row, place) for place in range(len(row.stamps or ())))
             case _:
-                started = [one.life or 0 for one in before if one.kind is K.NODE_STARTED]
+                started = [earlier.life or 0 for earlier in before if earlier.kind is K.NODE_STARTED]
                 wrong |= row.life is not None and row.life < max(started, default=0)
     return {"incarnation-order"} if wrong else set()
 
 
 def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
-    # Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp.
+    """Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp."""
     node, stamp = (state.isr or ())[place], (state.stamps or ())[place]
     if stamp == -1:
         return True
@@ -60,35 +60,36 @@ def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
 
 def deletion(operations: Operations, events: Events) -> set[str]:
     """Definition: no replica in the ISR of an existing topic is deleted; one deleted with its topic stays so."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     for row in events:
-        before = [one for one in events if one.index < row.index and one.topic_id == row.topic_id]
-        asked = _asked_to_go(before)
-        if row.kind is K.REPLICA_DELETED and not asked:
-            states = [one for one in before if one.kind is K.STATE_WRITTEN]
-            found |= {"wrongly-deleted"} if states and row.node in (states[-1].isr or ()) else set()
-        if row.kind in (K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER) and asked:
-            own = [one for one in before if one.node == row.node and one.index > asked[0].index]
-            gone = [one.index for one in own if one.kind is K.REPLICA_DELETED]
+        before = [earlier for earlier in events if earlier.index < row.index and earlier.topic_id == row.topic_id]
+        requests = _deletion_requests(before)
+        if row.kind is K.REPLICA_DELETED and not requests:
+            states = [earlier for earlier in before if earlier.kind is K.STATE_WRITTEN]
+            kinds |= {"wrongly-deleted"} if states and row.node in (states[-1].isr or ()) else set()
+        if row.kind in (K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER) and requests:
+            own = [earlier for earlier in before if earlier.node == row.node and earlier.index > requests[0].index]
+            deletions = [earlier.index for earlier in own if earlier.kind is K.REPLICA_DELETED]
             is_back = row.kind is not K.APPEND and any(
-                one.kind is K.RECOVERED and one.index > max(gone, default=0) for one in own
+                earlier.kind is K.RECOVERED and earlier.index > max(deletions, default=0) for earlier in own
             )
-            found |= {"resurrected"} if gone and not is_back else set()
-    return found
+            kinds |= {"resurrected"} if deletions and not is_back else set()
+    return kinds
 
 
-def _asked_to_go(before: Events) -> list[ClusterEvent]:
-    # Return the requests to delete the topic since it was last created.
-    #
-    # A creation is a first state (zk_version 0) after an earlier state.
-    asked: list[ClusterEvent] = []
+def _deletion_requests(before: Events) -> list[ClusterEvent]:
+    """Return the requests to delete the topic since it was last created.
+
+    A creation is a first state (zk_version 0) after an earlier state.
+    """
+    requests: list[ClusterEvent] = []
     written = False
     for row in before:
         if row.kind is K.STATE_WRITTEN:
-            asked = [] if row.zk_version == 0 and written else asked
+            requests = [] if row.zk_version == 0 and written else requests
             written = True
-        asked = [*asked, row] if row.kind is K.TOPIC_DELETED else asked
-    return asked
+        requests = [*requests, row] if row.kind is K.TOPIC_DELETED else requests
+    return requests
 
 
 def electorate(case: Case) -> set[str]:
@@ -99,17 +100,20 @@ def electorate(case: Case) -> set[str]:
     writes = [row for row in case.events if row.kind is K.STATE_WRITTEN]
     if not case.simulated and not any(row.elr for row in writes):
         return set()
-    found = set()
+    kinds = set()
     for before, row in pairwise(writes):
-        needed = _needed(case, row)
-        orders = [one for one in case.events if one.kind is K.UNCLEAN_ELECTION_ORDERED and one.index < row.index]
+        needed = _members_needed(case, row)
+        orders = [event for event in case.events if event.kind is K.UNCLEAN_ELECTION_ORDERED and event.index < row.index]
         lasts = any(
-            not any(order.index < one.index <= row.index and len(one.isr or ()) >= _needed(case, one) for one in writes)
+            not any(
+                order.index < event.index <= row.index and len(event.isr or ()) >= _members_needed(case, event)
+                for event in writes
+            )
             for order in orders
         )
         if len(_may_lead(before)) >= needed > len(_may_lead(row)) and not lasts:
-            found.add("short-electorate")
-    return found
+            kinds.add("short-electorate")
+    return kinds
 
 
 def producers(case: Case) -> set[str]:
@@ -132,7 +136,7 @@ def flushes(case: Case) -> set[str]:
     last = max((row.index for row in case.events), default=0)
     moments = [at for at in (*(at for at, _ in promises), *(row.index for row in writes)) if at <= last]
     short = any(
-        _flushed_at(case, node, at) < max((end for when, end in promises if when <= at), default=0)
+        _flushed_end(case, node, at) < max((end for when, end in promises if when <= at), default=0)
         for at in moments
         for node in _counted_on(case, [row for row in writes if row.index <= at])
     )
@@ -140,13 +144,14 @@ def flushes(case: Case) -> set[str]:
 
 
 def _counted_on(case: Case, writes: Events) -> set[str]:
-    # The ISR; a short one together with the last that had m members.
+    """The ISR; a short one together with the last that had m members."""
     isr = set(writes[-1].isr or ()) if writes else set()
     full = [set(row.isr or ()) for row in writes if len(row.isr or ()) >= case.m]
     return isr if len(isr) >= case.m or not full else isr | full[-1]
 
 
-def _flushed_at(case: Case, node: str, at: int) -> int:
+def _flushed_end(case: Case, node: str, at: int) -> int:
+    """Up to which offset the node had flushed its log at a row."""
     mine = [row for row in case.events if row.node == node and row.index <= at and row.kind in (K.FLUSHED, K.TRUNCATE)]
     flushed = [row for row in mine if row.kind is K.FLUSHED]
     if not flushed:
@@ -158,6 +163,6 @@ def _may_lead(state: ClusterEvent) -> set[str]:
     return {*(state.isr or ()), *(state.elr or ())}
 
 
-def _needed(case: Case, state: ClusterEvent) -> int:
+def _members_needed(case: Case, state: ClusterEvent) -> int:
     assigned = [row for row in case.events if row.kind is K.ASSIGNED and row.index < state.index]
     return min(case.m, len(assigned[-1].replicas or ())) if assigned else case.m

@@ -17,16 +17,16 @@ def drawn_incarnations(rng: Rng) -> Case:
     """Return a random history of brokers that register, start and act, rarely as a wrong process or registration."""
     rows: list[ClusterEvent] = []
     life, registered, stamp = dict.fromkeys(_NODES, 0), {node: [0] for node in _NODES}, dict.fromkeys(_NODES, -1)
-    made = 10
+    sessions_made = 10
     for index in range(6 + rng.below(12)):
         node = rng.pick(_NODES)
         odd = rng.below(24) == 0
         match rng.below(8):
             case 0 | 1:
-                made += 1
-                registered[node].append(made)
-                told = rng.pick(tuple(registered[node])) if odd else made
-                rows.append(_event(index, K.REGISTERED, node=node, incarnation=told, life=life[node] or 1))
+                sessions_made += 1
+                registered[node].append(sessions_made)
+                incarnation_told = rng.pick(tuple(registered[node])) if odd else sessions_made
+                rows.append(_event(index, K.REGISTERED, node=node, incarnation=incarnation_told, life=life[node] or 1))
             case 2:
                 life[node] += 1
                 rows.append(_event(index, K.NODE_STARTED, node=node, life=max(1, life[node] - odd)))
@@ -48,7 +48,7 @@ def drawn_deletion(rng: Rng) -> Case:
     """Return a random history of one or two topics of a name: created, written to, deleted and created again."""
     rows: list[ClusterEvent] = []
     ids = rng.pick((("1",), ("1", "2"), (None,)))
-    gone: set[tuple[str | None, str]] = set()
+    deleted: set[tuple[str | None, str]] = set()
     ending: set[str | None] = set()
     written: set[str | None] = set()
     isr: dict[str | None, tuple[str, ...]] = {}
@@ -69,9 +69,9 @@ def drawn_deletion(rng: Rng) -> Case:
                 ending.add(topic_id)
                 rows.append(_event(index, K.TOPIC_DELETED, topic_id=topic_id))
             case 3 | 4 if topic_id in ending or node not in isr.get(topic_id, ()) or odd:
-                gone.add((topic_id, node))
+                deleted.add((topic_id, node))
                 rows.append(_event(index, K.REPLICA_DELETED, node=node, topic_id=topic_id, life=1))
-            case 5 | 6 | 7 if (topic_id, node) not in gone or odd or rng.below(4) == 0:
+            case 5 | 6 | 7 if (topic_id, node) not in deleted or odd or rng.below(4) == 0:
                 kind = rng.pick((K.APPEND, K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED))
                 about = {"node": node, "life": 1, "offset": 0, "value": f"v{index}", "leader_epoch": 1, "detail": "follower"}
                 about |= {"leo": 0, "hw": 0} if kind in (K.BECAME_LEADER, K.RECOVERED) else {}
@@ -118,20 +118,27 @@ def drawn_producers(rng: Rng) -> Case:
     for index in range(0, 4 * (2 + rng.below(6)), 4):
         process, value = rng.below(2), f"v{index}"
         delivery = rng.pick(("once", "once", "once", None))
-        asked = {"process": process, "f": "produce", "value": value, "acks": rng.pick((-1, -1, 1)), "delivery": delivery, **about}
+        invocation = {
+            "process": process,
+            "f": "produce",
+            "value": value,
+            "acks": rng.pick((-1, -1, 1)),
+            "delivery": delivery,
+            **about,
+        }
         error = "OUT_OF_ORDER_SEQUENCE_NUMBER" if rng.below(6) == 0 else None
         answer = {"node": rng.pick(("b1", "b1", "b2", None)), "error": error}
         type_ = OpType.OK if error is None else OpType.FAIL
-        operations.append(Operation(index=index, type=OpType.INVOKE, time_ns=index, **asked))  # type: ignore[arg-type]
-        operations.append(Operation(index=index + 1, type=type_, time_ns=index, **asked, **answer))  # type: ignore[arg-type]
+        operations.append(Operation(index=index, type=OpType.INVOKE, time_ns=index, **invocation))  # type: ignore[arg-type]
+        operations.append(Operation(index=index + 1, type=type_, time_ns=index, **invocation, **answer))  # type: ignore[arg-type]
         node = rng.pick(("b1", "b2"))
         log = logs[node]
         if log and rng.below(4) == 0:
             del log[len(log) - 1 :]
             events.append(_event(index + 2, K.TRUNCATE, **about, node=node, offset=len(log), leader_epoch=1))
-        told = rng.pick((value, value, value, f"v{index - 4}"))
-        log.append(told)
-        columns = {"node": node, "offset": len(log) - 1, "value": told, "leader_epoch": 1, "detail": "leader"}
+        value_told = rng.pick((value, value, value, f"v{index - 4}"))
+        log.append(value_told)
+        columns = {"node": node, "offset": len(log) - 1, "value": value_told, "leader_epoch": 1, "detail": "leader"}
         events.append(_event(index + 3, K.APPEND, **about, **columns))
     return Case(operations, events)
 

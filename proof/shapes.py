@@ -21,19 +21,19 @@ def before(spans: Spans) -> Before:
 @cache
 def shapes(size: int) -> tuple[Spans, ...]:
     """Yield one example of each way in which a few calls can overlap in time, in order of invocation."""
-    found: dict[Before, Spans] = {}
+    shapes_by_order: dict[Before, Spans] = {}
     for spans in _arrangements(size):
         relation = before(spans)
-        if not any(_renamed(relation, names) in found for names in permutations(range(size))):
-            found[relation] = spans
-    return tuple(found.values())
+        if not any(_renamed_order(relation, names) in shapes_by_order for names in permutations(range(size))):
+            shapes_by_order[relation] = spans
+    return tuple(shapes_by_order.values())
 
 
 @cache
 def symmetries(spans: Spans) -> tuple[tuple[int, ...], ...]:
     """Return the renamings of calls that keep how they overlap in time."""
     relation = before(spans)
-    return tuple(names for names in permutations(range(len(spans))) if _renamed(relation, names) == relation)
+    return tuple(names for names in permutations(range(len(spans))) if _renamed_order(relation, names) == relation)
 
 
 def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
@@ -41,11 +41,13 @@ def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
     return all(letters <= tuple(letters[at] for at in names) for names in symmetries(spans))
 
 
-def _renamed(relation: Before, names: tuple[int, ...]) -> Before:
+def _renamed_order(relation: Before, names: tuple[int, ...]) -> Before:
     return frozenset((names[a], names[b]) for a, b in relation)
 
 
 def _arrangements(size: int) -> Iterator[Spans]:
+    """All ways in which this many calls can begin and end, one event after another."""
+
     def grow(position: int, spans: tuple[tuple[int, int], ...], running: tuple[int, ...]) -> Iterator[Spans]:
         if position == 2 * size:
             yield spans
@@ -54,6 +56,6 @@ def _arrangements(size: int) -> Iterator[Spans]:
             yield from grow(position + 1, (*spans, (position, -1)), (*running, len(spans)))
         for call in running:
             ended = (*spans[:call], (spans[call][0], position), *spans[call + 1 :])
-            yield from grow(position + 1, ended, tuple(one for one in running if one != call))
+            yield from grow(position + 1, ended, tuple(open_call for open_call in running if open_call != call))
 
     yield from grow(0, (), ())

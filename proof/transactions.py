@@ -29,19 +29,22 @@ def drawn(rng: Rng, writes: str) -> Paired:
         for write, key, value in plan:
             if write:
                 micros.append((writes, key, value))
-                for one in (state, newest):
-                    one[key] = (*one.get(key, ()), value)
+                for state_there in (state, newest):
+                    state_there[key] = (*state_there.get(key, ()), value)
             else:
-                held = (states[rng.below(len(states))] if rng.below(12) == 0 else state).get(key, ())
-                micros.append(("r", key, held if writes == "append" else held[-1] if held else None))
+                value_there = (states[rng.below(len(states))] if rng.below(12) == 0 else state).get(key, ())
+                micros.append(("r", key, value_there if writes == "append" else value_there[-1] if value_there else None))
         states.append(newest)
         values.append(tuple(micros))
     if rng.below(2):
-        seen = states[-1]
+        state_seen = states[-1]
         values.append(
-            tuple(("r", k, seen.get(k, ()) if writes == "append" else (seen.get(k) or (None,))[-1]) for k in range(_KEYS))
+            tuple(
+                ("r", k, state_seen.get(k, ()) if writes == "append" else (state_seen.get(k) or (None,))[-1])
+                for k in range(_KEYS)
+            )
         )
-    return _scheduled(rng, _haunted(rng, values, writes))
+    return _scheduled_history(rng, _with_phantoms(rng, values, writes))
 
 
 def tangled(rng: Rng, writes: str) -> Paired:
@@ -57,16 +60,16 @@ def tangled(rng: Rng, writes: str) -> Paired:
             if write and chained:
                 place = order[key].index(number)
                 micros.append(("r", key, order[key][place - 1] if place else None))
-            seen = order[key][: rng.below(len(order[key]) + 1)]
-            shown: Hashable = tuple(seen) if writes == "append" else seen[-1] if seen else None
-            micros.append((writes, key, number) if write else ("r", key, shown))
+            values_seen = order[key][: rng.below(len(order[key]) + 1)]
+            value_shown: Hashable = tuple(values_seen) if writes == "append" else values_seen[-1] if values_seen else None
+            micros.append((writes, key, number) if write else ("r", key, value_shown))
         values.append(tuple(micros))
     if rng.below(2):
         whole = {key: tuple(order[key]) for key in order}
         values.append(tuple(("r", k, v if writes == "append" else v[-1] if v else None) for k, v in whole.items()))
     together = rng.below(2) == 0
-    values = _haunted(rng, values, writes)
-    return _at_once(values) if together else _scheduled(rng, values)
+    values = _with_phantoms(rng, values, writes)
+    return _all_overlapping(values) if together else _scheduled_history(rng, values)
 
 
 def unread(rng: Rng, writes: str) -> Paired:
@@ -79,32 +82,40 @@ def unread(rng: Rng, writes: str) -> Paired:
     values: list[Transaction] = []
     read = {key: rng.shuffled([t for t in range(count) if (True, key) in plans[t]])[: rng.below(3)] for key in range(keys)}
     for number, plan in enumerate(plans):
-        seen = {key: [t for t in read[key] if t != number][: rng.below(3)] for _, key in plan}
-        shown = {key: tuple(some) if writes == "append" else some[-1] if some else None for key, some in seen.items()}
-        values.append(tuple((writes, key, number) if write else ("r", key, shown[key]) for write, key in plan))
-    return _at_once(values) if rng.below(2) else _scheduled(rng, values)
+        values_seen = {key: [t for t in read[key] if t != number][: rng.below(3)] for _, key in plan}
+        values_shown = {
+            key: tuple(values_of_key) if writes == "append" else values_of_key[-1] if values_of_key else None
+            for key, values_of_key in values_seen.items()
+        }
+        values.append(tuple((writes, key, number) if write else ("r", key, values_shown[key]) for write, key in plan))
+    return _all_overlapping(values) if rng.below(2) else _scheduled_history(rng, values)
 
 
-def _haunted(rng: Rng, values: list[Transaction], writes: str) -> list[Transaction]:
-    # One time in three with phantoms: before the first value of a key in (nearly) all reads of it, or in one read at any place.
+def _with_phantoms(rng: Rng, values: list[Transaction], writes: str) -> list[Transaction]:
+    """One time in three with phantoms: at the start of (nearly) all reads of a key, or anywhere in one read."""
     if rng.below(3):
         return values
     key, ghosts = rng.below(_KEYS), tuple(range(_GHOST, _GHOST + 1 + rng.below(2)))
     everywhere = rng.below(2) == 0
     reads = [(at, place) for at, part in enumerate(values) for place, micro in enumerate(part) if micro[0] == "r"]
-    some = [one for one in reads if values[one[0]][one[1]][1] == key and rng.below(12)] if everywhere else rng.shuffled(reads)[:1]
-    for at, place in some:
-        f, about, shown = values[at][place]
+    reads_changed = (
+        [read_place for read_place in reads if values[read_place[0]][read_place[1]][1] == key and rng.below(12)]
+        if everywhere
+        else rng.shuffled(reads)[:1]
+    )
+    for at, place in reads_changed:
+        f, about, value_shown = values[at][place]
         if writes == "w":
-            shown = ghosts[0] if shown is None or not everywhere else shown
-        elif isinstance(shown, tuple):
-            before = 0 if everywhere else rng.below(len(shown) + 1)
-            shown = (*shown[:before], *ghosts, *shown[before:])
-        values[at] = (*values[at][:place], (f, about, shown), *values[at][place + 1 :])
+            value_shown = ghosts[0] if value_shown is None or not everywhere else value_shown
+        elif isinstance(value_shown, tuple):
+            before = 0 if everywhere else rng.below(len(value_shown) + 1)
+            value_shown = (*value_shown[:before], *ghosts, *value_shown[before:])
+        values[at] = (*values[at][:place], (f, about, value_shown), *values[at][place + 1 :])
     return values
 
 
-def _at_once(values: Sequence[Transaction]) -> Paired:
+def _all_overlapping(values: Sequence[Transaction]) -> Paired:
+    """The transactions all overlapping."""
     calls = [
         Call(index=at, line=at + 1, process=at, f="txn", argument=value, result=value, start=at, end=len(values) + at)
         for at, value in enumerate(values)
@@ -112,8 +123,8 @@ def _at_once(values: Sequence[Transaction]) -> Paired:
     return Paired(calls=tuple(calls), failed=(), steps=2 * len(calls))
 
 
-def _scheduled(rng: Rng, values: Sequence[Transaction]) -> Paired:
-    # The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process.
+def _scheduled_history(rng: Rng, values: Sequence[Transaction]) -> Paired:
+    """The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process."""
     spans = []
     clock = 0
     for value in values:
@@ -127,9 +138,9 @@ def _scheduled(rng: Rng, values: Sequence[Transaction]) -> Paired:
     free: list[tuple[int, int]] = []  # end and process
     for number, (start, end, value) in enumerate(spans):
         outcome = rng.below(16)
-        ended = [one for one in free if one[0] < 4 * start]
+        ended = [process_free for process_free in free if process_free[0] < 4 * start]
         process = ended[rng.below(len(ended))][1] if ended and rng.below(2) else 100 + number
-        free = [one for one in free if one[1] != process]
+        free = [process_free for process_free in free if process_free[1] != process]
         if outcome > 0:
             free.append((4 * end + 2, process))
         call = Call(

@@ -63,34 +63,37 @@ class _Told(str):
 
 def words(verdict: Verdict) -> Words:
     """Return a verdict's findings by partition and checker; those without a partition belong to the first partition."""
-    found: Words = {}
+    words_found: Words = {}
     for anomaly in verdict.anomalies:
-        found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)
+        words_found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)
     for loss in verdict.excused:
-        told = f"excused {loss.offset} {loss.value} by {loss.wound % ROOM}"
-        found.setdefault((loss.partition, "acked-loss"), set()).add(told)
+        excuse = f"excused {loss.offset} {loss.value} by {loss.wound % ROOM}"
+        words_found.setdefault((loss.partition, "acked-loss"), set()).add(excuse)
     for cut in verdict.cuts:
-        found.setdefault((cut.partition, "acked-loss"), set()).add(f"cut at {cut.offset} of {cut.leader_epoch}")
+        words_found.setdefault((cut.partition, "acked-loss"), set()).add(f"cut at {cut.offset} of {cut.leader_epoch}")
     for reason in verdict.not_live:
-        _silence(reason, found)
+        _add_complaint(reason, words_found)
     for reason in verdict.unchecked:
-        found.setdefault((_partition(reason), reason.partition(":")[0]), set()).add("unjudged")
-    return found
+        words_found.setdefault((_partition(reason), reason.partition(":")[0]), set()).add("unjudged")
+    return words_found
 
 
-def _silence(reason: str, found: Words) -> None:
+def _add_complaint(reason: str, words_found: Words) -> None:
+    """Add a complaint about liveness in the words of the definitions."""
     when = "in time" if reason.endswith("B after healing") else "at the end"
     for pattern, checker, word in _PATTERNS:
         if match := pattern.search(reason):
             row = re.search(r"at row (\d+)$", reason)
             number = int(row[1]) // ROOM if row else _partition(reason)
             several = match[1].split(", ") if pattern.groups == 1 else [match[pattern.groups and 1]]
-            said = (word.format(_Told(one), *map(_Told, match.groups()[1:]), when=when) for one in several)
-            found.setdefault((number, checker), set()).update(said)
+            words_told = (
+                word.format(_Told(subject_named), *map(_Told, match.groups()[1:]), when=when) for subject_named in several
+            )
+            words_found.setdefault((number, checker), set()).update(words_told)
             return
-    found.setdefault((_partition(reason), ""), set()).add(reason)
+    words_found.setdefault((_partition(reason), ""), set()).add(reason)
 
 
-def _partition(said: str) -> int:
-    named = _NAMED.search(said)
+def _partition(reason: str) -> int:
+    named = _NAMED.search(reason)
     return int(named[1]) if named else 0

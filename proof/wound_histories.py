@@ -139,13 +139,13 @@ class _Cluster:
             self.hw = hw
             about = {"node": self.leader, "life": self.life[self.leader], "leader_epoch": self.epoch, "detail": "leader"}
             self.note(K.HW, **about, hw=hw, leo=len(self.logs[self.leader]))
-        for process, value, offset in [one for one in self.open if one[2] < self.hw]:
+        for process, value, offset in [open_produce for open_produce in self.open if open_produce[2] < self.hw]:
             self.open.remove((process, value, offset))
             acks = next(row.acks for row in self.operations if row.process == process)
-            kept = offset < len(self.logs[self.leader]) and self.logs[self.leader][offset] == value
-            told: dict[str, object] = {"value": value, "acks": acks, "offset": offset, "leader_epoch": self.epoch}
-            if kept and self.rng.below(6):
-                self.said(process, OpType.OK, "produce", told)
+            is_committed = offset < len(self.logs[self.leader]) and self.logs[self.leader][offset] == value
+            answer: dict[str, object] = {"value": value, "acks": acks, "offset": offset, "leader_epoch": self.epoch}
+            if is_committed and self.rng.below(6):
+                self.said(process, OpType.OK, "produce", answer)
             else:
                 self.said(process, OpType.INFO, "produce", {"value": value, "acks": acks, "error": "timeout"})
 
@@ -157,15 +157,15 @@ class _Cluster:
         joins = node not in self.isr
         if joins and (not self.up[node] or self.logs[node][: self.hw] != self.logs[self.leader][: self.hw]):
             return
-        wanted = tuple(sorted({*self.isr, node} if joins else set(self.isr) - {node}))
+        isr_wanted = tuple(sorted({*self.isr, node} if joins else set(self.isr) - {node}))
         about = {"node": self.leader, "leader_epoch": self.epoch, "zk_version": 0}
-        self.note(K.ISR_CHANGE_SENT, **about, isr=wanted)
+        self.note(K.ISR_CHANGE_SENT, **about, isr=isr_wanted)
         if rng.below(3) == 0:
             return
         if rng.below(4):
             if joins and self.session[node] is not None:
                 self.stamp[node] = self.session[node] or 0
-            self.isr = wanted
+            self.isr = isr_wanted
             self.state()
         self.note(K.ISR_CHANGE_ENDED, **about, isr=self.isr, detail="applied")
 
@@ -174,7 +174,7 @@ class _Cluster:
         rng = self.rng
         if not self.up[node] or (sum(self.up.values()) == 3 and rng.below(3) == 0):
             return
-        victims = [one for one in _NODES if self.up[one] and (one == node or rng.below(2))]
+        victims = [victim_there for victim_there in _NODES if self.up[victim_there] and (victim_there == node or rng.below(2))]
         for victim in victims:
             why = rng.pick(("power-loss", "power-loss", "swapped", "dropped", "crash"))
             self.up[victim] = False
@@ -186,8 +186,8 @@ class _Cluster:
             self.note(K.WOUND, **wound)
             del self.logs[victim][offset:]
             if why == "dropped" and self.session[victim] is not None and rng.below(3):
-                told = {"life": self.life[victim], "incarnation": self.session[victim], "dir": rng.below(4) // 3}
-                self.note(K.DIR_FAILED, node=victim, **told, detail="io")
+                row_of_wound = {"life": self.life[victim], "incarnation": self.session[victim], "dir": rng.below(4) // 3}
+                self.note(K.DIR_FAILED, node=victim, **row_of_wound, detail="io")
 
     def end_session(self, node: str) -> None:
         """End the ZooKeeper session of a broker that is down."""
@@ -244,9 +244,9 @@ class _Cluster:
         got = list(enumerate(log[: self.hw]))[start : start + 3]
         if len(got) > 1 and rng.below(6) == 0:
             del got[rng.below(len(got) - 1)]
-        told: dict[str, object] = {"leader_epoch": self.epoch, "hw": self.hw}
+        answer: dict[str, object] = {"leader_epoch": self.epoch, "hw": self.hw}
         self.said(99, OpType.INVOKE, "poll", {"offset": start})
-        self.said(99, OpType.OK, "poll", *([{"offset": at, "value": value, **told} for at, value in got] or [told]))
+        self.said(99, OpType.OK, "poll", *([{"offset": at, "value": value, **answer} for at, value in got] or [answer]))
 
     def odd(self, node: str) -> None:
         """Append an event that the protocol forbids to the random history."""

@@ -155,6 +155,7 @@ class Node:
         return turn.effects
 
     def _receive(self, turn: Turn, source: Address, message: AnyMessage) -> None:
+        """Dispatch a message to the broker or the controller; a fenced broker refuses its clients and followers."""
         broker, controller = self.state.broker, self.state.controller
         match message:
             case Fetch() | EpochEnd() | Produce() | InitProducerId() | ListOffsets() | Metadata() if heartbeats.is_fenced(broker):
@@ -195,6 +196,7 @@ class Node:
                 assert_never(unreachable)
 
     def _on_timer(self, turn: Turn, name: str) -> None:
+        """Dispatch a timer by the name under which it was armed."""
         broker, controller = self.state.broker, self.state.controller
         timer, about = timer_named(name)
         match timer:
@@ -234,6 +236,7 @@ class Node:
                 assert_never(unreachable)
 
     def _on_zk_reply(self, turn: Turn, request: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """Dispatch ZooKeeper's answer by its request id to the procedure that asked."""
         state = self.state
         if request == state.broker.registration_request:
             if startup.on_answer(turn, state.broker, answers, state.session):

@@ -79,6 +79,7 @@ def page_of(parts: Sequence[Part], *, title: str, dataset: str, repeat: str) -> 
 
 
 def _section(part: Part) -> Section:
+    """A question's answer with its pictures and its table."""
     draw = _PICTURES.get(part.name)
     return Section(
         part=part,
@@ -145,6 +146,7 @@ def _groups(rows: Sequence[Row], *names: str) -> Iterator[tuple[str, list[Row]]]
 
 
 def _detection(rows: Sequence[Row], by: str, empty: str) -> Iterator[Picture]:
+    """Per campaign: the seeds until each protocol, or mistake, is detected."""
     for heading, own in _groups(rows, "campaign"):
         spans = [_median_span(row, f"{row['protocol']} · {row[by] or empty}") for row in own]
         yield Picture(
@@ -156,6 +158,7 @@ def _detection(rows: Sequence[Row], by: str, empty: str) -> Iterator[Picture]:
 
 
 def _median_span(row: Row, label: str) -> Span:
+    """Median and interval of the seeds to detect, open where nothing was detected."""
     low, median, high = (_number(row, name) for name in ("low_seeds", "median_seeds", "high_seeds"))
     title = f"{row['detected']} of {row['seeds']} seeds detect"
     if median is None:
@@ -166,6 +169,7 @@ def _median_span(row: Row, label: str) -> Span:
 
 
 def _recovery(rows: Sequence[Row]) -> Iterator[Picture]:
+    """Per protocol: how long recovery took after each kind of fault."""
     for heading, own in _groups(rows, "campaign", "protocol"):
         for what, words in (("recovery", "from the end of a window to recovery"), ("unavailable", "longest time unavailable")):
             spans = [_quantile_span(row, str(row["fault"]), what, ("p50", "p90", "max")) for row in own]
@@ -177,6 +181,7 @@ def _recovery(rows: Sequence[Row]) -> Iterator[Picture]:
 
 
 def _quantile_span(row: Row, label: str, what: str, names: Sequence[str], css: str = "r0") -> Span:
+    """The quantiles of a row as points on a line."""
     prefix = f"{what}_" if what else ""
     values = [_number(row, f"{prefix}{name}_ns") for name in names]
     words = ", ".join(f"{name} {'never' if v is None else latency_words(v)}" for name, v in zip(names, values, strict=True))
@@ -185,6 +190,7 @@ def _quantile_span(row: Row, label: str, what: str, names: Sequence[str], css: s
 
 
 def _latency(rows: Sequence[Row]) -> Iterator[Picture]:
+    """Per kind of call: its latency under each fault."""
     colours = {"outside": "r2", "inside": "r1"}
     for heading, own in _groups(rows, "campaign", "protocol", "f"):
         spans = [
@@ -201,11 +207,12 @@ def _latency(rows: Sequence[Row]) -> Iterator[Picture]:
 
 
 def _maps(rows: Sequence[Row]) -> Iterator[HeatMap]:
+    """Per protocol: which states were reached under which fault."""
     for heading, own in _groups(rows, "campaign", "protocol"):
         faults = sorted({str(row["fault"]) for row in own})
-        found = {(row["state"], row["fault"]): row for row in own}
+        rows_by_pair = {(row["state"], row["fault"]): row for row in own}
         states = sorted({str(row["state"]) for row in own})
-        cells = tuple((state, tuple(_cell(found[state, fault]) for fault in faults)) for state in states)
+        cells = tuple((state, tuple(_cell(rows_by_pair[state, fault]) for fault in faults)) for state in states)
         yield HeatMap(
             caption=heading,
             faults=tuple(fault or "no fault" for fault in faults),
@@ -280,6 +287,7 @@ def protocol_views(rows: Sequence[Comparison], *, before: str, after: str) -> tu
 
 
 def _protocol_view(name: str, rows: Sequence[Comparison], before: str, after: str) -> ProtocolView:
+    """The comparison of one protocol."""
     pairs = [row for row in rows if row.what == "coverage"]
     lost = [row for row in pairs if row.worse or not row.after]
     recovery = sorted((row for row in rows if row.what == "recovery"), key=lambda row: row.subject)
@@ -305,6 +313,7 @@ def side_words(row: Comparison, side: str) -> str:
 
 
 def _recovery_of_both(rows: Sequence[Comparison], before: str, after: str) -> Picture | None:
+    """The median recovery in both campaigns, by fault; None if there is none."""
     spans = [_both(row, before, after) for row in rows if row.of_before or row.of_after]
     if not spans:
         return None
@@ -317,6 +326,7 @@ def _recovery_of_both(rows: Sequence[Comparison], before: str, after: str) -> Pi
 
 
 def _both(row: Comparison, before: str, after: str) -> Span:
+    """Both medians as points on one line."""
     points = [Point(row.before, "dot", "r6")] if row.of_before else []
     if row.of_after:
         points.append(Point(row.after, "dot", "r1" if row.worse else "r0"))

@@ -70,24 +70,24 @@ def kinds_of(verdict: Verdict, first: Anomaly | None = None) -> tuple[tuple[Kind
     for anomaly in sorted(verdict.anomalies, key=rank):
         by_kind.setdefault((anomaly.kind, anomaly.checker), []).append(anomaly)
     rows: list[KindRow] = []
-    shown: list[Anomaly] = []
+    anomalies_shown: list[Anomaly] = []
     for (kind, checker), found in by_kind.items():
         examples = _examples(found)
-        numbers = tuple(range(len(shown) + 1, len(shown) + len(examples) + 1))
-        shown.extend(examples)
+        numbers = tuple(range(len(anomalies_shown) + 1, len(anomalies_shown) + len(examples) + 1))
+        anomalies_shown.extend(examples)
         count = counts(found).total()
         rows.append(KindRow(kind=kind, checker=checker, claim=claims.get(checker, ""), count=count, shown=numbers))
-    return tuple(rows), tuple(shown)
+    return tuple(rows), tuple(anomalies_shown)
 
 
-def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
+def _examples(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
     # Choose the first anomaly of each partition before the second of any: ten losses in one partition have the same story.
     nth: Counter[str] = Counter()
     ranked = []
-    for anomaly in found:
+    for anomaly in anomalies:
         ranked.append((nth[anomaly.key], anomaly))
         nth[anomaly.key] += 1
-    return [anomaly for _, anomaly in sorted(ranked, key=lambda one: one[0])[:EXAMPLES_MAX]]
+    return [anomaly for _, anomaly in sorted(ranked, key=lambda ranked_anomaly: ranked_anomaly[0])[:EXAMPLES_MAX]]
 
 
 def views_of(
@@ -98,7 +98,7 @@ def views_of(
     The rows of the cause are in the account of its anomaly, and the row that did it is among its witnesses.
     """
     views: list[AnomalyView] = []
-    told: dict[Place, int] = {}
+    number_by_place: dict[Place, int] = {}
     kinds: set[str] = set()
     for number, anomaly in enumerate(shown, start=1):
         mine = cause if cause is not None and cause.anomaly == anomaly else None
@@ -107,18 +107,18 @@ def views_of(
             view = replace(view, scale=_zoom(view.witnesses, end_ns))
         most = STORY_LATER if anomaly.kind in kinds else STORY_MAX
         kinds.add(anomaly.kind)
-        if view.place is not None and told.setdefault(view.place, number) != number:
-            view = replace(view, told_by=told[view.place])
+        if view.place is not None and number_by_place.setdefault(view.place, number) != number:
+            view = replace(view, told_by=number_by_place[view.place])
         else:
             story = folded(_with_cause(_story(history, view), history, view, mine))
-            kept = _bounded(story, most)
-            view = replace(view, story=kept, story_left_out=len(story) - len(kept))
+            story_kept = _bounded_story(story, most)
+            view = replace(view, story=story_kept, story_left_out=len(story) - len(story_kept))
         views.append(view)
     return tuple(views)
 
 
 def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int, cause: Cause | None) -> AnomalyView:
-    # The view without its story and its scale.
+    """The view without its story and its scale."""
     track = next((track for track in tracks if track.key == anomaly.key), None)
     place = _place(history, anomaly, track)
     if track is None and place is not None:
@@ -156,7 +156,7 @@ def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
     return TimeScale(start_ns=max(min(times) - _ZOOM_MARGIN_NS, last - _ZOOM_MAX_NS, 0), end_ns=last)
 
 
-def _bounded(story: tuple[Line, ...], most: int) -> tuple[Line, ...]:
+def _bounded_story(story: tuple[Line, ...], most: int) -> tuple[Line, ...]:
     """Shorten the account of an anomaly in its middle; the first and last lines stay, and so do its witnesses."""
     if len(story) <= most:
         return story
@@ -174,15 +174,17 @@ def lines_of(history: History, cause: Cause) -> tuple[Line, ...]:
 
 
 def _with_cause(story: tuple[Line, ...], history: History, view: AnomalyView, cause: Cause | None) -> tuple[Line, ...]:
+    """The story with the rows that the cause names."""
     if cause is None:
         return story
-    known = {line.index for line in story}
-    added = [line for line in lines_of(history, cause) if line.index not in known]
-    told = [*(replace(line, step=line.index == cause.step) for line in story), *added]
-    return tuple(sorted(told, key=lambda line: line.index))
+    indexes = {line.index for line in story}
+    added = [line for line in lines_of(history, cause) if line.index not in indexes]
+    lines_told = [*(replace(line, step=line.index == cause.step) for line in story), *added]
+    return tuple(sorted(lines_told, key=lambda line: line.index))
 
 
 def _lines(history: History, index: int, offset: int | None, step: int | None) -> list[Line]:
+    """The rows of a witness as lines."""
     lines = [
         event_line(row, witness=True) if isinstance(row, ClusterEvent) else operation_line(row, witness=True)
         for row in witness_rows(history, index, offset)
@@ -191,7 +193,7 @@ def _lines(history: History, index: int, offset: int | None, step: int | None) -
 
 
 def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
-    # The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses.
+    """The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses."""
     named = _OFFSET.search(anomaly.words)
     if named is not None and track is not None:
         return Place(topic=track.topic, partition=track.partition, offset=int(named[1]))
@@ -203,7 +205,7 @@ def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> 
 
 
 def _around(history: History, view: AnomalyView) -> tuple[Line, ...]:
-    # The story of an anomaly without an offset: its witnesses and the control events shortly before and between them.
+    """The story of an anomaly without an offset: its witnesses and the control events shortly before and between them."""
     times = [line.time_ns for line in view.witnesses]
     first, last = min(times) - _ZOOM_MARGIN_NS, max(times)
     pointed = frozenset(view.anomaly.witness)

@@ -121,7 +121,7 @@ def beside_of(left: Given, right: Given, *, plans: Sequence[PlanChange], repeat:
     compare = Comparer(left.history, right.history)
     causes = [cause_of(given.history, given.verdict) for given in (left, right)]
     rows = _rows((left.history, right.history), parted.marks, causes)
-    kept = _kept(rows, parted.marks, causes, compare)
+    kept = _rows_drawn(rows, parted.marks, causes, compare)
     end_ns = max(end_ns_of(left.history), end_ns_of(right.history))
     keys = _keys(parted.marks, causes)
     sides = [
@@ -154,8 +154,9 @@ def _doubts(left: RunManifest, right: RunManifest) -> Iterator[str]:
 def _side(
     given: Given, cause: Cause | None, *, rows: Sequence[Row], kept: Sequence[Row], keys: Sequence[str], end_ns: int
 ) -> Side:
+    """One of the two runs: its facts, its timelines and its half of the diagram."""
     history, manifest = given.history, given.history.manifest
-    told = frozenset[int]() if cause is None else frozenset(cause.rows)
+    rows_of_cause = frozenset[int]() if cause is None else frozenset(cause.rows)
     tracks = tracks_of(history.events, manifest.assignments, end_ns)
     return Side(
         manifest=manifest,
@@ -168,7 +169,7 @@ def _side(
         backdrop=Backdrop(windows=windows_of(history.events_frame, end_ns), milestones=milestones_of(manifest)),
         nodes=nodes_of(history.events, manifest.brokers, end_ns),
         partitions=tuple(track for track in tracks if track.key in keys[:PARTITIONS_MAX]),
-        diagram=drawn(rows, kept, manifest.brokers, step=None if cause is None else cause.step, told=told),
+        diagram=drawn(rows, kept, manifest.brokers, step=None if cause is None else cause.step, told=rows_of_cause),
     )
 
 
@@ -194,7 +195,7 @@ def _keys(marks: Sequence[Mark], causes: Sequence[Cause | None]) -> list[str]:
     return list(dict.fromkeys(key for key in named if key))
 
 
-def _kept(
+def _rows_drawn(
     rows: Sequence[Sequence[Row]], marks: Sequence[Mark], causes: Sequence[Cause | None], compare: Comparer
 ) -> list[list[Row]]:
     """The rows of both runs that are shown. What corresponds to a shown row is shown, too: no line may seem to be missing."""
@@ -202,26 +203,27 @@ def _kept(
     pointed = [_of_marks(marks, side) | set(() if cause is None else cause.rows) for side, cause in enumerate(causes)]
     times = [row.time_ns for side in (0, 1) for row in rows[side] if row.index in pointed[side]]
     span = (min(times, default=0), max(times, default=0) + AFTER_NS)
-    found = [
-        {row.index for row in (rows[n] if len(rows[n]) <= WHOLE_MAX else _chosen(rows[n], pointed[n], keys, span))}
+    indexes = [
+        {row.index for row in (rows[n] if len(rows[n]) <= WHOLE_MAX else _rows_to_draw(rows[n], pointed[n], keys, span))}
         for n in (0, 1)
     ]
     for mine, other in list(partners(compare, rows[0], rows[1])):
-        if mine.index in found[0] or other.index in found[1]:
-            found[0].add(mine.index)
-            found[1].add(other.index)
-    kept = [[row for row in rows[side] if row.index in found[side]] for side in (0, 1)]
+        if mine.index in indexes[0] or other.index in indexes[1]:
+            indexes[0].add(mine.index)
+            indexes[1].add(other.index)
+    kept = [[row for row in rows[side] if row.index in indexes[side]] for side in (0, 1)]
     # Where one message is late, the same records come in another order for long: these rows would hide the others.
     common = list(partners(compare, *kept))
     straight = set(_rising([(mine.index, other.index) for mine, other in common]))
     for mine, other in common:
         if (mine.index, other.index) not in straight and not is_deed(mine):
-            found[0] -= {mine.index} - pointed[0]
-            found[1] -= {other.index} - pointed[1]
-    return [[row for row in rows[side] if row.index in found[side]] for side in (0, 1)]
+            indexes[0] -= {mine.index} - pointed[0]
+            indexes[1] -= {other.index} - pointed[1]
+    return [[row for row in rows[side] if row.index in indexes[side]] for side in (0, 1)]
 
 
-def _chosen(rows: Sequence[Row], pointed: set[int], keys: set[str], span: tuple[int, int]) -> list[Row]:
+def _rows_to_draw(rows: Sequence[Row], pointed: set[int], keys: set[str], span: tuple[int, int]) -> list[Row]:
+    """The rows to draw: those pointed at, their neighbours, and what brokers did in the span."""
     mine = [row for row in rows if partition_key(row) in keys or row.index in pointed]
     places = [number for number, row in enumerate(mine) if row.index in pointed]
     near = {other for place in places for other in range(max(place - NEAR, 0), min(place + NEAR + 1, len(mine)))}
@@ -248,17 +250,17 @@ def _lines(
         {mine for mine, _ in pairs} - {mine for mine, _ in shared},
         {other for _, other in pairs} - {other for _, other in shared},
     )
-    found: list[tuple[int | None, int | None, Place]] = []
+    pairs_found: list[tuple[int | None, int | None, Place]] = []
     ends = (len(kept[0]), len(kept[1]))
     for (left, right), (next_left, next_right) in pairwise([(-1, -1), *shared, ends]):
         alone: list[tuple[int, int, int]] = [(kept[0][n].time_ns, 0, n) for n in range(left + 1, next_left)]
         alone += [(kept[1][n].time_ns, 1, n) for n in range(right + 1, next_right)]
         for _, side, n in sorted(alone):
             where: Place = "moved" if n in moved[side] else ("left", "right")[side]
-            found.append((n, None, where) if side == 0 else (None, n, where))
+            pairs_found.append((n, None, where) if side == 0 else (None, n, where))
         if (next_left, next_right) != ends:
-            found.append((next_left, next_right, "both"))
-    return _numbered(found, rows, kept, marks)
+            pairs_found.append((next_left, next_right, "both"))
+    return _numbered_pairings(pairs_found, rows, kept, marks)
 
 
 def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -273,8 +275,8 @@ def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return chains[-1] if chains else []
 
 
-def _numbered(
-    found: Sequence[tuple[int | None, int | None, Place]],
+def _numbered_pairings(
+    pairs_found: Sequence[tuple[int | None, int | None, Place]],
     rows: Sequence[Sequence[Row]],
     kept: Sequence[Sequence[Row]],
     marks: Sequence[Mark],
@@ -283,7 +285,7 @@ def _numbered(
     at = [{row.index: number for number, row in enumerate(side)} for side in rows]
     last = [-1, -1]
     lines: list[Pairing] = []
-    for pair in ((left, right) for left, right, _ in found):
+    for pair in ((left, right) for left, right, _ in pairs_found):
         gap = 0
         indices: list[int | None] = []
         for side in (0, 1):
@@ -293,8 +295,8 @@ def _numbered(
                 here = at[side][kept[side][number].index]
                 gap += here - last[side] - 1
                 last[side] = here
-        mark = next((n for n, one in enumerate(marks, 1) if _is_of(one, indices)), 0)
-        lines.append(Pairing(left=indices[0], right=indices[1], place=found[len(lines)][2], gap=gap, mark=mark))
+        mark = next((n for n, mark_there in enumerate(marks, 1) if _is_of(mark_there, indices)), 0)
+        lines.append(Pairing(left=indices[0], right=indices[1], place=pairs_found[len(lines)][2], gap=gap, mark=mark))
     return lines
 
 
@@ -308,7 +310,7 @@ def _views(marks: Sequence[Mark], lines: Sequence[Pairing], compare: Comparer) -
     for number, mark in enumerate(marks, 1):
         if rows[number - 1] in rows[: number - 1]:
             continue
-        same = [other.what for other, found in zip(marks, rows, strict=True) if found == rows[number - 1]]
+        same = [other.what for other, rows_of_mark in zip(marks, rows, strict=True) if rows_of_mark == rows[number - 1]]
         changes = () if mark.left is None or mark.right is None else compare.changes(mark.left, mark.right)
         yield MarkView(
             number=number,
@@ -316,13 +318,15 @@ def _views(marks: Sequence[Mark], lines: Sequence[Pairing], compare: Comparer) -
             left=None if mark.left is None else line_of(mark.left),
             right=None if mark.right is None else line_of(mark.right),
             columns=", ".join(
-                f"{name.removesuffix('_ns')} {_shown(name, before)} / {_shown(name, after)}" for name, before, after in changes
+                f"{name.removesuffix('_ns')} {_in_words(name, before)} / {_in_words(name, after)}"
+                for name, before, after in changes
             ),
             line=next((place for place, line in enumerate(lines) if _is_of(mark, (line.left, line.right))), -1),
         )
 
 
-def _shown(name: str, value: object) -> str:
+def _in_words(name: str, value: object) -> str:
+    """A value of a row in words."""
     if value is None:
         return "none"
     if name == "time_ns" and isinstance(value, int):

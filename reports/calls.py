@@ -40,10 +40,11 @@ def calls_of(attempts: Iterable[Attempt]) -> tuple[Call, ...]:
 
 
 def _call(attempt: Attempt) -> Call:
-    asked, answered = attempt.invoke, attempt.completion
-    first = asked[0]
+    """An invocation and its completion as one call."""
+    invocation, answered = attempt.invoke, attempt.completion
+    first = invocation[0]
     end = answered[0] if answered else None
-    counted = answered if end is not None and first.f == "poll" else asked
+    counted = answered if end is not None and first.f == "poll" else invocation
     return Call(
         index=first.index,
         completed=None if end is None else end.index,

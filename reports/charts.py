@@ -70,6 +70,7 @@ class _Axis:
 
 
 def _span(span: Span, axis: _Axis, y: int) -> str:
+    """A row of the figure: its label, its line and its points."""
     xs = [axis.x(point.value) for point in span.points]
     parts = [text(_LEFT - 12, y + 4, span.label, css="row-label", anchor="end")]
     if xs:
@@ -82,6 +83,7 @@ def _span(span: Span, axis: _Axis, y: int) -> str:
 
 
 def _mark(x: int, y: int, point: Point, css: str) -> str:
+    """A point by its mark; one without a value is an arrow."""
     if point.value is None:
         return path(f"M{x - 5} {y - 5}L{x + 3} {y}L{x - 5} {y + 5}", css=f"arrow {css}")
     match point.mark:

@@ -66,6 +66,7 @@ def _height(node: Node) -> int:
 
 
 def _box(node: Node, centre: tuple[float, float], height: int) -> str:
+    """The box of a transaction, with the first lines of its text."""
     x, y = round(centre[0] - _WIDTH / 2), round(centre[1] - height / 2)
     lines = list(node.micro[:_LINES_MAX])
     if len(node.micro) > _LINES_MAX:
@@ -90,6 +91,7 @@ def _short(text: str) -> str:
 def _edge(
     number: int, edge: Edge, centres: Sequence[tuple[float, float]], heights: Sequence[int], middle: tuple[float, float]
 ) -> str:
+    """A bent arrow between two boxes, with its kind as label."""
     source, target = centres[edge.source], centres[edge.target]
     # Bend away from the middle of the ring; two transactions have it between them, so bend to either side.
     bent = ((source[0] + target[0]) / 2, (source[1] + target[1]) / 2)

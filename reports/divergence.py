@@ -64,16 +64,16 @@ class Comparer:
     def __init__(self, left: History, right: History) -> None:
         kinds = [set(history.events_frame["kind"].unique()) for history in (left, right)]
         self._kinds = _FAULTS | {kind for kind in _NOTED if (str(kind) in kinds[0]) != (str(kind) in kinds[1])}
-        self.columns = tuple(sorted((_filled(left, self._kinds) ^ _filled(right, self._kinds)) - IDENTITY))
+        self.columns = tuple(sorted((_columns_filled(left, self._kinds) ^ _columns_filled(right, self._kinds)) - IDENTITY))
         self._event = _getter(ClusterEvent.__struct_fields__, IDENTITY | {*self.columns, "time_ns"})
         self._deed = _getter(ClusterEvent.__struct_fields__, IDENTITY | _POSITIONS | {*self.columns, "time_ns"})
         self._call = _getter(Operation.__struct_fields__, IDENTITY | {"time_ns"})
 
     def rows(self, history: History) -> list[Row]:
         """The rows that are compared, in the order of recording."""
-        found: list[Row] = [event for event in history.events if event.kind not in self._kinds]
-        found += history.operations
-        return sorted(found, key=lambda row: (row.index, row.slot if isinstance(row, Operation) else 0))
+        rows_compared: list[Row] = [event for event in history.events if event.kind not in self._kinds]
+        rows_compared += history.operations
+        return sorted(rows_compared, key=lambda row: (row.index, row.slot if isinstance(row, Operation) else 0))
 
     def says(self, row: Row) -> Key:
         """What a row says, without its time and its names of things. Equal for rows that correspond to each other."""
@@ -119,7 +119,7 @@ def _at(rows: Sequence[Row], number: int) -> Row | None:
     return rows[number] if number < len(rows) else None
 
 
-def _filled(history: History, without: Iterable[K]) -> set[str]:
+def _columns_filled(history: History, without: Iterable[K]) -> set[str]:
     """The columns of events that have a value, or a list with values, in some row of another kind than these."""
     frame = history.events_frame.filter(~pl.col("kind").is_in([str(kind) for kind in without]))
     return {
@@ -150,9 +150,9 @@ def actor(row: Row) -> str:
 def _parting(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
     """The earliest row at which one process, on one partition, says something else in the two runs."""
     ours, theirs = _lanes(left), _lanes(right)
-    found = [mark for lane in {**ours, **theirs} if (mark := _first(what, ours[lane], theirs[lane], key)) is not None]
+    marks = [mark for lane in {**ours, **theirs} if (mark := _first_difference(what, ours[lane], theirs[lane], key)) is not None]
     return min(
-        found, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
+        marks, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
     )
 
 
@@ -163,7 +163,8 @@ def _lanes(rows: Iterable[Row]) -> defaultdict[tuple[str, str], list[Row]]:
     return lanes
 
 
-def _first(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
+def _first_difference(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
+    """The first pair of rows that differ, or the end of the shorter list; None if there is no difference."""
     for x, y in zip(left, right, strict=False):
         if key(x) != key(y):
             return Mark(what=what, left=x, right=y)
@@ -178,9 +179,9 @@ def partners(compare: Comparer, left: Iterable[Row], right: Iterable[Row]) -> It
     waiting: defaultdict[Key, list[Row]] = defaultdict(list)
     for row in right:
         waiting[compare.says(row)].append(row)
-    taken: defaultdict[Key, int] = defaultdict(int)
+    counts: defaultdict[Key, int] = defaultdict(int)
     for row in left:
         key = compare.says(row)
-        if taken[key] < len(waiting[key]):
-            yield row, waiting[key][taken[key]]
-            taken[key] += 1
+        if counts[key] < len(waiting[key]):
+            yield row, waiting[key][counts[key]]
+            counts[key] += 1

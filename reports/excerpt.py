@@ -25,9 +25,9 @@ def excerpt_of(
         return TimeScale(start_ns=start, end_ns=min(max(asked[1], start + 1), end_ns))
     if end_ns <= WHOLE_MAX_NS:
         return TimeScale(start_ns=0, end_ns=end_ns)
-    told = [] if cause is None else list(cause.rows)
-    told = told or [index for anomaly in shown[:1] for index in anomaly.witness]
-    times = [time_ns for index in told if (time_ns := _time_of(history, index)) is not None]
+    rows_told = [] if cause is None else list(cause.rows)
+    rows_told = rows_told or [index for anomaly in shown[:1] for index in anomaly.witness]
+    times = [time_ns for index in rows_told if (time_ns := _time_of(history, index)) is not None]
     if times:
         # The proof may come long after the step: what led to it is shown, and the end of the story only if there is room.
         start = max(min(times) - BEFORE_NS, 0)

@@ -160,27 +160,28 @@ def campaign_of(
         left_out=shown.left_out,
         totals=sums.totals(),
         anomalies=tuple(
-            (kind, sums.found_in[kind], sums.found[kind], _with(kind, listed)) for kind in sorted(sums.found, key=severity)
+            (kind, sums.found_in[kind], sums.found[kind], _runs_with(kind, listed)) for kind in sorted(sums.found, key=severity)
         ),
         faults=sums.faults(),
         goals=tuple(goals),
     )
 
 
-def _with(kind: str, rows: Iterable[RunRow]) -> tuple[RunRow, ...]:
+def _runs_with(kind: str, rows: Iterable[RunRow]) -> tuple[RunRow, ...]:
     """The first runs with an anomaly of this kind."""
-    return tuple(islice((row for row in rows if any(kind == found for found, _ in row.anomalies)), _LINKED))
+    return tuple(islice((row for row in rows if any(kind == anomaly_kind for anomaly_kind, _ in row.anomalies)), _LINKED))
 
 
 def _causes(rows: Sequence[RunRow], known: Set[str] | None) -> tuple[CauseRow, ...]:
+    """The failed runs by signature, with the smallest of each, unexpected and new causes first."""
     by_signature: dict[str, list[RunRow]] = {}
     for row in rows:
         if not row.passed and row.signature:
             by_signature.setdefault(row.signature, []).append(row)
-    found = []
+    causes = []
     for signature, failed in by_signature.items():
         failed.sort(key=_size)
-        found.append(
+        causes.append(
             CauseRow(
                 signature=signature,
                 words=failed[0].cause or next(iter(failed[0].words), ""),  # UNKNOWN has reasons and no cause
@@ -191,7 +192,7 @@ def _causes(rows: Sequence[RunRow], known: Set[str] | None) -> tuple[CauseRow, .
                 others=tuple(failed[1 : 1 + _LINKED]),
             )
         )
-    return tuple(sorted(found, key=lambda cause: (cause.expected, not cause.new, -cause.runs, cause.signature)))
+    return tuple(sorted(causes, key=lambda cause: (cause.expected, not cause.new, -cause.runs, cause.signature)))
 
 
 def _size(row: RunRow) -> tuple[bool, int, float, str]:
@@ -204,9 +205,9 @@ def _sentence(rows: Sequence[RunRow], causes: Sequence[CauseRow]) -> str:
     failed = [row for row in rows if not row.passed]
     unexpected = [row for row in failed if not row.expected]
     own = [cause for cause in causes if not cause.expected]
-    parts = [_counted(len(unexpected), "run failed", "runs failed") if unexpected else "no run failed"]
+    parts = [_count_in_words(len(unexpected), "run failed", "runs failed") if unexpected else "no run failed"]
     if own:
-        parts.append(f"of {_counted(len(own), 'cause', 'causes')}")
+        parts.append(f"of {_count_in_words(len(own), 'cause', 'causes')}")
         new = sum(cause.new for cause in own)
         parts.append(f"{new} of them new" if new else "")
     if len(failed) > len(unexpected):
@@ -214,7 +215,7 @@ def _sentence(rows: Sequence[RunRow], causes: Sequence[CauseRow]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _counted(number: int, one: str, many: str) -> str:
+def _count_in_words(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
@@ -253,6 +254,7 @@ class _Sums:
         return row
 
     def _add_fault(self, row: RunRow, fault: FaultCount) -> None:
+        """Add what a fault did in a run."""
         counts = self._faults.setdefault(fault.kind, Counter())
         if not fault.begun:
             return

@@ -68,6 +68,7 @@ def partition_figure(
 
 
 def _pauses(node: str, scale: TimeScale, behind: Backdrop, y: int) -> str:
+    """The bars of a node's pauses."""
     return "".join(
         rect(
             scale.x(start), y, scale.x(end) - scale.x(start), _BAR, css="paused", title=f"{node} is paused, {from_to(start, end)}"
@@ -78,6 +79,7 @@ def _pauses(node: str, scale: TimeScale, behind: Backdrop, y: int) -> str:
 
 
 def _lane(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> str:
+    """The lane of a replica: its ISR membership, its roles and its marks."""
     parts = [text(LEFT - 8, y + 13, replica.node, css=f"lane-label {colour}", anchor="end")]
     for start, end in replica.in_isr:
         if scale.shows(start, end):
@@ -93,6 +95,7 @@ def _lane(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> str:
 
 
 def _role(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> str:
+    """The bar of a role, with the leader epoch if it fits."""
     x, width = scale.x(span.start_ns), scale.x(span.end_ns) - scale.x(span.start_ns)
     epoch = "" if span.leader_epoch is None else str(span.leader_epoch)
     when = from_to(span.start_ns, span.end_ns)
@@ -112,6 +115,7 @@ def _role(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> s
 
 
 def _offsets(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
+    """LEO and HW of all replicas over time."""
     leo = [list(visible(r.leo, scale)) for r in track.replicas]
     hw = [list(visible(r.hw, scale)) for r in track.replicas]
     values = [value for points in (*leo, *hw) for _, value in points if value is not None]
@@ -153,6 +157,7 @@ def lag_points(track: PartitionTrack) -> tuple[tuple[Point, ...], ...]:
 
 
 def _lags(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
+    """How many records each replica is behind the longest log."""
     lags = [list(visible(points, scale)) for points in lag_points(track)]
     most = max((v for points in lags for _, v in points if v is not None), default=0)
     bottom = top + _LAG

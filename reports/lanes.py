@@ -146,6 +146,7 @@ def _short(words: str) -> str:
 
 
 def _bar(bar: Bar, columns: _Columns, y: int) -> str:
+    """The bar of a call; one of unknown outcome is open to the right."""
     x, end = columns.x(bar.start), columns.x(bar.end)
     title = escape("\n".join(bar.details))
     shape = f'<rect x="{x}" y="{y}" width="{max(end - x, 2)}" height="{_BAR}" rx="3"/>'
@@ -159,16 +160,17 @@ def _bar(bar: Bar, columns: _Columns, y: int) -> str:
 
 
 def _way(number: int, way: Way, bars: dict[int, Bar], columns: _Columns, lanes: dict[str, int]) -> str:
+    """One order of the calls as points joined by a line."""
     drawn = [point for point in way.points if point.bar in bars]
     at: list[int] = []  # the earliest position at which each call can have taken effect, given the order
     for point in drawn:
         at.append(max([bars[point.bar].start, *at[-1:]]))
-    shared, taken = Counter(at), Counter[int]()
+    shared, placed_here = Counter(at), Counter[int]()
     spots = []
     for point, position in zip(drawn, at, strict=True):
-        left, right = columns.segment(position)
-        taken[position] += 1
-        x = round(left + (right - left) * taken[position] / (shared[position] + 1))
+        from_x, to_x = columns.segment(position)
+        placed_here[position] += 1
+        x = round(from_x + (to_x - from_x) * placed_here[position] / (shared[position] + 1))
         spots.append((point, x, _y(lanes, bars[point.bar]) + _BAR))
     line = " ".join(f"{x},{y}" for _, x, y in spots)
     dots = "".join(_dot(point, x, y) for point, x, y in spots)
@@ -177,6 +179,7 @@ def _way(number: int, way: Way, bars: dict[int, Bar], columns: _Columns, lanes: 
 
 
 def _dot(point: Point, x: int, y: int) -> str:
+    """The point of a call in an order, with the state after it."""
     title = escape(f"{point.place}: then the state is {point.state}")
     return (
         f'<g class="point" data-bar="{point.bar}"><circle cx="{x}" cy="{y}" r="7"/>'

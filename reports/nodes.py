@@ -32,6 +32,7 @@ class _Node:
     reign: tuple[int | None, int] | None = None
 
     def handle(self, event: ClusterEvent) -> None:
+        """Take in an event of the broker."""
         now = event.time_ns
         match event.kind:
             case EventKind.NODE_STARTED:

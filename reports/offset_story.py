@@ -55,17 +55,18 @@ class _Copies:
                 (self.covered.add if now else self.covered.discard)(node)
                 return was != now
             case EventKind.TRUNCATE | EventKind.WOUND:
-                return self._removed(node, kept_to=event.offset or 0)
+                return self._has_removed(node, kept_to=event.offset or 0)
             case EventKind.RECOVERED:
-                return self._removed(node, kept_to=event.leo or 0)
+                return self._has_removed(node, kept_to=event.leo or 0)
             case EventKind.REPLICA_DELETED:
-                return self._removed(node, kept_to=0)
+                return self._has_removed(node, kept_to=0)
             case EventKind.RECORD_ON_DISK:
                 return event.offset == self.offset
             case _:
                 return False
 
-    def _removed(self, node: str, *, kept_to: int) -> bool:
+    def _has_removed(self, node: str, *, kept_to: int) -> bool:
+        """Whether this replica's log lost the record now."""
         if kept_to > self.offset or not (self.unseen or node in self.holders):
             return False
         self.holders.discard(node)
@@ -88,17 +89,17 @@ def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> 
     calls += [
         row for index in sorted(pointed) for row in witness_rows(history, index, place.offset) if isinstance(row, Operation)
     ]
-    told = {(row.index, row.slot): operation_line(row, witness=row.index in pointed) for row in calls}
-    told |= {(event.index, 0): event_line(event, witness=event.index in pointed) for event in touching}
+    lines_by_row = {(row.index, row.slot): operation_line(row, witness=row.index in pointed) for row in calls}
+    lines_by_row |= {(event.index, 0): event_line(event, witness=event.index in pointed) for event in touching}
     first = max((birth for birth in copies.births if birth <= min(pointed, default=birth)), default=0)
-    told = {key: line for key, line in told.items() if line.witness or line.index >= first}
-    if not told:
+    lines_by_row = {key: line for key, line in lines_by_row.items() if line.witness or line.index >= first}
+    if not lines_by_row:
         return ()
-    later = sorted(index for index, _ in told if index > max(pointed, default=0))
-    last = later[min(AFTER_MAX, len(later)) - 1] if pointed and later else max(index for index, _ in told)
-    around = _context(place, history.events, first=min(told)[0], last=last)
-    told = {(event.index, 0): event_line(event) for event in around} | told
-    return tuple(told[key] for key in sorted(told) if key[0] <= last)
+    later = sorted(index for index, _ in lines_by_row if index > max(pointed, default=0))
+    last = later[min(AFTER_MAX, len(later)) - 1] if pointed and later else max(index for index, _ in lines_by_row)
+    around = _context(place, history.events, first=min(lines_by_row)[0], last=last)
+    lines_by_row = {(event.index, 0): event_line(event) for event in around} | lines_by_row
+    return tuple(lines_by_row[key] for key in sorted(lines_by_row) if key[0] <= last)
 
 
 def witness_rows(history: History, index: int, offset: int | None) -> tuple[Operation | ClusterEvent, ...]:
@@ -123,19 +124,20 @@ def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:
 
 
 def _context(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
-    # The state before the first line, then every election of the partition, and every start and stop of its replicas.
-    # The writer of a partition's state need not hold a replica: the controller writes it too.
+    """The state before the first line, then every election of the partition, and every start and stop of its replicas.
+    The writer of a partition's state need not hold a replica: the controller writes it too.
+    """
     replicas = {e.node for e in events if e.node is not None and _same_partition(e, place) and e.kind not in _CONTEXT_OF_OTHERS}
-    found: list[ClusterEvent] = []
+    events_around: list[ClusterEvent] = []
     led: ClusterEvent | None = None
     for event in events:
         if event.index > last:
             break
         if event.kind in _CONTEXT and _same_partition(event, place):
             if event.index >= first:
-                found.append(event)
+                events_around.append(event)
             elif event.kind is EventKind.STATE_WRITTEN:
                 led = event
         elif event.kind in _OF_THE_NODE and event.node in replicas and event.index >= first:
-            found.append(event)
-    return found if led is None else [led, *found]
+            events_around.append(event)
+    return events_around if led is None else [led, *events_around]

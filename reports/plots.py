@@ -61,6 +61,7 @@ def call_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, what:
 
 
 def _latency(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
+    """Latency of each call, with the median and the 99 % quantile."""
     timed = [(call.end_ns, call.end_ns - call.start_ns, call.type) for call in calls if call.end_ns is not None]
     slowest = max((latency for _, latency, _ in timed), default=_FLOOR_NS)
     quickest = max(min((latency for _, latency, _ in timed), default=_FLOOR_NS), _FLOOR_NS)
@@ -99,6 +100,7 @@ def quantile_points(calls: Sequence[Call], scale: TimeScale, per_mille: int) -> 
 
 
 def _throughput(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
+    """Calls per second by outcome."""
     size = bucket_ns(scale.end_ns - scale.start_ns)
     buckets = (scale.end_ns - scale.start_ns) // size + 1
     counts = {outcome: [0] * buckets for outcome in _OUTCOMES}

@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The statements (R) and the functions in short, for example follower._cut."""
+        """The statements (R) and the functions in short, for example follower._truncate_by."""
         names = " or ".join(function.rpartition("/")[2] for function in self.functions)
         return ", ".join((*(f"R-{number:03d}" for number in self.statements[:3]), names))
 
@@ -172,8 +172,8 @@ def render_beside(page: BesidePage) -> str:
     names = ("this run", "beside it")
     brokers = tuple(dict.fromkeys((*page.left.manifest.brokers, *page.right.manifest.brokers)))
     tracks = [(name, side, track) for name, side in zip(names, sides, strict=True) for track in side.partitions]
-    tracks.sort(key=lambda one: one[2].key)
-    diagram = paired_figure((page.left.diagram, page.right.diagram), _paired(page), names) if page.lines else ""
+    tracks.sort(key=lambda track_entry: track_entry[2].key)
+    diagram = paired_figure((page.left.diagram, page.right.diagram), _paired_rows(page), names) if page.lines else ""
     return (
         _environment()
         .get_template("beside.html.j2")
@@ -208,7 +208,7 @@ def render_beside(page: BesidePage) -> str:
     )
 
 
-def _paired(page: BesidePage) -> list[Drawn]:
+def _paired_rows(page: BesidePage) -> list[Drawn]:
     """The lines of the diagram of two runs, numbered from 0 as the script names them."""
     spots = [{spot.line.index: spot for spot in side.diagram.spots} for side in (page.left, page.right)]
     rows = []
@@ -238,7 +238,7 @@ def static_text(name: str) -> str:
 
 
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
-    # Which part of the page says more about a partition; "" for one without anomalies and excused losses.
+    """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
     if key in anomalous:
         return "see anomalies"
     return "see excused losses" if key in excused else ""
@@ -254,6 +254,7 @@ def _flags(page: RunPage) -> list[Pointer]:
 
 
 def _zoom(view: AnomalyView, page: RunPage) -> Markup:
+    """The figure of an anomaly's time, of its partition or of the brokers."""
     if view.scale is None:
         return Markup("")
     pointers = [Pointer(time_ns=line.time_ns, words=f"{line.who} {line.words}") for line in view.witnesses]
@@ -264,6 +265,7 @@ def _zoom(view: AnomalyView, page: RunPage) -> Markup:
 
 @cache
 def _environment() -> Environment:
+    """Jinja with the filters of the templates."""
     environment = Environment(
         loader=PackageLoader("reports"),
         autoescape=True,
@@ -282,7 +284,7 @@ def _environment() -> Environment:
 
 
 def _visible(value: object) -> object:
-    # What a template places: text from outside with its control characters as symbols; markup of ours as it is.
+    """What a template places: text from outside with its control characters as symbols; markup of ours as it is."""
     return visible_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -80,6 +80,7 @@ class _Replica:
     isr_since: int | None = None
 
     def become(self, role: Role, leader_epoch: int | None, time_ns: int) -> None:
+        """The replica changes its role or leader epoch."""
         if (role, leader_epoch) == (self.role, self.leader_epoch):
             return
         if time_ns > self.role_since:
@@ -92,6 +93,7 @@ class _Replica:
         self.hw.append((time_ns, None))
 
     def note_isr(self, inside: bool, time_ns: int) -> None:
+        """The replica enters or leaves the ISR."""
         if inside and self.isr_since is None:
             self.isr_since = time_ns
         elif not inside and self.isr_since is not None:
@@ -131,6 +133,7 @@ class _Replica:
         self.marks.append(Mark(kind=kind, time_ns=event.time_ns, index=event.index, words=f"{event.node} {words}"))
 
     def finish(self, end_ns: int) -> ReplicaTrack:
+        """What the replica did, up to the end of the run."""
         end = max(end_ns, self.role_since)
         last = RoleSpan(role=self.role, leader_epoch=self.leader_epoch, start_ns=self.role_since, end_ns=end)
         in_isr = self.in_isr if self.isr_since is None else [*self.in_isr, (self.isr_since, end)]
@@ -157,6 +160,7 @@ class _Partition:
         return self.replicas.setdefault(node, _Replica(node))
 
     def state_written(self, event: ClusterEvent) -> None:
+        """A state was written: its leader, its ISR, and the counts of their changes."""
         if event.leader is not None:
             self.leader_changes += self.leader not in (None, event.leader)
             self.leader = event.leader
@@ -197,6 +201,7 @@ def tracks_of(events: Iterable[ClusterEvent], assignments: Sequence[Assignment],
 
 
 def _move_node(partitions: dict[tuple[str, int], _Partition], event: ClusterEvent) -> None:
+    """A broker started or stopped: its replicas are idle or down."""
     for partition in partitions.values():
         replica = partition.replicas.get(event.node or "")
         if replica is None:

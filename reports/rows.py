@@ -99,9 +99,9 @@ def known(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def process_of(who: str) -> str:
+def process_of(name: str) -> str:
     """Who acts, as the filters of a page name it: a broker, ZooKeeper, or all clients together."""
-    return CLIENTS if who.startswith("client ") else who
+    return CLIENTS if name.startswith("client ") else name
 
 
 def operation_line(row: Operation, *, witness: bool = False) -> Line:
@@ -155,6 +155,7 @@ def folded(lines: Iterable[Line]) -> tuple[Line, ...]:
 
 
 def _operation_words(row: Operation) -> str:
+    """What a client asks for or is told."""
     value = "" if row.value is None else f" {row.value}"
     at = "" if row.offset is None else f" at offset {row.offset}"
     by = "" if row.node is None else f" by {row.node}"
@@ -201,6 +202,7 @@ def _event_words(row: ClusterEvent) -> str:
 
 
 def _node_words(row: ClusterEvent) -> str:
+    """What a broker does; "" for other rows."""
     life = "" if row.life is None else f" (life {row.life})"
     match row.kind:
         case EventKind.NODE_STARTED:
@@ -239,6 +241,7 @@ def _in_controller_epoch(row: ClusterEvent) -> str:
 
 
 def _state_words(row: ClusterEvent) -> str:
+    """What happens to a partition's state; "" for other rows."""
     match row.kind:
         case EventKind.STATE_WRITTEN:
             elr = f", ELR {_names(row.elr)}" if row.elr else ""
@@ -268,6 +271,7 @@ def _state_words(row: ClusterEvent) -> str:
 
 
 def _replica_words(row: ClusterEvent) -> str:
+    """What a replica does; "" for other rows."""
     why = "" if row.detail is None else f" ({known(row.detail)})"
     match row.kind:
         case EventKind.BECAME_LEADER:
@@ -296,6 +300,7 @@ def _replica_words(row: ClusterEvent) -> str:
 
 
 def _harness_words(row: ClusterEvent) -> str:
+    """What the harness does or records."""
     fault = "" if row.fault is None else f" {known(row.fault)}"
     match row.kind:
         case EventKind.WOUND:
@@ -314,11 +319,13 @@ def _harness_words(row: ClusterEvent) -> str:
         case EventKind.FINAL_READS:
             return "the final reads begin"
         case EventKind.ZK_STATE:
-            return f"final state in ZooKeeper: {_led(row)}, version {known(row.zk_version)}"
+            return f"final state in ZooKeeper: {_leader_in_words(row)}, version {known(row.zk_version)}"
         case EventKind.METADATA_VIEW:
-            return f"final metadata: {_led(row)}"
+            return f"final metadata: {_leader_in_words(row)}"
         case EventKind.METADATA_TOLD:
-            return f"wrong metadata: {_led(row)}, of {', '.join(row.replicas or ()) or 'no broker'}, {known(row.detail)}"
+            return (
+                f"wrong metadata: {_leader_in_words(row)}, of {', '.join(row.replicas or ()) or 'no broker'}, {known(row.detail)}"
+            )
         case EventKind.LOG_ON_DISK:
             hw = "" if row.hw is None else f", HW {row.hw} in its checkpoint"
             return f"final log in directory {known(row.dir)}: LEO {known(row.leo)}{hw}"
@@ -331,6 +338,6 @@ def _harness_words(row: ClusterEvent) -> str:
             raise AssertionError(row.kind)
 
 
-def _led(row: ClusterEvent) -> str:
+def _leader_in_words(row: ClusterEvent) -> str:
     replicas = ", ".join(row.replicas or ()) or "none"
     return f"leader {row.leader or 'none'}, leader epoch {known(row.leader_epoch)}, replicas {replicas}"

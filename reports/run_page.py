@@ -171,10 +171,10 @@ def page_of(
     windows = windows_of(history.events_frame, end_ns)
     tracks = tracks_of(history.events, manifest.assignments, end_ns)
     cause = cause_of(history, verdict)
-    kinds, shown = kinds_of(verdict, None if cause is None else cause.anomaly)
-    scale = excerpt_of(history, cause, shown, end_ns, window)
+    kinds, shown_anomalies = kinds_of(verdict, None if cause is None else cause.anomaly)
+    scale = excerpt_of(history, cause, shown_anomalies, end_ns, window)
     control = [event for event in history.events if is_control(event) and scale.shows(event.time_ns, event.time_ns)]
-    excused = _excused(history, verdict.excused)
+    excused = _excused_ranges(history, verdict.excused)
     return RunPage(
         played=played_by(manifest),
         unchecked_heading="Why unknown" if manifest.system is None else "Not judged",
@@ -187,10 +187,10 @@ def page_of(
         diagram=diagram_of(history, cause),
         anomalies_found=counts(verdict.anomalies).total(),
         hazard=hazard,
-        facts=_facts(history, calls, tracks, verdict.counts.get("transactions", 0)),
+        facts=_facts_of_run(history, calls, tracks, verdict.counts.get("transactions", 0)),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
-        anomalies=views_of(history, shown, tracks, end_ns, cause),
+        anomalies=views_of(history, shown_anomalies, tracks, end_ns, cause),
         kinds=kinds,
         excused=excused[:EXCUSED_MAX],
         excused_left_out=max(len(excused) - EXCUSED_MAX, 0),
@@ -256,38 +256,42 @@ def milestones_of(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
     return tuple((time_ns, words) for time_ns, words in found if time_ns is not None)
 
 
-def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTrack], transactions: int) -> tuple[Fact, ...]:
+def _facts_of_run(
+    history: History, calls: Sequence[Call], tracks: Sequence[PartitionTrack], transactions: int
+) -> tuple[Fact, ...]:
+    """The numbers at the top of the page."""
     outcomes = Counter(call.type for call in calls)
     acked = sum(call.records for call in calls if call.f == "produce" and call.type is OpType.OK)
     read = sum(call.records for call in calls if call.f == "poll" and call.type is OpType.OK)
     kinds = Counter(event.kind for event in history.events)
     manifest = history.manifest
-    committed = Fact(name="transactions", value=_grouped(transactions), note="transactions acknowledged")
+    committed = Fact(name="transactions", value=_grouped_digits(transactions), note="transactions acknowledged")
     return (
-        Fact(name="calls", value=_grouped(len(calls))),
+        Fact(name="calls", value=_grouped_digits(len(calls))),
         *((committed,) if transactions else ()),
-        Fact(name="acknowledged", value=_grouped(acked), note="records produced and acknowledged"),
-        Fact(name="read", value=_grouped(read), note="records returned to consumers"),
-        Fact(name="failed", value=_grouped(outcomes[OpType.FAIL]), note="calls that certainly had no effect"),
-        Fact(name="unknown", value=_grouped(outcomes[OpType.INFO]), note="calls of unknown outcome"),
-        Fact(name="leader changes", value=_grouped(sum(t.leader_changes for t in tracks)), note="as ZooKeeper holds them"),
-        Fact(name="ISR changes", value=_grouped(sum(t.isr_changes for t in tracks)), note="as ZooKeeper holds them"),
-        Fact(name="controllers", value=_grouped(kinds[EventKind.CONTROLLER_ELECTED]), note="controller elections"),
-        Fact(name="truncations", value=_grouped(kinds[EventKind.TRUNCATE]), note="truncations of a replica's log"),
-        Fact(name="wounds", value=_grouped(kinds[EventKind.WOUND]), note="faults that destroyed bytes"),
+        Fact(name="acknowledged", value=_grouped_digits(acked), note="records produced and acknowledged"),
+        Fact(name="read", value=_grouped_digits(read), note="records returned to consumers"),
+        Fact(name="failed", value=_grouped_digits(outcomes[OpType.FAIL]), note="calls that certainly had no effect"),
+        Fact(name="unknown", value=_grouped_digits(outcomes[OpType.INFO]), note="calls of unknown outcome"),
+        Fact(name="leader changes", value=_grouped_digits(sum(t.leader_changes for t in tracks)), note="as ZooKeeper holds them"),
+        Fact(name="ISR changes", value=_grouped_digits(sum(t.isr_changes for t in tracks)), note="as ZooKeeper holds them"),
+        Fact(name="controllers", value=_grouped_digits(kinds[EventKind.CONTROLLER_ELECTED]), note="controller elections"),
+        Fact(name="truncations", value=_grouped_digits(kinds[EventKind.TRUNCATE]), note="truncations of a replica's log"),
+        Fact(name="wounds", value=_grouped_digits(kinds[EventKind.WOUND]), note="faults that destroyed bytes"),
         Fact(name="length", value=f"{manifest.sim_seconds:.1f} s", note="by the clock of the run, simulated or not"),
     )
 
 
 def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
-    found = []
+    """Counts, latencies and errors by kind of call."""
+    statistics = []
     for f in sorted({call.f for call in calls}, key=lambda f: ({"produce": 0, "poll": 1}.get(f, 2), f)):
         own = [call for call in calls if call.f == f]
         outcomes = Counter(call.type for call in own)
         latencies = sorted(c.latency_ns for c in own if c.type is OpType.OK and c.latency_ns is not None)
         errors = Counter(call.error for call in own if call.error is not None)
         p50, p95, p99, most = (quantile(latencies, q) if latencies else None for q in (500, 950, 990, 1000))
-        found.append(
+        statistics.append(
             CallStatistics(
                 f=f,
                 calls=len(own),
@@ -301,11 +305,11 @@ def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
                 errors=tuple(sorted(errors.items(), key=lambda item: (-item[1], item[0]))),
             )
         )
-    return tuple(found)
+    return tuple(statistics)
 
 
 def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
-    # The counts of the manifest, and of the events where the manifest has none.
+    """The counts of the manifest, and of the events where the manifest has none."""
     counts = {count.kind: (count.begun, count.acted) for count in manifest.faults}
     for kind in sorted({window.kind for window in windows} - counts.keys()):
         own = [window for window in windows if window.kind == kind]
@@ -313,14 +317,14 @@ def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[Faul
     rows = []
     for kind, (begun, acted) in sorted(counts.items()):
         own = [window for window in windows if window.kind == kind]
-        held = sum(window.end_ns - window.start_ns for window in own)
+        held_ns = sum(window.end_ns - window.start_ns for window in own)
         category = own[0].category if own else "other"
-        rows.append(FaultRow(kind=kind, category=category, begun=begun, acted=acted, held_ns=held))
+        rows.append(FaultRow(kind=kind, category=category, begun=begun, acted=acted, held_ns=held_ns))
     return tuple(rows)
 
 
-def _excused(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
-    # Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive.
+def _excused_ranges(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
+    """Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive."""
     stretches: list[list[ExcusedLoss]] = []
     for loss in sorted(losses, key=lambda e: (e.topic, e.partition, e.wound, e.offset)):
         last = stretches[-1][-1] if stretches else None
@@ -336,6 +340,7 @@ def _place_of(loss: ExcusedLoss) -> tuple[str, int, int]:
 
 
 def _stretch(history: History, losses: Sequence[ExcusedLoss]) -> ExcusedView:
+    """A range of excused losses with the wound that excuses it."""
     first = losses[0]
     row = history.row(first.wound)
     return ExcusedView(
@@ -353,5 +358,5 @@ def _troubled_first(tracks: Sequence[PartitionTrack], verdict: Verdict) -> tuple
     return tuple(sorted(tracks, key=lambda track: (track.key not in troubled, track.topic, track.partition)))
 
 
-def _grouped(number: int) -> str:
+def _grouped_digits(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")

@@ -146,6 +146,7 @@ def is_deed(row: Row) -> bool:
 
 
 def _matters(row: Row, offsets: set[int], values: set[str], told: Set[int]) -> bool:
+    """Whether the row belongs into the diagram: it is told, or about these offsets and values."""
     if row.index in told:
         return True
     if isinstance(row, Operation):
@@ -159,6 +160,7 @@ def _matters(row: Row, offsets: set[int], values: set[str], told: Set[int]) -> b
 
 
 def _rank(row: Row, told: Set[int]) -> int:
+    """How soon a row is left out if there are too many; 0 is last."""
     if row.index in told:
         return 0
     if isinstance(row, Operation) or row.kind in _MINOR:
@@ -183,6 +185,7 @@ def _actor(row: Row) -> str:
 
 
 def _spot(row: Row, process_of: dict[str, str], *, step: int | None, told: bool) -> Spot:
+    """A row as a point of its process, with its fields."""
     line = operation_line(row) if isinstance(row, Operation) else event_line(row)
     filled = {name: value for name, value in asdict(row).items() if value is not None and name != "time_ns"}
     words = {name: ", ".join(map(str, value)) if isinstance(value, tuple | list) else value for name, value in filled.items()}
@@ -215,13 +218,14 @@ def _arrows(rows: Iterable[Row], process_of: dict[str, str]) -> Iterator[Arrow]:
 
 
 def _client(row: Operation, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
-    who = process_of.get(f"client {row.process}")
+    """The arrow of an answer; an invocation is remembered."""
+    client_name = process_of.get(f"client {row.process}")
     if row.type is OpType.INVOKE:
         if row.value is not None:
             seen.produces[row.value] = row
-    elif who is not None and row.node in process_of:
+    elif client_name is not None and row.node in process_of:
         words = f"answer to {row.f}" if row.error is None else f"answer to {row.f}: {row.error}"
-        yield Arrow(kind="client", start=row.index, end=row.index, source=process_of[row.node], target=who, words=words)
+        yield Arrow(kind="client", start=row.index, end=row.index, source=process_of[row.node], target=client_name, words=words)
 
 
 def _messages(row: ClusterEvent, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
@@ -250,7 +254,7 @@ def _messages(row: ClusterEvent, seen: _Seen, process_of: dict[str, str]) -> Ite
             "write", (row, row), node, ZOOKEEPER, "creates /controller" if row.kind is K.CONTROLLER_ELECTED else "registers"
         )
         if row.kind is K.CONTROLLER_ELECTED:
-            yield from _watched(row, node, seen)
+            yield from _watched_arrows(row, node, seen)
             seen.controller = node
     elif row.kind is K.SESSION_ENDED:
         seen.session = row
@@ -261,20 +265,24 @@ def _arrow(kind: Wire, rows: tuple[Row, Row], source: str, target: str, words: s
 
 
 def _append(row: ClusterEvent, key: str, node: str, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
+    """The arrow by which a record came: a produce, or a fetch from the leader."""
     offset = row.offset or 0
     role = seen.roles.get((node, key))
-    asked = seen.produces.get(row.value or "")
+    produce = seen.produces.get(row.value or "")
     if row.detail == "follower" and role is not None and role.leader is not None:
         source = seen.appends.get((role.leader, key, offset, row.value))
         if source is not None:
             yield _arrow("fetch-reply", (source, row), role.leader, node, f"FetchReply with {row.value} at offset {offset}")
         seen.copies[key, offset] = row
-    elif row.detail != "follower" and asked is not None:
-        yield _arrow("client", (asked, row), process_of.get(f"client {asked.process}", CLIENTS), node, f"Produce of {row.value}")
+    elif row.detail != "follower" and produce is not None:
+        yield _arrow(
+            "client", (produce, row), process_of.get(f"client {produce.process}", CLIENTS), node, f"Produce of {row.value}"
+        )
     seen.appends[node, key, offset, row.value] = row
 
 
 def _hw(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
+    """The arrow that raised an HW: a follower's fetch, or the leader's answer."""
     role = seen.roles.get((node, key))
     if row.detail == "follower" and role is not None and role.leader is not None:
         source = seen.hws.get((role.leader, key))
@@ -288,21 +296,22 @@ def _hw(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
 
 
 def _write(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
-    asked = seen.asked.get(key)
+    """The arrows of a write of a state: the request for it, and the write to ZooKeeper."""
+    request = seen.asked.get(key)
     isr = ", ".join(row.isr or ())
-    if asked is not None and set(asked.isr or ()) == set(row.isr or ()) and asked.node is not None:
-        if asked.node != node:
-            yield _arrow("command", (asked, row), asked.node, node, f"AlterPartition: ISR {isr}")
+    if request is not None and set(request.isr or ()) == set(row.isr or ()) and request.node is not None:
+        if request.node != node:
+            yield _arrow("command", (request, row), request.node, node, f"AlterPartition: ISR {isr}")
         del seen.asked[key]
     if node == seen.controller:
-        yield from _watched(row, node, seen)
+        yield from _watched_arrows(row, node, seen)
     if node:
         words = f"writes leader {row.leader or 'none'}, epoch {row.leader_epoch}, ISR {isr}, version {row.zk_version}"
         yield _arrow("write", (row, row), node, ZOOKEEPER, words)
     seen.states[key] = row
 
 
-def _watched(row: ClusterEvent, node: str, seen: _Seen) -> Iterator[Arrow]:
+def _watched_arrows(row: ClusterEvent, node: str, seen: _Seen) -> Iterator[Arrow]:
     """A controller that acts after a session ended has been told of its end by a watch."""
     if seen.session is not None and node:
         yield _arrow("watch", (seen.session, row), ZOOKEEPER, node, f"watch: the registration of {seen.session.node} is gone")

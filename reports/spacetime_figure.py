@@ -84,13 +84,14 @@ def sign_of(place: str) -> str:
 
 
 def _figure(panels: Sequence[Panel], rows: Sequence[Drawn], words_x: int, label: str, heads: str = "") -> str:
+    """The whole figure: rows, process lines, spans and arrows."""
     width = max(WIDTH, words_x + 520)
     bottom = _y(len(rows)) + 6
     parts = [_back(row, _y(number), width) for number, row in enumerate(rows)]
     for panel in panels:
         parts += [_line_of(process, x, bottom, 28 if heads else 20) for process, x in panel.columns.items()]
         parts += _spans(panel)
-    parts += [_row(row, panels, _y(number), words_x, width) for number, row in enumerate(rows)]
+    parts += [_row_group(row, panels, _y(number), words_x, width) for number, row in enumerate(rows)]
     for panel in panels:
         parts += _arrows(panel)
     defs = (
@@ -112,6 +113,7 @@ def _line_of(process: str, x: int, bottom: int, head_y: int) -> str:
 
 
 def _spans(panel: Panel) -> list[str]:
+    """The bars of downtime and of leading."""
     parts = []
     for span in panel.diagram.spans:
         if span.process in panel.columns:
@@ -126,6 +128,7 @@ def _spans(panel: Panel) -> list[str]:
 
 
 def _arrows(panel: Panel) -> list[str]:
+    """The arrows of a panel; those within one process are left out."""
     parts = []
     columns, lines, names = panel.columns, panel.lines, panel.names
     for arrow in panel.diagram.arrows:
@@ -149,7 +152,8 @@ def _back(row: Drawn, y: int, width: int) -> str:
     return f'<rect {place} class="st-back{marks}" data-row="{row.name}"/>'
 
 
-def _row(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) -> str:
+def _row_group(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) -> str:
+    """A row: its time, its points and its sentence, cut to the room."""
     spot = row.spot
     line = spot.line
     marks = " ".join(("st-row", f"of-{line.tone}", *(["told"] if line.witness else []), *(["step"] if line.step else [])))
@@ -158,7 +162,7 @@ def _row(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) 
     who = "" if line.who == spot.process and len(panels) == 1 else f"{line.who} "
     words = f"{row.sign}{row.note}{who}{line.words}"
     room = (width - words_x) // _LETTER
-    shown = words if len(words) <= room else words[: room - 1] + "…"
+    words_shown = words if len(words) <= room else words[: room - 1] + "…"
     radius = 6 if line.step else 4
     circles = "".join(
         f'<circle cx="{panel.columns[own.process]}" cy="0" r="{radius}"/>'
@@ -171,7 +175,7 @@ def _row(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) 
         f'<rect x="0" y="{-_ROW // 2}" width="{width}" height="{_ROW}" class="st-hit"/>'
         f'<text x="{_LEFT - 12}" y="4" text-anchor="end" class="tick">{seconds(line.time_ns)} s</text>'
         f"{circles}{gap}"
-        f'<text x="{words_x}" y="4">{_safe(shown)}</text></g>'
+        f'<text x="{words_x}" y="4">{_safe(words_shown)}</text></g>'
     )
 
 

@@ -222,7 +222,7 @@ def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
 
 
 def _strokes(start: int, ys: Sequence[int]) -> list[int]:
-    # The moves within one column, so that the line covers all its points and ends at the last value.
+    """The moves within one column, so that the line covers all its points and ends at the last value."""
     low, high, last = min(ys), max(ys), ys[-1]
     stops = [y for y in (low, high) if not min(start, last) <= y <= max(start, last)]
     stops.append(last)

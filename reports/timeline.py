@@ -82,6 +82,7 @@ def lane_count(calls: Sequence[Call]) -> int:
 
 
 def _milestone_labels(scale: TimeScale, behind: Backdrop) -> str:
+    """The labels of the milestones."""
     parts = []
     for time_ns, words in behind.milestones:
         if not scale.shows(time_ns, time_ns):
@@ -146,6 +147,7 @@ def call_words(call: Call) -> str:
 
 
 def _lane(number: int, calls: Sequence[Call], hovered: Mapping[int, str], scale: TimeScale, y: int) -> str:
+    """The lane of a client: calls in full where the pointer may rest, the others as runs of boxes."""
     does = sorted({call.f for call in calls if call.f != "latest"}, key=lambda f: (f not in ("produce", "poll"), f)) or ["latest"]
     label = f"{number} {', '.join(does)}"
     if len(label) > LABEL_MAX:

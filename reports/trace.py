@@ -47,6 +47,7 @@ def _micros(time_ns: int) -> float:
 
 
 def _names(pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
+    """The names of processes and threads."""
     for name, pid in pids.items():
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}
@@ -61,6 +62,7 @@ def _slice(name: str, pid: int, tid: int, start_ns: int, end_ns: int, **args: ob
 
 
 def _calls(history: History, pids: Mapping[str, int]) -> Iterator[Event]:
+    """Client calls as slices."""
     for call in calls_of(history.attempts):
         end = history.manifest.end_ns if call.end_ns is None else call.end_ns
         args = {"row": call.index, "outcome": str(call.type), "error": call.error, "offset": call.offset, "node": call.node}
@@ -75,6 +77,7 @@ def _faults(history: History, pids: Mapping[str, int]) -> Iterator[Event]:
 
 
 def _roles(history: History, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
+    """Downtime, controllers and roles as slices; LEO and HW as counters."""
     manifest = history.manifest
     for node in nodes_of(history.events, manifest.brokers, manifest.end_ns):
         for start, end in node.down:
@@ -97,13 +100,14 @@ def _roles(history: History, pids: Mapping[str, int], threads: Mapping[str, int]
 
 
 def _rows(history: History, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
+    """Control events as instants."""
     for event in history.events:
         if is_control(event):
             line = event_line(event)
             pid = pids.get(line.who, pids[ZOOKEEPER])
             tid = threads.get(partition_key(event), _OF_NODE)
-            shown = {"ph": "i", "s": "t", "name": str(event.kind), "cat": "row", "pid": pid, "tid": tid}
-            yield {**shown, "ts": _micros(event.time_ns), "args": {"row": event.index, "words": line.words}}
+            instant = {"ph": "i", "s": "t", "name": str(event.kind), "cat": "row", "pid": pid, "tid": tid}
+            yield {**instant, "ts": _micros(event.time_ns), "args": {"row": event.index, "words": line.words}}
 
 
 def _flows(history: History, verdict: Verdict, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:

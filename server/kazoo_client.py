@@ -192,6 +192,7 @@ class KazooCoordination:
     # --- on kazoo's threads ------------------------------------------------------------------------------------------------
 
     def _on_kazoo_state(self, client: KazooClient, state: str) -> None:
+        """On kazoo's thread: queue a change of the connection for the event loop."""
         expired = client.client_state == KeeperState.EXPIRED_SESSION
         if expired:
             client.handler.is_over = True
@@ -207,6 +208,7 @@ class KazooCoordination:
     # --- session -----------------------------------------------------------------------------------------------------------
 
     def _on_state(self, client: KazooClient, state: str, expired: bool, session: int) -> None:
+        """On the event loop: tell the listener, and answer the open requests of a lost connection or session."""
         if client is not self._client:
             return
         if state == KazooState.CONNECTED:
@@ -230,6 +232,7 @@ class KazooCoordination:
             self._listener.state_changed("disconnected", self._session)
 
     def _answer_all(self, *, active: AnyAnswer, waiting: AnyAnswer) -> None:
+        """End every open request: the active one with `active`, the others with `waiting`."""
         ended = [] if self._active is None else [(self._active, active)]
         ended += [(request, waiting) for request in self._waiting]
         self._give_up()
@@ -249,6 +252,7 @@ class KazooCoordination:
             self._start(self._waiting.popleft())
 
     def _start(self, request: _Request) -> None:
+        """Send a request's operations; each gets its own answer, a multi one answer."""
         assert self._client is not None
         self._active = request
         self._round += 1
@@ -265,6 +269,7 @@ class KazooCoordination:
                 self._submit(self._client, request.ops[index], index)
 
     def _submit(self, client: KazooClient, op: AnyOp, index: int) -> None:
+        """Send one operation of the active request; an exists sends a get as well, for the data."""
         watch = self._kazoo_watch
         match op:
             case Create():
@@ -293,6 +298,7 @@ class KazooCoordination:
         self._run_soon(partial(self._on_outcome, round_, index, outcome))
 
     def _on_outcome(self, round_: int, index: int | None, outcome: _Outcome) -> None:
+        """Take kazoo's result of one operation, or of a multi; finish the request when none is missing."""
         request = self._active
         if round_ != self._round or request is None:
             return
@@ -317,9 +323,10 @@ class KazooCoordination:
             self._finish(tuple(a for a in self._answers if a is not None))
 
     def _exists(self, op: Exists, index: int, outcome: _Outcome) -> AnyAnswer | None:
-        # Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
-        #
-        # If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
+        """Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
+
+        If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
+        """
         if index not in self._stats:
             self._stats[index] = outcome
             return None
@@ -334,6 +341,7 @@ class KazooCoordination:
         return answer
 
     def _finish(self, answers: tuple[AnyAnswer, ...]) -> None:
+        """Answer the active request and start the next one."""
         assert self._active is not None
         request, self._active = self._active, None
         if request.id is not None:
@@ -349,7 +357,7 @@ class KazooCoordination:
             self._waiting.appendleft(_Request(None, tuple(ops), atomic=False))
 
     def _register(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
-        # Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed.
+        """Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed."""
         missed: Change | None = None
         match op:
             case GetData(path=path, watch=True) if not isinstance(outcome, Exception):
@@ -381,6 +389,7 @@ class KazooCoordination:
 
 
 def _transaction(client: KazooClient, ops: tuple[AnyOp, ...]) -> Any:
+    """Kazoo's transaction with these operations."""
     transaction = client.transaction()
     for op in ops:
         match op:
@@ -400,6 +409,7 @@ def _transaction(client: KazooClient, ops: tuple[AnyOp, ...]) -> Any:
 
 
 def _answer(op: AnyOp, outcome: _Outcome) -> AnyAnswer:
+    """Kazoo's result as an answer; raises it again if it is no refusal of ZooKeeper."""
     if isinstance(outcome, Exception):
         for refusal, answer in _REFUSALS:
             if isinstance(outcome, refusal):

@@ -34,10 +34,10 @@ class WatchBook:
 
     def data_missed(self, path: str, zxid: int | None) -> Change | None:
         """The change that a data watch missed, given the zxid of a new read of the znode; None if none."""
-        seen = self._data.get(path, zxid)
-        if seen == zxid:
+        last_zxid = self._data.get(path, zxid)
+        if last_zxid == zxid:
             return None
-        return "created" if seen is None else "deleted" if zxid is None else "changed"
+        return "created" if last_zxid is None else "deleted" if zxid is None else "changed"
 
     def children_missed(self, path: str, zxid: int | None) -> Change | None:
         """The change that a child watch missed, given the zxid of a new read of the znode; None if none."""

@@ -61,8 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _shares_a_fixture(item: pytest.Item) -> bool:
-    known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-    return any(fixture.scope == "module" for found in known.values() for fixture in found)
+    fixtures_known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    return any(fixture.scope == "module" for fixture_defs in fixtures_known.values() for fixture in fixture_defs)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
@@ -96,8 +96,8 @@ def catalogue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """The kinds of faults as they are, and with one more of each family: laws of schedules and plans hold for any."""
     if request.param != "as it is":
         first = {entry.family: entry for entry in reversed(kinds.KINDS)}
-        found = [*kinds.KINDS, *(replace(entry, name=f"{family}-more") for family, entry in first.items())]
-        grown = tuple(sorted(found, key=lambda entry: [*FAMILIES].index(entry.family)))
+        kinds_found = [*kinds.KINDS, *(replace(entry, name=f"{family}-more") for family, entry in first.items())]
+        grown = tuple(sorted(kinds_found, key=lambda entry: [*FAMILIES].index(entry.family)))
         monkeypatch.setattr(kinds, "KINDS", grown)
         monkeypatch.setattr(kinds, "KIND_NAMES", tuple(entry.name for entry in grown))
         monkeypatch.setattr(profiles, "KINDS", grown)

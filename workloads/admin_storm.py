@@ -102,10 +102,12 @@ class Administrator:
         self._others = others
         self._deposes = deposes
         self._next_index = {topic.name: topic.partitions for topic in parameters.topics}
-        known = (*parameters.topics, *([] if parameters.scratch is None else [parameters.scratch]))
-        self._written_down = {PartitionName(topic.name, index): of for topic in known for index, of in enumerate(topic.replicas)}
+        known_topic_shapes = (*parameters.topics, *([] if parameters.scratch is None else [parameters.scratch]))
+        self._written_down = {
+            PartitionName(topic.name, index): of for topic in known_topic_shapes for index, of in enumerate(topic.replicas)
+        }
         self._moved: tuple[PartitionName, tuple[int, ...]] | None = None  # by the last request, with the replicas before it
-        self._copies = {topic.name: len(topic.replicas[0]) for topic in known}
+        self._copies = {topic.name: len(topic.replicas[0]) for topic in known_topic_shapes}
         self._removing: Invocation | None = None
         self._cancelled = False  # True also where the outcome is unknown
         self._rolls_back = draws.ratio("workload admin ends", 1, 2)
@@ -120,21 +122,22 @@ class Administrator:
                 if self._due_ms > now_ms:
                     return Sleep(self._due_ms - now_ms)
                 self._due_ms = now_ms + self._draws.between("workload gap admin", GAP_MS_MIN, GAP_MS_MAX)
-                return self._ask()
+                return self._next_request()
             case "quiet" | "audit":
                 return self._end(now_ms)
             case "final":
                 return self._looker.next()
 
-    def _ask(self) -> Invocation:
+    def _next_request(self) -> Invocation:
+        """The next request: depose, remove, add, cancel, elect or move, by draws."""
         if self._deposes and self._draws.ratio("workload admin deposes", 1, DEPOSES_ONE_IN):
             return Invocation(f="depose-controller")
         if self._removing is None and self._added and self._draws.ratio("workload admin removes", 1, REMOVES_ONE_IN):
             self._removing = self._remove()
         if self._removing is not None:
             return self._removing
-        asked = sum(self._next_index[topic.name] - topic.partitions for topic in self._parameters.topics)
-        if asked < ADDED_MAX and self._draws.ratio("workload admin", 1, 4):
+        partitions_added = sum(self._next_index[topic.name] - topic.partitions for topic in self._parameters.topics)
+        if partitions_added < ADDED_MAX and self._draws.ratio("workload admin", 1, 4):
             return self._add()
         choice = self._draws.below("workload admin does", 8) if self._parameters.brokers else 0
         if choice >= CHOICES_CANCEL and (choice == CHOICES_CANCEL or self._cancelled):
@@ -156,10 +159,11 @@ class Administrator:
         return Invocation(f="add-partition", topic=topic.name, partition=index, assignment=(topic.replicas[index],))
 
     def _remove(self) -> Invocation:
-        gone = self._added.pop(self._draws.below("workload admin gone", len(self._added)))
-        return Invocation(f="remove-partition", topic=gone.topic, partition=gone.partition)
+        removed = self._added.pop(self._draws.below("workload admin gone", len(self._added)))
+        return Invocation(f="remove-partition", topic=removed.topic, partition=removed.partition)
 
     def _move(self, partition: PartitionName) -> Invocation:
+        """A request to move the partition to drawn replicas, by one of the three ways."""
         brokers = list(self._parameters.brokers)
         count = self._copies[partition.topic]
         if self._draws.ratio("workload admin other count", 1, 4):

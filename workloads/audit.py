@@ -57,6 +57,7 @@ class Auditor:
         return next(self._left, Done())
 
     def _requests(self) -> Iterator[Invocation]:
+        """Each kind of request once: depositions and elections, a new partition, a move; then an election of each partition."""
         partitions = self._parameters.partitions
         for _ in range(DEPOSED):
             yield Invocation(f="depose-controller")
@@ -72,6 +73,7 @@ class Auditor:
             yield _elect(partition)
 
     def _move(self) -> Invocation:
+        """A move of a drawn partition to drawn brokers, as many as it has replicas."""
         partitions, brokers = self._parameters.partitions, list(self._parameters.brokers)
         partition = partitions[self._draws.below("workload audit moves", len(partitions))]
         count = next(len(topic.replicas[0]) for topic in self._parameters.topics if topic.name == partition.topic)

@@ -41,7 +41,7 @@ class Member:
         self._name = f"m{number}"
         self._draws = draws
         self._partitions = parameters.partitions
-        self._reads = tuple((one.topic, one.partition) for one in parameters.partitions)
+        self._reads = tuple((name.topic, name.partition) for name in parameters.partitions)
         self._interval_ms = parameters.poll_interval_ms
         self._due_ms = 0
         self._to_commit: list[tuple[str, int, int]] = []

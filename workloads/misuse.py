@@ -66,14 +66,15 @@ class Misfit:
         wrong = tuple(_DESERVED)[self._draws.below("workload misuse", len(_DESERVED))]
         match wrong:
             case "empty":
-                asked = self._produce(idempotent=False)
+                request = self._produce(idempotent=False)
             case "acks":
-                asked = self._produce(value, acks=NO_SUCH_ACKS, idempotent=False)
+                request = self._produce(value, acks=NO_SUCH_ACKS, idempotent=False)
             case mistake:
-                asked = self._produce(value, misuse=mistake)
-        return replace(asked, deserves=_DESERVED[wrong])
+                request = self._produce(value, misuse=mistake)
+        return replace(request, deserves=_DESERVED[wrong])
 
     def _produce(self, *values: str, acks: int = -1, idempotent: bool = True, misuse: Misuse = "") -> Invocation:
+        """A produce to the client's partition."""
         return Invocation(
             f="produce",
             topic=self._partition.topic,

@@ -53,8 +53,8 @@ class Operator:
         self._due_ms = 0
         self._allowed = False
         self._edits: tuple[Callable[[], Invocation], ...] = (
-            self._malformed,
-            self._malformed,
+            self._malformed_invocation,
+            self._malformed_invocation,
             self._unknown,
             self._unknown,
             self._contradiction,
@@ -82,7 +82,7 @@ class Operator:
         if invocation.f == "allow-reassignments":
             self._allowed = completion.type is OpType.OK
 
-    def _malformed(self) -> Invocation:
+    def _malformed_invocation(self) -> Invocation:
         partition = self._partition()
         under = f"{partition.topic}/{self._pick('index', (str(partition.partition), 'x', '-1', '1.5'))}"
         paths = (PREFERRED, DELETE_TOPICS, *self._roots(), f"{ADD}/{under}", f"{REMOVE}/{_UNKNOWN_TOPIC}/x")
@@ -90,8 +90,8 @@ class Operator:
 
     def _unknown(self) -> Invocation:
         """A request in the right form about something that does not exist."""
-        known, unknown = self._partition(), PartitionName(_UNKNOWN_TOPIC, 0)
-        beyond = PartitionName(known.topic, UNKNOWN_PARTITION)
+        partition_there, unknown = self._partition(), PartitionName(_UNKNOWN_TOPIC, 0)
+        beyond = PartitionName(partition_there.topic, UNKNOWN_PARTITION)
         name = self._pick("unknown", (unknown, beyond))
         requests = (
             _create(PREFERRED, _json({"version": 1, "partitions": [{"topic": name.topic, "partition": name.partition}]})),
@@ -99,8 +99,8 @@ class Operator:
             _create(f"{ADD}/{unknown.topic}/0", "[1]"),
             _create(f"{ADD}/{beyond.topic}/{UNKNOWN_PARTITION}", self._pick("added", ("[]", "[-1]", "[1,1]", "7", "[1"))),
             _create(f"{REMOVE}/{name.topic}/{name.partition}", ""),
-            _create(self._pick("root", self._roots()), self._moves((name, self._replicas(known)))),
-            _create(self._pick("root", self._roots()), self._moves((known, self._wrong_replicas(known)))),
+            _create(self._pick("root", self._roots()), self._moves((name, self._replicas(partition_there)))),
+            _create(self._pick("root", self._roots()), self._moves((partition_there, self._wrong_replicas(partition_there)))),
         )
         return self._pick("request", requests)
 
@@ -115,12 +115,12 @@ class Operator:
         partition = self._partition()
         if self._parameters.by_requests and self._draws.ratio("workload operator in flight", 1, 2):
             path = f"{IN_FLIGHT}/{partition.topic}/{partition.partition}"
-            return _gone(path) if self._draws.ratio("workload operator deletes", 1, 2) else _over(path, "{")
+            return _gone_rows(path) if self._draws.ratio("workload operator deletes", 1, 2) else _over(path, "{")
         path = self._pick("root", self._roots()[:1] if self._parameters.by_requests else self._roots())
         entry = self._moves((partition, self._replicas(partition)))
         match self._draws.below("workload operator pending", 3):
             case 0:
-                return _gone(path)
+                return _gone_rows(path)
             case 1:
                 return _over(path, self._pick("malformed", _MALFORMED))
             case _:
@@ -129,11 +129,11 @@ class Operator:
     def _cancellation(self) -> Invocation:
         if self._parameters.by_requests:
             return self._pending_moves()
-        gone = self._draws.ratio("workload operator allows", 2, 3)
-        return Invocation(f="allow-reassignments") if gone else _create(REASSIGN_CANCEL, "")
+        withdrawn = self._draws.ratio("workload operator allows", 2, 3)
+        return Invocation(f="allow-reassignments") if withdrawn else _create(REASSIGN_CANCEL, "")
 
-    def _moves(self, *wanted: tuple[PartitionName, list[int]]) -> str:
-        entries = [{"topic": name.topic, "partition": name.partition, "replicas": replicas} for name, replicas in wanted]
+    def _moves(self, *targets: tuple[PartitionName, list[int]]) -> str:
+        entries = [{"topic": name.topic, "partition": name.partition, "replicas": replicas} for name, replicas in targets]
         return _json({"version": 1, "partitions": entries})
 
     def _roots(self) -> tuple[str, ...]:
@@ -145,12 +145,12 @@ class Operator:
     def _replicas(self, partition: PartitionName) -> list[int]:
         """As many brokers as the partition has replicas."""
         count = next(len(topic.replicas[0]) for topic in self._parameters.topics if topic.name == partition.topic)
-        left = list(self._parameters.brokers)
-        return [left.pop(self._draws.below("workload operator replica", len(left))) for _ in range(count)]
+        brokers_left = list(self._parameters.brokers)
+        return [brokers_left.pop(self._draws.below("workload operator replica", len(brokers_left))) for _ in range(count)]
 
     def _wrong_replicas(self, partition: PartitionName) -> list[int]:
-        some = self._replicas(partition)
-        return self._pick("wrong", ([], [*some, some[0]], [-1], [*some, -1]))
+        replicas = self._replicas(partition)
+        return self._pick("wrong", ([], [*replicas, replicas[0]], [-1], [*replicas, -1]))
 
     def _pick(self, what: str, choices: tuple[T, ...]) -> T:
         return choices[self._draws.below(f"workload operator {what}", len(choices))]
@@ -164,7 +164,7 @@ def _over(path: str, data: str) -> Invocation:
     return Invocation(f="edit-znode", edit=Edit(path=path, data=data, over=True))
 
 
-def _gone(path: str) -> Invocation:
+def _gone_rows(path: str) -> Invocation:
     return Invocation(f="edit-znode", edit=Edit(path=path))
 
 

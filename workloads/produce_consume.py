@@ -82,9 +82,9 @@ class Producer:
         if self._due_us > 1000 * now_ms:
             return Sleep((self._due_us - 1000 * now_ms + 999) // 1000)
         if phase != "faults":
-            self._open = self._in_turn(now_ms, audit=phase == "audit")
+            self._open = self._produce_in_turn(now_ms, audit=phase == "audit")
             return self._open
-        drawn, number = self._drawn(now_ms), self._drawn_count
+        drawn, number = self._drawn_produce(now_ms), self._drawn_count
         self._drawn_count += 1
         only = self._parameters.only
         if only is not None and number not in only:
@@ -97,7 +97,8 @@ class Producer:
         assert invocation is self._open
         self._open = None
 
-    def _drawn(self, now_ms: int) -> Invocation:
+    def _drawn_produce(self, now_ms: int) -> Invocation:
+        """A produce with drawn partition and acks; sets when the next one is due."""
         jitter_us = self._draws.between(f"workload gap {self._name}", self._gap_us // 2, self._gap_us * 3 // 2)
         # Counted from the due time, so that a late wake-up does not lower the rate; a due time long past is dropped.
         self._due_us = max(self._due_us + jitter_us, 1000 * now_ms)
@@ -105,7 +106,8 @@ class Producer:
         partition = partitions[self._draws.below(f"workload partition {self._name}", len(partitions))]
         return self._produce(partition, acks[self._draws.below(f"workload acks {self._name}", len(acks))])
 
-    def _in_turn(self, now_ms: int, *, audit: bool) -> Invocation:
+    def _produce_in_turn(self, now_ms: int, *, audit: bool) -> Invocation:
+        """After healing: a produce to the next partition; in the audit each partition gets every kind of acks."""
         count = len(self._partitions)
         self._due_us = 1000 * now_ms + min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * self._parameters.producers // count)
         partition = self._partitions[self._quiet_turn % count]
@@ -116,6 +118,7 @@ class Producer:
         return self._produce(partition, acks)
 
     def _produce(self, partition: PartitionName, acks: int) -> Invocation:
+        """A produce of the next unique values."""
         first = self._written
         self._written += self._parameters.records_per_produce
         values = tuple(f"{self._name}-{k}" for k in range(first, self._written))

@@ -48,11 +48,12 @@ class Administrator:
             case "faults" if self._left[0].at_ms > now_ms:
                 return Sleep(self._left[0].at_ms - now_ms)
             case "faults" | "quiet" | "audit":
-                return self._ask(self._left.pop(0))
+                return self._request(self._left.pop(0))
             case _:
                 assert_never(phase)
 
-    def _ask(self, step: Step) -> Invocation:
+    def _request(self, step: Step) -> Invocation:
+        """The request of a scripted step; partitions that it deletes count as gone."""
         named = [p for p in self._there if p.topic == step.topic]
         if step.do == "delete-topic":
             self._going = named

@@ -65,12 +65,12 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
 
 def _replicas(step: Step, ground: Ground) -> Iterator[str]:
     """Errors in the replicas that a step of an administrator's script names."""
-    wanted = 1 if step.do in (*_MOVES, "add-partition") else 0
+    replicas_min = 1 if step.do in (*_MOVES, "add-partition") else 0
     copies = None
     if step.do == "create-topic":
-        wanted, copies = ground.later.get(step.topic, (len(step.replicas), 0))
-    if len(step.replicas) != wanted:
-        yield f"`replicas` must list the replicas of {wanted} partitions, not of {len(step.replicas)}"
+        replicas_min, copies = ground.later.get(step.topic, (len(step.replicas), 0))
+    if len(step.replicas) != replicas_min:
+        yield f"`replicas` must list the replicas of {replicas_min} partitions, not of {len(step.replicas)}"
     for replicas in step.replicas:
         if not replicas or len(set(replicas)) < len(replicas) or not all(1 <= broker <= ground.brokers for broker in replicas):
             yield f"replicas must be different brokers from 1 to {ground.brokers}, not {list(replicas)}"

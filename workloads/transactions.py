@@ -63,6 +63,7 @@ class Transactor:
         """Nothing: values are never sent again, whatever the result."""
 
     def _micro(self) -> Micro:
+        """The next micro-operation: a poll, or a send to a drawn partition."""
         if self._draws.ratio(f"workload polls {self._name}", 1, 2):
             return _POLL
         partition = self._partitions[self._draws.below(f"workload partition {self._name}", len(self._partitions))]
@@ -121,6 +122,6 @@ class FinalReader:
 
 
 def _transaction(partitions: tuple[PartitionName, ...], *micros: Micro, aborts: bool = False) -> Invocation:
-    reads = tuple((one.topic, one.partition) for one in partitions)
+    reads = tuple((name.topic, name.partition) for name in partitions)
     deserves = "ABORTED" if aborts else None
     return Invocation(f="txn", micros=micros, aborts=aborts, reads=reads, deserves=deserves)

@@ -205,15 +205,15 @@ def drawn(kind: Kind, rng: Rng) -> tuple[Call, ...]:
     """Draw a history in which some answer could have been wrong, in order of invocation. Depends on `rng` alone."""
     model = model_of(kind)
     while True:
-        calls = _performed(kind, rng, _shape(kind, rng))
+        calls = _performed_calls(kind, rng, _shape(kind, rng))
         for _ in range(rng.pick((0, 1, 1, 2, 3))):
-            calls = _changed(kind, rng, calls)
-        numbered = _numbered(calls)
+            calls = _changed_calls(kind, rng, calls)
+        numbered = _numbered_calls(calls)
         if any(call.end is not None and model.could_fail(call) for call in numbered):
             return numbered
 
 
-def _performed(kind: Kind, rng: Rng, shape: _Shape) -> list[Call]:
+def _performed_calls(kind: Kind, rng: Rng, shape: _Shape) -> list[Call]:
     # Let clients take turns at random: invoke, take effect, return. A lost call may take effect in somebody's later turn.
     states: dict[Hashable, Any] = {}
     open_calls: list[tuple[Call, bool] | None] = [None] * shape.clients  # of each client, and whether it took effect
@@ -264,7 +264,7 @@ def _take_effect(kind: Kind, rng: Rng, states: dict[Hashable, Any], call: Call) 
     return replace(call, result=answer)
 
 
-def _changed(kind: Kind, rng: Rng, calls: Sequence[Call]) -> list[Call]:
+def _changed_calls(kind: Kind, rng: Rng, calls: Sequence[Call]) -> list[Call]:
     changed = list(calls)
     returned = [at for at, call in enumerate(calls) if call.end is not None]
     answering = [at for at in returned if calls[at].f in kind.answers]
@@ -302,7 +302,7 @@ def _another(rng: Rng, call: Call, answer: Hashable) -> Hashable:
     return answer
 
 
-def _numbered(calls: Sequence[Call]) -> tuple[Call, ...]:
+def _numbered_calls(calls: Sequence[Call]) -> tuple[Call, ...]:
     # Renumber calls in order of invocation and moments from 0; of moments that are equal, invocations come first.
     ordered = sorted(calls, key=lambda call: call.start)
     moments = [(call.start, 0, at) for at, call in enumerate(ordered)]

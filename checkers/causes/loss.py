@@ -13,33 +13,36 @@ _CHANGES_MAX = 3  # clauses about elections and the ISR
 
 def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
     """The name of the cause, the clauses of its sentence in order, and the row that did it."""
-    name, step = next((found for found in (cause(loss) for cause in CAUSES) if found is not None), ("", None))
-    told = [*_around(loss), *([] if step is None else [step])]
+    name, step = next((cause_found for cause_found in (cause(loss) for cause in CAUSES) if cause_found is not None), ("", None))
+    clauses = [*_around(loss), *([] if step is None else [step])]
     removal = loss.removal
     if step is None:
-        told += _known(loss)
+        clauses += _last_change(loss)
     elif removal is not None and removal.index not in step.rows and removal.index > loss.promised:
-        told.append(Clause(removed(loss, removal), (removal.index,)))
+        clauses.append(Clause(removed(loss, removal), (removal.index,)))
     elected = _elected_before(loss)
-    told += [] if elected is None else [elected]
-    told.sort(key=lambda one: one.rows[-1 if one is step else 0])  # a step comes after the request for it
-    covered = {row for one in told for row in one.rows}
+    clauses += [] if elected is None else [elected]
+    clauses.sort(
+        key=lambda told_clause: told_clause.rows[-1 if told_clause is step else 0]
+    )  # a step comes after the request for it
+    covered = {row for told_clause in clauses for row in told_clause.rows}
     if elected is not None and loss.lead is not None:
-        still = _still_held(loss, loss.lead.index)
+        still = _holders_in_words(loss, loss.lead.index)
         words = f"{loss.node} led epoch {loss.lead.leader_epoch} without {loss.record.value} {at(loss.lead)}{still}"
-        told.append(Clause(words, (loss.lead.index,)))
+        clauses.append(Clause(words, (loss.lead.index,)))
     elif loss.election is not None and loss.election.index > loss.promised and loss.election.index not in covered:
-        told.append(_election(loss))
+        clauses.append(_election(loss))
     elif loss.lead is not None and loss.election is None and loss.lead.index not in covered:
-        told.append(clause(loss.lead))
+        clauses.append(clause(loss.lead))
     if (cut := loss.shown_by) is not None:
         words = f"{cut.node} truncated its log to offset {cut.offset} {at(cut)}, as a follower of {loss.node}, as its log says"
-        told.append(Clause(words, (cut.index,)))
+        clauses.append(Clause(words, (cut.index,)))
     itself = step is not None and step.rows[-1] == loss.promise.index and isinstance(loss.promise, ClusterEvent)
-    return name, told if itself else [_promise(loss), *told], None if step is None else step.rows[-1]
+    return name, clauses if itself else [_promise(loss), *clauses], None if step is None else step.rows[-1]
 
 
 def _promise(loss: Loss) -> Clause:
+    """What promised the record: a commit, an acknowledgement, or a read."""
     row = loss.promise
     index = loss.promised
     state = loss.scene.state(index)
@@ -65,10 +68,10 @@ def _around(loss: Loss) -> list[Clause]:
         for row in scene.of(K.NODE_STOPPED, after=first, before=last)
         if row.node in replicas and not (removal is not None and removal.kind is K.WOUND and _same_moment(row, removal))
     ]
-    told = stops(stopped)[-_STOPS_MAX:]
+    clauses = stops(stopped)[-_STOPS_MAX:]
     back = [row for row in scene.of(K.NODE_STARTED, node=loss.node, after=first, before=last) if (row.life or 2) > 1]
-    told += [Clause(f"{loss.node} came back {at(row)}", (row.index,)) for row in back[-1:]]
-    return told + _changed(scene, first, last, but=loss.node)
+    clauses += [Clause(f"{loss.node} came back {at(row)}", (row.index,)) for row in back[-1:]]
+    return clauses + _changed(scene, first, last, but=loss.node)
 
 
 def _same_moment(row: ClusterEvent, other: ClusterEvent) -> bool:
@@ -77,7 +80,7 @@ def _same_moment(row: ClusterEvent, other: ClusterEvent) -> bool:
 
 def _changed(scene: Scene, first: int, last: int, *, but: str) -> list[Clause]:
     """The elections of other brokers between two rows, and the last shrinking of the ISR."""
-    told = []
+    clauses = []
     before = scene.state(first)
     shrunk = None
     for row in scene.written:
@@ -85,19 +88,20 @@ def _changed(scene: Scene, first: int, last: int, *, but: str) -> list[Clause]:
             anew = before is not None and row.leader not in (before.leader, None)
             if anew and row.leader != but:
                 words = f"{row.leader} was elected leader of epoch {row.leader_epoch} with ISR {names(row.isr)} {at(row)}"
-                told.append(Clause(words, (row.index,)))
+                clauses.append(Clause(words, (row.index,)))
             elif not anew and before is not None and set(row.isr or ()) < set(before.isr or ()):
                 shrunk = row
             before = row
     if shrunk is not None:
-        told.append(Clause(f"the ISR shrank to {names(shrunk.isr)} {at(shrunk)}", (shrunk.index,)))
-    return told[-_CHANGES_MAX:]
+        clauses.append(Clause(f"the ISR shrank to {names(shrunk.isr)} {at(shrunk)}", (shrunk.index,)))
+    return clauses[-_CHANGES_MAX:]
 
 
 def _election(loss: Loss) -> Clause:
+    """The election of the replica that lacked the record, and where the record still was."""
     row = loss.election
     assert row is not None
-    still = _still_held(loss, row.index)
+    still = _holders_in_words(loss, row.index)
     words = f"{loss.node} was elected leader of epoch {row.leader_epoch} without {loss.record.value} {at(row)}{still}"
     return Clause(words, (row.index,))
 
@@ -110,22 +114,23 @@ def _elected_before(loss: Loss) -> Clause | None:
     return Clause(f"{loss.node} was elected leader of epoch {row.leader_epoch} {at(row)}", (row.index,))
 
 
-def _still_held(loss: Loss, index: int) -> str:
-    left = [node for node in loss.scene.holders(loss.record, index) if node != loss.node]
-    up = [node for node in left if loss.scene.runs(node, index)]
-    if up or not left:
+def _holders_in_words(loss: Loss, index: int) -> str:
+    """Which other replicas held the record then, as the end of a sentence."""
+    holders = [node for node in loss.scene.holders(loss.record, index) if node != loss.node]
+    up = [node for node in holders if loss.scene.runs(node, index)]
+    if up or not holders:
         return f", although {listed(up)} still held it" if up else ""
-    return f", while {listed(left)}, which held it, {'was' if len(left) == 1 else 'were'} down"
+    return f", while {listed(holders)}, which held it, {'was' if len(holders) == 1 else 'were'} down"
 
 
-def _known(loss: Loss) -> list[Clause]:
+def _last_change(loss: Loss) -> list[Clause]:
     """What is known where no cause fits: who held the record last."""
     scene = loss.scene
-    last = [one for node in scene.replicas for one in scene.changes(node, loss.record) if one.row.index <= loss.proof]
+    last = [change for node in scene.replicas for change in scene.changes(node, loss.record) if change.row.index <= loss.proof]
     if not last:
         return []
-    changed = max(last, key=lambda one: one.row.index)
+    changed = max(last, key=lambda change: change.row.index)
     holders = scene.holders(loss.record, loss.proof + 1)
-    left = f"{listed(holders)} held it at the end" if holders else "no replica held it at the end"
+    holders_in_words = f"{listed(holders)} held it at the end" if holders else "no replica held it at the end"
     words, rows = clause(changed.row)
-    return [Clause(f"{words}: {left}; which step removed it is not known", rows)]
+    return [Clause(f"{words}: {holders_in_words}; which step removed it is not known", rows)]

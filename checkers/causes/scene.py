@@ -71,8 +71,8 @@ class Scene:
 
     def last(self, *kinds: K, node: str | None = None, before: int | None = None) -> ClusterEvent | None:
         """The last event of these kinds before a row."""
-        found = self.of(*kinds, node=node, before=before)
-        return found[-1] if found else None
+        rows_of_kinds = self.of(*kinds, node=node, before=before)
+        return rows_of_kinds[-1] if rows_of_kinds else None
 
     def state(self, before: int) -> ClusterEvent | None:
         """The state in ZooKeeper right before a row."""
@@ -90,16 +90,16 @@ class Scene:
 
     def changes(self, node: str, record: Record) -> tuple[Change, ...]:
         """When the replica of a broker got a record and when it lost it, in the order of index."""
-        found = self._replayed.get((node, record))
-        if found is None:
+        cached = self._replayed.get((node, record))
+        if cached is None:
             mine = (event for event in self.here if event.node == node and event.kind in _LOGS)
-            found = self._replayed[node, record] = tuple(_changes(mine, record))
-        return found
+            cached = self._replayed[node, record] = tuple(_changes(mine, record))
+        return cached
 
     def holds(self, node: str, record: Record, before: int) -> bool:
         """Whether the replica of a broker held a record right before a row."""
-        known = [change.holds for change in self.changes(node, record) if change.row.index < before]
-        return bool(known) and known[-1]
+        held_before = [change.holds for change in self.changes(node, record) if change.row.index < before]
+        return bool(held_before) and held_before[-1]
 
     def holders(self, record: Record, before: int) -> tuple[str, ...]:
         """The brokers whose replicas held a record right before a row."""
@@ -129,9 +129,9 @@ class Scene:
         """The answers to calls of `f` that told a client of a record, in the order of index."""
         frame = self.history.operations_frame
         at = (pl.col("topic") == self.topic) & (pl.col("partition") == self.partition) & (pl.col("offset") == record.offset)
-        found = frame.filter(at & (pl.col("value") == record.value) & (pl.col("type") == OpType.OK.value))
-        kept = found.filter(pl.col("f") == f)["index"].to_list()
-        return tuple(row for index in kept for row in self.rows(index) if (row.value, row.offset) == record)
+        acknowledgements = frame.filter(at & (pl.col("value") == record.value) & (pl.col("type") == OpType.OK.value))
+        indexes = acknowledgements.filter(pl.col("f") == f)["index"].to_list()
+        return tuple(row for index in indexes for row in self.rows(index) if (row.value, row.offset) == record)
 
     def row(self, index: int) -> ClusterEvent | Operation | None:
         """The event under an index, or the first row of the operation; None where there is neither."""
@@ -167,6 +167,7 @@ def scene_of(history: History, key: str, topic_id: str | None = None) -> Scene:
 
 
 def _changes(events: Iterable[ClusterEvent], record: Record) -> Iterator[Change]:
+    """Each event by which a replica's log gained or lost the record."""
     holds = False
     for event in events:
         was = holds

@@ -90,6 +90,7 @@ def _named(rows: Iterable[_Written]) -> Iterator[str]:
 def _change(
     was: tuple[str | None, int | None, set[str], set[str]], now: tuple[str | None, int | None, set[str], set[str]]
 ) -> str:
+    """The name of the step from one partition state to the next."""
     leader, epoch, isr, _ = now
     if leader is None:
         return "left-without-leader"

@@ -68,60 +68,61 @@ def answered(row: Operation) -> str:
 
 
 def _did(row: ClusterEvent) -> str:
-    who, of = row.node or "the harness", "" if row.partition is None else f" of {row.topic}-{row.partition}"
+    """What a row says that somebody did."""
+    name, of = row.node or "the harness", "" if row.partition is None else f" of {row.topic}-{row.partition}"
     match row.kind:
         case K.NODE_STARTED:
-            return f"{who} started"
+            return f"{name} started"
         case K.NODE_STOPPED:
-            return f"{who} {stopped(row)}"
+            return f"{name} {stopped(row)}"
         case K.REGISTERED:
-            return f"{who} registered in ZooKeeper"
+            return f"{name} registered in ZooKeeper"
         case K.SESSION_ENDED:
-            return f"ZooKeeper ended the session of {who}"
+            return f"ZooKeeper ended the session of {name}"
         case K.CONTROLLER_ELECTED:
             epoch = "" if row.controller_epoch is None else f" with controller epoch {row.controller_epoch}"
-            return f"{who} became controller{epoch}"
+            return f"{name} became controller{epoch}"
         case K.STATE_WRITTEN:
-            return f"{who} wrote leader {row.leader or 'none'}, leader epoch {told(row.leader_epoch)}, ISR {names(row.isr)}{of}"
+            return f"{name} wrote leader {row.leader or 'none'}, leader epoch {told(row.leader_epoch)}, ISR {names(row.isr)}{of}"
         case K.ISR_CHANGE_SENT:
-            return f"{who} asked for ISR {names(row.isr)}{of}"
+            return f"{name} asked for ISR {names(row.isr)}{of}"
         case K.ISR_CHANGE_ENDED:
-            return f"the ISR change of {who} ended ({row.detail}): it assumed ISR {names(row.isr)}"
+            return f"the ISR change of {name} ended ({row.detail}): it assumed ISR {names(row.isr)}"
         case K.BECAME_LEADER:
-            return f"{who} became leader{of} in epoch {row.leader_epoch} with LEO {told(row.leo)} and HW {told(row.hw)}"
+            return f"{name} became leader{of} in epoch {row.leader_epoch} with LEO {told(row.leo)} and HW {told(row.hw)}"
         case K.BECAME_FOLLOWER:
-            return f"{who} followed {row.leader or 'nobody'} in epoch {row.leader_epoch}"
+            return f"{name} followed {row.leader or 'nobody'} in epoch {row.leader_epoch}"
         case K.RECOVERED:
-            return f"{who} found LEO {told(row.leo)} and HW {told(row.hw)} on its disk"
+            return f"{name} found LEO {told(row.leo)} and HW {told(row.hw)} on its disk"
         case K.APPEND:
-            return f"{who} appended {row.value} at offset {row.offset} (leader epoch {row.leader_epoch})"
+            return f"{name} appended {row.value} at offset {row.offset} (leader epoch {row.leader_epoch})"
         case K.TRUNCATE:
-            return f"{who} truncated its log to offset {row.offset} ({row.detail or 'no reason given'})"
+            return f"{name} truncated its log to offset {row.offset} ({row.detail or 'no reason given'})"
         case K.HW:
-            return f"{who} moved its HW to {row.hw} with LEO {told(row.leo)}"
+            return f"{name} moved its HW to {row.hw} with LEO {told(row.leo)}"
         case K.WOUND:
-            return f"{who} lost its log from offset {told(row.offset)} on ({row.detail})"
+            return f"{name} lost its log from offset {told(row.offset)} on ({row.detail})"
         case K.REPLICA_DELETED:
-            return f"{who} deleted its replica{of}"
+            return f"{name} deleted its replica{of}"
         case K.DIR_FAILED:
-            return f"log directory {row.dir} of {who} failed"
+            return f"log directory {row.dir} of {name} failed"
         case K.TOPIC_DELETED:
             return f"the removal{of} was requested"
         case K.REASSIGNMENT_BEGUN | K.REASSIGNMENT_ENDED:
             done = "began" if row.kind is K.REASSIGNMENT_BEGUN else "ended"
             return f"the move{of} {done} ({row.detail or 'no detail given'})"
         case K.CONTROLLER_RESIGNED:
-            return f"{who} resigned as controller"
+            return f"{name} resigned as controller"
         case K.RESIGNED:
-            return f"{who} resigned as replica{of} in epoch {row.leader_epoch}"
+            return f"{name} resigned as replica{of} in epoch {row.leader_epoch}"
         case K.FAULT_BEGUN:
-            return f"fault {row.detail} began on {who}"
+            return f"fault {row.detail} began on {name}"
         case K.FENCED | K.UNFENCED:
-            return f"{who} {'fenced itself' if row.kind is K.FENCED else 'accepted requests again'}"
+            return f"{name} {'fenced itself' if row.kind is K.FENCED else 'accepted requests again'}"
         case K.COMMAND_UNANSWERED:
-            return f"{row.broker} did not answer {row.detail} of controller {who}"
+            return f"{row.broker} did not answer {row.detail} of controller {name}"
         case _:
-            return f"{who}: {row.kind}{of}{'' if row.detail is None else f' ({row.detail})'}"
+            return f"{name}: {row.kind}{of}{'' if row.detail is None else f' ({row.detail})'}"
 
 
 def stopped(row: ClusterEvent) -> str:
@@ -144,11 +145,12 @@ def stops(rows: Sequence[ClusterEvent]) -> list[Clause]:
 
 
 def _stop(group: Sequence[ClusterEvent]) -> Clause:
+    """The stop of one broker, or of several at about the same time."""
     first, last = group[0], group[-1]
     same = seconds(first.time_ns) == seconds(last.time_ns)
     when = at(first) if same else f"at {seconds(first.time_ns).removesuffix(' s')} to {seconds(last.time_ns)}"
-    who = listed([row.node or "?" for row in group])
-    return Clause(f"{who} {stopped(first)} {when}", tuple(row.index for row in group))
+    brokers = listed([row.node or "?" for row in group])
+    return Clause(f"{brokers} {stopped(first)} {when}", tuple(row.index for row in group))
 
 
 def told(number: int | None) -> str:

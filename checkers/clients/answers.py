@@ -52,27 +52,27 @@ _ISR = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 def _is_wrong(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
     """The kind of anomaly that the answer to a call is. `acknowledged`: of the process's produces just before, under acks=all."""
-    asked, error = call.asked[0], call.rows[0].error if call.rows and call.type != "ok" else None
-    once = asked.delivery == ONCE
-    if asked.error is not None:
-        enough = _REMEMBERED if asked.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
+    request, error = call.asked[0], call.rows[0].error if call.rows and call.type != "ok" else None
+    once = request.delivery == ONCE
+    if request.error is not None:
+        enough = _REMEMBERED if request.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
         if once and (acknowledged < enough or not lossless):
             return None
         if call.type == "ok":
             return "misuse-acknowledged"
-        allowed = (asked.error, "UNKNOWN_PRODUCER_ID", *ACKS_ERRORS)  # the log may be new since a partition was removed
+        allowed = (request.error, "UNKNOWN_PRODUCER_ID", *ACKS_ERRORS)  # the log may be new since a partition was removed
         return "wrong-error" if error in REASONS and error not in allowed else None
-    broken = error in SHAPE_ERRORS or (error in ACKS_ERRORS and asked.acks != -1)
+    broken = error in SHAPE_ERRORS or (error in ACKS_ERRORS and request.acks != -1)
     doubted = error in SEQUENCE_ERRORS and (not once or (acknowledged > 0 and lossless))
     return "wrong-error" if broken or doubted else None
 
 
-def _denied(call: Call, events: list[EventRow]) -> int | None:
+def _row_of_denied_append(call: Call, events: list[EventRow]) -> int | None:
     """The row in which the broker appended a batch of which it then said that nothing was appended; None if it may say so."""
-    asked, answer = call.asked[0], call.rows[0] if call.rows else None
+    request, answer = call.asked[0], call.rows[0] if call.rows else None
     if answer is None or call.type == "ok" or answer.error != _NOTHING_APPENDED:
         return None
-    if asked.delivery != ONCE or asked.acks != -1 or asked.error is not None:
+    if request.delivery != ONCE or request.acks != -1 or request.error is not None:
         return None
     values, appended, isr_moved = {row.value for row in call.asked}, None, False
     for row in events:
@@ -90,20 +90,21 @@ def _denied(call: Call, events: list[EventRow]) -> int | None:
 
 def _unsaid(done: list[Call], name: str) -> list[Anomaly]:
     """Find requests for the first offset that were refused because of an offset."""
-    found = []
+    anomalies = []
     for call in done:
         error = call.rows[0].error if call.f == "earliest" and call.rows and call.type != "ok" else None
         if error in OFFSET_ERRORS:
             words = f"process {call.process} asked where the log of {name} begins, and was refused with {error}"
-            found.append(Anomaly(kind="wrong-error", checker=NAME, key=name, witness=(call.invoked, call.ended), words=words))
-    return found
+            anomalies.append(Anomaly(kind="wrong-error", checker=NAME, key=name, witness=(call.invoked, call.ended), words=words))
+    return anomalies
 
 
 def _words(call: Call, kind: str, name: str) -> str:
-    asked = call.asked[0]
+    """What was wrong with the answer to a produce."""
+    request = call.asked[0]
     if kind == "misuse-acknowledged":
-        return f"a produce of process {call.process} to {name} was acknowledged, though it deserved {asked.error}"
-    deserved = "no such error" if asked.error is None else asked.error
+        return f"a produce of process {call.process} to {name} was acknowledged, though it deserved {request.error}"
+    deserved = "no such error" if request.error is None else request.error
     return f"a produce of process {call.process} to {name} was refused with {call.rows[0].error}, though it deserved {deserved}"
 
 
@@ -111,15 +112,15 @@ def _lies(done: list[Call], events: pl.DataFrame, name: str) -> list[Anomaly]:
     """Find the answers that nothing was appended, from a leader that had appended the batch."""
     if not any(call.rows and call.rows[0].error == _NOTHING_APPENDED and call.asked[0].delivery == ONCE for call in done):
         return []
-    rows, found = event_rows(events), []
+    rows, anomalies = event_rows(events), []
     for call in done:
-        at = _denied(call, rows)
+        at = _row_of_denied_append(call, rows)
         if at is not None:
             what = f"a produce of process {call.process} to {name} was refused with {_NOTHING_APPENDED}"
             words = f"{what}, though {call.rows[0].node} had appended it at row {at}"
             witness = (call.invoked, at, call.ended)
-            found.append(Anomaly(kind="wrong-error", checker=NAME, key=name, witness=witness, words=words))
-    return found
+            anomalies.append(Anomaly(kind="wrong-error", checker=NAME, key=name, witness=witness, words=words))
+    return anomalies
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -129,20 +130,20 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     acknowledged: dict[int, int] = {}  # by process
     misuses = 0
     every = sorted(calls(operation_rows(operations)), key=lambda call: call.invoked)
-    found = _unsaid(every, key)
+    anomalies = _unsaid(every, key)
     done = [call for call in every if call.f == "produce"]
     for call in done:
-        asked = call.asked[0]
-        misuses += asked.error is not None and bool(call.type)
+        request = call.asked[0]
+        misuses += request.error is not None and bool(call.type)
         kind = _is_wrong(call, acknowledged.get(call.process, 0), lossless=lossless)
         if kind is not None:
             words = _words(call, kind, key)
-            found.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(call.invoked, call.ended), words=words))
-        counts = call.type == "ok" and asked.delivery == ONCE and asked.acks == -1 and asked.error is None
+            anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(call.invoked, call.ended), words=words))
+        counts = call.type == "ok" and request.delivery == ONCE and request.acks == -1 and request.error is None
         acknowledged[call.process] = acknowledged.get(call.process, 0) + 1 if counts else 0
     if facts.simulated:
-        found += _lies(done, events, key)
-    return Findings(anomalies=tuple(found), counts={"misuses": misuses})
+        anomalies += _lies(done, events, key)
+    return Findings(anomalies=tuple(anomalies), counts={"misuses": misuses})
 
 
 CHECKER = Checker(

@@ -68,11 +68,11 @@ _RETRIABLE = frozenset(
 
 def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None:
     """Say that a produce was not sent again, though it had a retry and time left."""
-    row, asked = call.rows[0], call.asked[0]
+    row, request = call.rows[0], call.asked[0]
     waited_ms = (row.time_ns - call.invoked_ns) // MS
     has_time = row.time_ns - call.invoked_ns + (_PAUSE_MS + _TICK_MS) * MS < timeout_ms * MS
-    left = row.attempts is not None and 0 < row.attempts <= retries and has_time
-    if not left or call.type == "ok" or row.error not in _RETRIABLE or asked.error is not None:
+    has_retries_left = row.attempts is not None and 0 < row.attempts <= retries and has_time
+    if not has_retries_left or call.type == "ok" or row.error not in _RETRIABLE or request.error is not None:
         return None
     attempts = f"{row.attempts} attempt{'s' if row.attempts != 1 else ''}"
     what = f"process {call.process} gave up its produce to {name} at row {call.ended}"
@@ -97,8 +97,8 @@ def _hung(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> li
         leader = _leader_at(written, ended_ns)
         if not excused and not moved and leader is not None:
             what = f"{_took_ns(call) // MS} ms for its {call.f} of {name} at row {call.ended}"
-            said = "" if call.type == "ok" else f" and got {call.rows[0].error}"
-            why.append(f"process {call.process} waited {what}{said}, though no fault hit it or a broker")
+            error_in_words = "" if call.type == "ok" else f" and got {call.rows[0].error}"
+            why.append(f"process {call.process} waited {what}{error_in_words}, though no fault hit it or a broker")
     return why
 
 
@@ -113,7 +113,7 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
     why = []
     for at in suspects:
         call = done[at]
-        before = next((one for one in reversed(done[:at]) if _is_over_the_same(one, call)), None)
+        before = next((earlier for earlier in reversed(done[:at]) if _is_over_the_same(earlier, call)), None)
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:
             continue  # the client may have lost its time in looking for the leader
@@ -122,10 +122,10 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
         since_ns = min(before.invoked_ns, call.invoked_ns - rests_ms * MS)
         place = place_of(facts, call.process)
         hit = any(
-            one.begun_ns <= ended_ns
-            and since_ns <= (facts.end_ns if one.ended_ns is None else one.ended_ns)
-            and (one.node in (node, place) or not (one.node in facts.client_places or _is_local(one.kind)))
-            for one in faults
+            earlier.begun_ns <= ended_ns
+            and since_ns <= (facts.end_ns if earlier.ended_ns is None else earlier.ended_ns)
+            and (earlier.node in (node, place) or not (earlier.node in facts.client_places or _is_local(earlier.kind)))
+            for earlier in faults
         )
         led = _leader_at(written, ended_ns) == node  # a leader that was deposed answers once; then the client looks for the next
         if not hit and led and not any(since_ns <= time_ns <= ended_ns for time_ns, _ in written):
@@ -145,7 +145,7 @@ def _is_over_the_same(other: Call, call: Call) -> bool:
     return same and other.asked[0].acks != 0
 
 
-def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:
+def _complaints_of_waits(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:
     """Describe the idempotent produces that waited on and on for an answer, though a consumer had their records already."""
     attempt_ns = ((facts.client_timeout_ms or 0) // 2 + _PAUSE_MS + PROMPT_MS) * MS
     suspects = [call for call in done if _took_ns(call) > attempt_ns and _has_retries(call, facts)]
@@ -153,19 +153,23 @@ def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about:
     promise = promised(facts, about[0])
     if not suspects or promise is None:
         return []
-    given: dict[str | None, int] = {}
+    acknowledged: dict[str | None, int] = {}
     for call in done:
         if call.f == "poll" and call.type == "ok":
             for row in call.rows:
-                given.setdefault(row.value, row.time_ns)
+                acknowledged.setdefault(row.value, row.time_ns)
     faults = list(fault_times(events, facts))
     written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
     states = [(time_ns, len(isr)) for time_ns, isr in written.select("time_ns", "isr").iter_rows() if isr is not None]
     why = []
     for call in suspects:
         ended_ns, mine = call.rows[0].time_ns, place_of(facts, call.process)
-        read_ns = min((given[row.value] for row in call.asked if row.value in given), default=ended_ns)
-        hits = [one for one in faults if one.begun_ns <= ended_ns and (one.node == mine or one.node not in facts.client_places)]
+        read_ns = min((acknowledged[row.value] for row in call.asked if row.value in acknowledged), default=ended_ns)
+        hits = [
+            fault
+            for fault in faults
+            if fault.begun_ns <= ended_ns and (fault.node == mine or fault.node not in facts.client_places)
+        ]
         calm = [facts.end_ns if hit.ended_ns is None else hit.ended_ns + still_ms(hit.kind, facts.promise) * MS for hit in hits]
         calm += [time_ns + CALM_MS * MS for time_ns, _ in states if time_ns <= ended_ns]
         since_ns = max(read_ns, call.invoked_ns, *calm)
@@ -208,10 +212,10 @@ def _is_disturbed(
     """Whether between a time and a call a fault may have hit its client or a broker, or the partition's state changed."""
     ended_ns, place, bound_ns = call.rows[0].time_ns, place_of(facts, call.process), facts.promise.bound_ms * MS
     hit = any(
-        one.begun_ns <= ended_ns
-        and (one.ended_ns is None or since_ns <= one.ended_ns + bound_ns)
-        and (one.node == place or one.node not in facts.client_places)
-        for one in faults
+        fault_time.begun_ns <= ended_ns
+        and (fault_time.ended_ns is None or since_ns <= fault_time.ended_ns + bound_ns)
+        and (fault_time.node == place or fault_time.node not in facts.client_places)
+        for fault_time in faults
     )
     leader = _leader_at(written, ended_ns)
     return hit or leader is None or any(since_ns <= time_ns <= ended_ns for time_ns, _ in written)
@@ -229,9 +233,9 @@ def _leader_at(written: list[tuple[int, str | None]], time_ns: int) -> str | Non
 
 def _has_retries(call: Call, facts: Facts) -> bool:
     """Whether an idempotent produce had a retry left: until then an attempt takes at most half of the timeout."""
-    asked, attempts = call.asked[0], call.rows[0].attempts
+    request, attempts = call.asked[0], call.rows[0].attempts
     allowed = facts.client_retries[call.process % len(facts.client_retries)] if facts.client_retries else 0
-    return asked.delivery == ONCE and asked.error is None and attempts is not None and 1 < attempts <= allowed
+    return request.delivery == ONCE and request.error is None and attempts is not None and 1 < attempts <= allowed
 
 
 def _took_ns(call: Call) -> int:
@@ -253,7 +257,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     ]
     why += _hung(done, events, facts, name)
     why += _unread(done, events, facts, name)
-    why += _unacknowledged(done, events, facts, (topic, number))
+    why += _complaints_of_waits(done, events, facts, (topic, number))
     why += _unheard(done, events, facts, name)
     if retries:
         produces = [call for call in done if call.f == "produce"]

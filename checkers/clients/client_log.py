@@ -50,8 +50,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         return Findings(unchecked=(why,), not_live=not_live, live_judged=judged)
     promises = _promises(done)
     losses = _losses(promises, done, ends)
-    shown, unknown = unread([record for record in promises if record.offset not in losses], done, final, facts)
-    losses |= {loss.record.offset: loss for loss in shown}
+    losses_shown, unknown = unread([record for record in promises if record.offset not in losses], done, final, facts)
+    losses |= {loss.record.offset: loss for loss in losses_shown}
     records = len(unknown.records)
     unchecked = (f"{NAME}: {records} promised records of {name} were not read at the end: {unknown.why}",) if records else ()
     return Findings(
@@ -65,7 +65,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 def _promises(done: list[Call]) -> list[PromisedRecord]:
     """The records that were acknowledged under acks=all or read, each with the first row that promised it."""
-    found: dict[tuple[int, str], PromisedRecord] = {}
+    promised_records: dict[tuple[int, str], PromisedRecord] = {}
     for call in done:
         produced = call.f == "produce" and call.asked[0].acks == _ACKS_ALL
         if call.type == "ok" and (produced or call.f == "poll"):
@@ -73,13 +73,13 @@ def _promises(done: list[Call]) -> list[PromisedRecord]:
             for row in call.rows:
                 if row.offset is not None and row.value is not None:
                     record = PromisedRecord(row.offset, row.value, call.ended, row.time_ns, how)
-                    found.setdefault((row.offset, row.value), record)
-    return list(found.values())
+                    promised_records.setdefault((row.offset, row.value), record)
+    return list(promised_records.values())
 
 
 def _losses(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) -> dict[int, Loss]:
     """The first answer that lacks each promised record, by the record's offset."""
-    found: dict[int, Loss] = {}
+    losses: dict[int, Loss] = {}
     by_offset: dict[int, list[PromisedRecord]] = {}
     for record in promises:
         by_offset.setdefault(record.offset, []).append(record)
@@ -92,13 +92,13 @@ def _losses(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) 
                 row = got.get(offset)
                 if record.at < call.invoked and (row is None or row.value != record.value):
                     instead = f"process {call.process} read {row.value} there" if row else f"process {call.process} read past it"
-                    found.setdefault(offset, Loss(record, call.ended, instead))
+                    losses.setdefault(offset, Loss(record, call.ended, instead))
     for call in ends:
         end = call.rows[0].offset
         for record in promises:
             if end is not None and record.offset >= end and record.at < call.invoked:
-                found.setdefault(record.offset, Loss(record, call.ended, f"the log ended at {end} for process {call.process}"))
-    return found
+                losses.setdefault(record.offset, Loss(record, call.ended, f"the log ended at {end} for process {call.process}"))
+    return losses
 
 
 def _anomaly(name: str, loss: Loss) -> Anomaly:
@@ -108,6 +108,7 @@ def _anomaly(name: str, loss: Loss) -> Anomaly:
 
 
 def _not_live(name: str, done: list[Call], final: list[Call], ends: list[Call], facts: Facts) -> list[str]:
+    """Why the partition is not live: no produce was acknowledged after the bound, or its end was not read."""
     deadline = deadline_ns(facts)
     if deadline is None:
         return []

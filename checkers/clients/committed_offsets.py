@@ -38,13 +38,14 @@ class _Commit(NamedTuple):
 
 
 def _commits(done: list[Call]) -> dict[str, list[_Commit]]:
-    found: dict[str, list[_Commit]] = {}
+    """The commits of each group; one of unknown outcome never ends."""
+    commits: dict[str, list[_Commit]] = {}
     for call in done:
-        asked = call.asked[0]
-        if call.f == "commit" and call.type != "fail" and asked.offset is not None:
+        request = call.asked[0]
+        if call.f == "commit" and call.type != "fail" and request.offset is not None:
             ended = call.ended if call.type == "ok" else _NEVER
-            found.setdefault(asked.value or "", []).append(_Commit(asked.offset, call.invoked, ended))
-    return found
+            commits.setdefault(request.value or "", []).append(_Commit(request.offset, call.invoked, ended))
+    return commits
 
 
 def _answer(call: Call, commits: list[_Commit], key: str) -> Anomaly | None:
@@ -75,12 +76,12 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
 
 def _ahead(done: list[Call], key: str) -> list[Anomaly]:
     """Find commits of offsets beyond all that the committing consumer had read or been told."""
-    known: dict[int, int] = {}  # process -> the position after the highest offset it knows of
+    positions: dict[int, int] = {}  # process -> the position after the highest offset it knows of
     polled: set[int] = set()  # other processes may know of offsets that no row shows
     anomalies: list[Anomaly] = []
     for call in sorted(done, key=lambda call: call.ended if call.ended >= 0 else _NEVER):
         if call.f == "commit":
-            position, reach = call.asked[0].offset, known.get(call.process, 0)
+            position, reach = call.asked[0].offset, positions.get(call.process, 0)
             if position is not None and call.process in polled and position > reach:
                 words = f"process {call.process} commits position {position} but knows of no record from offset {reach} on"
                 anomalies.append(_anomaly("commit-ahead", key, (call.invoked,), words))
@@ -89,10 +90,10 @@ def _ahead(done: list[Call], key: str) -> list[Anomaly]:
             continue
         if call.f != "committed":
             polled.add(call.process)
-        asked = call.asked[0].offset or 0
+        offset = call.asked[0].offset or 0
         for row in call.rows:
-            behind = asked if row.offset is None else row.offset + (call.f == "poll")
-            known[call.process] = max(known.get(call.process, 0), behind)
+            behind = offset if row.offset is None else row.offset + (call.f == "poll")
+            positions[call.process] = max(positions.get(call.process, 0), behind)
     return anomalies
 
 

@@ -26,7 +26,8 @@ ONCE = "once"
 _Places = dict[tuple[str, int], dict[int, int]]  # (value, generation) -> offset -> the first row that read it there
 
 
-def _read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
+def _places_read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
+    """Where each value was read, by generation of the log: offset and row."""
     places: _Places = {}
     for call in done:
         if call.f != "poll" or call.type != "ok":
@@ -39,7 +40,7 @@ def _read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
     return places
 
 
-def _allowed(done: list[Call]) -> dict[str, int | None]:
+def _times_allowed(done: list[Call]) -> dict[str, int | None]:
     """How often each produced value may be in the log; None if it is unknown how often the client sent it."""
     allowed: dict[str, int | None] = {}
     for call in done:
@@ -53,7 +54,7 @@ def _allowed(done: list[Call]) -> dict[str, int | None]:
     return allowed
 
 
-def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
+def _reordered_values(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
     """Find values of an idempotent producer that are not in the log in the order in which it sent them."""
     last: dict[tuple[int, int], tuple[int, int, str]] = {}  # (process, generation) -> offset, row, value
     generations = sorted({generation for _, generation in places})
@@ -80,8 +81,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
-    places, allowed = _read(done, cuts_of(cuts, topic, partition)), _allowed(done)
-    anomalies = _reordered(done, places, key)
+    places, allowed = _places_read(done, cuts_of(cuts, topic, partition)), _times_allowed(done)
+    anomalies = _reordered_values(done, places, key)
     doubled: set[str] = set()
     for (value, _), rows in places.items():
         if len(rows) < 2:

@@ -68,10 +68,10 @@ def unread(
         missing = [r for r in missing if _needs_a_final_read(r, facts, began) or (r.offset, r.value) not in read]
     if not missing:
         return [], Unread()
-    losses = _shown(missing, final)
+    losses = _losses_shown(missing, final)
     lost = {loss.record for loss in losses}
-    rest = tuple(record for record in missing if record not in lost)
-    return losses, Unread(rest, _why(final, facts)) if rest else Unread()
+    undecided = tuple(record for record in missing if record not in lost)
+    return losses, Unread(undecided, _why(final, facts)) if undecided else Unread()
 
 
 def _needs_a_final_read(record: PromisedRecord, facts: Facts, began: int | None) -> bool:
@@ -82,7 +82,7 @@ def _read(calls: Sequence[Call]) -> set[tuple[int | None, str | None]]:
     return {(row.offset, row.value) for call in calls if call.f == "poll" and call.type == "ok" for row in call.rows}
 
 
-def _shown(missing: Sequence[PromisedRecord], final: Sequence[Call]) -> list[Loss]:
+def _losses_shown(missing: Sequence[PromisedRecord], final: Sequence[Call]) -> list[Loss]:
     """The records that the last answers show to be lost."""
     answered = [call for call in final if call.rows]
     if answered and all(call.type != "ok" and call.rows[0].error in DENIALS for call in answered):
@@ -106,6 +106,7 @@ def _empty(answered: Sequence[Call]) -> Call | None:
 
 
 def _why(final: Sequence[Call], facts: Facts) -> str:
+    """Why nobody knows whether the records are there."""
     if not facts.makes_final_reads:
         return "nobody read them"
     if facts.final_reads_at_ns is None:

@@ -67,7 +67,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     done = calls(operation_rows(operations))
     members = len(facts.client_places) or _NEVER
     commits: dict[_Key, list[_Commit]] = {}
-    given: dict[_Key, list[_Given]] = {}
+    deliveries: dict[_Key, list[_Given]] = {}
     acknowledged: dict[str, list[tuple[int, str, int]]] = {}
     keys = _keys(operations)
     for call in done:
@@ -77,22 +77,22 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             commit = _Commit(call.asked[0].offset, call.process % members, call.invoked, ended)
             commits.setdefault((call.asked[0].value or "", key), []).append(commit)
         elif call.f == "group-poll" and call.rows and call.rows[0].value is not None:
-            for of, poll in _polled(call, call.process % members):
-                given.setdefault(of, []).append(poll)
+            for of, poll in _deliveries(call, call.process % members):
+                deliveries.setdefault(of, []).append(poll)
         elif call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
             rows = [(row.offset, row.value or "", call.ended) for row in call.rows if row.offset is not None]
             acknowledged.setdefault(key, []).extend(rows)
     anomalies: list[Anomaly] = []
     unread = 0
-    for of in sorted(commits.keys() | given.keys()):
-        mine, polls = commits.get(of, []), sorted(given.get(of, []), key=lambda poll: poll.at)
-        anomalies += _skipped(of, mine, polls, acknowledged.get(of[1], []))
-        anomalies += _regressed(of, mine, polls)
-        anomalies += _resumed(of, mine, polls)
-        known = {offset for poll in polls for offset in poll.offsets}
-        unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in known)
+    for of in sorted(commits.keys() | deliveries.keys()):
+        mine, polls = commits.get(of, []), sorted(deliveries.get(of, []), key=lambda poll: poll.at)
+        anomalies += _records_skipped(of, mine, polls, acknowledged.get(of[1], []))
+        anomalies += _commits_that_fall(of, mine, polls)
+        anomalies += _resumed_behind(of, mine, polls)
+        offsets_given = {offset for poll in polls for offset in poll.offsets}
+        unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in offsets_given)
     unchecked = (f"{NAME}: {unread} acknowledged records were never given to a group",) if unread and not anomalies else ()
-    return Findings(anomalies=tuple(anomalies), unchecked=unchecked, counts={"given": sum(len(p) for p in given.values())})
+    return Findings(anomalies=tuple(anomalies), unchecked=unchecked, counts={"given": sum(len(p) for p in deliveries.values())})
 
 
 def _keys(operations: pl.DataFrame) -> dict[int, str]:
@@ -100,10 +100,11 @@ def _keys(operations: pl.DataFrame) -> dict[int, str]:
     return {index: f"{topic}-{partition}" for index, topic, partition in about.iter_rows()}
 
 
-def _polled(call: Call, member: int) -> list[tuple[_Key, _Given]]:
+def _deliveries(call: Call, member: int) -> list[tuple[_Key, _Given]]:
+    """What one poll of a member gave, by group and partition; nothing if its answer cannot be read."""
     try:
-        said: Any = json.loads(call.rows[0].value or "")
-        group, records, fresh = said["group"], said.get("records", {}), said.get("assigned", [])
+        answer: Any = json.loads(call.rows[0].value or "")
+        group, records, fresh = answer["group"], answer.get("records", {}), answer.get("assigned", [])
         return [
             ((group, key), _Given(member, call.invoked, call.ended, key in fresh, tuple(o for o, _ in records.get(key, ()))))
             for key in sorted({*records, *fresh})
@@ -112,23 +113,25 @@ def _polled(call: Call, member: int) -> list[tuple[_Key, _Given]]:
         return []
 
 
-def _skipped(of: _Key, commits: list[_Commit], polls: list[_Given], acked: list[tuple[int, str, int]]) -> list[Anomaly]:
+def _records_skipped(of: _Key, commits: list[_Commit], polls: list[_Given], acked: list[tuple[int, str, int]]) -> list[Anomaly]:
+    """Acknowledged records below a committed position that no member was given before."""
     first: dict[int, int] = {}  # offset -> the row at which a member was given it
     for poll in polls:
         for offset in poll.offsets:
             first.setdefault(offset, poll.at)
-    found = []
+    anomalies = []
     for offset, value, at in sorted(acked):
         claims = [c for c in commits if c.done != _NEVER and c.position > offset and first.get(offset, _NEVER) > c.asked]
         if claims:
             claim = min(claims)
             words = f"group {of[0]} committed position {claim.position} and had not been given {value} at offset {offset}"
-            found.append(_anomaly("skipped-record", of, (at, claim.done), words))
-    return found
+            anomalies.append(_anomaly("skipped-record", of, (at, claim.done), words))
+    return anomalies
 
 
-def _regressed(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
-    found = []
+def _commits_that_fall(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
+    """Commits of a member below its last one, though it kept the partition."""
+    anomalies = []
     before: dict[int, _Commit] = {}
     for commit in sorted((c for c in commits if c.done != _NEVER), key=lambda c: c.asked):
         last = before.get(commit.member)
@@ -136,13 +139,14 @@ def _regressed(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[An
             renewed = any(p.fresh and p.member == commit.member and last.asked < p.at < commit.asked for p in polls)
             if not renewed:
                 words = f"a member of group {of[0]} committed {commit.position} after {last.position} and kept the partition"
-                found.append(_anomaly("commit-regressed", of, (last.done, commit.done), words))
+                anomalies.append(_anomaly("commit-regressed", of, (last.done, commit.done), words))
         before[commit.member] = commit
-    return found
+    return anomalies
 
 
-def _resumed(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
-    found = []
+def _resumed_behind(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
+    """New owners of a partition that began below every position which was in force."""
+    anomalies = []
     begins: dict[int, _Given] = {}  # member -> the poll in which it was given the partition, until it is given a record
     for poll in polls:
         if poll.fresh:
@@ -156,8 +160,8 @@ def _resumed(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anom
             if settled and in_force and poll.offsets[0] < min(in_force):
                 words = f"group {of[0]} had committed {min(in_force)}, and its next reader began at {poll.offsets[0]}"
                 newest = max(settled, key=lambda c: c.asked)
-                found.append(_anomaly("resumed-behind", of, (newest.done, poll.at), words))
-    return found
+                anomalies.append(_anomaly("resumed-behind", of, (newest.done, poll.at), words))
+    return anomalies
 
 
 def _anomaly(kind: str, of: _Key, witness: tuple[int, ...], words: str) -> Anomaly:

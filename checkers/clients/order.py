@@ -23,9 +23,10 @@ NAME = "order"
 
 
 def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut, ...]) -> int:
-    # Return the highest offset acknowledged so far, which a new acknowledgement must exceed.
-    #
-    # Of generations before an excused loss, only offsets up to that loss's cut count.
+    """Return the highest offset acknowledged so far, which a new acknowledgement must exceed.
+
+    Of generations before an excused loss, only offsets up to that loss's cut count.
+    """
     floor = highest[generation]
     bound: int | None = None
     for earlier in range(generation - 1, -1, -1):
@@ -34,18 +35,19 @@ def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut,
     return floor
 
 
-def _acknowledged_in_order(done: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Anomaly]:
+def _out_of_order(done: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Anomaly]:
+    """Acknowledgements at or below an offset that was acknowledged before their call began."""
     acked = [call for call in done if call.f == "produce" and call.type == "ok" and call.asked[0].acks == -1]
     steps = sorted([(call.invoked, 0, call) for call in acked] + [(call.ended, 1, call) for call in acked], key=lambda s: s[:2])
     highest = [-1] * (len(cuts) + 1)
     newest = [-1] * (len(cuts) + 1)  # index of the acknowledgement that set it
-    known: dict[int, tuple[list[int], list[int]]] = {}  # invocation -> `highest` and `newest` at that time
+    highest_at_call: dict[int, tuple[list[int], list[int]]] = {}  # invocation -> `highest` and `newest` at that time
     anomalies: list[Anomaly] = []
     for at, ended, call in steps:
         if not ended:
-            known[at] = (list(highest), list(newest)) if cuts else ([highest[0]], [newest[0]])
+            highest_at_call[at] = (list(highest), list(newest)) if cuts else ([highest[0]], [newest[0]])
             continue
-        before, since = known.pop(call.invoked)
+        before, since = highest_at_call.pop(call.invoked)
         for row in call.rows:
             if row.offset is None or (cuts and row.leader_epoch is None):
                 continue
@@ -61,7 +63,8 @@ def _acknowledged_in_order(done: list[Call], cuts: tuple[Cut, ...], key: str) ->
     return anomalies
 
 
-def _read_as_written(done: list[Call], key: str) -> list[Anomaly]:
+def _read_unsent(done: list[Call], key: str) -> list[Anomaly]:
+    """Reads of values that nobody had sent, or whose send had certainly failed."""
     first_sent: dict[str, int] = {}
     not_failed: set[str] = set()
     failed: dict[str, int] = {}
@@ -102,7 +105,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
-    anomalies = _acknowledged_in_order(done, cuts_of(cuts, topic, partition), key) + _read_as_written(done, key)
+    anomalies = _out_of_order(done, cuts_of(cuts, topic, partition), key) + _read_unsent(done, key)
     return Findings(anomalies=tuple(anomalies))
 
 

@@ -29,7 +29,7 @@ _Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row tha
 
 
 def _generation(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
-    # The number of excused losses that affect this offset up to this epoch; None if that is unknown.
+    """The number of excused losses that affect this offset up to this epoch; None if that is unknown."""
     above = [cut for cut in cuts if offset >= cut.offset]
     if above and epoch is None:
         return None
@@ -40,15 +40,16 @@ def _records(call: Call) -> list[OperationRow]:
     return [row for row in call.rows if row.offset is not None and row.value is not None]
 
 
-def _known(polls: list[Call], cuts: tuple[Cut, ...]) -> _Known:
-    known: _Known = {}
+def _offsets_read(polls: list[Call], cuts: tuple[Cut, ...]) -> _Known:
+    """Each offset that any poll returned, by generation of the log, with the first row that shows it."""
+    first_rows: _Known = {}
     for call in polls:
         for row in _records(call):
             assert row.offset is not None
             generation = _generation(cuts, row.offset, row.leader_epoch)
             if generation is not None:
-                known.setdefault((row.offset, generation), row.at)
-    return known
+                first_rows.setdefault((row.offset, generation), row.at)
+    return first_rows
 
 
 def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
@@ -59,14 +60,14 @@ def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
             yield first, then
 
 
-def _skipped(call: Call, known: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
+def _skipped_record(call: Call, first_rows: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
     """Find the first record that a poll left out and another poll read."""
     before, kind = call.asked[0].offset, "poll-skip"
     for row in _records(call):
         assert row.offset is not None
         for offset in range(row.offset if before is None else before, row.offset):
             generation = _generation(cuts, offset, row.leader_epoch)
-            at = known.get((offset, generation)) if generation is not None else None
+            at = first_rows.get((offset, generation)) if generation is not None else None
             if at is not None:
                 return kind, offset, at
         before, kind = row.offset + 1, "int-poll-skip"
@@ -79,7 +80,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     key, cuts = f"{topic}-{partition}", cuts_of(cuts, topic, partition)
     done = [call for call in calls(operation_rows(operations)) if call.type == "ok"]
     polls = [call for call in done if call.f == "poll"]
-    known = _known(polls, cuts)
+    first_rows = _offsets_read(polls, cuts)
     anomalies: list[Anomaly] = []
     for call in done:
         if call.f == "produce" and call.asked[0].acks != -1:
@@ -92,7 +93,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(then.at,), words=words))
             break
         else:
-            skipped = _skipped(call, known, cuts) if call.f == "poll" else None
+            skipped = _skipped_record(call, first_rows, cuts) if call.f == "poll" else None
             if skipped is not None:
                 kind, offset, at = skipped
                 words = f"a poll of process {call.process} left out offset {offset}, where another poll read a record"

@@ -23,12 +23,12 @@ from checkers.timeline.replay import REPLAYED, Replicas
 NAME = "producers"
 
 
-def _doubled(done: list[Call], rows: list[EventRow], key: str) -> list[Anomaly]:
+def _values_in_log_twice(done: list[Call], rows: list[EventRow], key: str) -> list[Anomaly]:
     """Find values of idempotent producers that are in one log twice."""
     once = {row.value for call in done if call.asked[0].delivery == ONCE for row in call.asked}
     replicas = Replicas()
     places: dict[tuple[str, str], tuple[int, int]] = {}  # (node, value) -> offset, row
-    found = []
+    anomalies = []
     for row in rows:
         for _, value in replicas.replay(row):
             places.pop((row.node, value), None)
@@ -37,8 +37,8 @@ def _doubled(done: list[Call], rows: list[EventRow], key: str) -> list[Anomaly]:
         earlier = places.setdefault((row.node, row.value), (row.offset, row.at))
         if earlier[0] != row.offset:
             words = f"{row.node} has {row.value} of an idempotent producer at offsets {earlier[0]} and {row.offset}"
-            found.append(_anomaly("sequence-doubled", key, (earlier[1], row.at), words))
-    return found
+            anomalies.append(_anomaly("sequence-doubled", key, (earlier[1], row.at), words))
+    return anomalies
 
 
 def _anomaly(kind: str, key: str, witness: tuple[int, int], words: str) -> Anomaly:
@@ -50,7 +50,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     topic, partition = partition_of(operations, events)
     done = calls(operation_rows(operations))
     key = f"{topic}-{partition}"
-    return Findings(anomalies=tuple(_doubled(done, event_rows(events), key)))
+    return Findings(anomalies=tuple(_values_in_log_twice(done, event_rows(events), key)))
 
 
 CHECKER = Checker(

@@ -55,28 +55,28 @@ _LINE = re.compile(r"\bline (\d+)")
 
 def steps(operations: pl.DataFrame) -> list[Step]:
     """The transactions as steps; a process has a new number after an outcome that is unknown. HistoryError for a bad value."""
-    found = []
+    queue_steps = []
     columns = ("index", "process", "type", "value", "time_ns")
     for index, process, type_, value, time_ns in operations.select(columns).iter_rows():
         try:
             parsed = None if value is None else frozen(json.loads(value))
         except (ValueError, RecursionError) as error:
             raise HistoryError(f"row {index}: the value of a transaction is not JSON: {value[:40]!r}") from error
-        found.append(Step(index, process, OpType(type_), "txn", parsed, None, time_ns, index))
-    return found
+        queue_steps.append(Step(index, process, OpType(type_), "txn", parsed, None, time_ns, index))
+    return queue_steps
 
 
-def appended(told: Sequence[Step]) -> Iterator[Step]:
+def appended(queue_steps: Sequence[Step]) -> Iterator[Step]:
     """The same steps as transactions of list-append. Those without a send, and without a record polled, are left out."""
-    seen: dict[Hashable, dict[Hashable, tuple[Hashable, ...]]] = {}  # process -> key -> the values that it has read
-    asked: dict[Hashable, Step] = {}
-    for step in told:
+    values_read: dict[Hashable, dict[Hashable, tuple[Hashable, ...]]] = {}  # process -> key -> the values that it has read
+    invocations: dict[Hashable, Step] = {}
+    for step in queue_steps:
         if step.type is OpType.INVOKE:
-            asked[step.process] = step
+            invocations[step.process] = step
             continue
-        invocation = asked.pop(step.process)
+        invocation = invocations.pop(step.process)
         micros = _micros(step if step.value is not None else invocation)
-        mine = dict(seen.get(step.process, {}))
+        mine = dict(values_read.get(step.process, {}))
         wants: list[tuple[Hashable, ...]] = []
         gets: list[tuple[Hashable, ...]] = []
         for micro in micros:
@@ -85,16 +85,16 @@ def appended(told: Sequence[Step]) -> Iterator[Step]:
                 wants.append(append)
                 gets.append(append)
             elif step.type is OpType.OK:
-                for key, values in _polled(micro):
+                for key, values in _records_polled(micro):
                     mine[key] = (*mine.get(key, ()), *values)
                     wants.append(("r", key, None))
                     gets.append(("r", key, mine[key]))
         if step.type is OpType.OK:
-            seen[step.process] = mine
+            values_read[step.process] = mine
         if wants:
             yield replace(invocation, value=tuple(wants))
             yield replace(step, value=tuple(gets))
-    for invocation in asked.values():
+    for invocation in invocations.values():
         sends = tuple(("append", micro[1], micro[2]) for micro in _micros(invocation) if micro[0] == "send")
         if sends:
             yield replace(invocation, value=sends)
@@ -108,7 +108,7 @@ def _value(sent: Hashable) -> Hashable:
     return sent[1] if isinstance(sent, tuple) and len(sent) == 2 else sent
 
 
-def _polled(micro: tuple[Any, ...]) -> Iterator[tuple[Hashable, list[Hashable]]]:
+def _records_polled(micro: tuple[Any, ...]) -> Iterator[tuple[Hashable, list[Hashable]]]:
     for key, records in micro[1] if len(micro) > 1 else ():
         yield key, [value for _, value in records]
 
@@ -122,57 +122,58 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     from checkers.kafka.judge import judge as judge_queue
 
     try:
-        told = steps(operations.sort("index"))
-        queue = judge_queue(told)
+        queue_steps = steps(operations.sort("index"))
+        queue = judge_queue(queue_steps)
         # Where an operation was left out or put behind its call, the order of the others stays, and indices say where it was.
-        lists = judge_elle("list-append", pair(sorted(appended(told), key=lambda step: step.line)), (LEVEL,))
+        lists = judge_elle("list-append", pair(sorted(appended(queue_steps), key=lambda step: step.line)), (LEVEL,))
     except HistoryError as error:
         return Findings(unchecked=(f"{NAME}: {error}",))
-    ended = _read_to_the_end(told, facts)
-    anomalies = [*_of(queue), *(one for one in _of(lists) if one.kind not in ALLOWED)]
-    unseen = [one for one in anomalies if one.kind == "unseen"]
+    ended = _read_to_the_end(queue_steps, facts)
+    anomalies = [*_in_rows(queue), *(anomaly for anomaly in _in_rows(lists) if anomaly.kind not in ALLOWED)]
+    unseen = [anomaly for anomaly in anomalies if anomaly.kind == "unseen"]
     if unseen and not ended:
-        anomalies = [one for one in anomalies if one.kind != "unseen"]
+        anomalies = [anomaly for anomaly in anomalies if anomaly.kind != "unseen"]
     unread = [f"{NAME}: {len(unseen)} acknowledged values were not polled, and no final reader came to the end"]
     unchecked = [*(unread if unseen and not ended else ()), *(f"{NAME}: {why}" for why in (*queue.unchecked, *lists.unchecked))]
-    committed = [step for step in told if step.type is OpType.OK and any(micro[0] == "send" for micro in _micros(step))]
+    committed = [step for step in queue_steps if step.type is OpType.OK and any(micro[0] == "send" for micro in _micros(step))]
     return Findings(
         anomalies=tuple(_once(anomalies)),
         unchecked=tuple(dict.fromkeys(unchecked)),
-        not_live=tuple(_not_live(told, facts, ended=ended)),
+        not_live=tuple(_not_live(queue_steps, facts, ended=ended)),
         live_judged=deadline_ns(facts) is not None,
         counts={"transactions": len(committed)},
     )
 
 
-def _of(found: "Judgement") -> list[Anomaly]:
+def _in_rows(judgement: "Judgement") -> list[Anomaly]:
     # The judges read files and cite lines; a run has rows.
-    return [replace(one, checker=NAME, words=_LINE.sub(r"row \1", one.words)) for one in found.anomalies]
+    return [replace(anomaly, checker=NAME, words=_LINE.sub(r"row \1", anomaly.words)) for anomaly in judgement.anomalies]
 
 
 def _once(anomalies: list[Anomaly]) -> Iterator[Anomaly]:
     """Each anomaly once: both judges name records that an aborted transaction sent, or that nobody did."""
-    known: set[tuple[str, tuple[int, ...]]] = set()
-    for one in anomalies:
-        of = (one.kind, tuple(sorted(one.witness)))
-        if of not in known:
-            known.add(of)
-            yield one
+    reported: set[tuple[str, tuple[int, ...]]] = set()
+    for anomaly in anomalies:
+        of = (anomaly.kind, tuple(sorted(anomaly.witness)))
+        if of not in reported:
+            reported.add(of)
+            yield anomaly
 
 
-def _read_to_the_end(told: Sequence[Step], facts: Facts) -> bool:
+def _read_to_the_end(queue_steps: Sequence[Step], facts: Facts) -> bool:
     """Whether a poll that came after the quiet time says that all partitions were read to their ends."""
     began = facts.final_reads_at_ns
     if began is None:
         return False
     return any(
         step.type is OpType.OK and step.time is not None and step.time >= began and micro[-1] == _END
-        for step in told
+        for step in queue_steps
         for micro in _micros(step)
     )
 
 
-def _not_live(told: Sequence[Step], facts: Facts, *, ended: bool) -> Iterator[str]:
+def _not_live(queue_steps: Sequence[Step], facts: Facts, *, ended: bool) -> Iterator[str]:
+    """Why the run is not live: the final readers did not reach the end, or no late transaction was committed."""
     deadline = deadline_ns(facts)
     if deadline is None:
         return
@@ -180,11 +181,11 @@ def _not_live(told: Sequence[Step], facts: Facts, *, ended: bool) -> Iterator[st
         yield "no final reader of committed records came to the end of all partitions"
     late: set[Hashable] = set()
     tried = done = 0
-    for step in told:
+    for step in queue_steps:
         if step.type is OpType.INVOKE:
-            wanted = step.time is not None and step.time >= deadline and any(micro[0] == "send" for micro in _micros(step))
-            (late.add if wanted else late.discard)(step.process)
-            tried += wanted
+            is_late_send = step.time is not None and step.time >= deadline and any(micro[0] == "send" for micro in _micros(step))
+            (late.add if is_late_send else late.discard)(step.process)
+            tried += is_late_send
         elif step.process in late:
             done += step.type is OpType.OK
     if tried and not done:

@@ -48,18 +48,19 @@ class _Elections:
         self.stamps: dict[str, int] = {}  # node -> the registration under which it was last in the ISR
 
     def see(self, row: EventRow) -> None:
+        """Take in a row: an order, a state, a new leader, or what befalls replicas and sessions."""
         if row.kind == K.UNCLEAN_ELECTION_ORDERED:
             self.ordered = row.leader
         elif row.kind == K.STATE_WRITTEN:
             if row.leader is not None and row.leader_epoch != self.standing.epoch:
-                self._elected(row, row.leader)
+                self._check_election(row, row.leader)
             self.standing.see(row)
             self.stamps.update(zip(row.isr, row.stamps or (), strict=False))
             self.wounded.see(row)
             self.emptied = {node: swap for node, swap in self.emptied.items() if node in self.wounded.since}
         elif row.kind == K.BECAME_LEADER:
             if row.node in self.emptied:
-                self._emptied(row, row.node)
+                self._accuse_emptied(row, row.node)
         elif row.kind == K.WOUND:
             self.wounds_counted_on += row.node in self.standing.eligible()
             self.wounded.see(row)
@@ -69,7 +70,8 @@ class _Elections:
             self.sessions.see(row)
             self.wounded.see(row)
 
-    def _elected(self, row: EventRow, leader: str) -> None:
+    def _check_election(self, row: EventRow, leader: str) -> None:
+        """Count the election, and accuse it if the leader was emptied, or in neither ISR nor ELR and not ordered."""
         if self.standing.index < 0:
             return  # the first state of a partition: there was no ISR before
         self.elections += leader != self.standing.leader
@@ -82,7 +84,7 @@ class _Elections:
         ordered = self.by_operator and leader == self.ordered
         swap = self.emptied.get(leader)
         if swap is not None and not self._cannot_lead(row, leader, swap):
-            self._emptied(row, leader)
+            self._accuse_emptied(row, leader)
         if leader not in eligible and not ordered:
             before = ", ".join(eligible) or "empty"
             words = f"{leader} was elected leader of epoch {row.leader_epoch}; ISR and ELR before: {before}"
@@ -91,13 +93,14 @@ class _Elections:
             self.ordered = None
 
     def _cannot_lead(self, row: EventRow, leader: str, swap: EventRow) -> bool:
-        # True if the controller could not know of the swap, or named a registration that has already ended.
+        """True if the controller could not know of the swap, or named a registration that has already ended."""
         if self.sessions.hides(swap):
             return True
         stamp = row.stamps[row.isr.index(leader)] if row.stamps and leader in row.isr else UNSTAMPED
         return stamp != UNSTAMPED and stamp == swap.incarnation
 
-    def _emptied(self, row: EventRow, leader: str) -> None:
+    def _accuse_emptied(self, row: EventRow, leader: str) -> None:
+        """Accuse the epoch of an emptied leader, once."""
         if row.leader_epoch in self.accused:
             return
         self.accused.add(row.leader_epoch)

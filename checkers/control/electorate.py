@@ -55,19 +55,19 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     rows = list(events.filter(pl.col("partition").is_not_null()).select(_COLUMNS).iter_rows())
     if not facts.simulated and not any(elr for *_, elr, _ in rows):
         return Findings()
-    found: list[Anomaly] = []
-    seen: dict[tuple[str, str | None, int], _Electorate] = {}
+    anomalies: list[Anomaly] = []
+    electorates: dict[tuple[str, str | None, int], _Electorate] = {}
     for at, kind, topic, topic_id, partition, isr, elr, replicas in rows:
-        one = seen.setdefault((topic, topic_id, partition), _Electorate(f"{topic}-{partition}"))
+        electorate = electorates.setdefault((topic, topic_id, partition), _Electorate(f"{topic}-{partition}"))
         promise = promised(facts, topic)
         if kind == K.ASSIGNED and replicas is not None:
-            one.needed = len(replicas)
+            electorate.needed = len(replicas)
         elif kind == K.UNCLEAN_ELECTION_ORDERED:
-            one.ordered = True
+            electorate.ordered = True
         elif kind == K.STATE_WRITTEN and isr is not None and promise is not None:
-            anomaly = one.written(at, len({*isr, *(elr or ())}), len(isr), promise.min_insync_replicas)
-            found += [] if anomaly is None else [anomaly]
-    return Findings(anomalies=tuple(found))
+            anomaly = electorate.written(at, len({*isr, *(elr or ())}), len(isr), promise.min_insync_replicas)
+            anomalies += [] if anomaly is None else [anomaly]
+    return Findings(anomalies=tuple(anomalies))
 
 
 CHECKER = Checker(

@@ -46,7 +46,7 @@ def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last:
     return next((begun for begun, ended in fences.get(node or "", ()) if begun < first and last < ended), None)
 
 
-def _held(rows: list[EventRow], node: str, end: int, before: int) -> bool:
+def _holds(rows: list[EventRow], node: str, end: int, before: int) -> bool:
     """True if a broker's log had reached offset `end` before row `before` of the history.
 
     The node may have lost the records since, but it could report its log end to the leader first.
@@ -88,9 +88,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             what = f"raised its high watermark to {row.hw}" if before is not None and row.hw > before else ""
         begun = _behind(fences, row.node, row.at, row.at) if what else None
         if begun is not None and row.kind == K.HW:
-            asked, ended = finished.get(row.node, (begun, begun))
+            request_index, ended = finished.get(row.node, (begun, begun))
             others = set(isr.get(row.node) or ()) - {row.node}
-            if asked < begun < ended or (flushes and all(_held(rows, node, row.hw, begun) for node in others)):
+            if request_index < begun < ended or (flushes and all(_holds(rows, node, row.hw, begun) for node in others)):
                 begun = None
         if begun is not None:
             kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"
@@ -102,8 +102,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         begun = _behind(fences, call.rows[0].node, call.invoked, call.ended) if answered else None
         if begun is not None:
             words = f"{call.rows[0].node} answered a {call.f} of process {call.process} that was sent while it was fenced"
-            found = Anomaly(kind="fenced-answer", checker=NAME, key=key, witness=(begun, call.invoked, call.ended), words=words)
-            anomalies.append(found)
+            anomaly = Anomaly(kind="fenced-answer", checker=NAME, key=key, witness=(begun, call.invoked, call.ended), words=words)
+            anomalies.append(anomaly)
     return Findings(anomalies=tuple(anomalies))
 
 

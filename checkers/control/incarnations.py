@@ -116,8 +116,8 @@ def _spoken_first(events: pl.DataFrame) -> pl.DataFrame:
         number=pl.int_range(pl.len()).over(alike), count=pl.len().cast(pl.Int64).over(alike)
     )
     is_last = speaks & (pl.col("number") == ANOMALIES_MAX - 1)
-    kept = marked.filter(~speaks | (pl.col("number") < ANOMALIES_MAX))
-    return kept.with_columns(more=pl.when(is_last).then(pl.col("count") - ANOMALIES_MAX).otherwise(0))
+    kept_frame = marked.filter(~speaks | (pl.col("number") < ANOMALIES_MAX))
+    return kept_frame.with_columns(more=pl.when(is_last).then(pl.col("count") - ANOMALIES_MAX).otherwise(0))
 
 
 CHECKER = Checker(

@@ -46,8 +46,8 @@ def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
             accused.add(row.leader_epoch)
             words = f"{first.node} and {row.node} both advanced the high watermark as leader of epoch {row.leader_epoch}"
             key = f"{topic}-{partition}"
-            found = Anomaly(kind="two-leaders", checker="single-leader", key=key, witness=(first.at, row.at), words=words)
-            anomalies.append(found)
+            anomaly = Anomaly(kind="two-leaders", checker="single-leader", key=key, witness=(first.at, row.at), words=words)
+            anomalies.append(anomaly)
     return Findings(anomalies=tuple(anomalies))
 
 
@@ -61,10 +61,10 @@ def check_controllers(operations: pl.DataFrame, events: pl.DataFrame, facts: Fac
         first, first_index = holder.setdefault(epoch, (node, index))
         if first != node:
             words = f"{first} and {node} were both elected controller with epoch {epoch}"
-            found = Anomaly(
+            anomaly = Anomaly(
                 kind="two-controllers", checker="single-controller", key="", witness=(first_index, index), words=words
             )
-            anomalies.append(found)
+            anomalies.append(anomaly)
     return Findings(anomalies=tuple(anomalies))
 
 

@@ -40,11 +40,11 @@ class _Controllers:
 
     def at(self, time_ns: int) -> tuple[set[str], set[str]]:
         """Return the brokers that can be controller at a time, and all elected until then."""
-        seen = [(since, node) for since, node in self._elected if since <= time_ns]
+        elected_by_then = [(since, node) for since, node in self._elected if since <= time_ns]
         # An election within the slack may lie before or after the time.
-        settled = [node for since, node in seen if since + 2 * SLACK_NS <= time_ns]
-        recent = {node for since, node in seen if since + 2 * SLACK_NS > time_ns}
-        ever = {node for _, node in seen} | {node for since, node in self._late if since <= time_ns}
+        settled = [node for since, node in elected_by_then if since + 2 * SLACK_NS <= time_ns]
+        recent = {node for since, node in elected_by_then if since + 2 * SLACK_NS > time_ns}
+        ever = {node for _, node in elected_by_then} | {node for since, node in self._late if since <= time_ns}
         return ({*settled[-1:], *recent}, ever) if settled else (set(), set())
 
 
@@ -61,6 +61,7 @@ class _States:
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
+        """Take in a row, and judge it if it is a state of the partition."""
         if row.kind == K.ASSIGNED:
             self.assigned = row.replicas
         elif row.kind == K.ISR_CHANGE_SENT:
@@ -69,13 +70,14 @@ class _States:
             self.wanted.pop(row.node, None)
             self.asks.pop(row.node, None)
         elif row.kind == K.STATE_WRITTEN:
-            self._shape(row)
-            self._epoch(row)
+            self._check_shape(row)
+            self._check_epoch(row)
             if self.before is not None and row.node is not None:
-                self._writer(row, self.before)
+                self._check_writer(row, self.before)
             self.before = row
 
-    def _shape(self, row: EventRow) -> None:
+    def _check_shape(self, row: EventRow) -> None:
+        """The ISR must be among the assigned replicas, and the leader in the ISR."""
         outside = [node for node in row.isr if node not in self.assigned]
         if outside and self.assigned:
             words = f"{', '.join(outside)} in the ISR of epoch {row.leader_epoch}; assigned replicas: {', '.join(self.assigned)}"
@@ -84,7 +86,8 @@ class _States:
             words = f"{row.leader} leads epoch {row.leader_epoch} but is not in its ISR: {', '.join(row.isr) or 'empty'}"
             self._accuse("leader-outside-isr", (row.at,), words)
 
-    def _epoch(self, row: EventRow) -> None:
+    def _check_epoch(self, row: EventRow) -> None:
+        """The leader epoch must not fall, and must have one leader."""
         if self.before is not None and row.leader_epoch < self.before.leader_epoch:
             words = f"the leader epoch fell from {self.before.leader_epoch} to {row.leader_epoch}"
             self._accuse("epoch-regressed", (self.before.at, row.at), words)
@@ -95,7 +98,8 @@ class _States:
             words = f"epoch {row.leader_epoch} names first {leader} and then {row.leader} as leader"
             self._accuse("two-elected", (at, row.at), words)
 
-    def _writer(self, row: EventRow, before: EventRow) -> None:
+    def _check_writer(self, row: EventRow, before: EventRow) -> None:
+        """Only the controller may write, or the leader another ISR, if it does not ask the controller for it."""
         same = (row.leader, row.leader_epoch) == (before.leader, before.leader_epoch)
         if same and row.leader is not None and row.node != row.leader and self.wanted.get(row.leader) == row.isr:
             self.asks[row.leader] = row.at
@@ -136,12 +140,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 def _older(events: pl.DataFrame, key: str) -> list[Anomaly]:
     """The writes that name an older controller epoch than the write before: their leader obeys nobody, or the wrong one."""
     writes = events.filter(pl.col("kind") == str(K.STATE_WRITTEN)).select("index", "controller_epoch").drop_nulls().sort("index")
-    found = []
+    anomalies = []
     for (at, before), (then, epoch) in pairwise(writes.iter_rows()):
         if epoch < before:
             words = f"the controller epoch in the state fell from {before} to {epoch}"
-            found.append(Anomaly(kind="epoch-regressed", checker=NAME, key=key, witness=(at, then), words=words))
-    return found
+            anomalies.append(Anomaly(kind="epoch-regressed", checker=NAME, key=key, witness=(at, then), words=words))
+    return anomalies
 
 
 def _late(events: pl.DataFrame) -> set[int]:

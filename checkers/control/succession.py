@@ -81,13 +81,13 @@ class _Known:
         else:
             self.noted[row.node, row.broker, row.incarnation] = (row.detail, row.at)
 
-    def gone(self, writer: str, left_out: list[_Member], kept: list[_Member]) -> list[str]:
+    def gone(self, writer: str, left_out: list[_Member], members: list[_Member]) -> list[str]:
         """The members of an ISR that its writer knew to be gone, because of whom it left out."""
         ends = [end for member in left_out if (end := self._read(writer, member)) is not None]
         silent = [since for member in left_out if (since := self._silent(writer, member)) is not None]
         return [
             node
-            for node, stamp in kept
+            for node, stamp in members
             if stamp is not None and not self._was_heard(writer, node, stamp)
             if self.ended.get((node, stamp), max(ends, default=-1)) < max(ends, default=-1)
             or (self._silent(writer, (node, stamp)) or max(silent, default=-1)) < max(silent, default=-1)
@@ -99,14 +99,14 @@ class _Known:
         return state == "active" and since > self.ended.get((node, stamp), since)
 
     def _read(self, writer: str, member: _Member) -> int | None:
-        # The row in which a registration ended, if that alone can be why its broker was left out.
+        """The row in which a registration ended, if that alone can be why its broker was left out."""
         node, stamp = member
         if stamp is None or node in self.broken or self.latest.get(node) != stamp:
             return None
         return None if self.noted.get((writer, node, stamp), ("", -1))[0] in _OUT else self.ended.get((node, stamp))
 
     def _silent(self, writer: str, member: _Member) -> int | None:
-        # The row since which this controller holds a broker for inactive.
+        """The row since which this controller holds a broker for inactive."""
         state, since = self.noted.get((writer, member[0], member[1] or -1), ("", -1))
         return since if state == "inactive" else None
 
@@ -136,28 +136,30 @@ class _States:
         elif row.kind == K.UNCLEAN_ELECTION_ORDERED:
             self.ordered = True
         elif row.isr is not None:
-            return self._written(row, known)
+            return self._check_state(row, known)
         return []
 
-    def _written(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
+    def _check_state(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
+        """The anomalies of a written state, compared with the one before it."""
         before, self.before = self.before, row
-        found: list[tuple[str, str]] = []
+        complaints: list[tuple[str, str]] = []
         if before is None or before.topic_id != row.topic_id or row.zk_version == 0:  # a new state znode
-            found += self._leader(row, None)
-            return [self._anomaly(kind, words, row, row) for kind, words in found]
-        found += self._epoch(row, before, known)
+            complaints += self._wrong_leader(row, None)
+            return [self._anomaly(kind, words, row, row) for kind, words in complaints]
+        complaints += self._wrong_epoch(row, before, known)
         if row.leader is None or row.leader_epoch != before.leader_epoch:
-            found += self._isr(row, before)
-            found += self._leader(row, before) + self._gone(row, before, known)
-        found += self._elr(row, before)
+            complaints += self._wrong_isr(row, before)
+            complaints += self._wrong_leader(row, before) + self._gone_members(row, before, known)
+        complaints += self._wrong_elr(row, before)
         self.ordered &= known is None or row.leader is None or len(row.isr or ()) < self._least
-        return [self._anomaly(kind, words, before, row) for kind, words in found]
+        return [self._anomaly(kind, words, before, row) for kind, words in complaints]
 
     def _anomaly(self, kind: str, words: str, before: ClusterRow, row: ClusterRow) -> Anomaly:
         witness = tuple(sorted({before.at, row.at}))
         return Anomaly(kind=kind, checker=NAME, key=self.name, witness=witness, words=f"{self.name}: {words}")
 
-    def _epoch(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
+    def _wrong_epoch(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
+        """The epoch goes up by one with another leader, and not without a reason."""
         step = row.leader_epoch - before.leader_epoch
         if step < 0:
             return []  # state-writes reports it
@@ -176,11 +178,13 @@ class _States:
         return []
 
     def _may_be_given_up(self, row: ClusterRow) -> bool:
-        # Whether the last of the epochs counted may be the one in which a move ends whose entry an operator removed. An edit that
-        # ended before them gives none: after it a move can do no more than lead from its target and end.
+        """Whether the last of the epochs counted may be the one in which a move ends whose entry an operator removed. An edit
+        that ended before them gives none: after it a move can do no more than lead from its target and end.
+        """
         return any(invoked < row.at and ended > self._since for invoked, ended in self._given_up)
 
-    def _isr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
+    def _wrong_isr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
+        """An election adds nobody to the ISR but an unclean leader, and keeps it if nobody leads."""
         added = [node for node, stamp in _members(row, before) if (node, stamp) not in _members(before, row)]
         if row.leader is None and _members(row, before) != _members(before, row):
             return [("wrong-isr", f"nobody leads epoch {row.leader_epoch}, and the ISR is not the one before")]
@@ -188,14 +192,18 @@ class _States:
             return [("wrong-isr", f"the election of epoch {row.leader_epoch} took {', '.join(added)} into the ISR")]
         return []
 
-    def _gone(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
+    def _gone_members(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
+        """Members that the controller took into the ISR although it knew that they were gone."""
         left_out = [member for member in _members(before, row) if member not in _members(row, before)]
         if known is None or row.leader is None or self.moves or row.node == before.leader:
             return []
-        gone = known.gone(row.node, left_out, _members(row))
-        return [("wrong-isr", f"{node} is in the ISR of epoch {row.leader_epoch}, and {row.node} knew it gone") for node in gone]
+        known_gone = known.gone(row.node, left_out, _members(row))
+        return [
+            ("wrong-isr", f"{node} is in the ISR of epoch {row.leader_epoch}, and {row.node} knew it gone") for node in known_gone
+        ]
 
-    def _leader(self, row: ClusterRow, before: ClusterRow | None) -> list[tuple[str, str]]:
+    def _wrong_leader(self, row: ClusterRow, before: ClusterRow | None) -> list[tuple[str, str]]:
+        """The leader stays if it may; else it is the first assigned replica of the ISR."""
         isr = row.isr or ()
         if row.leader is None or self.moves or row.leader not in self.assigned or (before and before.leader == row.leader):
             return []
@@ -207,17 +215,18 @@ class _States:
             return [("wrong-leader", f"{row.leader} leads epoch {row.leader_epoch}, though {first} is the first of its ISR")]
         return []
 
-    def _elr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
+    def _wrong_elr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
+        """The ELR is what left a short ISR, and else empty."""
         isr, elr = set(row.isr or ()), set(row.elr or ())
         counted = {*(before.isr or ()), *(before.elr or ())}
         if row.leader is not None and row.leader not in counted:
             if not elr:
                 return []
             return [("wrong-elr", f"the ELR is {_list(elr)}; it must be empty, for {row.leader} was in neither ISR nor ELR")]
-        left = (counted - isr) if len(isr) < self._least else set()
-        if elr == left or self.moves or self.ordered:
+        expected = (counted - isr) if len(isr) < self._least else set()
+        if elr == expected or self.moves or self.ordered:
             return []
-        return [("wrong-elr", f"the ELR is {_list(elr)}; it must be {_list(left)}, for the ISR is {_list(isr)}")]
+        return [("wrong-elr", f"the ELR is {_list(elr)}; it must be {_list(expected)}, for the ISR is {_list(isr)}")]
 
 
 def _list(nodes: set[str]) -> str:
@@ -238,11 +247,11 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     done = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
     states = {key: _States(f"{key[0]}-{key[1]}", least, given_up(done, *key)) for key, least in _least(rows, facts)}
     keeps_elr = any(row.elr for row in rows)
-    preferred = _preferred(operations)
+    preferred = _preferred_orders(operations)
     for row in () if facts.simulated else rows:
         if row.partition is not None and row.kind in (K.REASSIGNMENT_BEGUN, K.UNCLEAN_ELECTION_ORDERED):
             states[row.topic, row.partition].see(row, None)
-    found: list[Anomaly] = []
+    anomalies: list[Anomaly] = []
     for row in rows:
         if row.kind in _OF_BROKERS or row.partition is None:
             known.see(row)
@@ -250,8 +259,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         state = states[row.topic, row.partition]
         orders = [preferred[name] for name in (state.name, None) if name in preferred]
         state.preferred = any(at < row.at or not facts.simulated for at in orders)
-        found += [one for one in state.see(row, known if facts.simulated else None) if keeps_elr or one.kind != "wrong-elr"]
-    return Findings(anomalies=tuple(found))
+        anomalies += [
+            anomaly for anomaly in state.see(row, known if facts.simulated else None) if keeps_elr or anomaly.kind != "wrong-elr"
+        ]
+    return Findings(anomalies=tuple(anomalies))
 
 
 def _least(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, int], int]]:
@@ -261,13 +272,13 @@ def _least(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, in
         yield (topic, partition), 1 if promise is None else promise.min_insync_replicas
 
 
-def _preferred(operations: pl.DataFrame) -> dict[str | None, int]:
+def _preferred_orders(operations: pl.DataFrame) -> dict[str | None, int]:
     """The first row by which an operator may have ordered the preferred leader: by partition; None: of any partition."""
-    found: dict[str | None, int] = {}
-    asked = operations.filter(pl.col("f").is_in(_ORDERS)).sort("index")
-    for at, f, value in asked.select("index", "f", "value").iter_rows():
-        found.setdefault(value if f == "elect-preferred" else None, at)
-    return found
+    rows_of_orders: dict[str | None, int] = {}
+    orders = operations.filter(pl.col("f").is_in(_ORDERS)).sort("index")
+    for at, f, value in orders.select("index", "f", "value").iter_rows():
+        rows_of_orders.setdefault(value if f == "elect-preferred" else None, at)
+    return rows_of_orders
 
 
 CHECKER = Checker(

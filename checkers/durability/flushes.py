@@ -53,30 +53,31 @@ class _Disks:
             if row.detail == "leader":
                 self.promise(row.hw, row.leader_epoch, row.at)
         elif row.kind == K.BECAME_LEADER:
-            self._cut(row.leader_epoch)
+            self._apply_cuts(row.leader_epoch)
         if row.kind in WOUND_ROWS:
             self._wounded.see(row)
         if row.kind in ISR_ROWS:
             self._isr.see(row)
         if row.kind == K.STATE_WRITTEN:
             self._dropped -= set(row.isr)
-            self._cut(row.leader_epoch)
-            self._look(row.at)
+            self._apply_cuts(row.leader_epoch)
+            self._check_counted(row.at)
 
     def promise(self, end: int, epoch: int, at: int) -> None:
         """The records below `end` are promised by a leader of this epoch."""
         end = min([end, *(cut.offset for cut in self._cuts if epoch < cut.leader_epoch)])
         if end > self._promised:
             self._promised, self._by = end, at
-        self._look(at)
+        self._check_counted(at)
 
-    def _cut(self, epoch: int) -> None:
-        # From this epoch on, what an excused loss took is promised no more.
+    def _apply_cuts(self, epoch: int) -> None:
+        """From this epoch on, what an excused loss took is promised no more."""
         for cut in self._cuts:
             if cut.leader_epoch == epoch:
                 self._promised = min(self._promised, cut.offset)
 
     def _shorten(self, row: EventRow) -> None:
+        """A log lost its end: what was flushed of it is gone too."""
         if row.kind == K.REPLICA_DELETED:
             self._flushed.pop(row.node, None)
             if row.node not in self._isr.counted_on():
@@ -85,14 +86,15 @@ class _Disks:
         end = row.offset if row.kind == K.TRUNCATE else row.leo or 0
         self._flushed[row.node] = min(self._flushed.get(row.node, 0), end)
 
-    def _look(self, at: int) -> None:
+    def _check_counted(self, at: int) -> None:
+        """Accuse a counted-on replica that has not flushed what is promised."""
         for node in self._isr.counted_on():
-            held = self._flushed.get(node, 0)
-            if held >= self._promised or node in self._wounded.since or node in self._dropped:
+            flushed = self._flushed.get(node, 0)
+            if flushed >= self._promised or node in self._wounded.since or node in self._dropped:
                 continue
             if (node, self._promised) not in self._accused:
                 self._accused.add((node, self._promised))
-                words = f"{node} counts for {self._key} and has flushed up to {held}, but up to {self._promised} is promised"
+                words = f"{node} counts for {self._key} and has flushed up to {flushed}, but up to {self._promised} is promised"
                 witness = tuple(sorted({self._by, at}))
                 self.anomalies.append(Anomaly(kind="unflushed", checker=NAME, key=self._key, witness=witness, words=words))
 
@@ -105,12 +107,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         return Findings()
     disks = _Disks(f"{topic}-{partition}", record.min_insync_replicas, cuts_of(cuts, topic, partition))
     acknowledged = operations.filter((pl.col("type") == "ok") & (pl.col("acks") == -1) & pl.col("offset").is_not_null())
-    told = acknowledged.select("index", "offset", pl.col("leader_epoch").fill_null(0)).iter_rows()
-    answer = next(told, None)
+    promises = acknowledged.select("index", "offset", pl.col("leader_epoch").fill_null(0)).iter_rows()
+    answer = next(promises, None)
     for row in event_rows(events):
         while answer is not None and answer[0] < row.at:
             disks.promise(answer[1] + 1, answer[2], answer[0])
-            answer = next(told, None)
+            answer = next(promises, None)
         disks.see(row)
     return Findings(anomalies=tuple(disks.anomalies))
 

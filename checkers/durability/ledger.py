@@ -119,6 +119,7 @@ class Ledger:
             self.wounded.see(row)
 
     def _commit(self, node: str, hw: int, epoch: int, index: int) -> None:
+        """The leader's HW rises: what lies below it is promised."""
         if hw <= self.committed:
             return
         values = self.replicas.log(node).values
@@ -132,10 +133,11 @@ class Ledger:
             self.committed = hw
 
     def _learn(self, offset: int, value: str, index: int) -> None:
-        # Fill in an entry of the last leader's log that no row showed, from what a follower or consumer got from it.
-        #
-        # The leader found the entry on its disk at startup. Power loss may undo a truncation, so the value may differ from the
-        # one that was at this offset before.
+        """Fill in an entry of the last leader's log that no row showed, from what a follower or consumer got from it.
+
+        The leader found the entry on its disk at startup. Power loss may undo a truncation, so the value may differ from the
+        one that was at this offset before.
+        """
         log = self.replicas.log(self.top_node)
         if offset >= len(log.values) or log.values[offset] is not None:
             return
@@ -145,13 +147,14 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
 
     def _elect(self, row: EventRow) -> None:
-        # Apply an election: if an operator ordered it, excuse the records that the elected replica lacked (DUR-7).
+        """Apply an election: if an operator ordered it, excuse the records that the elected replica lacked (DUR-7)."""
         elected = row.kind == K.STATE_WRITTEN and row.leader_epoch > self.standing.epoch
         if self.by_operator and self.ordered and elected and row.leader == self.ordered[0]:
             self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
             self.ordered = None
 
     def _wound(self, row: EventRow) -> None:
+        """A fault destroys bytes: what the replica held becomes a ghost, which counts until the wound is noticed."""
         if row.node == self.top_node and self.in_office is None:
             self.in_office = list(self.replicas.log(row.node).values)
         entries = self.replicas.replay(row)
@@ -166,7 +169,7 @@ class Ledger:
         self._notice(row.node)
 
     def _notice(self, node: str) -> None:
-        # For each copy of the node whose loss can now be noticed, decide whether it was the last that counted (DUR-3).
+        """For each copy of the node whose loss can now be noticed, decide whether it was the last that counted (DUR-3)."""
         ghosts = self.ghosts.get(node, [])
         noticed = [g for g in ghosts if not self.sessions.hides(g.wound)]
         if not noticed:
@@ -192,6 +195,7 @@ class Ledger:
         return True
 
     def _lead(self, row: EventRow) -> None:
+        """A replica leads: what it lacks of the promised records is lost or excused."""
         epoch = row.leader_epoch
         log = self.replicas.log(row.node)
         self.following.pop(row.node, None)
@@ -235,31 +239,34 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
 
     def _contest(self, offset: int, other: _Promised) -> None:
-        # Apply a second value that is promised at an offset which already holds a promised value.
-        #
-        # It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
-        known = self.promised[offset]
-        if other.value == known.value:
+        """Apply a second value that is promised at an offset which already holds a promised value.
+
+        It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
+        """
+        first_promised = self.promised[offset]
+        if other.value == first_promised.value:
             return
         self.contested.append((offset, other))
-        if self.replicas.log(self.top_node).holds(offset, known.value):
-            self._judge_contested(self.top_epoch, known.index, f"{self.top_node} leads epoch {self.top_epoch} without")
+        if self.replicas.log(self.top_node).holds(offset, first_promised.value):
+            self._judge_contested(self.top_epoch, first_promised.index, f"{self.top_node} leads epoch {self.top_epoch} without")
 
     def _judge_contested(self, epoch: int, witness: int, how: str) -> None:
-        # Judge the contested values that the last leader lacks.
+        """Judge the contested values that the last leader lacks."""
         log = self.replicas.log(self.top_node)
-        missing = [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]
+        missing = [
+            contest for contest in self.contested if contest[1].epoch <= epoch and not log.may_hold(contest[0], contest[1].value)
+        ]
         for offset, other in sorted(missing, key=itemgetter(0)):
             self.contested.remove((offset, other))
             self.count_promised += 1
-            known, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
+            promised_there, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
             self.promised[offset] = other
             self._judge([offset], epoch=epoch, witness=witness, how=how)
-            if known is not None:
-                self.promised[offset], self.promised_values[offset], self.committed = known, first, committed
+            if promised_there is not None:
+                self.promised[offset], self.promised_values[offset], self.committed = promised_there, first, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
-        # True if an excused loss removed this offset and the epoch is older than that loss (CUT-1).
+        """True if an excused loss removed this offset and the epoch is older than that loss (CUT-1)."""
         return any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
 
     def read(self, call: Call) -> None:
@@ -313,14 +320,15 @@ class Ledger:
             self.committed = min(self.committed, offset)
 
     def _order(self, offset: int, record: _Promised, epoch: int) -> int | None:
-        # The row of the operator's order that elected this epoch's leader, if that replica lacked the record.
+        """The row of the operator's order that elected this epoch's leader, if that replica lacked the record."""
         order, had = self.elected_by_order.get(epoch, (None, []))
         return order if record.epoch < epoch and (offset >= len(had) or had[offset] != record.value) else None
 
     def _accuse(self, lost: list[int], witness: int, how: str) -> None:
+        """Accuse the loss of these offsets."""
         first = self.promised[lost[0]]
-        more = f" and {len(lost) - 1} more up to offset {lost[-1]}" if len(lost) > 1 else ""
-        words = f"{how} the promised record {first.value} at offset {lost[0]}{more}; no wound excuses it"
+        and_more = f" and {len(lost) - 1} more up to offset {lost[-1]}" if len(lost) > 1 else ""
+        words = f"{how} the promised record {first.value} at offset {lost[0]}{and_more}; no wound excuses it"
         key = f"{self.topic}-{self.partition}"
         rows = tuple(sorted({first.index, witness}))
         self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))

@@ -53,9 +53,10 @@ class _Logs:
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
+        """Take in a row: an HW, an assignment, or a change of a log."""
         if row.kind == K.HW:
             self._begin(row.leader_epoch)
-            self._covered(row)
+            self._check_covered(row)
             if row.detail == "leader":
                 self._commit(row)
             return
@@ -68,13 +69,13 @@ class _Logs:
             self.dropped.discard(row.node)
         # An append in the middle of a log removes the entries behind it, too.
         cuts_off = row.kind in (K.APPEND, K.TRUNCATE) and row.offset < len(log.values)
-        gone = list(zip(log.values[row.offset :], log.epochs[row.offset :], strict=True)) if cuts_off else []
+        removed = list(zip(log.values[row.offset :], log.epochs[row.offset :], strict=True)) if cuts_off else []
         self.replicas.replay(row)
         self.compared[row.node] = min(self.compared.get(row.node, 0), len(log.values) - (row.kind == K.APPEND))
         if row.kind == K.APPEND:
             self._match(row)
-        if gone and not begins:
-            self._truncated(row, gone)
+        if removed and not begins:
+            self._check_truncation(row, removed)
 
     def _match(self, row: EventRow) -> None:
         value, node, at = self.written.setdefault((row.offset, row.leader_epoch), (row.value, row.node, row.at))
@@ -82,7 +83,7 @@ class _Logs:
             where = f"at offset {row.offset} under epoch {row.leader_epoch}"
             self._accuse("log-mismatch", row.offset, (at, row.at), f"{node} has {value} {where}, {row.node} has {row.value}")
 
-    def _covered(self, row: EventRow) -> None:
+    def _check_covered(self, row: EventRow) -> None:
         """Find records below a leader's HW that differ from the committed ones: consumers could read them."""
         log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
@@ -96,11 +97,11 @@ class _Logs:
         self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
 
     def _limit(self, epoch: int) -> int:
-        # The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1).
+        """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:
-        # If the epoch is the first after a cut, forget the committed records from the cut's offset on.
+        """If the epoch is the first after a cut, forget the committed records from the cut's offset on."""
         for cut in self.cuts:
             if self.newest < cut.leader_epoch <= epoch:
                 del self.committed[cut.offset :]
@@ -108,14 +109,16 @@ class _Logs:
         self.newest = max(self.newest, epoch)
 
     def _commit(self, row: EventRow) -> None:
+        """The leader's HW rises: remember what is committed below it."""
         log = self.replicas.log(row.node)
         for offset in range(len(self.committed), min(row.hw, len(log.values), self._limit(row.leader_epoch))):
             value, epoch = log.values[offset], log.epochs[offset]
-            known = value is not None and epoch is not None
-            self.committed.append(_Committed(value, epoch, row.leader_epoch, row.at) if known else None)
+            is_known = value is not None and epoch is not None
+            self.committed.append(_Committed(value, epoch, row.leader_epoch, row.at) if is_known else None)
 
-    def _truncated(self, row: EventRow, gone: list[tuple[str | None, int | None]]) -> None:
-        for offset, entry in enumerate(gone, row.offset):
+    def _check_truncation(self, row: EventRow, removed: list[tuple[str | None, int | None]]) -> None:
+        """Accuse the truncation if it removed a committed record."""
+        for offset, entry in enumerate(removed, row.offset):
             record = self.committed[offset] if offset < len(self.committed) else None
             # The same value under another epoch is another record: it was sent again after a leader that had it was deposed.
             if record is None or entry != (record.value, record.epoch):

@@ -46,18 +46,18 @@ def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
     """Judge the high watermarks that brokers recorded: of each process until its log gets shorter, and within epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
-    kept: dict[str, tuple[int | None, _Seen]] = {}  # node -> the process that noted its last HW, and that HW
+    last_of_process: dict[str, tuple[int | None, _Seen]] = {}  # node -> the process that noted its last HW, and that HW
     for row in event_rows(events):
         if row.kind != K.HW:
-            kept.pop(row.node, None)
+            last_of_process.pop(row.node, None)
             continue
         if row.leo is not None and row.hw > row.leo:
             words = f"{row.node} has the high watermark {row.hw} above its log end offset {row.leo}"
             anomalies.append(Anomaly(kind="hw-above-leo", checker=NAME, key=key, witness=(row.at,), words=words))
         scope = (row.node, row.life, row.leader_epoch, row.detail)
-        life, known = kept.get(row.node, (None, None))
-        seen = [one for one in (last.get(scope), known if life == row.life else None) if one is not None]
-        before = max(seen, key=lambda one: one.offset, default=None)
+        life, last_noted = last_of_process.get(row.node, (None, None))
+        earlier = [noted for noted in (last.get(scope), last_noted if life == row.life else None) if noted is not None]
+        before = max(earlier, key=lambda noted: noted.offset, default=None)
         if before is not None and row.hw < before.offset:
             since = "" if before.epoch == row.leader_epoch else f", and nothing was taken from its log since epoch {before.epoch}"
             fall = f"fell from {before.offset} to {row.hw} in epoch {row.leader_epoch}{since}"
@@ -65,7 +65,7 @@ def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
             witness = (before.at, row.at)
             anomalies.append(Anomaly(kind="hw-regressed", checker=NAME, key=key, witness=witness, words=words))
         last[scope] = _Seen(row.hw, row.leader_epoch, row.at)
-        kept[row.node] = (row.life, last[scope])
+        last_of_process[row.node] = (row.life, last[scope])
     return anomalies
 
 
@@ -82,21 +82,22 @@ class _Consumer:
         """Judge one answer to a consumer: of a poll, or of an end offset request (`latest`)."""
         row = call.rows[0]
         if call.type == "ok" and call.f == "latest" and row.offset is not None and row.leader_epoch is not None:
-            self._end(row.offset, row.leader_epoch, row.at)
+            self._see_end(row.offset, row.leader_epoch, row.at)
         elif call.type == "ok" and call.f == "poll":
-            self._poll(call)
+            self._see_poll(call)
         elif call.type == "fail" and row.error == "OFFSET_OUT_OF_RANGE":
-            self._refused(call)
+            self._see_refusal(call)
 
     def _floor(self, epoch: int | None) -> int:
-        # The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between.
+        """The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between."""
         if self.end is None:
             return 0
-        known = self.end.epoch
-        taken = [c.offset for c in self.cuts if c.leader_epoch > known and (epoch is None or c.leader_epoch <= epoch)]
-        return min([self.end.offset, *taken])
+        epoch_seen = self.end.epoch
+        cut_offsets = [c.offset for c in self.cuts if c.leader_epoch > epoch_seen and (epoch is None or c.leader_epoch <= epoch)]
+        return min([self.end.offset, *cut_offsets])
 
-    def _end(self, end: int, epoch: int, index: int) -> None:
+    def _see_end(self, end: int, epoch: int, index: int) -> None:
+        """The consumer was told the end of the log."""
         if self.end is not None and epoch < self.end.epoch:
             return
         if self.end is not None and end < self._floor(epoch):
@@ -105,27 +106,29 @@ class _Consumer:
         if self.end is None or end >= self.end.offset or epoch > self.end.epoch:
             self.end = _Seen(end, epoch, index)
 
-    def _poll(self, call: Call) -> None:
-        asked = call.asked[0].offset
+    def _see_poll(self, call: Call) -> None:
+        """The consumer got records, none below what it asked for, none at or above the HW."""
+        position = call.asked[0].offset
         got = [row for row in call.rows if row.offset is not None and row.value is not None]
         for row in got:
             assert row.offset is not None
-            if asked is not None and row.offset < asked:
-                words = f"process {self.process} asked for offset {asked} and was given {row.offset}"
+            if position is not None and row.offset < position:
+                words = f"process {self.process} asked for offset {position} and was given {row.offset}"
                 self._accuse("position-regressed", (call.invoked, row.at), words)
             if row.hw is not None and row.offset >= row.hw:
                 words = f"process {self.process} was given offset {row.offset} with the high watermark at {row.hw}"
                 self._accuse("read-above-hw", (row.at,), words)
                 break
         first = call.rows[0]
-        self._hinted(first.hw, first.leader_epoch, first.at)
+        self._see_hint(first.hw, first.leader_epoch, first.at)
         epochs = [row.leader_epoch for row in got if row.leader_epoch is not None]
         if epochs and self.end is not None and got[-1].offset is not None and got[-1].offset >= self.end.offset:
             self.end = _Seen(got[-1].offset + 1, max(self.end.epoch, *epochs), call.ended)
         elif epochs and self.end is None and got[-1].offset is not None:
             self.end = _Seen(got[-1].offset + 1, max(epochs), call.ended)
 
-    def _hinted(self, hw: int | None, epoch: int | None, index: int) -> None:
+    def _see_hint(self, hw: int | None, epoch: int | None, index: int) -> None:
+        """The consumer was told an HW, which must not fall within its epoch."""
         if hw is None or epoch is None:
             return
         if self.hint is not None and epoch < self.hint.epoch:
@@ -135,12 +138,13 @@ class _Consumer:
             self._accuse("hw-regressed", (self.hint.at, index), words)
         self.hint = _Seen(hw, epoch, index)
 
-    def _refused(self, call: Call) -> None:
-        asked = call.asked[0].offset
-        if self.end is None or asked is None or asked > self._floor(None):
+    def _see_refusal(self, call: Call) -> None:
+        """The consumer got OFFSET_OUT_OF_RANGE for an offset that it had seen exist."""
+        position = call.asked[0].offset
+        if self.end is None or position is None or position > self._floor(None):
             return
-        known = f"the end offset it had seen was {self.end.offset}"
-        words = f"process {self.process} asked for offset {asked} and got OFFSET_OUT_OF_RANGE; {known}"
+        end_seen = f"the end offset it had seen was {self.end.offset}"
+        words = f"process {self.process} asked for offset {position} and got OFFSET_OUT_OF_RANGE; {end_seen}"
         self._accuse("out-of-range", (self.end.at, call.ended), words)
 
     def _accuse(self, kind: str, witness: tuple[int, ...], words: str) -> None:
@@ -159,7 +163,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             if consumer is None:
                 consumer = consumers[call.process] = _Consumer(call.process, key, cuts_of(cuts, topic, partition))
             consumer.see(call)
-    anomalies.extend(found for process in sorted(consumers) for found in consumers[process].anomalies)
+    anomalies.extend(anomaly for process in sorted(consumers) for anomaly in consumers[process].anomalies)
     return Findings(anomalies=tuple(anomalies))
 
 

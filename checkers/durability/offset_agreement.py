@@ -34,7 +34,7 @@ class _Offsets:
         self.accused: set[int] = set()
         self.anomalies: list[Anomaly] = []
 
-    def hold(self, offset: int, value: str, epoch: int | None, at: int, who: str) -> None:
+    def hold(self, offset: int, value: str, epoch: int | None, at: int, holder: str) -> None:
         """Record that `who` observed this value at this offset, and report a different earlier value."""
         generation = 0
         if self.cuts:
@@ -42,15 +42,15 @@ class _Offsets:
             if above and epoch is None:
                 return
             generation = sum(1 for cut in above if epoch is not None and epoch >= cut.leader_epoch)
-        first = self.seen.setdefault((offset, generation), (value, at, who, epoch))
+        first = self.seen.setdefault((offset, generation), (value, at, holder, epoch))
         if first[0] == value or offset in self.accused:
             return
         self.accused.add(offset)
-        then, now = (_when(first[3], first[1]), _when(epoch, at)) if first[2] == who else ("", "")
-        words = f"offset {offset} holds {first[0]} for {first[2]}{then} and {value} for {who}{now}"
+        then, now = (_when(first[3], first[1]), _when(epoch, at)) if first[2] == holder else ("", "")
+        words = f"offset {offset} holds {first[0]} for {first[2]}{then} and {value} for {holder}{now}"
         witness = tuple(sorted({first[1], at}))
-        found = Anomaly(kind="inconsistent-offsets", checker=NAME, key=self.key, witness=witness, words=words)
-        self.anomalies.append(found)
+        anomaly = Anomaly(kind="inconsistent-offsets", checker=NAME, key=self.key, witness=witness, words=words)
+        self.anomalies.append(anomaly)
 
     def see_event(self, row: EventRow) -> None:
         """Replay a replica's log, and at each HW compare the entries that it newly covers."""
@@ -72,10 +72,10 @@ class _Offsets:
         """Compare the records of a poll, or of an acks=all acknowledgement, with the values known at their offsets."""
         if call.f == "produce" and call.asked[0].acks != -1:
             return
-        who = f"{'a read of' if call.f == 'poll' else 'the acknowledgement to'} process {call.process}"
+        holder = f"{'a read of' if call.f == 'poll' else 'the acknowledgement to'} process {call.process}"
         for row in call.rows:
             if row.offset is not None and row.value is not None:
-                self.hold(row.offset, row.value, row.leader_epoch, row.at, who)
+                self.hold(row.offset, row.value, row.leader_epoch, row.at, holder)
 
 
 def _when(epoch: int | None, row: int) -> str:

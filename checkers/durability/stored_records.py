@@ -60,24 +60,27 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             records.setdefault(row.node, {})[row.offset] = row
     end = _end(rows)
     wounded = {row.node for row in rows if row.kind == K.WOUND} - set(end.isr)
-    found = [
-        *_mismatches({node: held for node, held in records.items() if node not in wounded}),
-        *_uncommitted(records, end, {row.node: row.hw or 0 for row in rows if row.kind == K.LOG_ON_DISK}),
+    findings_found = [
+        *_mismatches({node: held_rows for node, held_rows in records.items() if node not in wounded}),
+        *_uncommitted_records(records, end, {row.node: row.hw or 0 for row in rows if row.kind == K.LOG_ON_DISK}),
     ]
     key = f"{topic}-{partition}"
-    accused = (Anomaly(kind=one.kind, checker=NAME, key=key, witness=one.witness, words=one.words) for one in found)
+    accused = (
+        Anomaly(kind=finding.kind, checker=NAME, key=key, witness=finding.witness, words=finding.words)
+        for finding in findings_found
+    )
     return Findings(anomalies=tuple(accused), counts={"stored": sum(map(len, records.values()))})
 
 
 def _end(rows: list[EventRow]) -> _End:
-    told = {_End(row.leader, tuple(sorted(row.isr or ()))) for row in rows if row.kind == K.METADATA_VIEW}
-    return told.pop() if len(told) == 1 else _End(None, ())
+    ends_told = {_End(row.leader, tuple(sorted(row.isr or ()))) for row in rows if row.kind == K.METADATA_VIEW}
+    return ends_told.pop() if len(ends_told) == 1 else _End(None, ())
 
 
 def _mismatches(records: _Records) -> Iterator[_Found]:
     """Offsets and record epochs with two values."""
     first: dict[tuple[int, int], EventRow] = {}
-    rows = (row for held in records.values() for row in held.values() if row.leader_epoch >= 0)
+    rows = (row for held_rows in records.values() for row in held_rows.values() if row.leader_epoch >= 0)
     for row in rows:
         other = first.setdefault((row.offset, row.leader_epoch), row)
         if other.value != row.value:
@@ -87,7 +90,7 @@ def _mismatches(records: _Records) -> Iterator[_Found]:
             )
 
 
-def _uncommitted(records: _Records, end: _End, high_watermarks: dict[str, int]) -> Iterator[_Found]:
+def _uncommitted_records(records: _Records, end: _End, high_watermarks: dict[str, int]) -> Iterator[_Found]:
     """The records of members of the ISR below their high watermark that differ from the leader's."""
     led = {} if end.leader is None else records.get(end.leader, {})
     for node in end.isr:

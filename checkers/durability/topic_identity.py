@@ -32,32 +32,32 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     named = events.filter(pl.col("topic_id").is_not_null() & pl.col("value").is_not_null())
     if named["topic_id"].n_unique() < 2:
         return Findings()
-    made = named.filter(pl.col("detail") == "leader").select("value", "topic_id", "index")
+    appends = named.filter(pl.col("detail") == "leader").select("value", "topic_id", "index")
     first: dict[str, int] = {}
     owners: set[tuple[str, str]] = set()
-    for value, topic_id, index in made.iter_rows():
+    for value, topic_id, index in appends.iter_rows():
         first.setdefault(value, index)
         owners.add((value, topic_id))
     answered = (pl.col("f") == "poll") & (pl.col("type") == "ok")
     read = operations.filter(answered & pl.col("value").is_not_null() & pl.col("topic_id").is_not_null())
     columns = ("index", "topic_id", "value")
-    seen = sorted([*named.select(columns).iter_rows(), *read.select(columns).iter_rows()])
+    sightings = sorted([*named.select(columns).iter_rows(), *read.select(columns).iter_rows()])
     topic, partition = partition_of(operations, events)
-    found = []
-    for index, topic_id, value in seen:
+    anomalies = []
+    for index, topic_id, value in sightings:
         if (value, topic_id) not in owners and value in first:
             words = f"{value} appears under topic id {topic_id}, but was written under another topic id only"
             witness = tuple(sorted({first[value], index}))
-            found.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
-    for value, ids, witness in _repeated(operations, made) if facts.simulated else ():
+            anomalies.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
+    for value, ids, witness in _values_repeated(operations, appends) if facts.simulated else ():
         words = f"{value} was sent once, and was written under the topic ids {ids}"
-        found.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
-    return Findings(anomalies=tuple(found))
+        anomalies.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
+    return Findings(anomalies=tuple(anomalies))
 
 
-def _repeated(operations: pl.DataFrame, made: pl.DataFrame) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def _values_repeated(operations: pl.DataFrame, appends: pl.DataFrame) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Values that one call sent and leaders appended under several topic ids: with these ids, and the first append under each."""
-    by_topic = made.group_by("value", "topic_id").agg(pl.col("index").min())
+    by_topic = appends.group_by("value", "topic_id").agg(pl.col("index").min())
     several = by_topic.group_by("value").agg(pl.col("topic_id").sort_by("index"), pl.col("index").sort())
     sent = operations.filter((pl.col("f") == "produce") & (pl.col("type") == "invoke")).group_by("value").len()
     once = several.filter(pl.col("index").list.len() > 1).join(sent.filter(pl.col("len") == 1), on="value").sort("value")

@@ -21,7 +21,7 @@ _SERIALIZABLE = _SNAPSHOT | {"G2-item"}
 _REPEATABLE = _SERIALIZABLE
 
 
-def _timed(kinds: frozenset[str], *times: str) -> frozenset[str]:
+def _time_kinds(kinds: frozenset[str], *times: str) -> frozenset[str]:
     return kinds | {kind + time for kind in kinds if kind in KINDS for time in times}
 
 
@@ -40,15 +40,15 @@ FORBIDS: dict[str, frozenset[str]] = {
     "snapshot-isolation": _SNAPSHOT,
     "repeatable-read": _REPEATABLE,
     "serializable": _SERIALIZABLE,
-    "strong-session-read-uncommitted": _timed(_UNCOMMITTED, *_SESSION),
-    "strong-session-read-committed": _timed(_COMMITTED, *_SESSION),
-    "strong-session-consistent-view": _timed(_CONSISTENT_VIEW, *_SESSION),
-    "strong-session-snapshot-isolation": _timed(_SNAPSHOT, *_SESSION),
-    "strong-session-serializable": _timed(_SERIALIZABLE, *_SESSION),
-    "strong-read-uncommitted": _timed(_UNCOMMITTED, *_REAL),
-    "strong-read-committed": _timed(_COMMITTED, *_REAL),
-    "strong-consistent-view": _timed(_CONSISTENT_VIEW, *_REAL),
-    "strong-snapshot-isolation": _timed(_SNAPSHOT, *_REAL),
-    "strong-serializable": _timed(_SERIALIZABLE, *_REAL),
-    "strict-serializable": _timed(_SERIALIZABLE, *_REAL),
+    "strong-session-read-uncommitted": _time_kinds(_UNCOMMITTED, *_SESSION),
+    "strong-session-read-committed": _time_kinds(_COMMITTED, *_SESSION),
+    "strong-session-consistent-view": _time_kinds(_CONSISTENT_VIEW, *_SESSION),
+    "strong-session-snapshot-isolation": _time_kinds(_SNAPSHOT, *_SESSION),
+    "strong-session-serializable": _time_kinds(_SERIALIZABLE, *_SESSION),
+    "strong-read-uncommitted": _time_kinds(_UNCOMMITTED, *_REAL),
+    "strong-read-committed": _time_kinds(_COMMITTED, *_REAL),
+    "strong-consistent-view": _time_kinds(_CONSISTENT_VIEW, *_REAL),
+    "strong-snapshot-isolation": _time_kinds(_SNAPSHOT, *_REAL),
+    "strong-serializable": _time_kinds(_SERIALIZABLE, *_REAL),
+    "strict-serializable": _time_kinds(_SERIALIZABLE, *_REAL),
 }

@@ -43,27 +43,27 @@ class Step:
     value: int
 
 
-def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
+def cycles(dependencies: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
     """Find for each kind of dependency cycle in `wanted` that the graph contains one short cycle as evidence."""
-    small = _Graph(tangled(found, count, wanted))
+    small = _Graph(tangled(dependencies, count, wanted))
     for name, proven in _proven(small):
         if name in wanted:
             cycle = _shortest(small, name, proven)
             yield name, tuple(cycle)
 
 
-def many_cycles(found: Edges, count: int, wanted: frozenset[str]) -> tuple[list[tuple[Step, ...]], int]:
+def many_cycles(dependencies: Edges, count: int, wanted: frozenset[str]) -> tuple[list[tuple[Step, ...]], int]:
     """Find many short cycles of the kinds in `wanted`, at least one if there is any; and the number of edges visited.
 
     An edge that proves a kind is on one of them, unless the search for others visited as many edges as the graph has.
     """
-    small = _Graph(tangled(found, count, wanted))
+    small = _Graph(tangled(dependencies, count, wanted))
     ways: list[list[int]] = []
     work = 0
     for name, proven in _proven(small):
         done: set[int] = set()
         for number in np.flatnonzero(proven).tolist() if name in wanted else ():
-            if number not in done and (work < len(found.kind) or not ways):
+            if number not in done and (work < len(dependencies.kind) or not ways):
                 back, _, looked = _back(small, number, name, longest=len(small.kinds) + 1)
                 ways.append([number, *back])
                 done.update(ways[-1])
@@ -71,15 +71,15 @@ def many_cycles(found: Edges, count: int, wanted: frozenset[str]) -> tuple[list[
     return [tuple(_steps(small, way)) for way in ways], work + len(small.kinds)
 
 
-def counted(found: Edges, wanted: frozenset[str]) -> Edges:
+def counted(dependencies: Edges, wanted: frozenset[str]) -> Edges:
     """Return the dependencies that the kinds of cycles in `wanted` may have: those by time only if a kind names them."""
-    left_out = sum(kind for name, kind in _TIMES.items() if not any(one.endswith(name) for one in wanted))
-    return found.where((found.kind & left_out) == 0) if left_out else found
+    left_out = sum(kind for name, kind in _TIMES.items() if not any(level.endswith(name) for level in wanted))
+    return dependencies.where((dependencies.kind & left_out) == 0) if left_out else dependencies
 
 
-def tangled(found: Edges, count: int, wanted: frozenset[str]) -> Edges:
+def tangled(dependencies: Edges, count: int, wanted: frozenset[str]) -> Edges:
     """Return the dependencies that count and lie within strongly connected components: all cycles are made of them."""
-    used = counted(found, wanted)
+    used = counted(dependencies, wanted)
     labels = components(used.source, used.target, count)
     return used.where(labels[used.source] == labels[used.target])
 
@@ -87,13 +87,13 @@ def tangled(found: Edges, count: int, wanted: frozenset[str]) -> Edges:
 class _Graph:
     # The edges within strongly connected components, with nodes renumbered from 0.
 
-    def __init__(self, found: Edges) -> None:
-        self.nodes, numbers = np.unique(np.concatenate([found.source, found.target]), return_inverse=True)
-        self.source: Ints = numbers[: len(found.source)].astype(np.int64)
-        self.target: Ints = numbers[len(found.source) :].astype(np.int64)
-        self.kind = found.kind
-        self.found = found
-        self.kinds: list[int] = found.kind.tolist()
+    def __init__(self, dependencies: Edges) -> None:
+        self.nodes, numbers = np.unique(np.concatenate([dependencies.source, dependencies.target]), return_inverse=True)
+        self.source: Ints = numbers[: len(dependencies.source)].astype(np.int64)
+        self.target: Ints = numbers[len(dependencies.source) :].astype(np.int64)
+        self.kind = dependencies.kind
+        self.found = dependencies
+        self.kinds: list[int] = dependencies.kind.tolist()
         self.targets: list[int] = self.target.tolist()
         self.out: list[list[int]] = [[] for _ in range(len(self.nodes))]
         for number, source in enumerate(self.source.tolist()):
@@ -108,8 +108,9 @@ class _Graph:
 
 
 def _proven(graph: _Graph) -> Iterator[tuple[str, Flags]]:
-    # For each kind of cycle, return the edges that prove this kind and no stronger one.
-    # Leave out edges that prove the same or a stronger kind with fewer time edges, or a stronger kind with the same time edges.
+    """For each kind of cycle, return the edges that prove this kind and no stronger one.
+    Leave out edges that prove the same or a stronger kind with fewer time edges, or a stronger kind with the same time edges.
+    """
     before: dict[str, Flags] = {kind: np.zeros(len(graph.kind), np.bool_) for kind in KINDS}
     last = JOIN
     for suffix, extra in _SCOPES:
@@ -117,16 +118,17 @@ def _proven(graph: _Graph) -> Iterator[tuple[str, Flags]]:
             continue
         last = extra
         for place, kind in enumerate(KINDS):
-            told = _edges_of(graph, kind, extra)
-            proven = told.copy()
+            proving = _edges_on_cycles(graph, kind, extra)
+            proven = proving.copy()
             for other in KINDS[: place + 1]:
                 proven &= ~before[other]
-            before[kind] = before[kind] | told
+            before[kind] = before[kind] | proving
             if proven.any():
                 yield kind + suffix, proven
 
 
-def _edges_of(graph: _Graph, kind: str, extra: int) -> Flags:
+def _edges_on_cycles(graph: _Graph, kind: str, extra: int) -> Flags:
+    """The edges that prove a cycle of this kind."""
     must: Flags = graph.kind == _MUST[kind]
     match kind:
         case "G0":
@@ -142,7 +144,7 @@ def _edges_of(graph: _Graph, kind: str, extra: int) -> Flags:
 
 
 def _closed_apart(graph: _Graph, extra: int) -> Flags:
-    # The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent.
+    """The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent."""
     size = len(graph.nodes)
     may = (graph.kind & (WW | WR | extra)) != 0
     join, other, rw = may & (graph.kind == JOIN), may & (graph.kind != JOIN), graph.kind == RW
@@ -155,7 +157,7 @@ def _closed_apart(graph: _Graph, extra: int) -> Flags:
 
 
 def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
-    # The rw edges whose source is reachable from their target without another rw edge: G-single.
+    """The rw edges whose source is reachable from their target without another rw edge: G-single."""
     inside = graph.within(WW | WR | RW | extra)
     rw = np.flatnonzero(inside & (graph.kind == RW))
     proven = np.zeros(len(graph.kind), np.bool_)
@@ -180,16 +182,17 @@ def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
         bits = {goal: 1 << i for i, goal in enumerate(block.tolist())}
         reach = [0] * parts
         for node in order:
-            found = bits.get(node, 0)
+            reachable = bits.get(node, 0)
             for after in leads[node]:
-                found |= reach[after]
-            reach[node] = found
+                reachable |= reach[after]
+            reach[node] = reachable
         for at in np.flatnonzero((begins >= block[0]) & (begins <= block[-1])).tolist():
             proven[rw[at]] = bool(reach[ends[at]] & bits[int(begins[at])])
     return proven
 
 
 def _shortest(graph: _Graph, name: str, proven: Flags) -> list[Step]:
+    """The shortest cycle of this kind that the first edges show."""
     best: list[int] = []
     length, work = len(graph.kind) + 1, 0  # length in dependencies: junctions do not count
     for number in np.flatnonzero(proven)[:_TRIES_MAX].tolist():
@@ -208,10 +211,12 @@ _State = tuple[int, int]  # a node, and the kind of step that led to it
 
 
 def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[int], int, int]:
-    # The shortest path that makes a cycle of this kind with an edge, its number of dependencies, and the number of edges visited.
-    #
-    # For G-nonadjacent the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive
-    # steps of one process count as one dependency.
+    """The shortest path that makes a cycle of this kind with an edge, its number of dependencies, and the number of edges
+    visited.
+
+    For G-nonadjacent the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive
+    steps of one process count as one dependency.
+    """
     base, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
     extra = dict(_SCOPES)[f"-{time}" if time else ""]
     may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(base, WW | WR | RW) | extra
@@ -229,7 +234,7 @@ def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[in
         done.add(state)
         node, after = state
         if node == goal and after != _AFTER_RW:
-            return _walked(came, begin, state), far[state], looked
+            return _path_to(came, begin, state), far[state], looked
         if far[state] >= longest:
             break
         for number in graph.out[node]:
@@ -237,7 +242,7 @@ def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[in
             kind = graph.kinds[number]
             if not kind & may or (after == _AFTER_RW and kind == RW):
                 continue
-            then = (graph.targets[number], _after(kind, after, apart=apart))
+            then = (graph.targets[number], _state_after(kind, after, apart=apart))
             free = kind == JOIN or (kind == PROCESS and after == _AFTER_PROCESS)
             cost = far[state] + (not free)
             if cost < far.get(then, len(graph.kind) + 1):
@@ -250,7 +255,8 @@ def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[in
     return [], 0, looked
 
 
-def _after(kind: int, before: int, *, apart: bool) -> int:
+def _state_after(kind: int, before: int, *, apart: bool) -> int:
+    """The state of a path after an edge: whether the next may be an rw, and whether the process goes on."""
     if kind == JOIN:
         return before if before == _AFTER_RW else _PLAIN
     if kind == PROCESS:
@@ -258,7 +264,8 @@ def _after(kind: int, before: int, *, apart: bool) -> int:
     return _AFTER_RW if apart and kind == RW else _PLAIN
 
 
-def _walked(came: dict[_State, tuple[_State, int]], begin: _State, state: _State) -> list[int]:
+def _path_to(came: dict[_State, tuple[_State, int]], begin: _State, state: _State) -> list[int]:
+    """The edges by which the search came to a state."""
     way: list[int] = []
     while state != begin:
         state, number = came[state]
@@ -267,8 +274,9 @@ def _walked(came: dict[_State, tuple[_State, int]], begin: _State, state: _State
 
 
 def _steps(graph: _Graph, way: list[int]) -> list[Step]:
-    # Turn a path into dependencies between transactions: an edge that leaves a junction belongs to the edge that led into it.
-    # Begin the cycle at an edge that leaves a transaction, so that no dependency is cut in two.
+    """Turn a path into dependencies between transactions: an edge that leaves a junction belongs to the edge that led into it.
+    Begin the cycle at an edge that leaves a transaction, so that no dependency is cut in two.
+    """
     leading = next(i for i, n in enumerate(way) if graph.kinds[n] != JOIN)
     way = way[leading:] + way[:leading]
     heads = [n for n in way if graph.kinds[n] != JOIN]

@@ -25,7 +25,7 @@ def sees_itself(table: Table, micros: Sequence[int], is_ambiguous: Callable[[int
 
     `is_ambiguous(key, value)`: several transactions appended that value.
     """
-    held: tuple[int, ...] | None = None  # the last read plus the appends since
+    list_held: tuple[int, ...] | None = None  # the last read plus the appends since
     own: tuple[int, ...] = ()
     foreseen: set[int] = set()
     for micro in micros:
@@ -37,13 +37,13 @@ def sees_itself(table: Table, micros: Sequence[int], is_ambiguous: Callable[[int
                 words = f"line {line} reads {table.values.name(value)} before appending it"
                 yield Found("future-read", key, words, (reader,))
             own = (*own, value)
-            held = None if held is None else (*held, value)
+            list_held = None if list_held is None else (*list_held, value)
             continue
         values = table.list_of(micro)
-        if held is not None and values != held:
-            yield Found("internal", key, f"line {line} reads {table.shown(values)} after {table.shown(held)}", (reader,))
-        elif held is None and own and values[-len(own) :] != own:
+        if list_held is not None and values != list_held:
+            yield Found("internal", key, f"line {line} reads {table.shown(values)} after {table.shown(list_held)}", (reader,))
+        elif list_held is None and own and values[-len(own) :] != own:
             words = f"line {line} reads {table.shown(values)} after appending {table.shown(own)}"
             yield Found("internal", key, words, (reader,))
-        held = values
+        list_held = values
         foreseen |= set(values) - set(own)

@@ -24,12 +24,12 @@ def fractured(table: Table, reads: Iterable[Read], missed: Callable[[int, int, i
 
     `missed(reader, key, writer)`: the writer wrote a later version of the key than the reader found.
     """
-    for reader, some in groupby(sorted(reads), key=lambda read: read[0]):
-        found = list(some)
-        for _, seen, writer in found:
-            for _, key, _ in found:
-                if writer >= 0 and key != seen and missed(reader, key, writer):
-                    one, two = (table.key_name(k) for k in (seen, key))
+    for reader, reads_of_reader in groupby(sorted(reads), key=lambda read: read[0]):
+        reader_reads = list(reads_of_reader)
+        for _, seen_key, writer in reader_reads:
+            for _, key, _ in reader_reads:
+                if writer >= 0 and key != seen_key and missed(reader, key, writer):
+                    seen_name, key_name = (table.key_name(k) for k in (seen_key, key))
                     seer, author = table.line(reader), table.line(writer)
-                    words = f"line {seer} sees the write of line {author} to key {one} but not its write to key {two}"
+                    words = f"line {seer} sees the write of line {author} to key {seen_name} but not its write to key {key_name}"
                     yield Found("fractured-read", key, words, (writer, reader))

@@ -108,7 +108,7 @@ def examine(model: str, history: Paired, consistency: Sequence[str], *, work_max
     if strange.first:
         table = (without_lists if lists else without_registers)(table, strange.first)
         keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
-    alone = [*strange.found, *(one for one in keys.anomalies() if one.kind in forbidden)]
+    alone = [*strange.found, *(finding for finding in keys.anomalies() if finding.kind in forbidden)]
     if is_asked_for(forbidden):
         alone.extend(fractured(table, *keys.shown()))
     parts = [*keys.edges(), process_order(table)]
@@ -156,18 +156,22 @@ def _nothing_read(table: Table) -> Iterator[str]:
         yield "no transaction that certainly committed has read anything"
 
 
-def _first_of_each_kind(table: Table, found: list[Found]) -> list[Anomaly]:
-    taken: dict[str, int] = {}
-    kept = []
-    for one in found:
-        taken[one.kind] = taken.get(one.kind, 0) + 1
-        if taken[one.kind] <= _OF_A_KIND_MAX:
-            witness = tuple(table.line(t) for t in one.transactions)
-            kept.append(Anomaly(kind=one.kind, checker=CHECKER, key=table.key_name(one.key), witness=witness, words=one.words))
-    return kept
+def _first_of_each_kind(table: Table, findings: list[Found]) -> list[Anomaly]:
+    """The first anomalies of each kind, with lines of the history as witnesses."""
+    counted: dict[str, int] = {}
+    anomalies = []
+    for finding in findings:
+        counted[finding.kind] = counted.get(finding.kind, 0) + 1
+        if counted[finding.kind] <= _OF_A_KIND_MAX:
+            witness = tuple(table.line(t) for t in finding.transactions)
+            anomalies.append(
+                Anomaly(kind=finding.kind, checker=CHECKER, key=table.key_name(finding.key), witness=witness, words=finding.words)
+            )
+    return anomalies
 
 
 def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
+    """The cycle as it is reported."""
     links = [
         Link(source=table.line(s.source), target=table.line(s.target), kind=NAMES[s.kind], reason=_reason(table, s))
         for s in cycle
@@ -190,25 +194,33 @@ def _case(table: Table, case: Case) -> Cycle:
 
 
 def _without_order(cases: Sequence[Cycle]) -> Anomaly:
-    # The cycles prove together that no order of the writes is possible: each order has one of them.
+    """The cycles prove together that no order of the writes is possible: each order has one of them."""
     words = [f"if {' and '.join(link.reason for link in case.assumed)}, then {_contradiction(case)}" for case in cases]
-    more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
+    and_more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
     return Anomaly(
         kind=NO_ORDER,
         checker=CHECKER,
         key="",
         witness=tuple(dict.fromkeys(link.source for case in cases for link in case.links)),
-        words=f"no order of the writes explains the reads: {'; '.join(words[:_CASES_MAX])}{more}",
+        words=f"no order of the writes explains the reads: {'; '.join(words[:_CASES_MAX])}{and_more}",
     )
 
 
 def _assumption(table: Table, first: Write, then: Write) -> Link:
     lines = [table.line(write.writer) for write in (first, then)]
-    one, two = (f"line {line} wrote {table.values.name(w.value)}" for line, w in zip(lines, (first, then), strict=True))
-    return Link(source=lines[0], target=lines[1], kind=NAMES[WW], reason=f"{one} of key {table.keys[first.key]} before {two}")
+    first_write, second_write = (
+        f"line {line} wrote {table.values.name(w.value)}" for line, w in zip(lines, (first, then), strict=True)
+    )
+    return Link(
+        source=lines[0],
+        target=lines[1],
+        kind=NAMES[WW],
+        reason=f"{first_write} of key {table.keys[first.key]} before {second_write}",
+    )
 
 
 def _reason(table: Table, step: Step) -> str:
+    """Why one transaction must come before the other."""
     first, then = f"line {table.line(step.source)}", f"line {table.line(step.target)}"
     if step.kind == PROCESS:
         return f"process {table.calls[step.source].process} did it earlier"

@@ -71,15 +71,15 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     """As `checkers.elle.judge.judge`, by any of `NAMES`."""
     names = [OTHER_NAMES.get(name, name) for name in consistency]
     weaker = [level for name in names if (level := BETWEEN.get(name, (name, name))[0]) is not None]
-    found = judge_exactly(model, history, weaker)
+    judgement = judge_exactly(model, history, weaker)
     between = [name for name in names if name in BETWEEN]
-    if found.anomalies or not between:
-        return found
-    open_questions = (*found.unchecked, *_broken(model, history, between))
-    return replace(found, unchecked=open_questions, validity=Validity.UNKNOWN if open_questions else found.validity)
+    if judgement.anomalies or not between:
+        return judgement
+    open_questions = (*judgement.unchecked, *_reasons_unknown(model, history, between))
+    return replace(judgement, unchecked=open_questions, validity=Validity.UNKNOWN if open_questions else judgement.validity)
 
 
-def _broken(model: str, history: Paired, names: Sequence[str]) -> Iterator[str]:
+def _reasons_unknown(model: str, history: Paired, names: Sequence[str]) -> Iterator[str]:
     """Why a history is not known to keep these levels, which are between others."""
     for name in names:
         level = BETWEEN[name][1]

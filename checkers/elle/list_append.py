@@ -49,7 +49,7 @@ class ListAppend:
         return f"key {key}: {value} is appended twice, so its versions cannot be told apart"
 
     def _choose_longest(self) -> None:
-        # Set the version order of each key to its longest read (`_from`, `_size`), and find the writer of each of its values.
+        """Set the version order of each key to its longest read (`_from`, `_size`), and find the writer of each of its values."""
         table, reads = self._table, self._reads
         order = np.lexsort((-reads, table.length[reads], table.key[reads]))
         by_key = reads[order]
@@ -67,12 +67,12 @@ class ListAppend:
         self._order_key = np.repeat(np.arange(len(table.keys)), self._size)
         place = np.arange(len(self._order_key)) - self._begin[self._order_key]
         self._order_value = table.elements[self._from[self._order_key] + place]
-        self._order_append = self._appended(self._order_key, self._order_value)
+        self._order_append = self._appending_micros(self._order_key, self._order_value)
         at = self._order_append
         self._order_writer = np.where(at == _NOBODY, _NOBODY, table.transaction[at] if len(table.transaction) else _NOBODY)
 
-    def _appended(self, key: Ints, value: Ints) -> Ints:
-        # The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did.
+    def _appending_micros(self, key: Ints, value: Ints) -> Ints:
+        """The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did."""
         names = packed(key, value)
         if not len(self._names):
             return np.full(len(names), _NOBODY, np.int64)
@@ -88,19 +88,19 @@ class ListAppend:
         while low < len(reads):
             done = int(ends[low - 1]) if low else 0
             high = max(low + 1, int(np.searchsorted(ends, done + _PIECE, side="right")))
-            some = reads[low:high]
-            some = some[table.length[some] > 0]
-            sizes = table.length[some]
+            nonempty = reads[low:high]
+            nonempty = nonempty[table.length[nonempty] > 0]
+            sizes = table.length[nonempty]
             starts = np.cumsum(sizes) - sizes
             offset = np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
-            mine = table.elements[np.repeat(table.first[some], sizes) + offset]
-            theirs = table.elements[np.repeat(self._from[table.key[some]], sizes) + offset]
-            if len(some):
-                self._odd[some] = np.logical_or.reduceat(mine != theirs, starts)
+            mine = table.elements[np.repeat(table.first[nonempty], sizes) + offset]
+            theirs = table.elements[np.repeat(self._from[table.key[nonempty]], sizes) + offset]
+            if len(nonempty):
+                self._odd[nonempty] = np.logical_or.reduceat(mine != theirs, starts)
             low = high
 
     def _group(self) -> None:
-        # Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each.
+        """Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each."""
         table = self._table
         name = table.transaction * (len(table.keys) + 1) + table.key
         self._order = np.argsort(name, kind="stable")
@@ -127,9 +127,9 @@ class ListAppend:
 
     def anomalies(self) -> Iterator[Found]:
         """Find anomalies of lists that need no dependency cycle: aborted, intermediate, internal, incompatible and lost reads."""
-        yield from self._of_orders()
-        yield from self._of_odd_reads()
-        yield from self._torn()
+        yield from self._bad_orders()
+        yield from self._odd_reads()
+        yield from self._torn_appends()
         yield from self._intermediate()
         yield from self._internal()
         yield from self._lost_updates()
@@ -155,7 +155,8 @@ class ListAppend:
         names = packed(self._order_key[nobody], self._order_value[nobody]).tolist()
         return [(at, self._failed[name]) for at, name in zip(nobody.tolist(), names, strict=True) if name in self._failed]
 
-    def _of_orders(self) -> Iterator[Found]:
+    def _bad_orders(self) -> Iterator[Found]:
+        """Anomalies of the longest reads: a value twice, a failed append, an append over it."""
         table = self._table
         names = packed(self._order_key, self._order_value)
         _, index, count = np.unique(names, return_index=True, return_counts=True)
@@ -167,7 +168,7 @@ class ListAppend:
             yield Found("duplicate-elements", key, words, (reader,))
         for at, append in self._failed_in_orders():
             key, writer = int(self._order_key[at]), int(table.transaction[append])
-            yield self._aborted(int(self._reader[key]), key, append)
+            yield self._aborted_read(int(self._reader[key]), key, append)
             later = self._order_writer[at + 1 : int(self._begin[key] + self._size[key])]
             later = later[later != _NOBODY]
             if len(later):
@@ -175,14 +176,16 @@ class ListAppend:
                 words = f"line {table.line(over)} appended after a value that line {table.line(writer)} appended and aborted"
                 yield Found("dirty-update", key, words, (writer, over))
 
-    def _aborted(self, reader: int, key: int, append: int) -> Found:
+    def _aborted_read(self, reader: int, key: int, append: int) -> Found:
+        """A read of a value whose append certainly failed (G1a)."""
         table = self._table
         writer = int(table.transaction[append])
         value = table.values.name(int(table.value[append]))
         words = f"line {table.line(reader)} reads {value}, which line {table.line(writer)} appended and aborted"
         return Found("G1a", key, words, (writer, reader))
 
-    def _of_odd_reads(self) -> Iterator[Found]:
+    def _odd_reads(self) -> Iterator[Found]:
+        """Anomalies of reads that are no prefix of the longest one."""
         table = self._table
         for micro in np.flatnonzero(self._odd).tolist():
             key, reader = int(table.key[micro]), int(table.transaction[micro])
@@ -196,25 +199,25 @@ class ListAppend:
                 yield Found("duplicate-elements", key, words, (reader,))
             for value in sorted(set(values) - set(longest)):
                 name = (key << 32) + value + 1
-                if name in self._failed and self._appended(np.array([key]), np.array([value]))[0] == _NOBODY:
-                    yield self._aborted(reader, key, self._failed[name])
+                if name in self._failed and self._appending_micros(np.array([key]), np.array([value]))[0] == _NOBODY:
+                    yield self._aborted_read(reader, key, self._failed[name])
             self._bad_keys[key] = True
 
     def _seats(self) -> Ints:
-        # The place of each append in the version order of its key; -1 for other micro-operations.
+        """The place of each append in the version order of its key; -1 for other micro-operations."""
         seat = np.full(len(self._table.transaction), -1, np.int64)
-        known = self._order_append != _NOBODY
-        seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
+        has_append = self._order_append != _NOBODY
+        seat[self._order_append[has_append]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[has_append]
         return seat
 
-    def _torn(self) -> Iterator[Found]:
-        # Find appends that were read without an earlier append of the same transaction to the same key.
+    def _torn_appends(self) -> Iterator[Found]:
+        """Find appends that were read without an earlier append of the same transaction to the same key."""
         table, seat = self._table, self._seats()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
-        one, two = appends[:-1], appends[1:]
-        wrong = (table.transaction[one] == table.transaction[two]) & (table.key[one] == table.key[two])
-        wrong &= (seat[two] >= 0) & ((seat[one] < 0) | (seat[one] > seat[two])) & ~self._bad_keys[table.key[two]]
-        for first, then in zip(one[wrong].tolist(), two[wrong].tolist(), strict=True):
+        earlier, later = appends[:-1], appends[1:]
+        wrong = (table.transaction[earlier] == table.transaction[later]) & (table.key[earlier] == table.key[later])
+        wrong &= (seat[later] >= 0) & ((seat[earlier] < 0) | (seat[earlier] > seat[later])) & ~self._bad_keys[table.key[later]]
+        for first, then in zip(earlier[wrong].tolist(), later[wrong].tolist(), strict=True):
             key, writer, reader = int(table.key[then]), int(table.transaction[then]), int(self._reader[table.key[then]])
             early, late = (table.values.name(int(table.value[micro])) for micro in (first, then))
             words = f"line {table.line(reader)} reads {late} without {early} before it; line {table.line(writer)} appended both"
@@ -225,11 +228,11 @@ class ListAppend:
         table = self._table
         reads = self._reads[table.length[self._reads] > 0]
         last = table.elements[table.first[reads] + table.length[reads] - 1]
-        append = self._appended(table.key[reads], last)
-        some = append != _NOBODY
-        some[some] = self._goes_on[append[some]]
-        some &= ~self._bad_keys[table.key[reads]] | self._odd[reads]
-        for read, by in zip(reads[some].tolist(), append[some].tolist(), strict=True):
+        append = self._appending_micros(table.key[reads], last)
+        suspicious = append != _NOBODY
+        suspicious[suspicious] = self._goes_on[append[suspicious]]
+        suspicious &= ~self._bad_keys[table.key[reads]] | self._odd[reads]
+        for read, by in zip(reads[suspicious].tolist(), append[suspicious].tolist(), strict=True):
             reader, writer = int(table.transaction[read]), int(table.transaction[by])
             if reader != writer:
                 value = table.values.name(int(table.value[by]))
@@ -243,9 +246,10 @@ class ListAppend:
             yield from sees_itself(self._table, group.tolist(), self._bad_name)
 
     def _suspects(self) -> list[int]:
-        # Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
-        #
-        # Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
+        """Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
+
+        Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
+        """
         table, order = self._table, self._order
         read = ~table.write[order]
         size = len(order)
@@ -260,9 +264,9 @@ class ListAppend:
         bad |= read & ((own < 0) | self._odd[order])
         # Compare each append with the next read of its group and with the last read before it.
         later = np.minimum.accumulate(np.where(read, places, size)[::-1])[::-1]
-        held = ~read & (later < size)
-        held[held] = self._head[later[held]] == self._head[held]
-        a, r = places[held], later[held]
+        is_held = ~read & (later < size)
+        is_held[is_held] = self._head[later[is_held]] == self._head[is_held]
+        a, r = places[is_held], later[is_held]
         where = table.length[order[r]] - (self._appends_before[r] - self._appends_before[a])
         fits = where >= 0
         fits[fits] = table.elements[table.first[order[r[fits]]] + where[fits]] == table.value[order[a[fits]]]
@@ -291,11 +295,13 @@ class ListAppend:
         # The first two readers of a version are enough.
         fresh = again[np.concatenate([[True], version[again[1:]] != version[again[:-1]]])] if len(again) else again
         for at in fresh.tolist():
-            one, two = int(table.transaction[reads[at]]), int(table.transaction[reads[at + 1]])
-            if one != two:
+            first_reader, second_reader = int(table.transaction[reads[at]]), int(table.transaction[reads[at + 1]])
+            if first_reader != second_reader:
                 values = table.shown(table.list_of(int(reads[at])))
-                words = f"line {table.line(one)} and line {table.line(two)} both read {values} and appended to it"
-                yield Found("lost-update", int(table.key[reads[at]]), words, (one, two))
+                words = (
+                    f"line {table.line(first_reader)} and line {table.line(second_reader)} both read {values} and appended to it"
+                )
+                yield Found("lost-update", int(table.key[reads[at]]), words, (first_reader, second_reader))
 
     def edges(self) -> Iterator[Edges]:
         """Make the dependencies (ww, wr, rw) between transactions from the version order of each list.
@@ -303,8 +309,8 @@ class ListAppend:
         Call `anomalies` first: it finds the keys that have no order. Junctions are numbered from `Table.count` on.
         """
         table = self._table
-        known = (self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]
-        at = np.flatnonzero(known)
+        has_writer = (self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]
+        at = np.flatnonzero(has_writer)
         writer, key, value = self._order_writer[at], self._order_key[at], self._order_value[at]
         same = key[1:] == key[:-1]
         yield edges(writer[:-1][same], writer[1:][same], WW, key=key[1:][same], value=value[1:][same])
@@ -314,15 +320,15 @@ class ListAppend:
         # Places among the known versions: the last one read, and the next.
         next_known = np.searchsorted(at, begin + size)
         last_known = next_known - 1
-        some = last_known >= 0
-        some[some] = at[last_known[some]] >= begin[some]
-        last = at[last_known[some]]
-        yield edges(self._order_writer[last], reader[some], WR, key=key[some], value=self._order_value[last])
-        more = next_known < len(at)
-        more[more] = at[next_known[more]] < begin[more] + self._size[key[more]]
-        then = at[next_known[more]]
-        yield edges(reader[more], self._order_writer[then], RW, key=key[more], value=self._order_value[then])
-        yield from self._to_unread(reader[~more], key[~more], at)
+        has_last = last_known >= 0
+        has_last[has_last] = at[last_known[has_last]] >= begin[has_last]
+        last = at[last_known[has_last]]
+        yield edges(self._order_writer[last], reader[has_last], WR, key=key[has_last], value=self._order_value[last])
+        has_next = next_known < len(at)
+        has_next[has_next] = at[next_known[has_next]] < begin[has_next] + self._size[key[has_next]]
+        then = at[next_known[has_next]]
+        yield edges(reader[has_next], self._order_writer[then], RW, key=key[has_next], value=self._order_value[then])
+        yield from self._to_unread(reader[~has_next], key[~has_next], at)
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
         """Return the arguments for finding fractured reads: each read with the writer of its last value, and `missed`."""
@@ -335,26 +341,26 @@ class ListAppend:
         rows = list(zip(table.transaction[reads].tolist(), table.key[reads].tolist(), table.length[reads].tolist(), strict=True))
         length = {(reader, key): size for reader, key, size in reversed(rows)}
         writers = [int(self._order_writer[self._begin[key] + size - 1]) if size else _NOBODY for _, key, size in rows]
-        found = [(reader, key, writer) for (reader, key, _), writer in zip(rows, writers, strict=True)]
-        return found, lambda reader, key, writer: place.get((writer, key), -1) >= length[reader, key]
+        reads_of_writers = [(reader, key, writer) for (reader, key, _), writer in zip(rows, writers, strict=True)]
+        return reads_of_writers, lambda reader, key, writer: place.get((writer, key), -1) >= length[reader, key]
 
     def _names_unread(self) -> Iterator[tuple[int, int]]:
         appends = self._unread()
         return zip(self._table.transaction[appends].tolist(), self._table.key[appends].tolist(), strict=True)
 
     def _of_others(self) -> Ints:
-        # The reads whose last value another transaction appended.
+        """The reads whose last value another transaction appended."""
         table = self._table
         reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
         own: Flags = self._after_own[reads] & (table.length[reads] > 0)
-        some = reads[own]
-        last = table.elements[table.first[some] + table.length[some] - 1]
-        append = self._appended(table.key[some], last)
-        own[own] = (append != _NOBODY) & (table.transaction[append] == table.transaction[some])
+        reads_of_own = reads[own]
+        last = table.elements[table.first[reads_of_own] + table.length[reads_of_own] - 1]
+        append = self._appending_micros(table.key[reads_of_own], last)
+        own[own] = (append != _NOBODY) & (table.transaction[append] == table.transaction[reads_of_own])
         return reads[~own]
 
-    def _committed(self) -> Flags:
-        # Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a).
+    def _is_committed(self) -> Flags:
+        """Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a)."""
         committed = self._table.ok
         if "G1a" in self._forbidden:
             committed = committed.copy()
@@ -367,9 +373,9 @@ class ListAppend:
         return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
 
     def _surely_unread(self) -> Ints:
-        # The appends that were never read, of committed transactions, to keys that have an order.
+        """The appends that were never read, of committed transactions, to keys that have an order."""
         table, appends = self._table, self._unread()
-        return appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
+        return appends[self._is_committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
 
     def unordered(self) -> Unordered:
         """Return the unread appends of each key to which several transactions made some. Call `anomalies` first."""
@@ -387,7 +393,7 @@ class ListAppend:
         )
 
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
-        # Edges (ww, rw) to committed appends that were never read: these come after every version that was read.
+        """Edges (ww, rw) to committed appends that were never read: these come after every version that was read."""
         table, appends = self._table, self._surely_unread()
         group = fan(table.key[appends], table.transaction[appends], table.count)
         yield group.inside()

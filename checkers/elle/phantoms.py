@@ -37,19 +37,19 @@ def of_registers(table: Table, readers: dict[tuple[int, int], list[int]], phanto
     values: dict[int, list[int]] = {}
     for key, value in phantoms:
         values.setdefault(key, []).append(value)
-    found: list[Found] = []
+    findings: list[Found] = []
     first: dict[int, Values] = {}
-    for key, some in sorted(values.items()):
-        others = [*sorted(some), *([NIL] if (key, NIL) in readers else [])]
+    for key, values_of_key in sorted(values.items()):
+        others = [*sorted(values_of_key), *([NIL] if (key, NIL) in readers else [])]
         if len(others) == 1:
             first[key] = (others[0],)
             continue
-        for value in sorted(some):
-            other = next(one for one in reversed(others) if one != value)
+        for value in sorted(values_of_key):
+            other = next(value_before for value_before in reversed(others) if value_before != value)
             reader, witness = readers[key, value][0], readers[key, other][0]
-            words = f"{_said(table, reader, value)}; it was not there before, because line {table.line(witness)} reads "
-            found.append(Found("phantom-read", key, words + table.values.name(other), (reader, witness)))
-    return Phantoms(found=tuple(found), first=first, unchecked=_unchecked(table, first))
+            words = f"{_read_in_words(table, reader, value)}; it was not there before, because line {table.line(witness)} reads "
+            findings.append(Found("phantom-read", key, words + table.values.name(other), (reader, witness)))
+    return Phantoms(found=tuple(findings), first=first, unchecked=_unchecked_words(table, first))
 
 
 def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int, int]]) -> Phantoms:
@@ -61,7 +61,7 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
     for micro in reads if values else ():
         if int(table.key[micro]) in values:
             lists_of[int(table.key[micro])].append((micro, table.list_of(micro)))
-    found: list[Found] = []
+    findings: list[Found] = []
     first: dict[int, Values] = {}
     for key, strange in sorted(values.items()):
         lists = lists_of[key]
@@ -70,20 +70,21 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
             first[key] = state
             continue
         for value in sorted(strange):
-            found.append(_of_list(table, key, value, lists))
-    return Phantoms(found=tuple(found), first=first, unchecked=_unchecked(table, first))
+            findings.append(_phantom_in_list(table, key, value, lists))
+    return Phantoms(found=tuple(findings), first=first, unchecked=_unchecked_words(table, first))
 
 
 def _first_state(lists: Sequence[Values], strange: set[int]) -> Values | None:
-    # The list with which every read begins: all phantoms and nothing else, each once. None if there is none.
+    """The list with which every read begins: all phantoms and nothing else, each once. None if there is none."""
     size = len(strange)
     state = lists[0][:size]
     return state if set(state) == strange and all(shown[:size] == state for shown in lists) else None
 
 
-def _of_list(table: Table, key: int, value: int, lists: Sequence[tuple[int, Values]]) -> Found:
+def _phantom_in_list(table: Table, key: int, value: int, lists: Sequence[tuple[int, Values]]) -> Found:
+    """The phantom of a list: who read it, and who read the list without it before."""
     reader = next(int(table.transaction[micro]) for micro, shown in lists if value in shown)
-    words = _said(table, reader, value)
+    words = _read_in_words(table, reader, value)
     without = next(((int(table.transaction[micro]), shown) for micro, shown in lists if value not in shown), None)
     if without is None:
         return Found("phantom-read", key, f"{words}; the reads do not all begin with the same such values", (reader,))
@@ -92,11 +93,11 @@ def _of_list(table: Table, key: int, value: int, lists: Sequence[tuple[int, Valu
     return Found("phantom-read", key, words, (reader, other))
 
 
-def _said(table: Table, reader: int, value: int) -> str:
+def _read_in_words(table: Table, reader: int, value: int) -> str:
     return f"line {table.line(reader)} reads {table.values.name(value)}, which no transaction wrote"
 
 
-def _unchecked(table: Table, first: dict[int, Values]) -> tuple[str, ...]:
+def _unchecked_words(table: Table, first: dict[int, Values]) -> tuple[str, ...]:
     return tuple(
         f"key {table.key_name(key)}: nobody wrote {', '.join(map(table.values.name, state))}, which may be older than the history"
         for key, state in sorted(first.items())

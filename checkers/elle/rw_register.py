@@ -59,8 +59,9 @@ class RwRegister:
         }
 
     def _read_columns(self) -> None:
+        """Read the micro-operations in order: who wrote each version, what each transaction read from outside and left."""
         table = self._table
-        held: dict[int, int] = {}
+        values_held: dict[int, int] = {}
         own: set[tuple[int, int]] = set()
         before = -1
         columns = (table.transaction.tolist(), table.key.tolist(), table.write.tolist(), table.value.tolist())
@@ -70,7 +71,7 @@ class RwRegister:
                     self._failed[key, value] = transaction
                 continue
             if transaction != before:
-                held, own, before = {}, set(), transaction
+                values_held, own, before = {}, set(), transaction
             if write:
                 if (key, value) in self._writer and key not in self._bad_keys:
                     self._bad_keys.add(key)
@@ -79,15 +80,17 @@ class RwRegister:
                 self._writer[key, value] = transaction
                 self._last[transaction, key] = value
                 own.add((key, value))
-            elif key not in held:
+            elif key not in values_held:
                 self._outer[transaction, key] = value
                 self._sees(transaction, key, value)
-            elif held[key] != value:
+            elif values_held[key] != value:
                 if (key, value) not in own:
                     self._sees(transaction, key, value)
-                words = f"line {table.line(transaction)} reads {table.values.name(value)} after {table.values.name(held[key])}"
+                words = (
+                    f"line {table.line(transaction)} reads {table.values.name(value)} after {table.values.name(values_held[key])}"
+                )
                 self._within.append(Found("internal", key, words, (transaction,)))
-            held[key] = value
+            values_held[key] = value
 
     def _sees(self, transaction: int, key: int, value: int) -> None:
         self._reads.append((transaction, key, value))
@@ -135,7 +138,7 @@ class RwRegister:
     def _order_versions(self) -> Iterator[Found]:
         """Infer the order of each key's versions; report keys whose inferred order has a cycle."""
         table = self._table
-        pairs = {pair for pair in self._before() if pair[0] != pair[1]}
+        pairs = {pair for pair in self._ordered_versions() if pair[0] != pair[1]}
         versions = sorted({version for pair in pairs for version in pair})
         numbers = {version: number for number, version in enumerate(versions)}
         source = np.array([numbers[one] for one, _ in sorted(pairs)], np.int64)
@@ -154,7 +157,8 @@ class RwRegister:
         nothing = {((key, NIL), (key, value)) for key, value in self._left}
         self._pairs = sorted(pair for pair in pairs | nothing if pair[0][0] not in wrong)
 
-    def _before(self) -> Iterator[tuple[_Version, _Version]]:
+    def _ordered_versions(self) -> Iterator[tuple[_Version, _Version]]:
+        """Pairs of versions of a key, the earlier one first, as far as the forbidden cycles need them."""
         if "G1c" in self._forbidden:
             for (transaction, key), value in self._outer.items():
                 wrote = self._last.get((transaction, key))
@@ -166,9 +170,10 @@ class RwRegister:
             yield from self._in_time(one_process=True)
 
     def _in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
-        # Pairs of a version left by a transaction and a version found by one invoked after it returned.
-        #
-        # Pairs that follow from others by transitivity are left out.
+        """Pairs of a version left by a transaction and a version found by one invoked after it returned.
+
+        Pairs that follow from others by transitivity are left out.
+        """
         table = self._table
         start, end, process = table.start.tolist(), table.end.tolist(), table.process.tolist()
         points: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -183,19 +188,19 @@ class RwRegister:
             for _, kind, transaction in sorted(group):
                 if kind == 0:
                     earlier[transaction] = tuple(frontier)
-                    found = self._found(transaction, key)
-                    if found is not None:
-                        yield from ((version, found) for version in frontier.values())
+                    version_found = self._version_found(transaction, key)
+                    if version_found is not None:
+                        yield from ((version, version_found) for version in frontier.values())
                     continue
-                left = (key, self._last.get((transaction, key), self._outer.get((transaction, key), NIL)))
+                version_left = (key, self._last.get((transaction, key), self._outer.get((transaction, key), NIL)))
                 # A transaction that found no known version is not ordered after the earlier ones, so it replaces none of them.
-                if left in self._left and self._found(transaction, key) is not None:
+                if version_left in self._left and self._version_found(transaction, key) is not None:
                     for number in earlier[transaction]:
                         frontier.pop(number, None)
-                    frontier[transaction] = left
+                    frontier[transaction] = version_left
 
-    def _found(self, transaction: int, key: int) -> _Version | None:
-        # The version that the transaction found; if that is not known, the version that it left.
+    def _version_found(self, transaction: int, key: int) -> _Version | None:
+        """The version that the transaction found; if that is not known, the version that it left."""
         for value in (self._outer.get((transaction, key)), self._last.get((transaction, key))):
             if value is not None and (key, value) in self._left:
                 return key, value
@@ -207,25 +212,25 @@ class RwRegister:
         If a transaction sees two writers of a key and reads from one, that one is later (Biswas and Enea 2019, read atomic). A
         write is missed if this order, together with reads-from, has a cycle.
         """
-        kept = {at: value for at, value in self._outer.items() if at[1] not in self._bad_keys}
-        found = [(reader, key, self._writer.get((key, value), -1)) for (reader, key), value in kept.items()]
+        outer_reads = {at: value for at, value in self._outer.items() if at[1] not in self._bad_keys}
+        reads_of_writers = [(reader, key, self._writer.get((key, value), -1)) for (reader, key), value in outer_reads.items()]
         order: set[tuple[int, int]] = set()
-        for reader, some in groupby(sorted(found), key=itemgetter(0)):
-            read = [(key, writer) for _, key, writer in some if writer >= 0]
+        for reader, reads_of_reader in groupby(sorted(reads_of_writers), key=itemgetter(0)):
+            read = [(key, writer) for _, key, writer in reads_of_reader if writer >= 0]
             order.update((writer, reader) for _, writer in read)
-            seen = {writer for _, writer in read}
-            order.update((one, last) for key, last in read for one in seen if one != last and (one, key) in self._last)
+            writers_seen = {writer for _, writer in read}
+            order.update((one, last) for key, last in read for one in writers_seen if one != last and (one, key) in self._last)
         source, target = _columns(sorted(order), 2)
         circles = components(source, target, self._table.count).tolist()
 
         def missed(reader: int, key: int, writer: int) -> bool:
             if (writer, key) not in self._last:
                 return False
-            value = kept[reader, key]
+            value = outer_reads[reader, key]
             last = self._writer.get((key, value), writer)
             return value == NIL or (last != writer and circles[last] == circles[writer])
 
-        return found, missed
+        return reads_of_writers, missed
 
     def unordered(self) -> Unordered:
         """Return the writes of each key whose versions have no single order. Call `anomalies` first."""
@@ -269,7 +274,7 @@ class RwRegister:
 
 
 def _is_chain(later: dict[_Version, list[_Version]]) -> bool:
-    # Whether the versions have only one order.
+    """Whether the versions have only one order."""
     sorter = TopologicalSorter(later)
     sorter.prepare()
     while ready := sorter.get_ready():

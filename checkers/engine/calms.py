@@ -57,33 +57,33 @@ def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
     bound = facts.promise.bound_ms * MS
     in_force: set[str] = set()
     since: int | None = None
-    found: list[tuple[int, int]] = []
+    periods: list[tuple[int, int]] = []
     only_places = False  # whether a place was hit since the cluster was calm
-    for time_ns, kind, fault, node, _ in _ends(events):
+    for time_ns, kind, fault, node, _ in _fault_rows(events):
         if node in facts.client_places:
             since = time_ns if since is None and not in_force else since
             only_places = True
         elif kind == K.FAULT_BEGUN:
             if not in_force and since is not None:
-                found.append((since + bound, min(time_ns, facts.healed_at_ns)))
+                periods.append((since + bound, min(time_ns, facts.healed_at_ns)))
             in_force.add(fault)
             only_places = False
         elif fault in in_force:
             in_force.discard(fault)
             since = time_ns if not in_force else since
     if only_places and not in_force and since is not None:
-        found.append((since + bound, facts.healed_at_ns))
-    return [(start, end) for start, end in found if start < end]
+        periods.append((since + bound, facts.healed_at_ns))
+    return [(start, end) for start, end in periods if start < end]
 
 
 def excuses(events: pl.DataFrame, facts: Facts) -> dict[str, Times]:
     """For each place of clients the times, in ns, at which its clients need not be served: a fault of it, and B after that."""
-    found: dict[str, Times] = {}
-    for one in fault_times(events, facts):
-        if one.node in facts.client_places:
-            until = facts.end_ns if one.ended_ns is None else one.ended_ns + facts.promise.bound_ms * MS
-            found.setdefault(one.node, []).append((one.begun_ns, until))
-    return found
+    times_by_place: dict[str, Times] = {}
+    for fault_time in fault_times(events, facts):
+        if fault_time.node in facts.client_places:
+            until = facts.end_ns if fault_time.ended_ns is None else fault_time.ended_ns + facts.promise.bound_ms * MS
+            times_by_place.setdefault(fault_time.node, []).append((fault_time.begun_ns, until))
+    return times_by_place
 
 
 class FaultTime(NamedTuple):
@@ -98,9 +98,9 @@ class FaultTime(NamedTuple):
 def fault_times(events: pl.DataFrame, facts: Facts) -> Iterator[FaultTime]:
     """Each fault at each node, in the order of their ends."""
     begun: dict[tuple[str, str], tuple[int, str]] = {}
-    for time_ns, kind, fault, node, said in _ends(events):
+    for time_ns, kind, fault, node, detail in _fault_rows(events):
         if kind == K.FAULT_BEGUN:
-            begun.setdefault((fault, node), (time_ns, said))
+            begun.setdefault((fault, node), (time_ns, detail))
         elif (fault, node) in begun:
             since, what = begun.pop((fault, node))
             yield FaultTime(since, time_ns, node, what)
@@ -108,9 +108,11 @@ def fault_times(events: pl.DataFrame, facts: Facts) -> Iterator[FaultTime]:
         yield FaultTime(since, None, node, what)
 
 
-def _ends(events: pl.DataFrame) -> list[tuple[int, str, str, str, str]]:
+def _fault_rows(events: pl.DataFrame) -> list[tuple[int, str, str, str, str]]:
+    """The rows that begin or end a fault: time, kind, fault, node and what the fault is."""
     rows = events.filter(pl.col("kind").is_in([str(K.FAULT_BEGUN), str(K.FAULT_ENDED)]))
     columns = (rows[name].to_list() for name in ("time_ns", "kind", "fault", "node", "detail"))
     return [
-        (time_ns, kind, fault or "", node or "", said or "") for time_ns, kind, fault, node, said in zip(*columns, strict=True)
+        (time_ns, kind, fault or "", node or "", detail or "")
+        for time_ns, kind, fault, node, detail in zip(*columns, strict=True)
     ]

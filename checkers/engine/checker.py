@@ -65,9 +65,9 @@ class Checker(Struct, frozen=True, kw_only=True):
         return tuple(kind.name for kind in self.reports if kind.is_anomaly)
 
 
-def _where(frame: pl.DataFrame, wanted: pl.Expr) -> pl.DataFrame:
+def _where(frame: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
     # A query costs its overhead on an empty frame, too, and many groups have no events.
-    return frame.filter(wanted) if frame.height else frame
+    return frame.filter(condition) if frame.height else frame
 
 
 def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -83,14 +83,14 @@ def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()
     """Run one checker on one group; on a partition whose name several topics had, once for each topic."""
     if checker.group_by != PARTITION or checker.across_topics:
         return _apply(checker, group.operations, group.events, facts, tuple(cuts))
-    found = []
+    findings_found = []
     for life in group.lives:
         if life.deleted and (checker.of_the_living or lacking(checker, kinds_in(life.events))):
             continue
         mine = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)
         findings = _apply(checker, life.operations, life.events, facts, mine)
-        found.append(replace(findings, cuts=tuple(replace(cut, topic_id=life.topic_id) for cut in findings.cuts)))
-    return found[0] if len(found) == 1 else joined(found)
+        findings_found.append(replace(findings, cuts=tuple(replace(cut, topic_id=life.topic_id) for cut in findings.cuts)))
+    return findings_found[0] if len(findings_found) == 1 else joined(findings_found)
 
 
 def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -116,16 +116,16 @@ def condensed(findings: Findings, *, more: int = 0) -> Findings:
 
     One mistake often leaves many traces. A checker of one kind that left some out by itself gives their number as `more`.
     """
-    kept: list[Anomaly] = []
+    anomalies: list[Anomaly] = []
     by_kind: dict[str, list[Anomaly]] = {}
-    for found in sorted(findings.anomalies, key=lambda found: found.witness):
-        by_kind.setdefault(found.kind, []).append(found)
+    for anomaly in sorted(findings.anomalies, key=lambda anomaly: anomaly.witness):
+        by_kind.setdefault(anomaly.kind, []).append(anomaly)
     for kind in sorted(by_kind):
         first, others = by_kind[kind][:ANOMALIES_MAX], len(by_kind[kind]) - ANOMALIES_MAX + more
         if others > 0:
             first[-1] = replace(first[-1], words=f"{first[-1].words}{more_of_kind(others)}")
-        kept.extend(first)
-    return replace(findings, anomalies=tuple(kept))
+        anomalies.extend(first)
+    return replace(findings, anomalies=tuple(anomalies))
 
 
 def cuts_of(cuts: Iterable[Cut], topic: str, partition: int) -> tuple[Cut, ...]:

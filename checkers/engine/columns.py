@@ -102,22 +102,22 @@ class Columns:
     def told(self) -> Ints:
         """Indices of the rows that gave a client a value and its offset: answered polls, acknowledgements under acks=all."""
         good = self.turns.ok & (self.turns.poll | self.turns.acks_all)
-        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
-        return found
+        rows: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
+        return rows
 
     @cached_property
     def read(self) -> Ints:
         """Indices of the rows of answered polls that hold a value."""
         good = self.turns.ok & self.turns.poll
-        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
-        return found
+        rows: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
+        return rows
 
     @cached_property
     def sent(self) -> Ints:
         """Indices of the rows of produce invocations that hold a value."""
         good = self.turns.asks & self.turns.produce
-        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
-        return found
+        rows: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
+        return rows
 
     @cached_property
     def by_offset(self) -> tuple[Ints, Codes]:
@@ -169,9 +169,9 @@ def columns_of(operations: pa.Table) -> Columns | None:
     commits = unsaid = others
     if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
         rest = operations.filter(pc.invert(pc.is_in(operations["f"], pa.array(_FUNCTIONS))))
-        others, commits = _named(rest), _named(rest.filter(pc.is_in(rest["f"], pa.array(COMMITS))))
+        others, commits = _partitions_named(rest), _partitions_named(rest.filter(pc.is_in(rest["f"], pa.array(COMMITS))))
         asks = rest.filter(pc.equal(rest["f"], "earliest"))
-        unsaid = _named(asks.filter(pc.is_in(asks["error"], pa.array(OFFSET_ERRORS))))
+        unsaid = _partitions_named(asks.filter(pc.is_in(asks["error"], pa.array(OFFSET_ERRORS))))
         operations = operations.filter(pc.is_in(operations["f"], pa.array(_FUNCTIONS)))
     heads = _heads(operations)
     offset = _numbers(operations["offset"], none=ABSENT)
@@ -184,7 +184,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
         return None
     turns = _turns(operations.take(pa.array(heads)), first=np.append(heads, len(part)), part=part[heads])
     odd = np.zeros(len(partitions), np.bool_)
-    odd[_unpaired(turns)] = True
+    odd[_parts_to_walk(turns)] = True
     odd[part[impossible]] = True
     odd[part[heads][_numbers(operations["slot"])[heads] != 0]] = True
     topic_ids, several = _topic_ids(operations["topic_id"], part, len(partitions))
@@ -210,7 +210,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
 
 
 def _heads(operations: pa.Table) -> Ints | None:
-    # The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process.
+    """The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process."""
     index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
     new = np.ones(len(index), np.bool_)
     new[1:] = index[1:] != index[:-1]
@@ -230,8 +230,8 @@ def _turn_of_rows(heads: Ints, rows: int) -> Codes:
     return np.repeat(np.arange(len(heads), dtype=np.int32), np.diff(heads, append=rows))
 
 
-def _unpaired(turns: Turns) -> Codes:
-    # Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row.
+def _parts_to_walk(turns: Turns) -> Codes:
+    """Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row."""
     sizes = np.diff(turns.first)
     # An answer with more records than were sent: the walk decides which belong together.
     longer = turns.ok & turns.produce & (sizes > sizes[turns.other])
@@ -240,22 +240,29 @@ def _unpaired(turns: Turns) -> Codes:
     last_of_process = np.ones(len(order), np.bool_)
     last_of_process[order[:-1]] = turns.process[order[1:]] != turns.process[order[:-1]]
     asks_again = turns.asks & (turns.other == NONE) & ~last_of_process
-    found: Codes = turns.part[longer | answers_nothing | asks_again]
-    return found
+    parts: Codes = turns.part[longer | answers_nothing | asks_again]
+    return parts
 
 
 def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
+    """The invocations and completions as arrays, each with the number of its partner."""
     index, process, acks = _numbers(heads["index"]), _numbers(heads["process"]), _numbers(heads["acks"], none=NONE)
     asks, f = _is(heads["type"], "invoke"), _numbers_of(_codes(heads["f"]))
     produce = _is(heads["f"], "produce")
     order = np.argsort(process, kind="stable")
-    one, two = order[:-1], order[1:]
-    fits = asks[one] & ~asks[two] & (process[one] == process[two]) & (f[one] == f[two]) & (part[one] == part[two])
+    earlier, later = order[:-1], order[1:]
+    fits = (
+        asks[earlier]
+        & ~asks[later]
+        & (process[earlier] == process[later])
+        & (f[earlier] == f[later])
+        & (part[earlier] == part[later])
+    )
     other = np.full(len(index), NONE, np.int64)
-    other[one[fits]] = two[fits]
-    other[two[fits]] = one[fits]
+    other[earlier[fits]] = later[fits]
+    other[later[fits]] = earlier[fits]
     # Both turns take acks and delivery from the invocation; an unpaired turn uses its own.
-    asked = np.where(asks | (other == NONE), np.arange(len(index)), other)
+    invocation = np.where(asks | (other == NONE), np.arange(len(index)), other)
     answered = ~asks & (other != NONE)
     return Turns(
         index=index,
@@ -269,23 +276,23 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         ok=answered & _is(heads["type"], "ok"),
         failed=answered & _is(heads["type"], "fail"),
         other=other,
-        acks_all=produce & (acks == -1)[asked],
-        acks_one=produce & (acks == 1)[asked],
-        acks_none=produce & (acks == 0)[asked],
-        once=produce & _is(heads["delivery"], "once")[asked],
+        acks_all=produce & (acks == -1)[invocation],
+        acks_one=produce & (acks == 1)[invocation],
+        acks_none=produce & (acks == 0)[invocation],
+        once=produce & _is(heads["delivery"], "once")[invocation],
         out_of_range=answered & _is(heads["type"], "fail") & _is(heads["error"], "OFFSET_OUT_OF_RANGE"),
         faulted=np.where(asks, *_among(heads["error"], REASONS)),
     )
 
 
-def _named(operations: pa.Table) -> frozenset[PartitionKey]:
+def _partitions_named(operations: pa.Table) -> frozenset[PartitionKey]:
     """The partitions that these rows name."""
     topics, numbers = operations["topic"].to_pylist(), operations["partition"].to_pylist()
     return frozenset(zip(topics, numbers, strict=True)) - {(None, None)}
 
 
 def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
-    # The part of each row, and the partition of each part; None for the parts if a row has none or there are too many.
+    """The part of each row, and the partition of each part; None for the parts if a row has none or there are too many."""
     topic = _codes(operations["topic"])
     codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
     if not len(codes):
@@ -304,7 +311,7 @@ def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], .
 
 
 def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[str | None, ...], Flags]:
-    # The topic id of each part (None if its rows name none), and a flag for parts with several.
+    """The topic id of each part (None if its rows name none), and a flag for parts with several."""
     codes = _codes(column)
     code, names = _numbers_of(codes), codes.dictionary.to_pylist()
     named = np.flatnonzero(code >= 0)
@@ -317,8 +324,8 @@ def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[
 
 def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
     filled = pc.fill_null(column, none) if column.null_count else column
-    found: Ints = filled.to_numpy()
-    return found
+    numbers: Ints = filled.to_numpy()
+    return numbers
 
 
 def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -329,21 +336,21 @@ def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _numbers_of(codes: pa.DictionaryArray) -> Codes:
-    # The code of each text, `NONE` for null; a new array that the caller may change.
-    found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
-    return found
+    """The code of each text, `NONE` for null; a new array that the caller may change."""
+    codes_there: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
+    return codes_there
 
 
-def _among(column: pa.ChunkedArray, wanted: Sequence[str]) -> tuple[Flags, Flags]:
+def _among(column: pa.ChunkedArray, words: Sequence[str]) -> tuple[Flags, Flags]:
     """Where a column has a text, and where it has one of these."""
     codes = _codes(column)
     numbers = _numbers_of(codes)
-    places = [place for place, text in enumerate(codes.dictionary.to_pylist()) if text in wanted]
+    places = [place for place, text in enumerate(codes.dictionary.to_pylist()) if text in words]
     return numbers != NONE, np.isin(numbers, places)
 
 
-def _is(column: pa.ChunkedArray, wanted: str) -> Flags:
+def _is(column: pa.ChunkedArray, word: str) -> Flags:
     codes = _codes(column)
     texts = codes.dictionary.to_pylist()
-    flags: Flags = _numbers_of(codes) == (texts.index(wanted) if wanted in texts else NONE - 1)
+    flags: Flags = _numbers_of(codes) == (texts.index(word) if word in texts else NONE - 1)
     return flags

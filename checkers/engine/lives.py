@@ -38,16 +38,16 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     of_call = _topics_of_calls(operations, events, ids)
     own = operations.with_columns(pl.col("index").replace_strict(of_call, return_dtype=pl.String).alias("topic_id"))
     own = own.with_columns(pl.col("topic_id").cast(pl.String))  # without operations the line above yields a column of numbers
-    found = []
+    all_lives = []
     for topic_id in ids:
         before = pl.col("index") < ended.get(topic_id, pl.UInt64.max())
         about = events.filter((pl.col("topic_id").is_null() | (pl.col("topic_id") == topic_id)) & before)
-        found.append(Life(topic_id, topic_id in ended, own.filter((pl.col("topic_id") == topic_id) & before), about))
-    return found
+        all_lives.append(Life(topic_id, topic_id in ended, own.filter((pl.col("topic_id") == topic_id) & before), about))
+    return all_lives
 
 
 def _age(topic_id: str) -> tuple[int, str]:
-    # Sort key: numeric ids by number (newer topics have greater ids), other ids alphabetically and first.
+    """Sort key: numeric ids by number (newer topics have greater ids), other ids alphabetically and first."""
     return (int(topic_id), "") if topic_id.isdecimal() else (0, topic_id)
 
 
@@ -55,16 +55,16 @@ def _topics_of_calls(operations: pl.DataFrame, events: pl.DataFrame, ids: list[s
     """The topic id that each client invocation and completion is about, by its row index."""
     named = events.filter(pl.col("topic_id").is_not_null()).group_by("topic_id").agg(pl.col("index").min())
     since = dict(named.iter_rows())
-    found: dict[int, str] = {}
+    topics: dict[int, str] = {}
     invoked: dict[int, int] = {}  # process -> index of its open invocation
     columns = (operations[name].to_list() for name in ("index", "process", "type", "topic_id"))
     for index, process, type_, topic_id in zip(*columns, strict=True):
         if type_ == "invoke":
             invoked[process] = index
             there = [known for known in ids if since.get(known, index) <= index]
-            found[index] = topic_id or (there[-1] if there else ids[0])
+            topics[index] = topic_id or (there[-1] if there else ids[0])
         else:
             half = invoked.get(process, index)
-            found[index] = topic_id or found.get(half, ids[-1])
-            found[half] = found[index]
-    return found
+            topics[index] = topic_id or topics.get(half, ids[-1])
+            topics[half] = topics[index]
+    return topics

@@ -90,6 +90,6 @@ def merged(
 
     Raises HistoryError where the ranges do not hold every row that the manifest counts.
     """
-    found = [part.findings for part in judged]
-    cuts = tuple(sorted(cut for findings in found for cut in findings.cuts))
-    return [*found, *ranges.merged(states, history, facts, cuts, checkers)]
+    findings_of_parts = [part.findings for part in judged]
+    cuts = tuple(sorted(cut for findings in findings_of_parts for cut in findings.cuts))
+    return [*findings_of_parts, *ranges.merged(states, history, facts, cuts, checkers)]

@@ -35,28 +35,28 @@ def judge_range(history: History, first: int, last: int, facts: Facts, checkers:
     """Compute the states of the checkers of the run for the rows from index `first` to index `last`."""
     of_the_run = [(checker, checker.split) for checker in checkers if checker.split is not None]
     names = sorted({"index", "slot", "f"}.union(*(split.columns for _, split in of_the_run)))
-    some = _frame(history.between("operations", first, last, names), "operations", names).sort("index", "slot")
+    some_frame = _frame(history.between("operations", first, last, names), "operations", names).sort("index", "slot")
     events = _frame(history.between("events", first, last, _all("events")), "events", _all("events")).sort("index")
-    known = complete(events, facts)
+    complete_events = complete(events, facts)
     states = {}
     for checker, split in of_the_run:
-        operations = some if split.columns else _of_kind(history, first, last, checker, some)
-        states[checker.name] = split.partial(*narrow(checker, operations, known), facts)
+        operations = some_frame if split.columns else _of_kind(history, first, last, checker, some_frame)
+        states[checker.name] = split.partial(*narrow(checker, operations, complete_events), facts)
     return JudgedRange(
         first=first,
         states=states,
-        kinds=tuple(sorted(kinds_in(known))),
-        operation_rows=some.height,
+        kinds=tuple(sorted(kinds_in(complete_events))),
+        operation_rows=some_frame.height,
         event_rows=events.height,
     )
 
 
-def _of_kind(history: History, first: int, last: int, checker: Checker, some: pl.DataFrame) -> pl.DataFrame:
+def _of_kind(history: History, first: int, last: int, checker: Checker, operations: pl.DataFrame) -> pl.DataFrame:
     """All columns of the operations that a checker of few operations reads; they are read only if there are any."""
-    wanted = list(checker.operations) if some["f"].is_in(checker.operations).any() else []
+    functions = list(checker.operations) if operations["f"].is_in(checker.operations).any() else []
     names = _all("operations")
-    tables = history.between("operations", first, last, names) if wanted else []
-    return _frame(tables, "operations", names).filter(pl.col("f").is_in(wanted)).sort("index", "slot")
+    tables = history.between("operations", first, last, names) if functions else []
+    return _frame(tables, "operations", names).filter(pl.col("f").is_in(functions)).sort("index", "slot")
 
 
 def _all(table: TableName) -> list[str]:
@@ -76,15 +76,15 @@ def merged(
     Raises HistoryError where the ranges do not hold every row that the manifest counts.
     """
     manifest = history.manifest
-    in_order = sorted(states, key=lambda one: one.first)
-    read = sum(one.operation_rows for one in in_order), sum(one.event_rows for one in in_order)
+    in_order = sorted(states, key=lambda judged: judged.first)
+    read = sum(judged.operation_rows for judged in in_order), sum(judged.event_rows for judged in in_order)
     if read != (manifest.operation_rows, manifest.event_rows):
         raise HistoryError(
             f"the footers of the parts do not fit their rows: ranges of the index hold {read[0]} and {read[1]} rows"
         )
-    kinds = {kind for one in in_order for kind in one.kinds}
+    kinds = {kind for judged in in_order for kind in judged.kinds}
     for checker in checkers:
         if checker.split is not None:
             lacks = lacking(checker, kinds)
-            in_turn = [one.states[checker.name] for one in in_order]
+            in_turn = [judged.states[checker.name] for judged in in_order]
             yield unchecked(checker, lacks, "") if lacks else condensed(checker.split.merge(in_turn, facts, cuts))

@@ -100,7 +100,7 @@ _IS_WOUND = pl.col("kind") == str(K.WOUND)
 
 
 def _lacking() -> pl.Expr:
-    # Flag the rows that lack a required column. Built column by column, which is faster on small frames.
+    """Flag the rows that lack a required column. Built column by column, which is faster on small frames."""
     columns = sorted({column for _, columns in FILLED for column in columns})
     needing = {column: [str(kind) for kind, filled in FILLED if column in filled] for column in columns}
     bad = [pl.col(column).is_null() & pl.col("kind").is_in(kinds) for column, kinds in needing.items()]
@@ -211,19 +211,20 @@ def calls(rows: list[OperationRow]) -> list[Call]:
     return paired + [_call(asked, []) for asked in open_calls]
 
 
-def _call(asked: list[OperationRow], answered: list[OperationRow]) -> Call:
-    first = asked[0]
+def _call(rows: list[OperationRow], answered: list[OperationRow]) -> Call:
+    """The call of an invocation and its completion; without one it has no type and never ends."""
+    first = rows[0]
     if first.f == "produce":
         # The invocation holds the values that were sent; a completion need not repeat them.
         answered = [
-            row if row.value is not None else row._replace(value=sent.value) for row, sent in zip(answered, asked, strict=False)
+            row if row.value is not None else row._replace(value=sent.value) for row, sent in zip(answered, rows, strict=False)
         ]
     return Call(
         process=first.process,
         f=first.f,
         invoked=first.at,
         invoked_ns=first.time_ns,
-        asked=tuple(asked),
+        asked=tuple(rows),
         type=answered[0].type if answered else "",
         ended=answered[0].at if answered else -1,
         rows=tuple(answered),

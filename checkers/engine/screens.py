@@ -37,12 +37,12 @@ def acked_loss(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened
 def polls(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
     turns = columns.turns
-    told = turns.ok & (turns.poll | turns.acks_all)
-    return Screened(suspect=_passes_over(columns) | columns.named(turns.part[told & ~_rises(columns)]))
+    answered = turns.ok & (turns.poll | turns.acks_all)
+    return Screened(suspect=_passes_over(columns) | columns.named(turns.part[answered & ~_rises(columns)]))
 
 
 def _passes_over(columns: Columns) -> Flags:
-    # Find partitions with a poll that does not return exactly the known offsets from its position to its last record.
+    """Find partitions with a poll that does not return exactly the known offsets from its position to its last record."""
     turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
     got = (columns.value >= 0) & (columns.offset >= 0)
@@ -50,19 +50,19 @@ def _passes_over(columns: Columns) -> Flags:
     highest = np.maximum.reduceat(np.where(got, columns.offset, NONE), firsts)[polls]
     lowest = np.minimum.reduceat(np.where(got, columns.offset, 1 << OFFSET_BITS), firsts)[polls]
     position = columns.offset[turns.first[turns.other[polls]]]
-    asked = np.where(position == NONE, lowest, position)
+    start = np.where(position == NONE, lowest, position)
     rising = _rises(columns)[polls]
     # Polls without a gap skip nothing.
-    open_ = (count > 0) & ((highest - asked + 1 != count) | (lowest < asked) | ~rising)
-    polls, asked, count, highest, lowest, rising = (c[open_] for c in (polls, asked, count, highest, lowest, rising))
+    open_ = (count > 0) & ((highest - start + 1 != count) | (lowest < start) | ~rising)
+    polls, start, count, highest, lowest, rising = (c[open_] for c in (polls, start, count, highest, lowest, rising))
     part = turns.part[polls]
-    there = np.searchsorted(promised, packed(part, highest), side="right") - np.searchsorted(promised, packed(part, asked))
+    there = np.searchsorted(promised, packed(part, highest), side="right") - np.searchsorted(promised, packed(part, start))
     # The poll returned as many offsets as are promised, none twice: it skipped only offsets that no answer gave.
-    return columns.named(part[(there != count) | (lowest < asked) | ~rising])
+    return columns.named(part[(there != count) | (lowest < start) | ~rising])
 
 
 def _rises(columns: Columns) -> Flags:
-    # For each invocation or completion, whether its offsets rise from row to row.
+    """For each invocation or completion, whether its offsets rise from row to row."""
     rises = np.ones(len(columns.turns.index), np.bool_)
     rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
     turn, offset = columns.turn[rows], columns.offset[rows]
@@ -76,11 +76,12 @@ def order(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
 
 
 def _acknowledged_late(columns: Columns) -> Flags:
+    """The partitions with an acknowledgement at or below an offset that was acknowledged before its call began."""
     turns, firsts = columns.turns, columns.turns.first[:-1]
     acks = np.flatnonzero(turns.ok & turns.acks_all)
-    known = columns.offset >= 0
+    has_offset = columns.offset >= 0
     highest = np.maximum.reduceat(columns.offset, firsts)[acks]
-    lowest = np.minimum.reduceat(np.where(known, columns.offset, 1 << OFFSET_BITS), firsts)[acks]
+    lowest = np.minimum.reduceat(np.where(has_offset, columns.offset, 1 << OFFSET_BITS), firsts)[acks]
     acks, highest, lowest = (column[highest >= 0] for column in (acks, highest, lowest))
     by_part = np.argsort(turns.part[acks].astype(np.uint16), kind="stable")
     acks, highest, lowest = acks[by_part], highest[by_part], lowest[by_part]
@@ -94,6 +95,7 @@ def _acknowledged_late(columns: Columns) -> Flags:
 
 
 def _read_unsent(columns: Columns) -> Flags:
+    """The partitions in which a value was read that was not surely sent there before."""
     turns, read, sent = columns.turns, columns.read, columns.sent
     first = np.full(columns.values, NONE, np.int64)
     where = np.full(columns.values, NONE, np.int32)
@@ -122,13 +124,13 @@ def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened
     place[code] = packed(part, offset)
     suspect = columns.named(part[place[code] != packed(part, offset)])
     sent = columns.sent[turns.once[columns.turn[columns.sent]]]
-    part, found = columns.part[sent], place[columns.value[sent]]
-    there = (found != NONE) & (found >> OFFSET_BITS == part)
-    sent, part, found = sent[there], part[there], found[there]
+    part, places = columns.part[sent], place[columns.value[sent]]
+    there = (places != NONE) & (places >> OFFSET_BITS == part)
+    sent, part, places = sent[there], part[there], places[there]
     process = turns.process[columns.turn[sent]]
     by_process = np.lexsort((sent, process, part))
-    part, process, found = part[by_process], process[by_process], found[by_process]
-    back = (found[1:] < found[:-1]) & (process[1:] == process[:-1]) & (part[1:] == part[:-1])
+    part, process, places = part[by_process], process[by_process], places[by_process]
+    back = (places[1:] < places[:-1]) & (process[1:] == process[:-1]) & (part[1:] == part[:-1])
     return Screened(suspect=suspect | columns.named(part[1:][back]), counts=_none(columns, "duplicates"))
 
 
@@ -170,26 +172,28 @@ def monotonic_hw(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screen
     turns, firsts, part = columns.turns, columns.turns.first[:-1], columns.turns.part
     answers = np.flatnonzero(turns.ok & ~turns.produce)
     got = (columns.value >= 0) & (columns.offset >= 0)
-    asked = np.full(len(turns.index), NONE, np.int64)
-    asked[answers] = columns.offset[turns.first[turns.other[answers]]]
+    start = np.full(len(turns.index), NONE, np.int64)
+    start[answers] = columns.offset[turns.first[turns.other[answers]]]
     read = (turns.ok & turns.poll)[columns.turn] & got
-    wrong = read & ((columns.offset < asked[columns.turn]) | ((columns.hw != ABSENT) & (columns.offset >= columns.hw)))
+    wrong = read & ((columns.offset < start[columns.turn]) | ((columns.hw != ABSENT) & (columns.offset >= columns.hw)))
     suspect = columns.named(columns.part[wrong]) | columns.named(part[turns.out_of_range])
     by_process = answers[np.lexsort((answers, turns.process[answers], part[answers]))]
     new = np.ones(len(by_process), np.bool_)
     new[1:] = (np.diff(turns.process[by_process]) != 0) | (np.diff(part[by_process]) != 0)
     consumer = np.cumsum(new) - 1
     # The end that a poll shows is behind its last record; that of a request for the end offset is its answer.
-    shown = np.maximum.reduceat(np.where(got, columns.offset + 1, 0), firsts)[by_process]
+    end_shown = np.maximum.reduceat(np.where(got, columns.offset + 1, 0), firsts)[by_process]
     is_end = ~turns.poll[by_process]
-    end = np.where(is_end, np.maximum(columns.offset[firsts[by_process]], 0), shown)
-    told = is_end & (columns.offset[firsts[by_process]] != NONE)
-    suspect |= columns.named(part[by_process[told & (_highest_before(consumer, end) > end)]])
+    end = np.where(is_end, np.maximum(columns.offset[firsts[by_process]], 0), end_shown)
+    end_told = is_end & (columns.offset[firsts[by_process]] != NONE)
+    suspect |= columns.named(part[by_process[end_told & (_highest_before(consumer, end) > end)]])
     hint = columns.hw[firsts[by_process]]
     hinted = turns.poll[by_process] & (hint != ABSENT)
     suspect |= columns.named(part[by_process[hinted & ((hint < 0) | (hint > OFFSET_MAX))]])
-    kept = np.where(hinted, np.clip(hint, 0, OFFSET_MAX), 0)
-    return Screened(suspect=suspect | columns.named(part[by_process[hinted & (_highest_before(consumer, kept) > kept)]]))
+    hint_kept = np.where(hinted, np.clip(hint, 0, OFFSET_MAX), 0)
+    return Screened(
+        suspect=suspect | columns.named(part[by_process[hinted & (_highest_before(consumer, hint_kept) > hint_kept)]])
+    )
 
 
 def _highest_before(group: Ints, value: Ints) -> Ints:
@@ -225,10 +229,10 @@ def availability(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screen
     suspect |= columns.named(turns.part[turns.asks & (turns.other == NONE) & (turns.time_ns + patience < facts.end_ns)])
     if facts.final_reads_at_ns is None:
         return Screened(suspect=suspect)
-    told = columns.told[turns.time_ns[columns.turn[columns.told]] <= facts.final_reads_at_ns]
+    promised_rows = columns.told[turns.time_ns[columns.turn[columns.told]] <= facts.final_reads_at_ns]
     asked_at = turns.time_ns[turns.other[columns.turn[columns.read]]]
     final = columns.read[(asked_at >= facts.final_reads_at_ns) & (columns.offset[columns.read] >= 0)]
-    unseen = told[~np.isin(_keys(columns, told), _keys(columns, final))]
+    unseen = promised_rows[~np.isin(_keys(columns, promised_rows), _keys(columns, final))]
     return Screened(suspect=suspect | columns.named(columns.part[unseen]))
 
 

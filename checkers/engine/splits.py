@@ -46,17 +46,17 @@ def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda
     """Make a split whose state is the rows that the checker reads, for checkers of few rows. `keep` may leave out events."""
 
     def partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> bytes:
-        return msgspec.msgpack.encode(_Rows(_written(operations), _written(keep(events))))
+        return msgspec.msgpack.encode(_Rows(_arrow_bytes(operations), _arrow_bytes(keep(events))))
 
     def merge(states: Sequence[bytes], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
         rows = [msgspec.msgpack.decode(state, type=_Rows) for state in states]
-        operations = pl.concat([pl.read_ipc_stream(one.operations) for one in rows])
-        return check(operations, pl.concat([pl.read_ipc_stream(one.events) for one in rows]), facts, cuts)
+        operations = pl.concat([pl.read_ipc_stream(part.operations) for part in rows])
+        return check(operations, pl.concat([pl.read_ipc_stream(part.events) for part in rows]), facts, cuts)
 
     return Split(columns=(), partial=partial, merge=merge)
 
 
-def _written(frame: pl.DataFrame) -> bytes:
+def _arrow_bytes(frame: pl.DataFrame) -> bytes:
     sink = io.BytesIO()
     frame.write_ipc_stream(sink, compression="zstd")
     return sink.getvalue()

@@ -98,10 +98,10 @@ class _Told(Protocol):
 
 def counts(anomalies: Iterable[_Told]) -> Counter[str]:
     """The number of anomalies of each kind, with those that words count, in the order of the anomalies."""
-    found: Counter[str] = Counter()
+    numbers: Counter[str] = Counter()
     for anomaly in anomalies:
-        found[anomaly.kind] += found_in(anomaly.words)
-    return found
+        numbers[anomaly.kind] += found_in(anomaly.words)
+    return numbers
 
 
 def without_count(words: str) -> str:
@@ -111,38 +111,38 @@ def without_count(words: str) -> str:
 
 def joined(findings: Iterable[Findings]) -> Findings:
     """Join the findings of one checker on several topics that had the same name."""
-    found = list(findings)
+    all_findings = list(findings)
     counts: dict[str, int] = {}
-    for finding in found:
+    for finding in all_findings:
         for name, count in finding.counts.items():
             counts[name] = counts.get(name, 0) + count
     return Findings(
-        anomalies=tuple(a for f in found for a in f.anomalies),
-        excused=tuple(e for f in found for e in f.excused),
-        cuts=tuple(c for f in found for c in f.cuts),
-        unchecked=tuple(u for f in found for u in f.unchecked),
-        not_live=tuple(n for f in found for n in f.not_live),
-        live_judged=any(f.live_judged for f in found),
+        anomalies=tuple(a for f in all_findings for a in f.anomalies),
+        excused=tuple(e for f in all_findings for e in f.excused),
+        cuts=tuple(c for f in all_findings for c in f.cuts),
+        unchecked=tuple(u for f in all_findings for u in f.unchecked),
+        not_live=tuple(n for f in all_findings for n in f.not_live),
+        live_judged=any(f.live_judged for f in all_findings),
         counts=counts,
     )
 
 
 def merge(findings: Iterable[Findings]) -> Verdict:
     """Merge the findings of all checkers to a verdict: the worst validity, and all findings in canonical order."""
-    found = list(findings)
-    anomalies = tuple(sorted(a for f in found for a in f.anomalies))
-    unchecked = tuple(sorted({u for f in found for u in f.unchecked}))
-    not_live = tuple(sorted({n for f in found for n in f.not_live}))
+    all_findings = list(findings)
+    anomalies = tuple(sorted(a for f in all_findings for a in f.anomalies))
+    unchecked = tuple(sorted({u for f in all_findings for u in f.unchecked}))
+    not_live = tuple(sorted({n for f in all_findings for n in f.not_live}))
     counts: dict[str, int] = {}
-    for finding in found:
+    for finding in all_findings:
         for name, count in finding.counts.items():
             counts[name] = counts.get(name, 0) + count
     return Verdict(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
-        live=not not_live if any(f.live_judged for f in found) else None,
+        live=not not_live if any(f.live_judged for f in all_findings) else None,
         anomalies=anomalies,
-        excused=tuple(sorted({e for f in found for e in f.excused})),
-        cuts=tuple(sorted({c for f in found for c in f.cuts})),
+        excused=tuple(sorted({e for f in all_findings for e in f.excused})),
+        cuts=tuple(sorted({c for f in all_findings for c in f.cuts})),
         unchecked=unchecked,
         not_live=not_live,
         counts=dict(sorted(counts.items())),

@@ -78,8 +78,8 @@ class Rows:
         """Return the groups of rows of these partitions."""
         missing = sorted(keys - self._some.keys(), key=str)
         if missing:
-            wanted = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
-            operations, events = self._kept(lambda rows: _of(rows, wanted)), _of(self.events, wanted)
+            names = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
+            operations, events = self._kept(lambda rows: _rows_of(rows, names)), _rows_of(self.events, names)
             self._some.update(zip(missing, groups(operations, events, PARTITION), strict=True))
         return [self._some[key] for key in sorted(keys, key=str)]
 
@@ -119,10 +119,10 @@ class Rows:
         return {*self.kinds.get(key, ()), *self.kinds.get((None, None), ())}
 
 
-def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+def _rows_of(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of these partitions, and the rows that belong to every group."""
     about_all = frame.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
-    return pl.concat([frame.join(wanted, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
+    return pl.concat([frame.join(keys, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
 
 
 def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int) -> list[Findings]:
@@ -145,23 +145,25 @@ def judged(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Finding
 
 
 def _in_phases(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
-    found: list[Findings] = []
+    """Run the checkers, those of the ledger first: the others get the cuts that it found."""
+    all_findings: list[Findings] = []
     cuts: tuple[Cut, ...] = ()
     for phase in ("ledger", "others"):
         for checker in checkers:
             if checker.phase == phase:
-                found.extend(_of_checker(run, checker, facts, cuts))
-        cuts = tuple(sorted(cut for findings in found for cut in findings.cuts))
-    return found
+                all_findings.extend(_of_checker(run, checker, facts, cuts))
+        cuts = tuple(sorted(cut for findings in all_findings for cut in findings.cuts))
+    return all_findings
 
 
 def _of_checker(run: Rows, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]) -> Iterator[Findings]:
+    """The findings of one checker; partitions that its pre-check passes are not walked."""
     screen = checker.screen if checker.operations else screens.nothing
     if checker.group_by != PARTITION or screen is None or run.columns is None:
         yield from (apply(checker, group, facts, cuts) for group in run.groups(checker.group_by))
         return
     columns, screened = run.columns, screen(run.columns, run.shared, facts)
-    walked = _walked(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
+    walked = _partitions_to_walk(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
     yield from (apply(checker, group, facts, cuts) for group in run.some(walked))
     passed = [at for at, key in enumerate(columns.partitions) if key not in walked]
     yield Findings(counts={name: int(count[passed].sum()) for name, count in screened.counts.items()} if passed else {})
@@ -178,13 +180,15 @@ def _read(checker: Checker) -> set[str]:
     return {str(kind) for kind in checker.events}
 
 
-def _walked(run: Rows, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
+def _partitions_to_walk(run: Rows, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
     """Return the partitions that a checker must read row by row, because its pre-check proves nothing about them."""
     columns = run.columns
     assert columns is not None
-    known = {key for key in columns.partitions if promised(facts, key[0]) is not None}
+    promised_keys = {key for key in columns.partitions if promised(facts, key[0]) is not None}
     numbers = {key: number for number, key in enumerate(columns.partitions)}
-    walked: set[_Key] = {key for key, at in numbers.items() if screened.suspect[at] or columns.odd[at] or key not in known}
+    walked: set[_Key] = {
+        key for key, at in numbers.items() if screened.suspect[at] or columns.odd[at] or key not in promised_keys
+    }
     if set(checker.operations) & set(COMMITS):
         walked |= columns.commits
     # Partitions without produces and polls have few operations.

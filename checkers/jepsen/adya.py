@@ -18,7 +18,7 @@ def findings(tables: Object) -> Iterator[Finding]:
     for call in reads(tables.calls, "insert"):
         committed.setdefault(_key(call), []).append(call)
     tried = {*map(_key, tables.failed)}
-    if not any(len(some) > 1 or key in tried for key, some in committed.items()):
+    if not any(len(calls_of_key) > 1 or key in tried for key, calls_of_key in committed.items()):
         yield Unchecked("no key of which one insert committed and another was answered")
     for key, (first, *others) in committed.items():
         for call in others:
@@ -27,6 +27,7 @@ def findings(tables: Object) -> Iterator[Finding]:
 
 
 def _key(call: Call) -> Hashable:
+    """The key of an insert. Raises HistoryError for another argument."""
     key, rows = call.key, call.argument
     if isinstance(rows, tuple) and len(rows) == 2 and isinstance(rows[1], tuple):
         key, rows = (rows[0] if key is None else (key, rows[0])), rows[1]

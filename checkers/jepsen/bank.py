@@ -15,23 +15,26 @@ Balances = dict[Hashable, Hashable]
 
 def findings(bank: Object) -> Iterator[Finding]:
     """Find the reads of a bank that no sequence of transfers explains."""
-    told = [(call, fields(call, call.result, "the answer to a read")) for call in reads(bank.calls)]
-    if not told:
+    reads_of_bank = [(call, fields(call, call.result, "the answer to a read")) for call in reads(bank.calls)]
+    if not reads_of_bank:
         return
-    first, begun = told[0]
+    first, begun = reads_of_bank[0]
     if bank.initial is not None:
         begun = fields(first, bank.initial, "the initial balances")
     total = _total(first, begun)
-    if bank.initial is None and len(told) == 1:
+    if bank.initial is None and len(reads_of_bank) == 1:
         yield Unchecked("one read and no --initial: there is no total to compare with")
     elif bank.initial is None:
         yield Note(f"the accounts and the total {total} are those of the first read, in line {first.line}")
     witness = () if bank.initial is not None else (first.line,)
-    for call, balances in told:
-        yield from _of_read(call, balances, set(begun), total, witness)
+    for call, balances in reads_of_bank:
+        yield from _wrong_balances(call, balances, set(begun), total, witness)
 
 
-def _of_read(call: Call, balances: Balances, accounts: set[Hashable], total: int, witness: tuple[int, ...]) -> Iterator[Found]:
+def _wrong_balances(
+    call: Call, balances: Balances, accounts: set[Hashable], total: int, witness: tuple[int, ...]
+) -> Iterator[Found]:
+    """What is wrong in one read: other accounts, nil or negative balances, another total."""
     strange = accounts ^ set(balances)
     nils = [account for account, balance in balances.items() if balance is None]
     if strange:
@@ -39,7 +42,7 @@ def _of_read(call: Call, balances: Balances, accounts: set[Hashable], total: int
         yield Found("unexpected-account", (*witness, call.line), words)
     if nils:
         yield Found("nil-balance", (call.line,), f"line {call.line} reads no balance of account {short(nils[0])}")
-    negative = [(account, one) for account, one in balances.items() if isinstance(one, int) and one < 0]
+    negative = [(account, amount) for account, amount in balances.items() if isinstance(amount, int) and amount < 0]
     if negative:
         account, balance = negative[0]
         yield Found("negative-balance", (call.line,), f"line {call.line} reads {balance} in account {short(account)}")

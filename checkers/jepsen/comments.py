@@ -24,14 +24,14 @@ def findings(table: Object) -> Iterator[Finding]:
     done = sorted((call.end, call.index, call) for call in writes.values() if call.end is not None)
     ends = [end for end, _, _ in done]
     for read in reads(table.calls):
-        seen = set(listed(read, read.result, "the answer to a read"))
-        yield from _unexpected(read, seen, writes, failed)
-        shown_writes = [writes[one] for one in seen if one in writes]
+        values_read = set(listed(read, read.result, "the answer to a read"))
+        yield from _unexpected_values(read, values_read, writes, failed)
+        shown_writes = [writes[value_read] for value_read in values_read if value_read in writes]
         if not shown_writes:
             continue
         latest = max(shown_writes, key=lambda call: call.start)
         before = done[: bisect_left(ends, latest.start)]
-        missing = next((call for _, _, call in before if call.argument not in seen), None)
+        missing = next((call for _, _, call in before if call.argument not in values_read), None)
         if missing is not None:
             words = (
                 f"line {read.line} shows {short(latest.argument)} of line {latest.line} and not {short(missing.argument)} "
@@ -40,13 +40,16 @@ def findings(table: Object) -> Iterator[Finding]:
             yield Found("missing-predecessor", (missing.line, latest.line, read.line), words)
 
 
-def _unexpected(read: Call, seen: set[Hashable], writes: dict[Hashable, Call], failed: dict[Hashable, Call]) -> Iterator[Found]:
-    for one in sorted(seen - set(writes), key=shown):
-        if one in failed:
-            words = f"line {read.line} reads {short(one)}, whose write in line {failed[one].line} failed"
-            yield Found("revived", (failed[one].line, read.line), words)
+def _unexpected_values(
+    read: Call, values_read: set[Hashable], writes: dict[Hashable, Call], failed: dict[Hashable, Call]
+) -> Iterator[Found]:
+    """Values in a read that were not written, or whose write failed."""
+    for value in sorted(values_read - set(writes), key=shown):
+        if value in failed:
+            words = f"line {read.line} reads {short(value)}, whose write in line {failed[value].line} failed"
+            yield Found("revived", (failed[value].line, read.line), words)
         else:
-            yield Found("phantom-read", (read.line,), f"line {read.line} reads {short(one)}, which nobody wrote")
+            yield Found("phantom-read", (read.line,), f"line {read.line} reads {short(value)}, which nobody wrote")
 
 
 MODEL = Model(

@@ -54,12 +54,12 @@ def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool 
     model = MODELS[NAMES.index(name)]
     anomalies: list[Anomaly] = []
     unchecked, notes = list(history.unsure), []
-    for key, one in _objects(model, history):
-        told = [*model.findings(one._replace(initial=initial, strict=strict))]
+    for key, object_ in _objects(model, history):
+        object_findings = [*model.findings(object_._replace(initial=initial, strict=strict))]
         about = "" if key is None else f"key {name_of_key(key)}: "
-        anomalies += _anomalies(name, key, [found for found in told if isinstance(found, Found)])
-        unchecked += [about + found.words for found in told if isinstance(found, Unchecked)]
-        notes += [about + found.words for found in told if isinstance(found, Note)]
+        anomalies += _anomalies(name, key, [finding for finding in object_findings if isinstance(finding, Found)])
+        unchecked += [about + finding.words for finding in object_findings if isinstance(finding, Unchecked)]
+        notes += [about + finding.words for finding in object_findings if isinstance(finding, Note)]
     if not any(reads(history.calls, f) for f in model.answers):
         unchecked = [f"no {' or '.join(model.answers)} certainly returned"]
     return Judgement(
@@ -72,7 +72,7 @@ def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool 
 
 
 def _objects(model: Model, history: Paired) -> Iterator[tuple[Hashable, Object]]:
-    # The calls on each object, with keys and values separated where the history has independent keys.
+    """The calls on each object, with keys and values separated where the history has independent keys."""
     calls = [*history.calls, *(replace(call, index=-1) for call in history.failed)]
     for call in calls:
         if call.f not in model.functions:
@@ -81,14 +81,14 @@ def _objects(model: Model, history: Paired) -> Iterator[tuple[Hashable, Object]]
     parts: dict[Hashable, tuple[list[Call], list[Call]]] = {}
     for call in by_key(calls) if model.keyed else calls:
         parts.setdefault(call.key, ([], []))[call.index < 0].append(call)
-    for key, (some, failed) in parts.items():
-        yield key, Object(some, failed)
+    for key, (calls_of_key, failed) in parts.items():
+        yield key, Object(calls_of_key, failed)
 
 
-def _anomalies(name: str, key: Hashable, found: list[Found]) -> Iterator[Anomaly]:
-    # The first anomalies of each kind.
-    taken: dict[str, int] = {}
-    for one in found:
-        taken[one.kind] = taken.get(one.kind, 0) + 1
-        if taken[one.kind] <= _OF_A_KIND_MAX:
-            yield Anomaly(kind=one.kind, checker=name, key=name_of_key(key), witness=one.lines, words=one.words)
+def _anomalies(name: str, key: Hashable, findings: list[Found]) -> Iterator[Anomaly]:
+    """The first anomalies of each kind."""
+    counted: dict[str, int] = {}
+    for finding in findings:
+        counted[finding.kind] = counted.get(finding.kind, 0) + 1
+        if counted[finding.kind] <= _OF_A_KIND_MAX:
+            yield Anomaly(kind=finding.kind, checker=name, key=name_of_key(key), witness=finding.lines, words=finding.words)

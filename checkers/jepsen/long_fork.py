@@ -26,23 +26,26 @@ def findings(group: Object) -> Iterator[Finding]:
     again = frozenset(key for key, count in counts.items() if count > 1)
     if again:
         yield Unchecked(f"keys {short(again)} are written several times, so their versions cannot be told apart")
-    told = [(call, _micros(call, "r")) for call in reads(group.calls)]
-    yield from _unwritten(told, {micro[1:] for _, micro in writes}, {micro[1:]: call for call, micro in aborted})
+    reads_told = [(call, _micros(call, "r")) for call in reads(group.calls)]
+    yield from _unwritten(reads_told, {micro[1:] for _, micro in writes}, {micro[1:]: call for call, micro in aborted})
     groups: dict[frozenset[Hashable], list[tuple[Call, _Keys]]] = {}
-    for call, micros in told:
-        seen = [key for _, key, value in micros if value is not None]
-        groups.setdefault(frozenset(key for _, key, _ in micros), []).append((call, seen))
+    for call, micros in reads_told:
+        keys_seen = [key for _, key, value in micros if value is not None]
+        groups.setdefault(frozenset(key for _, key, _ in micros), []).append((call, keys_seen))
     if sum(map(len, groups)) > len(frozenset().union(*groups)):
         yield Unchecked("some reads share a part of their keys only, and are not compared")
-    for keys, some in groups.items():
+    for keys, group_reads in groups.items():
         if not keys & again:
-            yield from _forks(some)
+            yield from _forks(group_reads)
 
 
 def _micros(call: Call, f: str) -> tuple[_Micro, ...]:
+    """The micro-operations of a transaction. Raises HistoryError if it has others."""
     value = call.argument if call.result is UNKNOWN else call.result
     parts = value if isinstance(value, tuple) else (None,)
-    micros = [one for one in parts if isinstance(one, tuple) and len(one) == 3 and one[0] == f]
+    micros = [
+        micro_there for micro_there in parts if isinstance(micro_there, tuple) and len(micro_there) == 3 and micro_there[0] == f
+    ]
     if len(micros) < len(parts) or (f == "w" and len(parts) != 1):
         what = "one [:w key value]" if f == "w" else "a list of [:r key value]"
         raise HistoryError(f"line {call.line}: {call.f} must have {what}, not {short(value)}")
@@ -50,11 +53,12 @@ def _micros(call: Call, f: str) -> tuple[_Micro, ...]:
 
 
 def _unwritten(
-    told: list[tuple[Call, tuple[_Micro, ...]]],
+    reads_told: list[tuple[Call, tuple[_Micro, ...]]],
     written: set[tuple[Hashable, Hashable]],
     aborted: dict[tuple[Hashable, Hashable], Call],
 ) -> Iterator[Found]:
-    for call, micros in told:
+    """Reads of values that were not written, or whose write failed."""
+    for call, micros in reads_told:
         for _, key, value in micros:
             if value is None or (key, value) in written:
                 continue
@@ -66,18 +70,18 @@ def _unwritten(
                 yield Found("G1a", (writer.line, call.line), f"{words}, whose write in line {writer.line} failed")
 
 
-def _forks(some: list[tuple[Call, _Keys]]) -> Iterator[Found]:
+def _forks(reads_of_group: list[tuple[Call, _Keys]]) -> Iterator[Found]:
     # Of reads in the order of what they saw, two neighbours show a fork if any two do.
-    ranked = sorted(some, key=lambda one: (len(one[1]), one[0].index))
-    for (one, less), (two, more) in pairwise(ranked):
-        missing = [key for key in less if key not in more]
+    ranked = sorted(reads_of_group, key=lambda first: (len(first[1]), first[0].index))
+    for (first, less), (second, keys_of_second) in pairwise(ranked):
+        missing = [key for key in less if key not in keys_of_second]
         if missing:
-            extra = next(key for key in more if key not in less)
+            extra = next(key for key in keys_of_second if key not in less)
             words = (
-                f"line {one.line} has seen key {short(missing[0])} and not key {short(extra)}, "
-                f"line {two.line} key {short(extra)} and not key {short(missing[0])}"
+                f"line {first.line} has seen key {short(missing[0])} and not key {short(extra)}, "
+                f"line {second.line} key {short(extra)} and not key {short(missing[0])}"
             )
-            yield Found("long-fork", (one.line, two.line), words)
+            yield Found("long-fork", (first.line, second.line), words)
 
 
 MODEL = Model(

@@ -20,24 +20,24 @@ _Row = dict[Hashable, Hashable]
 
 def findings(table: Object) -> Iterator[Finding]:
     """Find rows of the last read that are out of order, doubled or unexpected, and additions that it lacks."""
-    told = reads(table.calls)
-    if not told:
+    all_reads = reads(table.calls)
+    if not all_reads:
         yield Unchecked("no read certainly returned")
         return
-    last = told[-1]
+    last = all_reads[-1]
     rows = [fields(last, row, "a row") for row in listed(last, last.result, "the answer to a read")]
     values = [whole(last, row.get("val"), "the :val of a row") for row in rows]
     yield from _out_of_order(last, rows, values)
     added = {whole(call, fields(call, call.result, "a row").get("val"), "the :val of a row"): call for call in _done(table)}
-    held = set(values)
+    value_set = set(values)
     for value in sorted(value for value, count in Counter(values).items() if count > 1):
         yield Found("duplicate", (last.line,), f"line {last.line} reads the value {value} more than once")
     for value, call in sorted(added.items()):
         assert call.end is not None
-        if value not in held and call.end < last.start:
+        if value not in value_set and call.end < last.start:
             yield Found("lost", (call.line, last.line), f"line {last.line} lacks {value}, which line {call.line} added")
     perhaps = [call for call in table.calls if call.f == "add" and call.end is None and call.start < (last.end or 0)]
-    strange = sorted(held - set(added))
+    strange = sorted(value_set - set(added))
     if len(strange) > len(perhaps):
         words = f"line {last.line} reads {len(strange)} values that no addition answered, such as {strange[-1]}"
         yield Found("phantom-read", (last.line,), f"{words}; {len(perhaps)} additions have an unknown outcome")
@@ -48,10 +48,11 @@ def _done(table: Object) -> list[Call]:
 
 
 def _out_of_order(last: Call, rows: list[_Row], values: list[int]) -> Iterator[Found]:
+    """Timestamps or values that go back in the last read."""
     stamps = [_stamp(last, row) for row in rows]
-    for one, two in pairwise(stamps):
-        if two < one:
-            words = f"line {last.line} reads a row of timestamp {short(two)} after one of {short(one)}"
+    for earlier, later in pairwise(stamps):
+        if later < earlier:
+            words = f"line {last.line} reads a row of timestamp {short(later)} after one of {short(earlier)}"
             yield Found("timestamps-out-of-order", (last.line,), words)
             break
     for before, after in pairwise(values):

@@ -19,21 +19,22 @@ def findings(keys: Object) -> Iterator[Finding]:
         if call.f == "write":
             begun.setdefault(call.argument, call)
     for call in reads(keys.calls):
-        key, found = _answer(call)
-        seen = next((one for one in found if one is not None), None)
-        if seen is None:
+        key, subkeys = _answer(call)
+        newest = next((subkey for subkey in subkeys if subkey is not None), None)
+        if newest is None:
             continue
         write = begun.get(key)
         assert call.end is not None
         if write is None or write.start > call.end:
-            yield Found("phantom-read", (call.line,), f"line {call.line} reads {short(seen)}, which nobody had begun to write")
-        at = found.index(seen)
-        if None in found[at:]:
-            words = f"line {call.line} reads {short(seen)} and then misses a subkey of {short(key)} that was written before it"
+            yield Found("phantom-read", (call.line,), f"line {call.line} reads {short(newest)}, which nobody had begun to write")
+        at = subkeys.index(newest)
+        if None in subkeys[at:]:
+            words = f"line {call.line} reads {short(newest)} and then misses a subkey of {short(key)} that was written before it"
             yield Found("out-of-order", (call.line,) if write is None else (write.line, call.line), words)
 
 
 def _answer(call: Call) -> tuple[Hashable, Sequence[Hashable]]:
+    """The key and the subkeys that a read answered. Raises HistoryError."""
     value = call.result
     if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)):
         raise HistoryError(f"line {call.line}: the answer to a read must be [key [subkey …]], not {short(value)}")

@@ -26,17 +26,17 @@ class _Read(NamedTuple):
 
 def findings(whole_set: Object) -> Iterator[Finding]:
     """Find lost, stale, doubled and unexpected elements of a set."""
-    told = [_Read(call, frozenset(listed(call, call.result, "the answer to a read"))) for call in reads(whole_set.calls)]
-    yield from _doubled(told)
+    all_reads = [_Read(call, frozenset(listed(call, call.result, "the answer to a read"))) for call in reads(whole_set.calls)]
+    yield from _doubled_elements(all_reads)
     adds: dict[Hashable, list[Call]] = {}
     for call in whole_set.calls:
         if call.f != "read":
             adds.setdefault(call.argument, []).append(call)
-    yield from _unexpected(told, adds, {call.argument: call for call in whole_set.failed if call.f != "read"})
-    sights = _sights(told, set(adds))
-    found = [_of_element(element, some, sights[element]) for element, some in adds.items()]
-    yield from (one for one in found if one is not None and one.kind == "lost")
-    stale = [one for one in found if one is not None and one.kind == "stale"]
+    yield from _unexpected_elements(all_reads, adds, {call.argument: call for call in whole_set.failed if call.f != "read"})
+    sights = _sights(all_reads, set(adds))
+    outcomes = [_fate(element, adds_of_element, sights[element]) for element, adds_of_element in adds.items()]
+    yield from (outcome for outcome in outcomes if outcome is not None and outcome.kind == "lost")
+    stale = [outcome for outcome in outcomes if outcome is not None and outcome.kind == "stale"]
     if not any(sight.stable for sight in sights.values()):
         yield Unchecked("the last read shows no element that was added")
     if whole_set.strict:
@@ -59,29 +59,30 @@ class _Sight:
         return self.present is not None and (self.absent is None or self.absent.start < self.present.start)
 
 
-def _sights(told: list[_Read], elements: set[Hashable]) -> dict[Hashable, _Sight]:
-    found = {element: _Sight() for element in elements}
+def _sights(all_reads: list[_Read], elements: set[Hashable]) -> dict[Hashable, _Sight]:
+    """When each element was seen first, and the last reads with it and without it."""
+    sights = {element: _Sight() for element in elements}
     unseen = set(elements)
-    for call, held in sorted(told, key=lambda one: one.call.end or 0):
-        for element in unseen & held:
-            found[element].first = call.end
-        unseen -= held
+    for call, elements_read in sorted(all_reads, key=lambda read: read.call.end or 0):
+        for element in unseen & elements_read:
+            sights[element].first = call.end
+        unseen -= elements_read
     without_present, without_absent = set(elements), set(elements)
-    for call, held in reversed(told):
-        for element in without_present & held:
-            found[element].present = call
-        without_present -= held
-        for element in without_absent - held:
-            found[element].absent = call
-        without_absent &= held
-    return found
+    for call, elements_read in reversed(all_reads):
+        for element in without_present & elements_read:
+            sights[element].present = call
+        without_present -= elements_read
+        for element in without_absent - elements_read:
+            sights[element].absent = call
+        without_absent &= elements_read
+    return sights
 
 
-def _of_element(element: Hashable, adds: list[Call], sight: _Sight) -> Found | None:
-    # Whether the element is lost or stale; None if it is neither.
+def _fate(element: Hashable, adds: list[Call], sight: _Sight) -> Found | None:
+    """Whether the element is lost or stale; None if it is neither."""
     line, absent = adds[0].line, sight.absent
-    known = min((end for end in (sight.first, *(call.end for call in adds)) if end is not None), default=None)
-    if known is None or absent is None or absent.start < known:
+    known_from = min((end for end in (sight.first, *(call.end for call in adds)) if end is not None), default=None)
+    if known_from is None or absent is None or absent.start < known_from:
         return None
     words = f"{short(element)} of line {line} was known and is absent in line {absent.line}"
     if not sight.stable or sight.present is None:
@@ -89,24 +90,28 @@ def _of_element(element: Hashable, adds: list[Call], sight: _Sight) -> Found | N
     return Found("stale", (line, absent.line, sight.present.line), f"{words}, before line {sight.present.line} shows it")
 
 
-def _doubled(told: list[_Read]) -> Iterator[Found]:
-    for call, elements in told:
+def _doubled_elements(all_reads: list[_Read]) -> Iterator[Found]:
+    """Reads that hold an element more than once."""
+    for call, elements in all_reads:
         values = listed(call, call.result, "the answer to a read")
         if len(values) > len(elements):
             again = next(value for at, value in enumerate(values) if value in values[:at])
             yield Found("duplicate", (call.line,), f"line {call.line} reads {short(again)} more than once")
 
 
-def _unexpected(told: list[_Read], adds: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
-    met: set[Hashable] = set()
-    for call, elements in told:
-        for element in sorted(elements - met - set(adds), key=shown):
+def _unexpected_elements(
+    all_reads: list[_Read], adds: dict[Hashable, list[Call]], failed: dict[Hashable, Call]
+) -> Iterator[Found]:
+    """Elements that were read and not added, or whose addition failed."""
+    elements_before: set[Hashable] = set()
+    for call, elements in all_reads:
+        for element in sorted(elements - elements_before - set(adds), key=shown):
             if element in failed:
                 words = f"line {call.line} reads {short(element)}, whose addition in line {failed[element].line} failed"
                 yield Found("revived", (failed[element].line, call.line), words)
             else:
                 yield Found("phantom-read", (call.line,), f"line {call.line} reads {short(element)}, which nobody added")
-        met |= elements
+        elements_before |= elements
 
 
 MODEL = Model(

@@ -22,21 +22,22 @@ def findings(queue: Object) -> Iterator[Finding]:
         if call.f == "enqueue":
             put.setdefault(call.argument, []).append(call)
     drains = reads(queue.calls, "drain")
-    taken: _Taken = {}
+    takes: _Taken = {}
     for call in (*reads(queue.calls, "dequeue"), *drains):
         values = listed(call, call.result, "the answer to a drain") if call.f == "drain" else (call.result,)
         for value in values:
             if value is not None:
-                taken.setdefault(value, []).append(call)
-    yield from _unexpected(taken, put, {call.argument: call for call in queue.failed if call.f == "enqueue"})
-    again = [value for value, calls in taken.items() if len(calls) > len(put.get(value, calls))]
+                takes.setdefault(value, []).append(call)
+    yield from _unexpected_takes(takes, put, {call.argument: call for call in queue.failed if call.f == "enqueue"})
+    again = [value for value, calls in takes.items() if len(calls) > len(put.get(value, calls))]
     if again:
         yield Note(f"{len(again)} values came out more often than they were put in, which is allowed, such as {short(again[0])}")
-    yield from _missing(queue, put, taken, max((drain.start for drain in drains), default=-1))
+    yield from _missing(queue, put, takes, max((drain.start for drain in drains), default=-1))
 
 
-def _unexpected(taken: _Taken, put: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
-    for value, calls in taken.items():
+def _unexpected_takes(takes: _Taken, put: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
+    """Values that were taken and that nobody had begun to put in."""
+    for value, calls in takes.items():
         begun = min((call.start for call in put.get(value, ())), default=None)
         for call in calls:
             assert call.end is not None
@@ -50,10 +51,10 @@ def _unexpected(taken: _Taken, put: dict[Hashable, list[Call]], failed: dict[Has
                 yield Found("phantom-read", (call.line,), words)
 
 
-def _missing(queue: Object, put: dict[Hashable, list[Call]], taken: _Taken, drained: int) -> Iterator[Finding]:
+def _missing(queue: Object, put: dict[Hashable, list[Call]], takes: _Taken, drained: int) -> Iterator[Finding]:
     """The values that did not come out; `drained`: where the last drain that returned began."""
     open_calls = [call for call in queue.calls if call.end is None and call.f != "enqueue"]
-    missing = [call for value, calls in put.items() for call in _left(calls, taken.get(value, []))]
+    missing = [call for value, calls in put.items() for call in _not_taken(calls, takes.get(value, []))]
     before = [call for call in missing if call.end is not None and call.end < drained]
     late = len(missing) - len(before)
     if late:
@@ -65,17 +66,17 @@ def _missing(queue: Object, put: dict[Hashable, list[Call]], taken: _Taken, drai
         yield Found("lost", (call.line,), f"{short(call.argument)} of line {call.line} was put in and never came out")
 
 
-def _left(calls: list[Call], taken: list[Call]) -> list[Call]:
+def _not_taken(calls: list[Call], takes: list[Call]) -> list[Call]:
     """Of the enqueues of one value those that returned and that no call took: as few as can be, and rather the last ones."""
-    ends = sorted(call.end for call in taken if call.end is not None)
-    left: list[Call] = []
+    ends = sorted(call.end for call in takes if call.end is not None)
+    remaining: list[Call] = []
     for call in sorted((call for call in calls if call.end is not None), key=lambda call: call.end or 0):
         at = bisect_right(ends, call.start)
         if at < len(ends):
             ends.pop(at)
         else:
-            left.append(call)
-    return left
+            remaining.append(call)
+    return remaining
 
 
 MODEL = Model(

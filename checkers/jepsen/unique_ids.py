@@ -11,12 +11,12 @@ from history.foreign.step import Call, short
 
 def findings(ids: Object) -> Iterator[Finding]:
     """Find the ids that were answered before. A single id could not have been wrong."""
-    known: dict[Hashable, Call] = {}
-    told = [call for call in reads(ids.calls, "generate") if call.result is not None]
-    if len(told) < 2:
+    first_calls: dict[Hashable, Call] = {}
+    answered = [call for call in reads(ids.calls, "generate") if call.result is not None]
+    if len(answered) < 2:
         yield Unchecked("fewer than two ids were answered")
-    for call in told:
-        first = known.setdefault(call.result, call)
+    for call in answered:
+        first = first_calls.setdefault(call.result, call)
         if first is not call:
             words = f"line {call.line} is answered {short(call.result)}, as line {first.line} was"
             yield Found("duplicate", (first.line, call.line), words)

@@ -33,32 +33,33 @@ def anomalies(logs: Logs) -> Iterator[Found]:
     """Find one dependency cycle of each kind. A cycle that needs a ww edge is only noted, because Kafka allows it."""
     nodes = [op for op in logs.ops if op.f in TRANSACTIONS and logs.committed(op)]
     number = {op.number: node for node, op in enumerate(nodes)}
-    wr, ww = _edges(_read(logs, number), WR), _edges(_followed(logs, number), WW)
+    wr, ww = _edges_of_kind(_wr_pairs(logs, number), WR), _edges_of_kind(_ww_pairs(logs, number), WW)
     times = _Times(
         start=np.array([op.start for op in nodes], np.int64),
         end=np.array([NEVER if op.end is None else op.end for op in nodes], np.int64),
     )
     in_time, count = real_time(times, len(nodes))
-    told: set[str] = set()
+    kinds_told: set[str] = set()
     by_all = list(cycles(joined((wr, ww, in_time)), count, frozenset(KINDS)))
     # Without a cycle of all edges there is none of some of them.
     by_reads = list(cycles(joined((wr, in_time)), count, frozenset(KINDS))) if by_all else []
-    for found, allowed in ((by_reads, ""), (by_all, _WRITES)):
-        for kind, cycle in found:
-            if kind not in told:
-                told.add(kind)
+    for cycles_found, allowed in ((by_reads, ""), (by_all, _WRITES)):
+        for kind, cycle in cycles_found:
+            if kind not in kinds_told:
+                kinds_told.add(kind)
                 links = tuple(_link(nodes, step) for step in cycle)
                 words = "; ".join(link.reason for link in links) + ": a contradiction"
                 yield Found(kind, "", tuple(link.source for link in links), words, allowed, links)
 
 
-def _edges(pairs: Iterable[tuple[int, int]], kind: int) -> Edges:
+def _edges_of_kind(pairs: Iterable[tuple[int, int]], kind: int) -> Edges:
     # An operation may read hundreds of records of another; one edge says the same.
     columns = np.array(list(dict.fromkeys(pairs)), np.int64).reshape(-1, 2)
     return edges(columns[:, 0], columns[:, 1], kind)
 
 
-def _read(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
+def _wr_pairs(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of operations of which the second polled a record that the first sent."""
     for log in logs.keys.values():
         for value, readers in log.readers.items():
             writer = log.writer(value)
@@ -70,10 +71,11 @@ def _read(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
                         yield source, target
 
 
-def _followed(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
-    # Pairs of operations that wrote neighbouring values of a log.
-    #
-    # Values at several offsets, and offsets with several values, give no order.
+def _ww_pairs(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of operations that wrote neighbouring values of a log.
+
+    Values at several offsets, and offsets with several values, give no order.
+    """
     for log in logs.keys.values():
         before: Op | None = None
         for offset in log.order:
@@ -92,10 +94,10 @@ def _sole_writer(log: Log, offset: int) -> Op | None:
 
 def _link(nodes: list[Op], step: Step) -> Link:
     source, target = nodes[step.source].line, nodes[step.target].line
-    return Link(source=source, target=target, kind=NAMES[step.kind], reason=_said(nodes, step))
+    return Link(source=source, target=target, kind=NAMES[step.kind], reason=_step_in_words(nodes, step))
 
 
-def _said(nodes: list[Op], step: Step) -> str:
+def _step_in_words(nodes: list[Op], step: Step) -> str:
     first, then = f"line {nodes[step.source].line}", f"line {nodes[step.target].line}"
     if step.kind == REALTIME:
         return f"{first} had returned before {then} began"

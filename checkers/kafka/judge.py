@@ -35,11 +35,11 @@ def judge_operations(ops: list[Op]) -> Judgement:
     """Judge operations of sends and polls, given in order of completion."""
     logs = Logs(ops)
     polling = [op for op in ops if op.type is OpType.OK and op.polled]
-    found: list[Found] = []
+    findings: list[Found] = []
     unchecked: list[str] = []
     for log in logs.keys.values():
         unseen, late = values.unseen(log, polling)
-        found += [*values.of_log(log), *values.of_readers(log), *values.lost(log, logs), *unseen]
+        findings += [*values.of_log(log), *values.of_readers(log), *values.lost(log, logs), *unseen]
         if late:
             unchecked.append(
                 f"{late} acknowledged values of {named(log.key)} may be late or lost: "
@@ -48,30 +48,32 @@ def judge_operations(ops: list[Op]) -> Judgement:
         again = sum(1 for writers in log.writers.values() if len(writers) > 1)
         if again:
             unchecked.append(f"{again} values of {named(log.key)} were sent by several operations: it is unknown whose were read")
-    found += [*processes.anomalies(logs), *cycles.anomalies(logs)]
+    findings += [*processes.anomalies(logs), *cycles.anomalies(logs)]
     if not any(op.type is OpType.OK and op.f in TRANSACTIONS for op in ops):
         unchecked.append("no send or poll certainly completed")
-    bad = [one for one in found if not one.allowed]
+    bad = [finding for finding in findings if not finding.allowed]
     return Judgement(
         validity=Validity.INVALID if bad else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(_anomalies(bad)),
         unchecked=tuple(unchecked),
-        notes=tuple(_notes([one for one in found if one.allowed])),
+        notes=tuple(_notes([finding for finding in findings if finding.allowed])),
         operations=len(ops),
-        cycles=tuple(Cycle(kind=one.kind, links=one.links) for one in bad if one.links),
+        cycles=tuple(Cycle(kind=finding.kind, links=finding.links) for finding in bad if finding.links),
     )
 
 
-def _anomalies(found: list[Found]) -> Iterator[Anomaly]:
-    # Return the first `_OF_A_KIND_MAX` anomalies of each kind.
-    taken: dict[str, int] = {}
-    for one in sorted(found, key=lambda one: (one.kind, one.lines)):
-        taken[one.kind] = taken.get(one.kind, 0) + 1
-        if taken[one.kind] <= _OF_A_KIND_MAX:
-            yield Anomaly(kind=one.kind, checker=MODEL, key=name_of_key(one.key), witness=one.lines, words=one.words)
+def _anomalies(findings: list[Found]) -> Iterator[Anomaly]:
+    """Return the first `_OF_A_KIND_MAX` anomalies of each kind."""
+    counted: dict[str, int] = {}
+    for finding in sorted(findings, key=lambda finding: (finding.kind, finding.lines)):
+        counted[finding.kind] = counted.get(finding.kind, 0) + 1
+        if counted[finding.kind] <= _OF_A_KIND_MAX:
+            yield Anomaly(
+                kind=finding.kind, checker=MODEL, key=name_of_key(finding.key), witness=finding.lines, words=finding.words
+            )
 
 
-def _notes(found: list[Found]) -> Iterator[str]:
-    for kind in sorted({one.kind for one in found}):
-        same = [one for one in found if one.kind == kind]
+def _notes(findings: list[Found]) -> Iterator[str]:
+    for kind in sorted({finding.kind for finding in findings}):
+        same = [finding for finding in findings if finding.kind == kind]
         yield f"{kind}: {len(same)}, allowed, because {same[0].allowed}; the first: {same[0].words}"

@@ -35,11 +35,11 @@ class Log:
     @cached_property
     def places(self) -> dict[Hashable, list[int]]:
         """For each value of the log, the indices at which it was observed, ascending."""
-        found: dict[Hashable, list[int]] = {}
+        offsets_by_value: dict[Hashable, list[int]] = {}
         for index, offset in enumerate(self.order):
             for value in self.offsets[offset]:
-                found.setdefault(value, []).append(index)
-        return found
+                offsets_by_value.setdefault(value, []).append(index)
+        return offsets_by_value
 
     def place(self, offset: int | None, value: Hashable) -> int | None:
         """Return the index of a record in the log; None if unknown, or if it has no offset and its value is at several."""

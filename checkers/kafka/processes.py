@@ -50,14 +50,14 @@ def anomalies(logs: Logs) -> Iterator[Found]:
 
 
 def _by_key(records: Sequence[Record]) -> _ByKey:
-    found: _ByKey = {}
+    records_by_key: _ByKey = {}
     for record in records:
-        found.setdefault(record[0], []).append(record)
-    return found
+        records_by_key.setdefault(record[0], []).append(record)
+    return records_by_key
 
 
 def _own(op: Op) -> Iterator[Found]:
-    # Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each.
+    """Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each."""
     if not op.sends or not op.polls:
         return
     own = {(key, value) for key, _, value in op.sends}
@@ -69,33 +69,35 @@ def _own(op: Op) -> Iterator[Found]:
 
 
 def _inside(logs: Logs, op: Op, polls: _ByKey, sends: _ByKey) -> Iterator[Found]:
+    """Records that one operation polled or sent out of the order of the log."""
     for key, records in polls.items():
         if key not in op.rebalanced and not logs.keys[key].has_in_a_row(records):
             for first, then in pairwise(records):
-                yield from _pair(logs.keys[key], "int-", "poll", (op, first), (op, then))
+                yield from _wrong_pair(logs.keys[key], "int-", "poll", (op, first), (op, then))
     for key, records in sends.items():
         for first, then in pairwise(records):
-            for found in _pair(logs.keys[key], "int-", "send", (op, first), (op, then)):
-                yield found._replace(allowed=_INTERLEAVED) if found.kind == "int-send-skip" else found
+            for finding in _wrong_pair(logs.keys[key], "int-", "send", (op, first), (op, then)):
+                yield finding._replace(allowed=_INTERLEAVED) if finding.kind == "int-send-skip" else finding
 
 
 def _next(log: Log, what: str, before: tuple[Op, Record], now: tuple[Op, Record], allowed: str) -> Iterator[Found]:
-    for found in _pair(log, "", what, before, now):
-        if found.kind != "send-skip":  # other processes write to the same log
-            yield found._replace(allowed=allowed)
+    for finding in _wrong_pair(log, "", what, before, now):
+        if finding.kind != "send-skip":  # other processes write to the same log
+            yield finding._replace(allowed=allowed)
 
 
-def _pair(log: Log, scope: str, what: str, before: tuple[Op, Record], now: tuple[Op, Record]) -> Iterator[Found]:
+def _wrong_pair(log: Log, scope: str, what: str, before: tuple[Op, Record], now: tuple[Op, Record]) -> Iterator[Found]:
+    """What is wrong with two records in a row: values skipped between them, or the wrong order."""
     (op, (key, offset, value)), (then, (_, later, follows)) = before, now
     first, second = log.place(offset, value), log.place(later, follows)
     if first is None or second is None or second == first + 1:
         return
     lines = (op.line,) if op is then else (op.line, then.line)
-    who = f"process {then.process} {'polled' if what == 'poll' else 'sent'}"
+    process_did = f"process {then.process} {'polled' if what == 'poll' else 'sent'}"
     if second > first:
         skipped = ", ".join(map(short, log.between(first, second)[:3]))
-        words = f"{who} {short(follows)} of {named(key)} right after {short(value)}, skipping {skipped}"
+        words = f"{process_did} {short(follows)} of {named(key)} right after {short(value)}, skipping {skipped}"
         yield Found(f"{scope}{what}-skip", key, lines, words)
     else:
-        words = f"{who} {short(follows)} of {named(key)} after {short(value)}, but it is not behind it in the log"
+        words = f"{process_did} {short(follows)} of {named(key)} after {short(value)}, but it is not behind it in the log"
         yield Found(f"{scope}nonmonotonic-{what}", key, lines, words)

@@ -45,65 +45,67 @@ class Op(Struct, frozen=True, kw_only=True, gc=False):
 
 def operations(steps: Iterable[Step]) -> list[Op]:
     """Parse the operations of sends and polls, in order of completion. HistoryError, with the line, for another kind."""
-    told = list(steps)
-    paired = pair(told)  # it rejects malformed histories: two completions of one call, steps out of order
+    all_steps = list(steps)
+    paired = pair(all_steps)  # it rejects malformed histories: two completions of one call, steps out of order
     if WITHOUT_INVOCATIONS in paired.notes:
-        raise HistoryError(f"line {told[0].line}: a queue cannot be judged without invocations: {told[0].f} has none")
+        raise HistoryError(f"line {all_steps[0].line}: a queue cannot be judged without invocations: {all_steps[0].f} has none")
     for why in paired.unsure:
         raise HistoryError(why)
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     subscribed: set[Hashable] = set()
     ops: list[Op] = []
-    for position, step in enumerate(told):
+    for position, step in enumerate(all_steps):
         if step.type is OpType.INVOKE:
             open_steps[step.process] = (position, step)
             continue
-        start, asked = open_steps.pop(step.process)
+        start, invocation = open_steps.pop(step.process)
         if step.f in _PLACES and step.type is not OpType.FAIL:
             (subscribed.add if step.f == "subscribe" else subscribed.discard)(step.process)
-        op = _op(len(ops), start, asked, step, subscribed=step.process in subscribed)
+        op = _op(len(ops), start, invocation, step, subscribed=step.process in subscribed)
         ops.append(replace(op, end=position) if op.type is OpType.OK else op)
-    for start, asked in sorted(open_steps.values(), key=lambda pending: pending[0]):
-        ops.append(_op(len(ops), start, asked, None, subscribed=asked.process in subscribed))
+    for start, invocation in sorted(open_steps.values(), key=lambda pending: pending[0]):
+        ops.append(_op(len(ops), start, invocation, None, subscribed=invocation.process in subscribed))
     return ops
 
 
-def _op(number: int, start: int, asked: Step, answered: Step | None, *, subscribed: bool) -> Op:
-    if asked.f not in (*TRANSACTIONS, *_PLACES, _CRASH, _ASKS):
+def _op(number: int, start: int, invocation: Step, answered: Step | None, *, subscribed: bool) -> Op:
+    """The operation of an invocation and its answer. Raises HistoryError for an unknown function."""
+    if invocation.f not in (*TRANSACTIONS, *_PLACES, _CRASH, _ASKS):
         raise HistoryError(
-            f"line {asked.line}: {asked.f} is not a function of a queue like Kafka; "
+            f"line {invocation.line}: {invocation.f} is not a function of a queue like Kafka; "
             "allowed are send, poll, txn, assign, subscribe, crash and debug-topic-partitions"
         )
-    step = asked if answered is None or answered.value is None else answered
+    step = invocation if answered is None or answered.value is None else answered
     type_ = OpType.INFO if answered is None else answered.type
     sends: tuple[Record, ...] = ()
     polls: tuple[Record, ...] = ()
     polled = False
-    if asked.f in TRANSACTIONS:
+    if invocation.f in TRANSACTIONS:
         micros = _micros(step)
         sends = tuple(_send(step, micro, answered=step is answered) for micro in micros if micro[0] == "send")
-        polls = tuple(record for micro in micros if micro[0] == "poll" for record in _polled(step, micro))
+        polls = tuple(record for micro in micros if micro[0] == "poll" for record in _records_of_poll(step, micro))
         polled = any(micro[0] == "poll" for micro in micros)
-    moves = asked.f in _PLACES and type_ is not OpType.FAIL
+    moves = invocation.f in _PLACES and type_ is not OpType.FAIL
     return Op(
         number=number,
-        line=(answered or asked).line,
-        process=asked.process,
+        line=(answered or invocation).line,
+        process=invocation.process,
         type=type_,
         start=start,
         end=None,
         sends=sends,
         polls=polls,
         polled=polled,
-        rebalanced=frozenset(key_of(key) for key in (answered or asked).rebalanced),
+        rebalanced=frozenset(key_of(key) for key in (answered or invocation).rebalanced),
         subscribed=subscribed,
-        forgets=moves or asked.f == _CRASH,
-        keeps=_kept(step) if moves and not (asked.rewinds or step.rewinds) else frozenset(),
-        f=asked.f,
+        forgets=moves or invocation.f == _CRASH,
+        keeps=_keys_kept(step) if moves and not (invocation.rewinds or step.rewinds) else frozenset(),
+        f=invocation.f,
     )
 
 
-def _kept(step: Step) -> frozenset[Hashable]:
+def _keys_kept(step: Step) -> frozenset[Hashable]:
+    """The keys that a move names, in which the process keeps its position."""
     if step.value is None:
         return frozenset()
     if not isinstance(step.value, tuple | frozenset):
@@ -112,6 +114,7 @@ def _kept(step: Step) -> frozenset[Hashable]:
 
 
 def _micros(step: Step) -> tuple[tuple[Hashable, ...], ...]:
+    """The micro-operations of a transaction. Raises HistoryError."""
     value = step.value
     if not isinstance(value, tuple):
         raise HistoryError(f"line {step.line}: {step.f} must be a list of [:send k v] and [:poll], not {short(value)}")
@@ -123,6 +126,7 @@ def _micros(step: Step) -> tuple[tuple[Hashable, ...], ...]:
 
 
 def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
+    """The record of a send; its offset is known from the answer."""
     value = micro[2]
     if not answered or not isinstance(value, tuple):
         return key_of(micro[1]), None, value
@@ -131,8 +135,8 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
     return key_of(micro[1]), value[0], value[1]
 
 
-def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
-    # Yield the records of a poll: those of a map of keys, which may be written as a list of pairs.
+def _records_of_poll(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
+    """Yield the records of a poll: those of a map of keys, which may be written as a list of pairs."""
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None
     for pair_ in pairs if pairs is not None else (None,):

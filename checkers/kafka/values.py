@@ -15,10 +15,10 @@ from history.op import OpType
 def of_log(log: Log) -> Iterator[Found]:
     """Find offsets of a log that hold several values, and values that are at several offsets."""
     for offset in log.order:
-        said = log.offsets[offset]
-        if len(said) > 1:
-            words = f"offset {offset} of {named(log.key)} holds {', '.join(map(short, said))}"
-            yield Found("inconsistent-offsets", log.key, tuple(op.line for op in said.values()), words)
+        values_told = log.offsets[offset]
+        if len(values_told) > 1:
+            words = f"offset {offset} of {named(log.key)} holds {', '.join(map(short, values_told))}"
+            yield Found("inconsistent-offsets", log.key, tuple(op.line for op in values_told.values()), words)
     for value, places in log.places.items():
         if len(places) > 1 and len(log.writers.get(value, ())) < 2:
             offsets = [log.order[index] for index in places]
@@ -67,7 +67,7 @@ def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
     A value may be late if no operation polled successfully after its acknowledgement.
     """
     last = max((op.start for op in polling), default=-1)
-    found: list[Found] = []
+    findings: list[Found] = []
     late = 0
     for value, writers in log.writers.items():
         acked = next((op for op in writers if op.type is OpType.OK), None)
@@ -78,5 +78,5 @@ def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
             late += 1
             continue
         words = f"{short(value)} of {named(log.key)} was acknowledged but never polled"
-        found.append(Found("unseen", log.key, (acked.line,), words))
-    return found, late
+        findings.append(Found("unseen", log.key, (acked.line,), words))
+    return findings, late

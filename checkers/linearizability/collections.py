@@ -171,14 +171,14 @@ class UnorderedQueue(FifoQueue):
             begun = max((at + 1 for at, value in enumerate(state) if value is _TAKEN), default=0)
             at = bisect_left(state, shown(call.argument), begun, key=shown)
             return (*state[:at], call.argument, *state[at:])
-        left = len(state) - 2 * state.count(_TAKEN)
+        values_left = len(state) - 2 * state.count(_TAKEN)
         if call.result is UNKNOWN:
-            return (*state, _TAKEN) if left else state
+            return (*state, _TAKEN) if values_left else state
         if call.result is None:
-            return ILLEGAL if left else ()
-        found = [at for at, value in enumerate(state) if value == call.result]
-        rest = (*state[: found[-1]], *state[found[-1] + 1 :]) if found else state
-        return rest if found and _has_one_for_each_mark(rest) else ILLEGAL
+            return ILLEGAL if values_left else ()
+        places = [at for at, value in enumerate(state) if value == call.result]
+        others = (*state[: places[-1]], *state[places[-1] + 1 :]) if places else state
+        return others if places and _has_one_for_each_mark(others) else ILLEGAL
 
     def observes(self, call: Call) -> bool:
         """False: a dequeue that answers nil settles what the dequeues without an answer took."""
@@ -186,10 +186,11 @@ class UnorderedQueue(FifoQueue):
 
 
 def _has_one_for_each_mark(state: tuple[Hashable, ...]) -> bool:
-    left = 0
+    """Whether each mark of an earlier take has a value before it."""
+    unmarked = 0
     for value in state:
-        left += -1 if value is _TAKEN else 1
-        if left < 0:
+        unmarked += -1 if value is _TAKEN else 1
+        if unmarked < 0:
             return False
     return True
 

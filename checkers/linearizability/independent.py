@@ -20,8 +20,8 @@ def by_key(calls: Sequence[Call]) -> Sequence[Call]:
 
     HistoryError, with the line, if the answer to a call names another key.
     """
-    asked = any(call.f in _QUESTIONS and _is_pair(call.argument) and call.argument[1] is None for call in calls)
-    if asked and all(_is_pair(value) for call in calls for value in (call.argument, call.result) if value is not UNKNOWN):
+    has_question = any(call.f in _QUESTIONS and _is_pair(call.argument) and call.argument[1] is None for call in calls)
+    if has_question and all(_is_pair(value) for call in calls for value in (call.argument, call.result) if value is not UNKNOWN):
         return [_split(call) for call in calls]
     return calls
 
@@ -32,6 +32,7 @@ def alone(call: Call) -> Call | None:
 
 
 def _split(call: Call) -> Call:
+    """The call on its key alone. Raises HistoryError if the answer names another key."""
     assert _is_pair(call.argument)
     key, argument = call.argument
     if not _is_pair(call.result):

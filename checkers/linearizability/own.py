@@ -95,11 +95,11 @@ def _op(call: Call) -> Op:
 class OwnObject:
     """The model of an object that a user wrote: `given` has `first` and `step`."""
 
-    def __init__(self, name: str, given: object) -> None:
+    def __init__(self, name: str, own: object) -> None:
         self.name = name
-        self.claim = (type(given).__doc__ or name).strip().splitlines()[0]
-        self._first: Hashable = given.first  # type: ignore[attr-defined]  # the caller has looked
-        self._step: Callable[[Hashable, str, object, object], Hashable] = given.step  # type: ignore[attr-defined]
+        self.claim = (type(own).__doc__ or name).strip().splitlines()[0]
+        self._first: Hashable = own.first  # type: ignore[attr-defined]  # the caller has looked
+        self._step: Callable[[Hashable, str, object, object], Hashable] = own.step  # type: ignore[attr-defined]
 
     def initial(self) -> State:
         """The user's `first`."""
@@ -107,7 +107,7 @@ class OwnObject:
 
     def step(self, state: State, call: Call) -> State | Illegal:
         """The user's step. HistoryError with the line of the call if it fails."""
-        after = _asked(self.name, call, lambda: _hashed(self._step(state, *_op(call))))
+        after = _model_answer(self.name, call, lambda: _hashable(self._step(state, *_op(call))))
         return ILLEGAL if after is None else after
 
     def observes(self, call: Call) -> bool:
@@ -120,7 +120,7 @@ class OwnObject:
         try:
             after = self._step(self._first, *op)
             states = (self._first,) if after is None else (self._first, after)
-            return any(self._step(state, op.f, op.value, told) is None for state in states for told in (op.answer, _STRANGE))
+            return any(self._step(state, op.f, op.value, answer) is None for state in states for answer in (op.answer, _STRANGE))
         except Exception:  # noqa: BLE001  # the step uses the answer, and cannot use every answer
             return True
 
@@ -140,17 +140,17 @@ class OwnObject:
 class OwnReads:
     """Reads that a user's predicate judges: `given` has `reads` and `holds`."""
 
-    def __init__(self, name: str, given: object) -> None:
+    def __init__(self, name: str, own: object) -> None:
         self.name = name
-        self.reads: tuple[str, ...] = tuple(given.reads)  # type: ignore[attr-defined]  # the caller has looked
-        self._holds: Callable[[Op, list[Op], list[Op]], object] = given.holds  # type: ignore[attr-defined]
+        self.reads: tuple[str, ...] = tuple(own.reads)  # type: ignore[attr-defined]  # the caller has looked
+        self._holds: Callable[[Op, list[Op], list[Op]], object] = own.holds  # type: ignore[attr-defined]
 
     def judge(self, calls: Sequence[Call]) -> Judgement:
         """Ask the predicate about each read that was answered. HistoryError with the line of the read if it fails."""
         parts: dict[Hashable, list[Call]] = {}
         for call in by_key(calls):
             parts.setdefault(call.key, []).append(call)
-        wrong = [found for key, part in parts.items() for found in self._wrong(key, part)]
+        wrong = [anomaly for key, part in parts.items() for anomaly in self._wrong(key, part)]
         answered = any(call.f in self.reads and call.end is not None for call in calls)
         return Judgement(
             validity=Validity.INVALID if wrong else Validity.VALID if answered else Validity.UNKNOWN,
@@ -167,7 +167,7 @@ class OwnReads:
         done: list[Op] = []
         under_way: dict[int, Call] = {}  # changes that have begun and not ended
         reading: dict[int, tuple[int, dict[int, Call]]] = {}  # reads with how much was done at their start, and what may be
-        found = []
+        anomalies = []
         for at, index in moments:
             call = by_index[index]
             starts = at == call.start
@@ -185,11 +185,12 @@ class OwnReads:
                 count, maybe = reading.pop(index)
                 read, others = _op(call), [_op(other) for other in maybe.values()]
                 before = done[:count]
-                if not _asked(self.name, call, lambda: self._holds(read, before, others)):  # noqa: B023  # called at once
-                    found.append(self._anomaly(key, call, len(before), len(others)))
-        return found
+                if not _model_answer(self.name, call, lambda: self._holds(read, before, others)):  # noqa: B023  # called at once
+                    anomalies.append(self._anomaly(key, call, len(before), len(others)))
+        return anomalies
 
     def _anomaly(self, key: Hashable, read: Call, before: int, maybe: int) -> Anomaly:
+        """The read that the user's predicate refuses."""
         return Anomaly(
             kind=KIND,
             checker=CHECKER,
@@ -200,12 +201,12 @@ class OwnReads:
         )
 
 
-def _hashed(state: Hashable) -> Hashable:
+def _hashable(state: Hashable) -> Hashable:
     frozenset((state,))  # TypeError here, and not in the search, if a state cannot be hashed
     return state
 
 
-def _asked(name: str, call: Call, ask: Callable[[], _T]) -> _T:
+def _model_answer(name: str, call: Call, ask: Callable[[], _T]) -> _T:
     # The code is the user's: whatever it raises is told as a mistake of the model, with the call that it was asked about.
     try:
         return ask()

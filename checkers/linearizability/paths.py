@@ -51,39 +51,39 @@ def account(model: Model, calls: Sequence[Call], stuck: Stuck) -> Account:
     """Find the paths of a history without an order. `calls` are those on one object, `stuck` is the proof for them."""
     impossible = next(call for call in calls if call.index == stuck.call)
     assert impossible.end is not None
-    known = cut(calls, impossible.end)
-    base = _base(model, known, stuck)
+    calls_before = cut(calls, impossible.end)
+    base = _base(model, calls_before, stuck)
     if base is None:
         return Account(initial=model.initial(), base=(), paths=(), whole=False)
-    by_index = {call.index: call for call in known}
-    keep = _kept(base, by_index, impossible)
-    kept = base[:keep]
-    placed = {place.call for place in kept}
-    again = [call for call in known if call.index not in placed]
+    by_index = {call.index: call for call in calls_before}
+    keep = _places_kept(base, by_index, impossible)
+    places = base[:keep]
+    placed = {place.call for place in places}
+    again = [call for call in calls_before if call.index not in placed]
     walk = _Walk(model, again)
-    paths = sorted(walk.paths(kept[-1].state if kept else model.initial()), key=lambda path: -len(path.places))
+    paths = sorted(walk.paths(places[-1].state if places else model.initial()), key=lambda path: -len(path.places))
     return Account(
-        initial=model.initial(), base=kept, paths=tuple(paths[:_PATHS_MAX]), whole=walk.whole and len(paths) <= _PATHS_MAX
+        initial=model.initial(), base=places, paths=tuple(paths[:_PATHS_MAX]), whole=walk.whole and len(paths) <= _PATHS_MAX
     )
 
 
-def _base(model: Model, known: Sequence[Call], stuck: Stuck) -> tuple[Place, ...] | None:
+def _base(model: Model, calls_before: Sequence[Call], stuck: Stuck) -> tuple[Place, ...] | None:
     """The longest prefix in an order: the proof's own if it is one, else one that is searched for; None if that takes too long.
 
     () if the prefix has no order either: another of its calls is impossible, too.
     """
-    own = _placed(model, known, stuck.order) if stuck.order else None
+    own = _places_along(model, calls_before, stuck.order) if stuck.order else None
     if own is not None:
         return own
-    outcome = Search(model, [call for call in known if call.index != stuck.call]).run(_STEPS_MAX)
+    outcome = Search(model, [call for call in calls_before if call.index != stuck.call]).run(_STEPS_MAX)
     if isinstance(outcome, Undecided):
         return None
-    return _placed(model, known, outcome.order) if isinstance(outcome, Placed) else ()
+    return _places_along(model, calls_before, outcome.order) if isinstance(outcome, Placed) else ()
 
 
-def _placed(model: Model, known: Sequence[Call], order: Sequence[int]) -> tuple[Place, ...] | None:
+def _places_along(model: Model, calls_before: Sequence[Call], order: Sequence[int]) -> tuple[Place, ...] | None:
     """The states along an order; None if it breaks real time or the object."""
-    by_index = {call.index: call for call in known}
+    by_index = {call.index: call for call in calls_before}
     state, places, latest = model.initial(), list[Place](), -1
     for index in order:
         call = by_index.get(index)
@@ -97,7 +97,7 @@ def _placed(model: Model, known: Sequence[Call], order: Sequence[int]) -> tuple[
     return tuple(places)
 
 
-def _kept(base: Sequence[Place], by_index: dict[int, Call], impossible: Call) -> int:
+def _places_kept(base: Sequence[Place], by_index: dict[int, Call], impossible: Call) -> int:
     """How much of the order all paths share: up to the first call that is concurrent with the impossible one."""
 
     def concurrent(call: Call) -> bool:
@@ -119,9 +119,10 @@ class _Walk:
 
     def paths(self, state: State) -> Iterator[Path]:
         """The ways to go on from a state until nothing that must come next is possible."""
-        yield from self._from(state, (), frozenset())
+        yield from self._paths_from(state, (), frozenset())
 
-    def _from(self, state: State, places: tuple[Place, ...], used: frozenset[int]) -> Iterator[Path]:
+    def _paths_from(self, state: State, places: tuple[Place, ...], used: frozenset[int]) -> Iterator[Path]:
+        """Every path from this state, depth first; a path ends where no call changes anything."""
         if (used, state) in self._seen:
             return
         self._seen.add((used, state))
@@ -138,10 +139,10 @@ class _Walk:
         if not useful:
             yield Path(places=places, blocked=tuple(call.index for call in ready if call.end is not None))
         for call, after in useful:
-            yield from self._from(after, (*places, Place(call=call.index, state=after)), used | {call.index})
+            yield from self._paths_from(after, (*places, Place(call=call.index, state=after)), used | {call.index})
 
     def _ready(self, used: frozenset[int]) -> list[Call]:
         """The calls that may come next: no other call returned before they were made."""
-        left = [call for call in self._calls if call.index not in used]
-        first_end = min((call.end for call in left if call.end is not None), default=None)
-        return [call for call in left if first_end is None or call.start < first_end]
+        remaining = [call for call in self._calls if call.index not in used]
+        first_end = min((call.end for call in remaining if call.end is not None), default=None)
+        return [call for call in remaining if first_end is None or call.start < first_end]

@@ -138,8 +138,8 @@ class MultiRegister:
             if f in ("write", "w"):
                 values[key] = value
             elif call.result is not UNKNOWN and not (value is None and not self.nil_is_a_value):
-                held = values[key] if key in values else (self._first.get(key) if self._first is not None else self._each)
-                if held != value:
+                current = values[key] if key in values else (self._first.get(key) if self._first is not None else self._each)
+                if current != value:
                     return ILLEGAL
         return Pairs(sorted(values.items(), key=repr))
 
@@ -262,11 +262,12 @@ class VersionedNode:
 
     def step(self, state: State, call: Call) -> State | Illegal:
         """Change or read the znode, and answer, as ZooKeeper's data tree does."""
-        right, after = self._right(state, call)
+        right, after = self._answer_of(state, call)
         answer = text_of(call.result) if isinstance(right, str) else call.result
         return after if call.result is UNKNOWN or answer == right else ILLEGAL
 
-    def _right(self, state: State, call: Call) -> tuple[Hashable, State]:
+    def _answer_of(self, state: State, call: Call) -> tuple[Hashable, State]:
+        """The answer that a znode gives, and its state afterwards."""
         if call.f == "create":
             return ("ok", (call.argument, 0)) if state is None else ("node-exists", state)
         if state is None:
@@ -275,8 +276,8 @@ class VersionedNode:
         value, version = state
         if call.f == "read":
             return (value, version), state
-        wanted = call.argument[1] if call.f == "set" else call.argument  # type: ignore[index]  # `refusal` ensures it
-        if wanted not in (-1, version):
+        version_wanted = call.argument[1] if call.f == "set" else call.argument  # type: ignore[index]  # `refusal` ensures it
+        if version_wanted not in (-1, version):
             return "bad-version", state
         return (version + 1, (call.argument[0], version + 1)) if call.f == "set" else ("ok", None)  # type: ignore[index]
 

@@ -107,7 +107,7 @@ class Search:
                 stack.pop()
                 continue
             call, state = top.moves.pop()
-            self._enter(top, call, state)
+            self._place(top, call, state)
         if self._done is not None:
             return Placed(order=_order(self._done.chain, self._index))
         assert self._best is not None
@@ -117,7 +117,8 @@ class Search:
     def _index(self, call: int) -> int:
         return self._calls[call].index if call >= 0 else self._crashed[-1 - call].index
 
-    def _enter(self, top: _Frame, call: int, state: int) -> None:
+    def _place(self, top: _Frame, call: int, state: int) -> None:
+        """Place a call and go on from there, if that can succeed."""
         if call < 0:
             frame = _Frame(top.base, top.mask, top.spent | 1 << (-1 - call), state, (call, top.chain))
         else:
@@ -127,7 +128,7 @@ class Search:
             self._stack.append(frame)
 
     def _arrive(self, frame: _Frame) -> bool:
-        # Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed.
+        """Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed."""
         self._steps += 1
         table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
         base, mask = frame.base, frame.mask
@@ -136,13 +137,13 @@ class Search:
             # The calls that may be next: invoked before the first return of an unplaced call.
             first_end, last = _FOREVER, -1
             near: list[int] = []
-            i, rest = base, mask
+            i, mask_left = base, mask
             while starts[i] < first_end:
-                if not rest & 1:
+                if not mask_left & 1:
                     near.append(i)
                     if ends[i] < first_end:
                         first_end, last = ends[i], i
-                rest >>= 1
+                mask_left >>= 1
                 i += 1
             looking = [
                 c
@@ -172,16 +173,17 @@ class Search:
         return True
 
     def _list_moves(self, frame: _Frame, near: list[int], first_end: int) -> None:
+        """The calls that may be placed next: ready ones, and one crashed call of each kind."""
         table, kinds, state = self._table, self._kinds, frame.state
         moves: list[tuple[int, int]] = []
-        seen: set[int] = set()
+        kinds_listed: set[int] = set()
         for j, start in enumerate(self._crashed_starts):
             if start > first_end:
                 break
             kind = self._crashed_kinds[j]
-            if frame.spent >> j & 1 or kind in seen:
+            if frame.spent >> j & 1 or kind in kinds_listed:
                 continue
-            seen.add(kind)
+            kinds_listed.add(kind)
             after = table.after(state, kind, self._crashed[j])
             if after >= 0 and after != state:
                 moves.append((-1 - j, after))
@@ -213,6 +215,7 @@ class _Hope:
         return not (crashed & ~spent) and all(c < base or mask >> (c - base) & 1 for c in required)
 
     def _helpers(self, read: int) -> tuple[list[int], int]:
+        """The calls that may make this read legal: required ones, and crashed ones as bits."""
         call, helps = self._required[read], self._model.helps
         assert call.end is not None
         required = [i for i, other in enumerate(self._required) if other.start < call.end and helps(other, call)]
@@ -222,7 +225,7 @@ class _Hope:
 
 
 def _with(base: int, mask: int, call: int) -> tuple[int, int]:
-    # Return the base and the mask of placed calls after placing one more call.
+    """Return the base and the mask of placed calls after placing one more call."""
     mask |= 1 << (call - base)
     if mask & 1:
         ones = (~mask & (mask + 1)).bit_length() - 1
@@ -231,6 +234,7 @@ def _with(base: int, mask: int, call: int) -> tuple[int, int]:
 
 
 def _order(chain: "_Chain | None", index: Callable[[int], int]) -> tuple[int, ...]:
+    """The calls of a chain, the first placed one first."""
     order: list[int] = []
     while chain is not None:
         order.append(index(chain[0]))
@@ -261,9 +265,9 @@ class _Table:
     def after(self, state: int, kind: int, call: Call) -> int:
         """The number of the object's state after a call of this kind; -1 if the call is illegal."""
         key = (state, kind)
-        found = self._after.get(key)
-        if found is None:
+        state_after = self._after.get(key)
+        if state_after is None:
             result = self._model.step(self._states[state], call)
-            found = -1 if isinstance(result, Illegal) else self.number(result)
-            self._after[key] = found
-        return found
+            state_after = -1 if isinstance(result, Illegal) else self.number(result)
+            self._after[key] = state_after
+        return state_after

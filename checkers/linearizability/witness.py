@@ -62,6 +62,7 @@ def of_search(model: Model, calls: Sequence[Call], steps_max: int) -> Stuck:
 
 
 def _state_after(model: Model, calls: Sequence[Call], order: Sequence[int]) -> State:
+    """The state after these calls, each of which is legal."""
     by_index = {call.index: call for call in calls}
     state = model.initial()
     for index in order:

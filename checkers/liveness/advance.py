@@ -51,12 +51,12 @@ def _still(events: pl.DataFrame, facts: Facts, least: int) -> list[tuple[int, in
     leading: str | None = None  # according to ZooKeeper: the changes of deposed leaders hold nobody else up
     shrinking: str | None = None  # the leader, while its change to fewer than `least` members is open
     last: tuple[int, int] | None = None
-    found: list[tuple[int, int]] = []
+    periods: list[tuple[int, int]] = []
     for at, time_ns, kind, fault, node, leader in changes.iter_rows():
         if (kind == K.ISR_CHANGE_SENT and node != leading) or (kind == K.ISR_CHANGE_ENDED and node != shrinking):
             continue
         if last is not None and time_ns - last[1] > _late_ns(facts) and not in_force and shrinking is None:
-            found.append((last[0], at))
+            periods.append((last[0], at))
         last = at, time_ns
         if kind == K.FAULT_BEGUN:
             in_force.add((fault, node))
@@ -68,7 +68,7 @@ def _still(events: pl.DataFrame, facts: Facts, least: int) -> list[tuple[int, in
             leading, shrinking = leader, None
         elif node == shrinking:  # it is answered, or its leader is none any more
             shrinking = None
-    return found
+    return periods
 
 
 class _Partition:
@@ -97,7 +97,7 @@ class _Partition:
         elif row.kind == K.HW and row.node == self.leader:
             self.hw = row.hw
 
-    def held(self) -> int:
+    def replicated_offset(self) -> int:
         """The log end that the whole ISR has reached; 0 if it is short, or a member does not act in the present epoch."""
         acting = all(self._roles.get(node) == self._epoch for node in self._isr)
         if self.leader is None or not acting or len(self._isr) < self._least:
@@ -120,10 +120,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         while place < len(rows) and rows[place].at < end and rows[place].time_ns < due_ns:
             partition.see(rows[place])
             place += 1
-        held = partition.held()
-        if held > partition.hw:
+        offsets_held = partition.replicated_offset()
+        if offsets_held > partition.hw:
             what = f"{partition.leader} raised the HW of {topic}-{number} above {partition.hw} only at row {end}"
-            why.append(f"{what}, though its ISR held offset {held - 1} for {_late_ns(facts) // MS} ms")
+            why.append(f"{what}, though its ISR held offset {offsets_held - 1} for {_late_ns(facts) // MS} ms")
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 

@@ -54,8 +54,8 @@ def misrefused(done: list[Call], facts: Facts) -> list[str]:
             continue
         rivals = {_znode(call), (_MOVES_LATER, None)} if call.f == "reassign" else {_znode(call)}  # R-242: it gets their entries
         others = [other for other in done if other is not call and _znode(other) in rivals and other.invoked < call.ended]
-        gone = [o for o in others if o.f in _UNTIL_GONE and o.type == "ok" and o.ended < call.invoked]
-        if len(others) == len(gone):
+        ended_deletions = [o for o in others if o.f in _UNTIL_GONE and o.type == "ok" and o.ended < call.invoked]
+        if len(others) == len(ended_deletions):
             why.append(f"{_words(call)} was refused with {error} at row {call.ended}, though no other such request was there")
     return why
 
@@ -84,8 +84,14 @@ def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
         family = next((kinds for kinds in (_CREATE, _DELETE, _MOVE) if call.f in kinds), None)
         if family is None or call.type != "fail":
             continue
-        others = (one for one in done if one is not call and one.type != "fail" and one.invoked < call.ended)
-        if any(one.f == EDIT or (one.f in family and one.request[0] == call.request[0]) for one in others):
+        others = (
+            other_call
+            for other_call in done
+            if other_call is not call and other_call.type != "fail" and other_call.invoked < call.ended
+        )
+        if any(
+            other_call.f == EDIT or (other_call.f in family and other_call.request[0] == call.request[0]) for other_call in others
+        ):
             continue
         if (row := next((row for name, row in effects if _is_effect(call, name, row, effects)), None)) is not None:
             error = call.rows[0].error if call.rows else None
@@ -95,14 +101,14 @@ def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
 
 def _is_effect(call: Call, name: str, row: EventRow, effects: list[tuple[str, EventRow]]) -> bool:
     """Whether a row shows that a request was carried out before its refusal."""
-    asked, replicas = call.request
+    subject, replicas = call.request
     about = name if "partition" in call.f or call.f in _MOVE else name.rpartition("-")[0]
-    if about != asked or not call.invoked < row.at < call.ended:
+    if about != subject or not call.invoked < row.at < call.ended:
         return False
     if call.f in _MOVE:
         return row.kind == K.REASSIGNMENT_BEGUN and row.detail == f"forward to {replicas}"
     if call.f in _CREATE:
-        before = [one.kind for other, one in effects if other == name and one.at < row.at]
+        before = [effect_row.kind for other, effect_row in effects if other == name and effect_row.at < row.at]
         return row.kind == K.ASSIGNED and before[-1:] != [K.ASSIGNED]
     return row.kind == K.TOPIC_DELETED
 

@@ -89,7 +89,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
         elif kind == K.STATE_WRITTEN:
             partitions.add((topic, partition))
     why.extend(_cluster_lacks(facts, registered, controller, "at the end"))
-    never = {(one.topic, one.partition) for one in facts.assignments} - partitions | _leaderless(events)
+    never = {(assigned.topic, assigned.partition) for assigned in facts.assignments} - partitions | _leaderless(events)
     why.extend(f"{topic}-{partition} never had a leader" for topic, partition in sorted(never))
     pending = _pending(operations, facts)
     fit = event_rows(events.filter(pl.col("partition").is_not_null()))
@@ -102,14 +102,14 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
             leaders.pop(about[row.at], None)
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     offline = None in leaders.values()
-    why.extend(said for said in pending if not offline or not said.startswith(_MOVES))
+    why.extend(complaint for complaint in pending if not offline or not complaint.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     elected = events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED))["index"].to_list()
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed, elected), *belied(done, placed)))
     why.extend(dropped(done, events) if facts.simulated else ())
-    told = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))
-    refused = told["detail"].to_list()
-    why.extend(unexplained(done, told.select("index", "detail").iter_rows()))
+    refusals = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))
+    refused = refusals["detail"].to_list()
+    why.extend(unexplained(done, refusals.select("index", "detail").iter_rows()))
     why.extend(unmade(done, placed, refused))
     why.extend(undeleted(done, placed, refused) if facts.simulated else ())
     why.extend(forgotten(done, events, facts))
@@ -137,15 +137,15 @@ def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
 
 def _leaderless(events: pl.DataFrame) -> set[tuple[str, int]]:
     """The partitions that were made, exist at the end, and never had a state. A topic made again is another one."""
-    made: set[tuple[str, int, str | None]] = set()
+    created: set[tuple[str, int, str | None]] = set()
     over: set[tuple[str, int, str | None]] = set()
     columns = (events[name].to_list() for name in ("kind", "topic", "partition", "topic_id"))
     for kind, topic, partition, id_ in zip(*columns, strict=True):
         if kind == K.ASSIGNED:
-            made.add((topic, partition, id_))
+            created.add((topic, partition, id_))
         elif kind in (K.TOPIC_DELETED, K.STATE_WRITTEN):
             over.add((topic, partition, id_))
-    return {(topic, partition) for topic, partition, _ in made - over}
+    return {(topic, partition) for topic, partition, _ in created - over}
 
 
 def _cluster_lacks(facts: Facts, registered: dict[str, int | None], controller: str | None, when: str) -> list[str]:
@@ -171,6 +171,7 @@ class _Partition:
         self.written: Times = []
 
     def see(self, row: EventRow) -> None:
+        """Take in a row of the partition."""
         kind = row.kind
         if kind == K.ASSIGNED:
             self.assigned = row.replicas
@@ -258,8 +259,8 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5, LIVE-8) or records in final reads (LIVE-3)."""
     name, patience = partition.name, facts.promise.request_timeout_ms * MS
     late = [call for call in done if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
-    informed = _informed(late, partition.written, patience)
-    asked = {
+    informed = _calls_that_knew_the_leader(late, partition.written, patience)
+    kinds_asked = {
         "acks=all produce to": [call for call in late if call.f == "produce" and call.asked[0].acks == -1],
         "acks=1 produce to": [call for call in informed if call.asked[0].acks == 1],
         "poll of": [call for call in late if call.f == "poll"],
@@ -267,7 +268,7 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     }
     why = [
         f"no {what} {name} was answered with success after the bound"
-        for what, calls_ in asked.items()
+        for what, calls_ in kinds_asked.items()
         if calls_ and not any(call.type == "ok" for call in calls_)
     ]
     for call in informed:
@@ -277,8 +278,10 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     if sent and not set(sent) & set(partition.log()):
         why.append(f"none of {len(sent)} records that were sent to {name} with acks=0 after the bound is in the log at the end")
     why.extend(slow(late, facts, deadline))
-    told = [call for call in done if call.f == "latest" and call.type == "ok" and call.rows[0].offset is None]
-    why.extend(f"process {call.process} was told no end offset of {name} by the answer at row {call.ended}" for call in told)
+    ends_withheld = [call for call in done if call.f == "latest" and call.type == "ok" and call.rows[0].offset is None]
+    why.extend(
+        f"process {call.process} was told no end offset of {name} by the answer at row {call.ended}" for call in ends_withheld
+    )
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
     why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
     return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)
@@ -304,22 +307,22 @@ def _is_late(error: str | None) -> bool:
     return error in _MAY_BE_LATE or str(error).startswith("_")
 
 
-def _informed(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
+def _calls_that_knew_the_leader(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
     """Return the produces whose process knew the leader: its last produce under acks=all was acknowledged.
 
     No state was written since shortly before that one, which a leader that was just replaced may still answer, until the request
     arrived at the latest. With stale metadata such a produce may get lost: the answer to acks=0 does not tell the client that it
     asked the wrong broker.
     """
-    found: list[Call] = []
+    informed: list[Call] = []
     knows: dict[int, int | None] = {}  # process -> since when
     for call in sorted((call for call in late if call.f == "produce"), key=lambda call: call.invoked):
         since, until = knows.get(call.process), call.invoked_ns + patience_ns
         if since is not None and not any(since - patience_ns <= time_ns <= until for time_ns in written):
-            found.append(call)
+            informed.append(call)
         if call.asked[0].acks == -1:
             knows[call.process] = call.invoked_ns if call.type == "ok" else None
-    return found
+    return informed
 
 
 def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
@@ -331,8 +334,8 @@ def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -
         if before and (call.f == "poll" or (call.f == "produce" and call.asked[0].acks == -1)):
             for row in call.rows:
                 epoch = -1 if row.leader_epoch is None else row.leader_epoch
-                taken = any(row.offset is not None and row.offset >= c.offset and epoch < c.leader_epoch for c in cuts)
-                if row.offset is not None and row.value is not None and not taken:
+                is_cut = any(row.offset is not None and row.offset >= c.offset and epoch < c.leader_epoch for c in cuts)
+                if row.offset is not None and row.value is not None and not is_cut:
                     owed[row.offset] = row.value
     final = [call for call in done if call.f == "poll" and call.invoked_ns >= final_ns and call.type == "ok"]
     read = {row.offset for call in final for row in call.rows if row.offset is not None and row.value is not None}
@@ -343,8 +346,8 @@ def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -
     if last < missing[-1]:
         reached = f"ended at offset {last}" if read else "got nothing"
         return [f"final readers of {name} {reached}, though offset {missing[-1]} was acknowledged"]
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return [f"final readers of {name} never got {owed[missing[0]]} at offset {missing[0]}{more}"]
+    and_more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return [f"final readers of {name} never got {owed[missing[0]]} at offset {missing[0]}{and_more}"]
 
 
 def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

@@ -94,24 +94,24 @@ def _alone(rows: list[_Row]) -> Iterator[_Alone]:
 def _still_up(rows: list[_Row]) -> Iterator[str]:
     """Brokers that were asked to end, and did not, though only others or their own directories were out of order (LIVE-11)."""
     faults = [row for row in rows if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED) and row.partition is None]
-    for asked in faults:
-        if asked.kind != K.FAULT_BEGUN or asked.detail != "shutdown":
+    for fault_asked in faults:
+        if fault_asked.kind != K.FAULT_BEGUN or fault_asked.detail != "shutdown":
             continue
-        due_ns = asked.time_ns + END_MS * MS
-        here = [row for row in faults if row.node == asked.node]
-        own = [row for row in here if row.fault != asked.fault and row.detail not in _SPARE_A_PROCESS]
+        due_ns = fault_asked.time_ns + END_MS * MS
+        here = [row for row in faults if row.node == fault_asked.node]
+        own = [row for row in here if row.fault != fault_asked.fault and row.detail not in _SPARE_A_PROCESS]
         ended = {row.fault: row.time_ns for row in here if row.kind == K.FAULT_ENDED}
-        hindered = any(row.time_ns <= due_ns and ended.get(row.fault, due_ns) >= asked.time_ns for row in own)
-        if hindered or ended.get(asked.fault, 0) < due_ns:
+        hindered = any(row.time_ns <= due_ns and ended.get(row.fault, due_ns) >= fault_asked.time_ns for row in own)
+        if hindered or ended.get(fault_asked.fault, 0) < due_ns:
             continue
-        lives = [row for row in rows if row.kind in (K.NODE_STARTED, K.NODE_STOPPED) and row.node == asked.node]
-        was = [row.kind for row in lives if row.at < asked.at][-1:]
-        ends = any(row.kind == K.NODE_STOPPED and asked.at < row.at and row.time_ns <= due_ns for row in lives)
+        lives = [row for row in rows if row.kind in (K.NODE_STARTED, K.NODE_STOPPED) and row.node == fault_asked.node]
+        was = [row.kind for row in lives if row.at < fault_asked.at][-1:]
+        ends = any(row.kind == K.NODE_STOPPED and fault_asked.at < row.at and row.time_ns <= due_ns for row in lives)
         if was != [K.NODE_STOPPED] and not ends:
-            yield f"{asked.node} was told to shut down at row {asked.at} and was still running {END_MS} ms later"
+            yield f"{fault_asked.node} was told to shut down at row {fault_asked.at} and was still running {END_MS} ms later"
 
 
-def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
+def _unfenced_brokers(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
     """Brokers that reached no other broker for the promised time and did not fence themselves (LIVE-11)."""
     for period in periods:
         due_ns = period.begun.time_ns + facts.promise.replacement_ms * MS
@@ -130,7 +130,7 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
             yield f"{period.node} reached no broker from row {period.begun.at} to row {period.ended.at} and did not fence itself"
 
 
-def _unheeded(rows: list[_Row], facts: Facts) -> Iterator[str]:
+def _brokers_that_served_on(rows: list[_Row], facts: Facts) -> Iterator[str]:
     """Brokers whose registration ended, and that did not fence themselves in the promised time (LIVE-11, KIP-343).
 
     No controller accepts their heartbeats any more, whoever answers them.
@@ -167,7 +167,7 @@ def _beats(rows: list[_Row], node: str) -> bool:
     return next(states, "") == "active"
 
 
-def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
+def _wrong_counts(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
     """Brokers that at the end of a long failure of a directory told another number of replicas out of service (R-312)."""
     for period in periods:
         long = period.ended.time_ns - period.begun.time_ns >= facts.promise.replacement_ms * MS > 0
@@ -176,9 +176,9 @@ def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterato
         during = [row for row in rows if row.node == period.node and row.at < period.ended.at]
         named = [row for row in during if row.kind == K.FAULT_BEGUN and row.fault == period.fault and row.partition is not None]
         lost = {(row.topic, row.partition) for row in named}
-        told = next((r.gauge for r in reversed(during) if r.kind == K.GAUGE and r.detail == OFFLINE_REPLICAS), None)
-        if told is not None and told != len(lost):
-            yield f"{period.node} reports OfflineReplicaCount {told}, {len(lost)} is right at row {period.ended.at}"
+        gauge = next((r.gauge for r in reversed(during) if r.kind == K.GAUGE and r.detail == OFFLINE_REPLICAS), None)
+        if gauge is not None and gauge != len(lost):
+            yield f"{period.node} reports OfflineReplicaCount {gauge}, {len(lost)} is right at row {period.ended.at}"
 
 
 def _forgotten(rows: list[_Row]) -> Iterator[str]:
@@ -194,7 +194,9 @@ def _forgotten(rows: list[_Row]) -> Iterator[str]:
         if row.kind == K.WOUND and row.detail == "power-loss" and row.node in ended_well:
             yield f"{row.node} shut down in order and lost records of {row.topic}-{row.partition} to a power loss at row {row.at}"
         if row.kind in (K.WOUND, K.DIR_FAILED, K.FAULT_BEGUN) and (row.kind != K.FAULT_BEGUN or _is_of_disks(row.detail)):
-            had = {one: known for one, known in had.items() if one[0] != row.node}
+            had = {
+                partition_of_node: end_there for partition_of_node, end_there in had.items() if partition_of_node[0] != row.node
+            }
         elif row.kind in (K.TRUNCATE, K.REPLICA_DELETED):
             had.pop(key, None)
         elif row.kind == K.NODE_STOPPED:
@@ -212,16 +214,16 @@ def _forgotten(rows: list[_Row]) -> Iterator[str]:
             had[key] = (row.topic_id, row.leo, row.hw)
 
 
-def _unbalanced(rows: list[_Row], facts: Facts) -> Iterator[str]:
+def _unbalanced_brokers(rows: list[_Row], facts: Facts) -> Iterator[str]:
     """Brokers whose logs lie in one directory at the end, though others had room for them (LIVE-11)."""
     failed = {row.node for row in rows if row.kind in (K.WOUND, K.DIR_FAILED)}
     failed |= {row.node for row in rows if row.kind == K.FAULT_BEGUN and _is_of_disks(row.detail)}
     deleted = Counter(row.node for row in rows if row.kind == K.REPLICA_DELETED)
-    held: dict[str, Counter[int]] = {}
+    logs_by_dir: dict[str, Counter[int]] = {}
     for row in rows:
         if row.kind == K.LOG_ON_DISK:
-            held.setdefault(row.node, Counter(dict.fromkeys(range(facts.log_dirs or 0), 0)))[row.dir] += 1
-    for node, logs in held.items():
+            logs_by_dir.setdefault(row.node, Counter(dict.fromkeys(range(facts.log_dirs or 0), 0)))[row.dir] += 1
+    for node, logs in logs_by_dir.items():
         most, least = max(logs.values()), min(logs.values())
         if node not in failed and most - least > 1 + deleted[node]:
             counts = ", ".join(str(logs[dir_]) for dir_ in sorted(logs))
@@ -241,9 +243,14 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
     rows = rows_as(_Row, events)
     periods = list(_alone(rows))
-    why = [*_still_up(rows), *_unfenced(rows, periods, facts), *_unheeded(rows, facts), *_uncounted(rows, periods, facts)]
+    why = [
+        *_still_up(rows),
+        *_unfenced_brokers(rows, periods, facts),
+        *_brokers_that_served_on(rows, facts),
+        *_wrong_counts(rows, periods, facts),
+    ]
     why += _forgotten(rows)
-    why += _unbalanced(rows, facts)
+    why += _unbalanced_brokers(rows, facts)
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 

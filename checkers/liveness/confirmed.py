@@ -22,29 +22,29 @@ def unmade(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str
     assigned = {name for name, row in rows if row.kind == K.ASSIGNED}
     removed = {name for name, row in rows if row.kind == K.TOPIC_DELETED}
     deleted = {call.asked[0].value for call in done if call.f == _DELETE}
-    found = []
+    complaints = []
     for call in done:
         name, _ = call.request
         topic, _, index = name.rpartition("-")
-        known = any(one.rpartition("-")[0] == topic for one in assigned)
-        if call.f != _ADD or call.type != "ok" or not known or name in assigned | removed or topic in deleted:
+        topic_exists = any(assigned_name.rpartition("-")[0] == topic for assigned_name in assigned)
+        if call.f != _ADD or call.type != "ok" or not topic_exists or name in assigned | removed or topic in deleted:
             continue
-        if not any(f"/{topic}/{index}:" in said for said in refused):
-            found.append(f"{name} was never made, though its addition was confirmed at row {call.ended}")
-    return found
+        if not any(f"/{topic}/{index}:" in refusal for refusal in refused):
+            complaints.append(f"{name} was never made, though its addition was confirmed at row {call.ended}")
+    return complaints
 
 
 def undeleted(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
     """Describe each confirmed deletion of a topic that was there and stayed; `refused` as above."""
-    found = []
+    complaints = []
     for call in done:
         topic = call.asked[0].value
-        unknown = any("/delete_topics:" in said and topic in said.rpartition(": ")[2].split(", ") for said in refused)
+        unknown = any("/delete_topics:" in refusal and topic in refusal.rpartition(": ")[2].split(", ") for refusal in refused)
         if call.f != _DELETE or call.type != "ok" or unknown:
             continue
         mine = [row for name, row in rows if name.rpartition("-")[0] == topic and row.at < call.ended]
         last = next((row.kind for row in reversed(mine) if row.at < call.invoked and row.kind in _LIVES), None)
         ended = any(row.kind == K.TOPIC_DELETED and row.at > call.invoked for row in mine)
         if last == K.ASSIGNED and not ended:
-            found.append(f"{topic} was not deleted, though its deletion was confirmed at row {call.ended}")
-    return found
+            complaints.append(f"{topic} was not deleted, though its deletion was confirmed at row {call.ended}")
+    return complaints

@@ -76,8 +76,8 @@ class Debts:
 
     def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:
         """Expect these steps no longer; None stands for any."""
-        wanted = (step, broker, partition)
-        for key in [k for k in self.open if all(w is None or w == part for w, part in zip(wanted, k, strict=True))]:
+        pattern = (step, broker, partition)
+        for key in [k for k in self.open if all(w is None or w == part for w, part in zip(pattern, k, strict=True))]:
             del self.open[key]
 
     def resigned(self, node: str) -> None:
@@ -97,13 +97,13 @@ class Debts:
         """Tell which steps are late. A step that was hindered has more time."""
         for key in [key for key, debt in self.open.items() if debt.until_ns < now]:
             debt = self.open[key]
-            start = self._unhindered(debt)
+            start = self._unhindered_since(debt)
             debt.until_ns = now if start is None else start + debt.due_ms * MS
             if debt.until_ns < now:
                 del self.open[key]
                 self.late.append(debt.words)
 
-    def _unhindered(self, debt: Debt) -> int | None:
+    def _unhindered_since(self, debt: Debt) -> int | None:
         """The time from which on nothing has hindered a step; None if something still does."""
         if self.controller is None:
             return None

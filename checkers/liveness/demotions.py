@@ -98,19 +98,20 @@ class _Cluster:
                 if self.kinds[row.fault] == _LATE_ANSWERS:
                     self.answered_late[row.node] = row.time_ns
             case K.BROKER_STATE:
-                return self._held(row)
+                return self._see_heartbeat(row)
             case _ if row.partition is not None:
                 key = (row.topic, row.partition)
                 if key not in self.partitions:
                     self.partitions[key] = _State(f"{row.topic}-{row.partition}")
-                return self._about(row, self.partitions[key])
+                return self._see_partition(row, self.partitions[key])
             case _:
                 pass
         return []
 
-    def _held(self, row: ClusterRow) -> list[str]:
-        who = (row.node, row.broker, row.incarnation)
-        before, self.heard[who] = self.heard.get(who), row.detail
+    def _see_heartbeat(self, row: ClusterRow) -> list[str]:
+        """How a controller holds a broker; a change to inactive needs lost heartbeats or an ended registration."""
+        registration = (row.node, row.broker, row.incarnation)
+        before, self.heard[registration] = self.heard.get(registration), row.detail
         if row.detail in _OUT:
             self.out[row.broker] = (row.detail, row.time_ns)
         elif self.out.pop(row.broker, None) is not None:
@@ -135,18 +136,20 @@ class _Cluster:
             reached = max(reached, ended)
         return total >= HALF * self.session_ns
 
-    def _about(self, row: ClusterRow, state: _State) -> list[str]:
+    def _see_partition(self, row: ClusterRow, state: _State) -> list[str]:
+        """Take in a row about a partition; its state may show a member or leader that was lost without a cause."""
         if row.kind == K.ASSIGNED:
             state.assigned = row.replicas
         elif row.kind == K.ISR_CHANGE_SENT:
             state.unwanted |= {member for member in state.stamps if member not in row.isr}
         elif row.kind == K.STATE_WRITTEN:
-            return self._written(row, state)
+            return self._see_state(row, state)
         else:
             state.moves = True
         return []
 
-    def _written(self, row: ClusterRow, state: _State) -> list[str]:
+    def _see_state(self, row: ClusterRow, state: _State) -> list[str]:
+        """The members and the leader that this state lost without a cause."""
         before, leader = (state.stamps, state.leader) if row.topic_id == state.topic_id else ({}, None)
         state.topic_id = row.topic_id
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
@@ -162,13 +165,14 @@ class _Cluster:
         return why
 
     def _has_cause(self, node: str, stamp: int | None, row: ClusterRow, state: _State) -> bool:
+        """Whether anything that this controller may know explains that the broker lost its place."""
         now = row.time_ns
         late_ns = self.answered_late.get(row.node, -1)
         unknown = self.since.get(node, -1) < late_ns and now < late_ns + _SOON_MS * MS
-        gone = stamp is not None and self.registered.get(node) != stamp
+        is_gone = stamp is not None and self.registered.get(node) != stamp
         lately = now - self.out_before.get(node, -self.session_ns) < self.session_ns + _LATE_MS * MS
         dropped = state.assigned is not None and node not in state.assigned
-        return gone or unknown or dropped or node in self.broken or node in self.out or (lately and node in self.out_before)
+        return is_gone or unknown or dropped or node in self.broken or node in self.out or (lately and node in self.out_before)
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -176,7 +180,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     if not facts.simulated:
         return Findings()
     cluster = _Cluster(facts.promise.session_timeout_ms)
-    why = [said for row in rows_as(ClusterRow, events) for said in cluster.see(row)]
+    why = [complaint for row in rows_as(ClusterRow, events) for complaint in cluster.see(row)]
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 

@@ -24,41 +24,44 @@ class Roles:
         match row.kind:
             case K.NODE_STARTED | K.NODE_STOPPED:
                 # A directory may be emptied while the broker is down; the logs that are left are recovered.
-                self._places = {held: dir_ for held, dir_ in self._places.items() if held[0] != row.node}
-                self._held = {held for held in self._held if held[0] != row.node}
+                self._places = {replica: dir_ for replica, dir_ in self._places.items() if replica[0] != row.node}
+                self._held = {replica for replica in self._held if replica[0] != row.node}
                 failed = [key for key in self._failed if key[0] == row.node]
-                return self._late(row, failed, DUE_MS)  # one that was killed at once had no time
+                return self._late_resignations(row, failed, DUE_MS)  # one that was killed at once had no time
             case K.DIR_FAILED:
-                there = {held for held, dir_ in self._places.items() if held[0] == row.node and dir_ == row.dir}
+                there = {replica for replica, dir_ in self._places.items() if replica[0] == row.node and dir_ == row.dir}
                 self._failed |= dict.fromkeys(there & self._held, row)
-                self._places = {held: dir_ for held, dir_ in self._places.items() if held not in there}  # next, perhaps elsewhere
+                self._places = {
+                    replica: dir_ for replica, dir_ in self._places.items() if replica not in there
+                }  # next, perhaps elsewhere
             case K.FAULT_BEGUN if row.partition is None and family_of(row.detail) == "pause":  # perhaps between the two steps
-                self._failed = {held: since for held, since in self._failed.items() if held[0] != row.node}
+                self._failed = {replica: since for replica, since in self._failed.items() if replica[0] != row.node}
             case K.RECOVERED if (key[1], row.topic_id) not in self._deleted:
                 self._places[key] = row.dir
-            case K.FAULT_BEGUN if row.partition is not None and not any(held == key[1] for held, _ in self._deleted):
+            case K.FAULT_BEGUN if row.partition is not None and not any(replica == key[1] for replica, _ in self._deleted):
                 self._places[key] = row.dir  # it names no topic id
             case K.REPLICA_DELETED:
                 self._places.pop(key, None)
             case K.TOPIC_DELETED:
                 self._deleted.add((key[1], row.topic_id))
-                self._places = {held: dir_ for held, dir_ in self._places.items() if held[1] != key[1]}
+                self._places = {replica: dir_ for replica, dir_ in self._places.items() if replica[1] != key[1]}
             case K.BECAME_LEADER | K.BECAME_FOLLOWER:
                 self._held.add(key)
             case K.RESIGNED:
                 self._held.discard(key)
-                return self._late(row, [key] if key in self._failed else [], 0)
+                return self._late_resignations(row, [key] if key in self._failed else [], 0)
             case _:
                 pass
         return []
 
-    def _late(self, row: ClusterRow, keys: Iterable[tuple[str, Partition]], more_ms: int) -> list[str]:
-        found = []
+    def _late_resignations(self, row: ClusterRow, keys: Iterable[tuple[str, Partition]], more_ms: int) -> list[str]:
+        """Replicas that kept their role too long after their directory failed."""
+        complaints = []
         for key in keys:
             failed = self._failed.pop(key)
             if failed.time_ns + more_ms * MS < row.time_ns:
                 ms, (topic, number) = (row.time_ns - failed.time_ns) // MS, key[1]
-                found.append(
+                complaints.append(
                     f"{row.node} kept its role in {topic}-{number} for {ms} ms after its directory failed at row {failed.at}"
                 )
-        return found
+        return complaints

@@ -63,7 +63,7 @@ class _Reign:
         self.free_ns: int | None = row.time_ns
         self.asks = False  # a change of the ISR is under way
 
-    def rest(self, until_ns: int, *, free: bool) -> Iterator[_Stretch]:
+    def rest_of_stretches(self, until_ns: int, *, free: bool) -> Iterator[_Stretch]:
         """The stretches that end now."""
         yield from self._until(until_ns, self.members)
         self.free_ns = until_ns if free else None
@@ -105,6 +105,7 @@ class _Hindrances:
 
 
 def _stretches(rows: list[EventRow], facts: Facts) -> Iterator[_Stretch]:
+    """Per follower the times in which its leader could have seen it lag, without a hindrance."""
     reign: _Reign | None = None
     isr: tuple[str, ...] = ()
     hindrances = _Hindrances()
@@ -114,28 +115,28 @@ def _stretches(rows: list[EventRow], facts: Facts) -> Iterator[_Stretch]:
             case K.STATE_WRITTEN:
                 isr = row.isr
                 if reign is not None and row.leader_epoch > reign.epoch:
-                    yield from reign.rest(row.time_ns, free=False)
+                    yield from reign.rest_of_stretches(row.time_ns, free=False)
                     reign = None
                 elif reign is not None:
                     yield from reign.joined(row)
             case K.BECAME_LEADER:
                 if reign is not None:
-                    yield from reign.rest(row.time_ns, free=False)
+                    yield from reign.rest_of_stretches(row.time_ns, free=False)
                 reign = _Reign(row, isr)
-                yield from reign.rest(row.time_ns, free=not hindrances.are_of(row.node))
+                yield from reign.rest_of_stretches(row.time_ns, free=not hindrances.are_of(row.node))
             case _ if reign is None or row.node != reign.leader:
                 pass
             case _ if row.kind in _ENDS:
-                yield from reign.rest(row.time_ns, free=False)
+                yield from reign.rest_of_stretches(row.time_ns, free=False)
                 reign = None
             case _ if changes or row.kind in _CHANGE:
                 if row.kind in _CHANGE:
                     reign.asks = row.kind == K.ISR_CHANGE_SENT
-                yield from reign.rest(row.time_ns, free=not reign.asks and not hindrances.are_of(row.node))
+                yield from reign.rest_of_stretches(row.time_ns, free=not reign.asks and not hindrances.are_of(row.node))
             case _:
                 pass
     if reign is not None:
-        yield from reign.rest(facts.end_ns, free=False)
+        yield from reign.rest_of_stretches(facts.end_ns, free=False)
 
 
 class _Appends:
@@ -178,15 +179,15 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     is_append = pl.col("kind") == str(K.APPEND)
     stretches = list(_stretches(event_rows(events.filter(~is_append)), facts))
     patience_ms = _patience_ms(facts)
-    if not any(one.until_ns - one.since_ns > patience_ms * MS for one in stretches):
+    if not any(stretch_there.until_ns - stretch_there.since_ns > patience_ms * MS for stretch_there in stretches):
         return Findings()
     parts = events.filter(is_append & pl.col("offset").is_not_null()).partition_by("node", as_dict=True, maintain_order=True)
     appends = {str(node): frame for (node,), frame in parts.items()}
     why: dict[str, str] = {}
     for stretch in stretches:
-        found = None if stretch.member in why else _late(stretch, appends, patience_ms * MS)
-        if found is not None:
-            offset, at = found
+        lag = None if stretch.member in why else _late(stretch, appends, patience_ms * MS)
+        if lag is not None:
+            offset, at = lag
             what = f"{stretch.member} lacks offset {offset} of {topic}-{number}, which {stretch.leader} appended at row {at}"
             why[stretch.member] = f"{what}, and was still in the ISR {patience_ms} ms later"
     return Findings(not_live=tuple(why.values()), live_judged=bool(why))

@@ -123,9 +123,9 @@ class Standing:
         """Apply one row."""
         match row.kind:
             case K.FAULT_BEGUN | K.FAULT_ENDED:
-                self._fault(row)
+                self._see_fault(row)
             case K.STATE_WRITTEN | K.ASSIGNED | K.TOPIC_DELETED:
-                self._partition(row)
+                self._see_partition(row)
             case K.CONTROLLER_ELECTED:
                 self._controller, self._elected_ns, self._inactive = row.node, row.time_ns, {}
             case K.CONTROLLER_RESIGNED if row.node == self._controller:
@@ -152,7 +152,8 @@ class Standing:
             case _:
                 pass
 
-    def _partition(self, row: Row) -> None:
+    def _see_partition(self, row: Row) -> None:
+        """The truth about a partition changes: its state, its assignment, its deletion."""
         if row.partition is None:
             return
         name = row.topic, row.partition
@@ -164,41 +165,42 @@ class Standing:
             self._deleted.pop((*name, row.topic_id), None)  # a partition of the topic was added again
         elif (*name, row.topic_id) in self._deleted:
             return  # its state is still written while its replicas are being deleted
-        known = self._partitions.setdefault(name, _Partition())
-        known.since_ns = row.time_ns
+        partition = self._partitions.setdefault(name, _Partition())
+        partition.since_ns = row.time_ns
         if row.kind == K.STATE_WRITTEN:
-            known.state = row
+            partition.state = row
         else:
-            known.assigned = row.replicas
+            partition.assigned = row.replicas
 
-    def _fault(self, row: Row) -> None:
+    def _see_fault(self, row: Row) -> None:
+        """A fault begins or ends: where it is, and until when it may still act."""
         node, begins = row.node or "", row.kind == K.FAULT_BEGUN
         if row.partition is not None:
-            known = self._partitions.setdefault((row.topic, row.partition), _Partition())
-            known.withheld.add(node) if begins else known.withheld.discard(node)
+            partition = self._partitions.setdefault((row.topic, row.partition), _Partition())
+            partition.withheld.add(node) if begins else partition.withheld.discard(node)
             self._changed[node] = row.time_ns
         elif begins:
             self._in_force[row.fault, node] = row.detail or ""
         else:
-            said = self._in_force.pop((row.fault, node), "")
-            where = node if _is_local(said) else ""
+            detail = self._in_force.pop((row.fault, node), "")
+            where = node if _is_local(detail) else ""
             ended_ns = (
-                row.time_ns + (still_ms(said, self._promise) - CALM_MS) * MS
+                row.time_ns + (still_ms(detail, self._promise) - CALM_MS) * MS
             )  # a slow link holds what it delayed for longer
             self._hit[where] = max(self._hit.get(where, 0), ended_ns)
 
     def partitions(self) -> list[_Name]:
         """The partitions that have a state, in the order of their names."""
-        return sorted(name for name, known in self._partitions.items() if known.state is not None)
+        return sorted(name for name, partition in self._partitions.items() if partition.state is not None)
 
     # --- what an answer must say --------------------------------------------------------------------------------------------
 
     def is_calm(self, now_ns: int, node: str) -> bool:
         """Whether the broker and the controller have been left alone for so long that the broker knows everything."""
         changed_ns = max(self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0))
-        hits = [self._hit[one] for one in ("", node, self._controller) if one in self._hit]
+        hits = [self._hit[place] for place in ("", node, self._controller) if place in self._hit]
         stands = self._stands(now_ns, changed_ns) and all(now_ns - hit_ns >= self.healing_ms * MS for hit_ns in hits)
-        hit = any(where in (node, self._controller) or not _is_local(said) for (_, where), said in self._in_force.items())
+        hit = any(where in (node, self._controller) or not _is_local(detail) for (_, where), detail in self._in_force.items())
         return not hit and self._controller is not None and stands and node in self._registered
 
     def _stands(self, now_ns: int, since_ns: int) -> bool:
@@ -216,56 +218,59 @@ class Standing:
             return None
         return self._wrong_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._wrong_partition(now_ns, told)
 
-    def _wrong_cluster(self, now_ns: int, told: Row) -> str | None:
-        if told.leader != self._controller:
-            return f"{told.leader or 'no broker'} is controller at row {told.at}, though {self._controller} is"
-        listed = set(told.replicas or ())
+    def _wrong_cluster(self, now_ns: int, row: Row) -> str | None:
+        """What is wrong in an answer about the cluster: the controller, or a broker that serves or not."""
+        if row.leader != self._controller:
+            return f"{row.leader or 'no broker'} is controller at row {row.at}, though {self._controller} is"
+        listed = set(row.replicas or ())
         for node in sorted({*self._changed, *listed}):
             serves = self._serves(now_ns, node)
             if serves is not None and serves is not (node in listed):
-                return f"{node} {'serves' if node in listed else 'does not serve'} at row {told.at}, which is wrong"
+                return f"{node} {'serves' if node in listed else 'does not serve'} at row {row.at}, which is wrong"
         return None
 
-    def _wrong_partition(self, now_ns: int, told: Row) -> str | None:
-        name = f"{told.topic}-{told.partition}"
-        known = self._partitions.get((told.topic, told.partition or 0))
-        if told.detail != ABSENT and self._is_gone(now_ns, told):
-            return f"{name} exists at row {told.at}, though its deletion was requested"
-        if known is None or known.state is None or not self._stands(now_ns, known.since_ns):
+    def _wrong_partition(self, now_ns: int, row: Row) -> str | None:
+        """What is wrong in an answer about a partition; None if it is right or may not be known yet."""
+        name = f"{row.topic}-{row.partition}"
+        partition = self._partitions.get((row.topic, row.partition or 0))
+        if row.detail != ABSENT and self._is_gone(now_ns, row):
+            return f"{name} exists at row {row.at}, though its deletion was requested"
+        if partition is None or partition.state is None or not self._stands(now_ns, partition.since_ns):
             return None
-        state, where = known.state, f"at row {told.at}"
-        if told.detail == ABSENT:
+        state, where = partition.state, f"at row {row.at}"
+        if row.detail == ABSENT:
             return f"{name} does not exist {where}, though {state.leader} leads it" if state.leader is not None else None
-        if (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
+        if (row.leader, row.leader_epoch) != (state.leader, state.leader_epoch):
             is_ = f"{state.leader or 'no broker'} does in epoch {state.leader_epoch}"
-            return f"{told.leader or 'no broker'} leads {name} in epoch {told.leader_epoch} {where}, though {is_}"
-        if known.assigned is not None and told.replicas != known.assigned:
-            return f"{name} is on {_words(told.replicas)} {where}, though it is on {_words(known.assigned)}"
-        if state.node != state.leader and set(told.isr or ()) != set(state.isr or ()):
-            return f"the ISR of {name} is {_words(told.isr)} {where}, though it is {_words(state.isr)}"
-        return self._wrong_offline(now_ns, told, known, f"of {name} is offline {where}")
+            return f"{row.leader or 'no broker'} leads {name} in epoch {row.leader_epoch} {where}, though {is_}"
+        if partition.assigned is not None and row.replicas != partition.assigned:
+            return f"{name} is on {_words(row.replicas)} {where}, though it is on {_words(partition.assigned)}"
+        if state.node != state.leader and set(row.isr or ()) != set(state.isr or ()):
+            return f"the ISR of {name} is {_words(row.isr)} {where}, though it is {_words(state.isr)}"
+        return self._wrong_offline(now_ns, row, partition, f"of {name} is offline {where}")
 
-    def _is_gone(self, now_ns: int, told: Row) -> bool:
+    def _is_gone(self, now_ns: int, row: Row) -> bool:
         # A request waits until the one before it is done, and that one for brokers which a fault may stop.
-        since_ns = self._deleted.get((told.topic, told.partition or 0, told.topic_id))
+        since_ns = self._deleted.get((row.topic, row.partition or 0, row.topic_id))
         hit_ns = max(self._hit.values(), default=0)
         return since_ns is not None and not self._in_force and self._stands(now_ns, max(since_ns, hit_ns))
 
-    def _wrong_offline(self, now_ns: int, told: Row, known: _Partition, what: str) -> str | None:
-        offline = () if told.detail in (None, NONE) else tuple(told.detail.split(","))
-        for node in told.replicas or ():
+    def _wrong_offline(self, now_ns: int, row: Row, known_partition: _Partition, what: str) -> str | None:
+        """What is wrong in the list of offline replicas."""
+        offline = () if row.detail in (None, NONE) else tuple(row.detail.split(","))
+        for node in row.replicas or ():
             serves = self._serves(now_ns, node)
-            out = None if serves is None else not serves or self._lacks_directory(node, known)
+            out = None if serves is None else not serves or self._lacks_directory(node, known_partition)
             if out and node not in offline:
                 return f"{_words(offline) if offline else 'no replica'} {what}, though {node} is"
             if out is False and node in offline:
                 return f"{node} {what}, though it serves"
         return None
 
-    def _lacks_directory(self, node: str, known: _Partition) -> bool | None:
+    def _lacks_directory(self, node: str, known_partition: _Partition) -> bool | None:
         if node not in self._dirs:
-            return None if node in known.withheld else False
-        return True if node in known.withheld else None
+            return None if node in known_partition.withheld else False
+        return True if node in known_partition.withheld else None
 
 
 def _words(nodes: tuple[str, ...] | None) -> str:
@@ -277,7 +282,8 @@ def is_read(kind: str) -> bool:
     return kind in _READ
 
 
-def _told(rows: list[Row], promise: Promise) -> Iterator[str]:
+def _complaints(rows: list[Row], promise: Promise) -> Iterator[str]:
+    """What brokers told clients that was not true."""
     standing = Standing(promise)
     for row in rows:
         if row.kind != K.METADATA_TOLD:
@@ -295,7 +301,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Judge the answers that the harness recorded. Ignores `cuts` (excused losses)."""
     if not (events["kind"] == str(K.METADATA_TOLD)).any():
         return Findings()
-    why = tuple(_told(rows_as(Row, events), facts.promise))
+    why = tuple(_complaints(rows_as(Row, events), facts.promise))
     return Findings(not_live=why, live_judged=bool(why))
 
 

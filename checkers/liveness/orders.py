@@ -33,26 +33,26 @@ _PATH = "/admin/unclean_election"
 
 def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]:
     """Describe each unclean election that was confirmed, or waited for in vain, without a leader though a replica could lead."""
-    asked = [call for call in done if call.f == REQUEST and (call.type == "ok" or _in_vain(call))]
+    requests = [call for call in done if call.f == REQUEST and (call.type == "ok" or _in_vain(call))]
     edited = any(call.f == EDIT and (call.asked[0].value or "").startswith(_PATH) for call in done)
-    if not asked or edited or not facts.simulated:
+    if not requests or edited or not facts.simulated:
         return []
     rows = rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in (*ROWS, K.REQUEST_REFUSED)])))
-    found = []
-    for call in asked:
+    complaints = []
+    for call in requests:
         name, _ = call.request
-        known = [row for row in rows if row.at < call.ended]
-        refused = any(row.kind == K.REQUEST_REFUSED and row.at > call.invoked and _PATH in row.detail for row in known)
-        since = {row.node: row.incarnation for row in reversed(known) if row.kind == K.REGISTERED}
-        about = [row for row in known if _is_about(row, name)]
+        rows_before = [row for row in rows if row.at < call.ended]
+        refused = any(row.kind == K.REQUEST_REFUSED and row.at > call.invoked and _PATH in row.detail for row in rows_before)
+        since = {row.node: row.incarnation for row in reversed(rows_before) if row.kind == K.REGISTERED}
+        about = [row for row in rows_before if _is_about(row, name)]
         able = [] if refused else _able(about, call, since)
-        joined = _joined(about, known, call)
-        fit = [node for node in able if _serves(node, known, call, joined.get(node, -1))]
-        if fit and (call.type == "ok" or _is_calm(known, call, facts)):
+        joined = _registrations_of_members(about, rows_before, call)
+        fit = [node for node in able if _serves(node, rows_before, call, joined.get(node, -1))]
+        if fit and (call.type == "ok" or _is_calm(rows_before, call, facts)):
             ended = "confirmed" if call.type == "ok" else "given up"
             what = f"the unclean election of {name} was {ended} at row {call.ended}, and nobody was elected"
-            found.append(f"{what}, though {' and '.join(fit)} could lead")
-    return found
+            complaints.append(f"{what}, though {' and '.join(fit)} could lead")
+    return complaints
 
 
 def _in_vain(call: Call) -> bool:
@@ -62,11 +62,11 @@ def _in_vain(call: Call) -> bool:
 def _is_calm(rows: list[ClusterRow], call: Call, facts: Facts) -> bool:
     """Whether in the last _HELD_MS nothing happened to any broker, and no fault was in force but at brokers that are down."""
     since_ns = call.rows[0].time_ns - _HELD_MS * MS
-    told = [row for row in rows if row.kind in _OF_BROKERS]
-    if call.invoked_ns > since_ns or any(row.time_ns >= since_ns for row in told):
+    rows_of_brokers = [row for row in rows if row.kind in _OF_BROKERS]
+    if call.invoked_ns > since_ns or any(row.time_ns >= since_ns for row in rows_of_brokers):
         return False
-    last = {(row.fault, row.node): row.kind for row in told if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)}
-    registered = {row.node: row.kind == K.REGISTERED for row in told if row.kind in (K.REGISTERED, K.SESSION_ENDED)}
+    last = {(row.fault, row.node): row.kind for row in rows_of_brokers if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)}
+    registered = {row.node: row.kind == K.REGISTERED for row in rows_of_brokers if row.kind in (K.REGISTERED, K.SESSION_ENDED)}
     hit = [node for (_, node), kind in last.items() if kind == K.FAULT_BEGUN]
     return all(node in facts.brokers and not registered.get(node, False) for node in hit)
 
@@ -93,7 +93,7 @@ def _able(rows: list[ClusterRow], call: Call, since: dict[str, int]) -> list[str
     return [node for node in sorted(counted | older) if assigned and all(node in replicas for replicas in assigned)]
 
 
-def _joined(about: list[ClusterRow], rows: list[ClusterRow], call: Call) -> dict[str, int]:
+def _registrations_of_members(about: list[ClusterRow], rows: list[ClusterRow], call: Call) -> dict[str, int]:
     """For each member of the ISR before the request, the row of the registration for which it counts."""
     states = [row for row in about if row.kind == K.STATE_WRITTEN and row.at < call.invoked]
     counted = dict(zip(states[-1].isr, states[-1].stamps or (), strict=False)) if states else {}
@@ -115,5 +115,5 @@ def _serves(node: str, rows: list[ClusterRow], call: Call, joined: int) -> bool:
     if not lives or lives[-1].kind != K.REGISTERED or lives[-1].at > call.invoked:
         return False
     noted = [row for row in rows if row.kind == K.BROKER_STATE and (row.broker, row.incarnation) == (node, lives[-1].incarnation)]
-    held = list(_in_force(noted, call))
-    return bool(held) and held[0].at < call.invoked and all(row.detail == "active" for row in held)
+    in_force = list(_in_force(noted, call))
+    return bool(in_force) and in_force[0].at < call.invoked and all(row.detail == "active" for row in in_force)

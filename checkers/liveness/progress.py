@@ -37,15 +37,15 @@ def _writes(operations: pl.DataFrame) -> pl.DataFrame:
 
 def _by_place(writes: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> dict[str, pl.DataFrame]:
     """The produces of the clients at each place, without those that a fault of that place excuses."""
-    found: dict[str, pl.DataFrame] = {}
+    calls_by_place: dict[str, pl.DataFrame] = {}
     excused = excuses(events, facts)
     processes = sorted(set(writes["process"].to_list()))
     for place in sorted({place_of(facts, process) for process in processes}):
         owed = writes.filter(pl.col("process").is_in([one for one in processes if place_of(facts, one) == place]))
         for begun, ended in excused.get(place, ()):
             owed = owed.filter((pl.col("time_ns") < begun) | (pl.col("time_ns_before") >= ended))
-        found[place] = owed
-    return found
+        calls_by_place[place] = owed
+    return calls_by_place
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

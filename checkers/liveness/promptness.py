@@ -109,7 +109,7 @@ class _Cluster:
             case K.CONTROLLER_RESIGNED:
                 debts.resigned(row.node)
             case K.BROKER_STATE if row.node == debts.controller:
-                self._held(row)
+                self._see_heartbeat(row)
             case K.REGISTERED:
                 self.registered[row.node] = row.incarnation
                 self.waiting.pop(row.node, None)
@@ -127,27 +127,27 @@ class _Cluster:
                 for tp in [tp for tp, state in self.partitions.items() if state.leader == row.node]:
                     debts.settle("told", partition=tp)  # the next leader is told
                 self._leaves(row.node)
-                self._lost(row, row.node, "its registration ended")
+                self._broker_gone(row, row.node, "its registration ended")
             case K.WOUND:
                 self.hurt.add(row.node)
                 self._leaves(row.node)
             case K.NODE_STARTED:
                 self.lives[row.node] = row.life or 0
                 self.broken.discard(row.node)
-                self._interrupted(row.node)
+                self._forget_debts(row.node)
             case K.NODE_STOPPED:
                 self.broken.discard(row.node)
                 self.stopped.add(row.node)
                 debts.resigned(row.node)
-                self._interrupted(row.node)
+                self._forget_debts(row.node)
                 self._leaves(row.node)
             case K.DIR_FAILED:
                 self.broken.add(row.node)
-                self._interrupted(row.node)
+                self._forget_debts(row.node)
                 self.hurt.add(row.node)
                 self._leaves(row.node)
             case _ if row.partition is not None:
-                self._about((row.topic, row.partition), row)
+                self._see_partition((row.topic, row.partition), row)
             case _:
                 pass
 
@@ -174,7 +174,8 @@ class _Cluster:
         for state in self.partitions.values():
             state.way = ""
 
-    def _held(self, row: ClusterRow) -> None:
+    def _see_heartbeat(self, row: ClusterRow) -> None:
+        """How the controller holds a broker: what a stopping or inactive one has to give up is due."""
         if row.detail in _WAITING:
             self.waiting[row.broker] = row.detail
             self._leaves(row.broker)
@@ -182,7 +183,7 @@ class _Cluster:
                 for tp, state in self.partitions.items():
                     self._hand_over(tp, state, row)
             if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
-                self._lost(row, row.broker, f"{row.node} holds it for inactive")
+                self._broker_gone(row, row.broker, f"{row.node} holds it for inactive")
         else:
             self.waiting.pop(row.broker, None)
             self.debts.settle("out", row.broker)
@@ -192,14 +193,14 @@ class _Cluster:
                 self._lead(tp, state, row)
             self._move(tp, state, row)  # its answers are awaited only while it is active
 
-    def _lost(self, row: ClusterRow, broker: str, why: str) -> None:
+    def _broker_gone(self, row: ClusterRow, broker: str, why: str) -> None:
         """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
         for tp, state in self.partitions.items():
             if state.leader is not None and state.stamps.get(broker) == row.incarnation and self._others(state, broker):
                 others = [node for node in state.stamps if node != broker]
                 electors = (*others, *((state.written and state.written.elr) or ()))
-                said = f"{broker} is still in the ISR of {state.name}, though {why},"
-                self.debts.owe(("out", broker, tp), row, electors, said)
+                complaint = f"{broker} is still in the ISR of {state.name}, though {why},"
+                self.debts.owe(("out", broker, tp), row, electors, complaint)
 
     def _hand_over(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """R-184: a leader in controlled shutdown is to be replaced, if another member of the ISR can lead."""
@@ -208,9 +209,9 @@ class _Cluster:
             return  # a move replaces a leader that is not in its target (R-235)
         others = self._others(state, leader)
         if others and self.registered.get(leader) == state.stamps.get(leader) and leader not in self.broken | self.stopped:
-            said = f"{leader} still leads {state.name}, though it shuts down and {' and '.join(sorted(others))} could lead,"
+            complaint = f"{leader} still leads {state.name}, though it shuts down and {' and '.join(sorted(others))} could lead,"
             more_ms = self.facts.promise.session_timeout_ms
-            self.debts.owe(("over", leader, tp), row, (leader, *others), said, more_ms=more_ms).spared = ("shutdown",)
+            self.debts.owe(("over", leader, tp), row, (leader, *others), complaint, more_ms=more_ms).spared = ("shutdown",)
 
     def _serving(self, state: _State, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes that are in the ISR under their present registration and in service."""
@@ -222,7 +223,8 @@ class _Cluster:
         """The members of the ISR beside this broker that can lead."""
         return self._serving(state, [node for node in state.stamps if node != broker])
 
-    def _about(self, tp: Partition, row: ClusterRow) -> None:
+    def _see_partition(self, tp: Partition, row: ClusterRow) -> None:
+        """A row about a partition settles what was due, and makes the next steps due."""
         if row.kind == K.ASSIGNED:
             self.deleted.discard(tp)
         elif tp in self.deleted:
@@ -232,8 +234,8 @@ class _Cluster:
             self._interfere(row)
         match row.kind:
             case K.ISR_CHANGE_SENT:
-                said = f"{row.node} does not know the result of its ISR change of {state.name}"
-                self.debts.owe(("isr", row.node, tp), row, (row.node,), said)
+                complaint = f"{row.node} does not know the result of its ISR change of {state.name}"
+                self.debts.owe(("isr", row.node, tp), row, (row.node,), complaint)
             case K.ISR_CHANGE_ENDED:
                 self.debts.settle("isr", row.node, tp)
             case K.BECAME_LEADER | K.BECAME_FOLLOWER | K.RESIGNED:
@@ -244,9 +246,9 @@ class _Cluster:
                 if row.kind == K.RESIGNED or state.written is None or row.leader_epoch >= state.written.leader_epoch:
                     self.debts.settle("told", row.node, tp)  # one that resigned was told to stop
             case K.STATE_WRITTEN:
-                self._written(tp, state, row)
+                self._see_state(tp, state, row)
             case K.ASSIGNED:
-                self._assigned(tp, state, row)
+                self._see_assignment(tp, state, row)
             case K.TOPIC_DELETED:
                 self.debts.settle(partition=tp)
                 del self.partitions[tp]
@@ -263,7 +265,8 @@ class _Cluster:
             case _:
                 self._move(tp, state, row)
 
-    def _written(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+    def _see_state(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+        """A state was written: followers must hear of it, and a move goes on."""
         before, state.written = state.written, row
         was_ready = self._is_ready(tp, state)
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
@@ -296,8 +299,8 @@ class _Cluster:
             present = broker in self.registered and broker not in self.stopped and (is_new or broker not in self.broken)
             leaves = broker in state.left or (state.for_target and broker not in state.target)
             if present and broker in state.assigned and not leaves:
-                said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
-                debt = self.debts.owe(("told", broker, tp), row, (broker,), said)
+                complaint = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
+                debt = self.debts.owe(("told", broker, tp), row, (broker,), complaint)
                 debt.spared = DIRECTORIES if broker in self.broken else ()
 
     def _lead(self, tp: Partition, state: _State, row: ClusterRow) -> None:
@@ -310,10 +313,10 @@ class _Cluster:
         members = {*written.isr, *(written.elr or ())}
         absent = self.waiting.keys() | self.stopped | self.hurt
         if members and all(node in self.registered and node not in absent for node in members):
-            said = f"nobody leads {state.name}, though its ISR and ELR are back,"
-            self.debts.owe(key, row, members, said, more_ms=2 * self.facts.promise.request_timeout_ms)
+            complaint = f"nobody leads {state.name}, though its ISR and ELR are back,"
+            self.debts.owe(key, row, members, complaint, more_ms=2 * self.facts.promise.request_timeout_ms)
 
-    def _interrupted(self, node: str) -> None:
+    def _forget_debts(self, node: str) -> None:
         """The broker forgets its ISR changes and commands, all or those of a directory: none of them is owed any more."""
         self.debts.settle("isr", node)
         self.debts.settle("told", node)
@@ -323,7 +326,8 @@ class _Cluster:
         for key in [key for key, debt in self.debts.open.items() if key[0] in ("led", "over") and node in debt.brokers]:
             del self.debts.open[key]
 
-    def _assigned(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+    def _see_assignment(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+        """An assignment: a new partition needs a state."""
         state.assigned = row.replicas
         for broker in {key[1] for key in self.debts.open if key[0] == "told" and key[2] == tp} - {*row.replicas}:
             self.debts.settle("told", broker, tp)
@@ -340,12 +344,14 @@ class _Cluster:
             return
         if self._is_ready(tp, state):
             # Any may hold a replica to be deleted, and one that stops is asked until its session ends.
-            asked = [node for node in self.registered if self.waiting.get(node) != "inactive"]
-            if self.stopped.intersection(asked):
+            active = [node for node in self.registered if self.waiting.get(node) != "inactive"]
+            if self.stopped.intersection(active):
                 return
-            said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
-            others = sum(bool(one.way) for one in self.partitions.values()) - 1  # the controller first writes what it has begun
-            self.debts.owe(("move", "", tp), row, asked, said, more_ms=TURN_MS * others)
+            complaint = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
+            others = (
+                sum(bool(state_there.way) for state_there in self.partitions.values()) - 1
+            )  # the controller first writes what it has begun
+            self.debts.owe(("move", "", tp), row, active, complaint, more_ms=TURN_MS * others)
 
     def _interfere(self, row: ClusterRow) -> None:
         """The agent's write is one for all moves; it checks every topic and request that it has read (V3 §F, KIP-236)."""
@@ -357,8 +363,8 @@ class _Cluster:
         """Whether a move is under way and enough of its target replicas are in the ISR for its next step."""
         promise = promised(self.facts, tp[0])
         least = 1 if promise is None else max(promise.min_insync_replicas, 1)
-        wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
-        return bool(state.target) and len(self._serving(state, state.target)) >= wanted
+        members_needed = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
+        return bool(state.target) and len(self._serving(state, state.target)) >= members_needed
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -376,9 +382,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 def _edits(operations: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
     """When edits of an operator were under way, or the controller might still read what was there before."""
     by_hand = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
-    known = [(call.invoked_ns, call.rows[0].time_ns if call.type in ("ok", "fail") else facts.end_ns) for call in by_hand]
+    spans = [(call.invoked_ns, call.rows[0].time_ns if call.type in ("ok", "fail") else facts.end_ns) for call in by_hand]
     times: list[tuple[int, int]] = []
-    for begun, ended in sorted(known):
+    for begun, ended in sorted(spans):
         since, until = begun, ended + TERM_MS * MS
         if times and since <= times[-1][1]:
             since, until = times[-1][0], max(until, times.pop()[1])

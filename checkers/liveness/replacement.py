@@ -66,6 +66,7 @@ class _Faults:
         self._failing: dict[tuple[str, int | None], bool] = {}  # (node, dir of the replica) -> reported as failed
 
     def see(self, kind: str, fault: str, node: str, detail: str, dir_: int | None, *, named: bool) -> None:
+        """A fault begins or ends, or a directory fails as a fault intended."""
         if kind == K.FAULT_BEGUN:
             self.in_force[fault, node] = detail
             if named and detail in DIRECTORIES:
@@ -75,7 +76,7 @@ class _Faults:
         elif kind == K.DIR_FAILED and (node, dir_) in self._failing:
             self._failing[node, dir_] = True
         elif kind == K.REGISTERED:
-            self._failing = {place: told for place, told in self._failing.items() if place[0] != node}
+            self._failing = {place: is_reported for place, is_reported in self._failing.items() if place[0] != node}
 
     def alone(self) -> tuple[str, bool] | None:
         """The only broker that cannot serve the partition now, and whether it is cut off; None if there is no such broker."""
@@ -99,7 +100,7 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
     since: tuple[tuple[str, bool], int, int] | None = None
     elections: list[int] = []  # since then; the promised time covers the first of them
     controller: str | None = None
-    found = []
+    periods = []
     names = ("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
     for at, time_ns, kind, fault, node, detail, dir_, partition in zip(*(rows[n].to_list() for n in names), strict=True):
         if node in facts.client_places:
@@ -107,9 +108,9 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
         faults.see(kind, fault, node, detail, dir_, named=partition is not None)
         alone = faults.alone()
         if since is not None and (alone is None or alone != since[0]):
-            (who, cut_off), begun, since_ns = since
+            (broker, cut_off), begun, since_ns = since
             due_ns = _due_ns(since_ns, patience_ms[cut_off] * MS, elections)
-            found.append(_Period(who, begun, since_ns, due_ns, at, time_ns, cut_off))
+            periods.append(_Period(broker, begun, since_ns, due_ns, at, time_ns, cut_off))
         if alone is None:
             since = None
         elif since is None or alone != since[0]:
@@ -117,7 +118,7 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
         if kind == K.CONTROLLER_ELECTED:
             controller = node
             elections.append(time_ns)
-    return [period for period in found if period.due_ns < period.until_ns]
+    return [period for period in periods if period.due_ns < period.until_ns]
 
 
 def _due_ns(since_ns: int, patience_ns: int, elections: list[int]) -> int:
@@ -137,6 +138,7 @@ class _Cluster:
         self.controller: str | None = None
 
     def see(self, row: EventRow) -> None:
+        """Take in who is registered, who is controller, and the partition's state."""
         if row.kind == K.STATE_WRITTEN:
             self.state = row
         elif row.kind == K.REGISTERED:
@@ -176,13 +178,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     periods = _periods(events, facts)
     if not periods:
         return Findings()
-    why = [words for period in periods if (words := _unreplaced(rows, period, f"{topic}-{number}"))]
+    why = [words for period in periods if (words := _late_replacement(rows, period, f"{topic}-{number}"))]
     hit = excuses(events, facts)
     answered = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1 and call.rows]
     writes = [call for call in answered if not _is_excused(call, hit.get(place_of(facts, call.process), []))]
     judged = 0
     for period in periods:
-        tried = _owed(rows, period, writes, facts, topic)
+        tried = _calls_owed(rows, period, writes, facts, topic)
         judged += bool(tried)
         if tried and not any(call.type == "ok" for call in tried):
             span = f"between rows {tried[0].invoked} and {max(call.ended for call in tried)}"
@@ -192,7 +194,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(not_live=tuple(why), live_judged=bool(why), counts=counts)
 
 
-def _unreplaced(rows: list[EventRow], period: _Period, name: str) -> str | None:
+def _late_replacement(rows: list[EventRow], period: _Period, name: str) -> str | None:
     """Say that the broker still leads, or nobody does, when it must have been replaced (LIVE-6)."""
     cluster = _cluster_at(rows, period.due_ns)
     able = cluster.able(period)
@@ -204,7 +206,7 @@ def _unreplaced(rows: list[EventRow], period: _Period, name: str) -> str | None:
     return f"{what}, though {able[0]} could and {period.node} {lack} from row {period.begun} to row {period.ended}"
 
 
-def _owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Facts, topic: str) -> list[Call]:
+def _calls_owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Facts, topic: str) -> list[Call]:
     """The writes of a period of which one must be acknowledged (LIVE-7); none if the others need not serve writes."""
     promise = promised(facts, topic)
     due_ns = period.due_ns + (2 * facts.promise.replica_lag_time_max_ms + facts.promise.request_timeout_ms) * MS
@@ -224,6 +226,7 @@ def _is_excused(call: Call, times: Times) -> bool:
 
 
 def _cluster_at(rows: list[EventRow], time_ns: int) -> _Cluster:
+    """The cluster as the rows before this time show it."""
     cluster = _Cluster()
     for row in rows:
         if row.time_ns >= time_ns:

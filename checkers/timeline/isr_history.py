@@ -33,8 +33,8 @@ class IsrHistory:
             # Changes are conditional on the version: each change sent before this write is this write, or is refused.
             self._sent.clear()
             if len(row.isr) < self._min_isr:
-                left = (node for node in self.isr if node not in self._elr)
-                self._elr = tuple(node for node in (*self._elr, *left) if node not in row.isr)
+                leavers = (node for node in self.isr if node not in self._elr)
+                self._elr = tuple(node for node in (*self._elr, *leavers) if node not in row.isr)
             else:
                 self._elr = ()
             self.isr, self.leader, self.epoch, self.index = row.isr, row.leader, row.leader_epoch, row.at
@@ -54,7 +54,7 @@ class IsrHistory:
 
         These are the ISR, and the last full ISR too if the ISR has fewer than m members.
         """
-        staying = tuple(node for node in self.isr if all(node in wanted for wanted in self._sent.values()))
+        staying = tuple(node for node in self.isr if all(node in proposal for proposal in self._sent.values()))
         if len(staying) >= self._min_isr:
             return staying
         return self.isr + tuple(node for node in self._last_full if node not in self.isr)

@@ -64,10 +64,10 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             ended[name] = row.at
         elif row.kind == K.STATE_WRITTEN:
             led[name] = row.leader is not None
-    edited = max((_ended(call) for call in done if call.f == EDIT and _is_of_moves(call)), default=-1)
+    edited = max((_end_of(call) for call in done if call.f == EDIT and _is_of_moves(call)), default=-1)
     return [
         f"{name} was to be moved to {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
-        for name, (replicas, since) in _wanted(done, settled).items()
+        for name, (replicas, since) in _targets(done, settled).items()
         if led.get(name)
         and name in assigned
         and max(refused.get(name, -1), ended.get(name, -1), edited) < since
@@ -77,11 +77,11 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 
 def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     """Describe each valid entry of a request written by hand that was neither begun nor refused until the end of the run."""
-    asked = _asked(done)
+    requests = _requests(done)
     return [
         f"{name} was to be moved to {', '.join(replicas)} by the request at row {call.invoked}, which nobody heard"
-        for call in asked
-        if call.f == EDIT and call.type == "ok" and _makes(call, _path(call)) and not _may_be_undone(call, asked)
+        for call in requests
+        if call.f == EDIT and call.type == "ok" and _makes(call, _path(call)) and not _may_be_undone(call, requests)
         for name, replicas in _entries(call).items()
         if _is_owed(name, replicas, call.invoked, [row for about, row in rows if about == name])
     ]
@@ -89,13 +89,13 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 
 def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[str]:
     """Describe each request written by hand that is none, and that the controller deleted without a word."""
-    asked = _asked(done)
-    told = list(refused)
+    requests = _requests(done)
+    refusals = list(refused)
     return [
         f"the request at row {call.invoked} in {_path(call)} is none, and nobody refused it"
-        for call in asked
-        if call.f == EDIT and call.type == "ok" and _is_none(call) and not _may_be_undone(call, asked)
-        if not any(at > call.invoked and words.startswith(f"{_path(call)}:") for at, words in told)
+        for call in requests
+        if call.f == EDIT and call.type == "ok" and _is_none(call) and not _may_be_undone(call, requests)
+        if not any(at > call.invoked and words.startswith(f"{_path(call)}:") for at, words in refusals)
     ]
 
 
@@ -113,8 +113,8 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]], elected: list[int
     why = []
     for name, row in rows:
         if row.kind == K.TOPIC_DELETED:
-            for known in (before, assigned, targets, begun):
-                known.pop(name, None)
+            for facts_known in (before, assigned, targets, begun):
+                facts_known.pop(name, None)
         elif row.kind == K.ASSIGNED:
             assigned[name] = row.replicas
             if targets.get(name, row.replicas) == row.replicas:
@@ -158,9 +158,11 @@ def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
     assigned: dict[str, tuple[str, ...]] = {}
     begun: dict[str, tuple[ClusterRow, int]] = {}  # the moves under way, and a row before the reads of the round that began them
     removed: dict[str, str | None] = {}  # partition -> its topic id
-    controller, taken_up_ns, left = "", -1, dict[str, ClusterRow]()
+    controller, taken_up_ns, moves_left = "", -1, dict[str, ClusterRow]()
     before, round_ns, latest = -1, -1, -1  # of this controller: the row before its last round, when that was, its last row
-    found: list[tuple[str, dict[str, ClusterRow]]] = []  # controllers, and the moves that they left when they took up others
+    dropped_moves: list[
+        tuple[str, dict[str, ClusterRow]]
+    ] = []  # controllers, and the moves that they left when they took up others
     for row in rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in ROWS]))):
         name = f"{row.topic}-{row.partition}"
         if row.kind in _STEPS and row.node == controller:
@@ -180,19 +182,19 @@ def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
         elif row.node == controller and name not in removed:
             if taken_up_ns < 0:
                 taken_up_ns = row.time_ns
-                left = {
+                moves_left = {
                     about: was
                     for about, (was, since) in begun.items()
                     if assigned.get(about) != way_and_target(was.detail)[1] and not _is_edited(edits, since, row.at)
                 }
-                found.append((controller, left))
+                dropped_moves.append((controller, moves_left))
             if row.time_ns == taken_up_ns:
-                left.pop(name, None)
+                moves_left.pop(name, None)
             way, to = way_and_target(row.detail)
             begun[name] = row, max(before, first.get((name, to), -1) if way == "forward" else -1)
     return [
         f"{node} did not go on with the move of {about}, which was begun at row {was.at}, when it took up others"
-        for node, moves in found
+        for node, moves in dropped_moves
         for about, was in moves.items()
     ]
 
@@ -205,34 +207,34 @@ def given_up(done: list[Call], topic: str, partition: int) -> list[tuple[int, fl
     """
     paths = (_PENDING, *(f"{root}/{topic}/{partition}" for root in _IN_FLIGHT))
     edits = [call for call in done if call.f == EDIT and call.type != "fail" and _path(call) in paths]
-    return [(call.invoked, _ended(call)) for call in edits if not _makes(call, _path(call))]
+    return [(call.invoked, _end_of(call)) for call in edits if not _makes(call, _path(call))]
 
 
 def _first_asked(done: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:
     """The row of the first request to move a partition to these replicas, whatever became of it."""
     first: dict[tuple[str, tuple[str, ...]], int] = {}
-    for call in sorted(_asked(done), key=lambda call: call.invoked):
+    for call in sorted(_requests(done), key=lambda call: call.invoked):
         name, numbers = call.request
-        for about, replicas in (_entries(call) if call.f == EDIT else {name: _named(numbers)}).items():
+        for about, replicas in (_entries(call) if call.f == EDIT else {name: _partitions_named(numbers)}).items():
             first.setdefault((about, replicas), call.invoked)
     return first
 
 
 def _is_edited(edits: list[Call], since: int, until: int) -> bool:
-    return any(_ended(edit) > since and edit.invoked < until for edit in edits)
+    return any(_end_of(edit) > since and edit.invoked < until for edit in edits)
 
 
 def way_and_target(detail: str) -> tuple[str, tuple[str, ...]]:
     """What a row of a move says: `forward to 1,2` is ("forward", ("b1", "b2"))."""
     way, _, target = detail.partition(" to ")
-    return way, _named(target)
+    return way, _partitions_named(target)
 
 
-def _named(numbers: str) -> tuple[str, ...]:
+def _partitions_named(numbers: str) -> tuple[str, ...]:
     return tuple(f"b{number}" for number in numbers.split(","))
 
 
-def _asked(done: list[Call]) -> list[Call]:
+def _requests(done: list[Call]) -> list[Call]:
     """The requests of moves, and the edits of their znodes, that may have been carried out."""
     return [call for call in done if (call.f in REQUESTS or (call.f == EDIT and _is_of_moves(call))) and call.type != "fail"]
 
@@ -244,10 +246,10 @@ def _path(call: Call) -> str:
 def _is_none(call: Call) -> bool:
     """Whether the call wrote something into a znode of moves that holds no list of partitions."""
     written = (call.asked[0].value or "").startswith(f"{_path(call)} created with ")
-    return written and _path(call) in _BY_HAND and _listed(call) is None
+    return written and _path(call) in _BY_HAND and _requested_partitions(call) is None
 
 
-def _listed(call: Call) -> list[object] | None:
+def _requested_partitions(call: Call) -> list[object] | None:
     """The partitions of a request that was written by hand, as they stand there; None if there is no list of them."""
     text = (call.asked[0].value or "").partition(" with ")[2]
     try:
@@ -259,28 +261,34 @@ def _listed(call: Call) -> list[object] | None:
 
 def _entries(call: Call) -> dict[str, tuple[str, ...]]:
     """The valid entries of a request that was written by hand: the replicas of each partition, by the last entry for it."""
-    found: dict[str, tuple[str, ...]] = {}
-    for row in (_listed(call) or ()) if _path(call) in _BY_HAND else ():
+    entries_by_partition: dict[str, tuple[str, ...]] = {}
+    for row in (_requested_partitions(call) or ()) if _path(call) in _BY_HAND else ():
         match row:
             case {"topic": str(topic), "partition": int(partition), "replicas": [int(), *_] as replicas, **rest} if not rest:
                 valid = all(isinstance(b, int) and b >= 0 for b in replicas) and len(set(replicas)) == len(replicas)
-                found[f"{topic}-{partition}"] = tuple(f"b{number}" for number in replicas) if valid else ()
-    return {name: replicas for name, replicas in found.items() if replicas}
+                entries_by_partition[f"{topic}-{partition}"] = tuple(f"b{number}" for number in replicas) if valid else ()
+    return {name: replicas for name, replicas in entries_by_partition.items() if replicas}
 
 
-def _may_be_undone(call: Call, asked: list[Call]) -> bool:
+def _may_be_undone(call: Call, requests: list[Call]) -> bool:
     """Whether the request may have gone before the controller read it: a later one in its place shows that it was read."""
-    later = [one.ended for one in asked if one.invoked > call.invoked and one.type == "ok" and _makes(one, _path(call))]
+    later = [
+        request.ended
+        for request in requests
+        if request.invoked > call.invoked and request.type == "ok" and _makes(request, _path(call))
+    ]
     until = min(later, default=inf)
     cancelled = False
-    for one in asked:
-        undoes = _cancels(one) or one.f == "cancel-reassignments"
-        by_hand = one is not call and one.f == EDIT and not (_path(one) in _BY_HAND and _makes(one, _path(one)))
-        if one.f == "allow-reassignments" and one.type == "ok" and _ended(one) < call.invoked:
+    for request in requests:
+        undoes = _cancels(request) or request.f == "cancel-reassignments"
+        by_hand = (
+            request is not call and request.f == EDIT and not (_path(request) in _BY_HAND and _makes(request, _path(request)))
+        )
+        if request.f == "allow-reassignments" and request.type == "ok" and _end_of(request) < call.invoked:
             cancelled = False
-        elif undoes and one.invoked < until:
+        elif undoes and request.invoked < until:
             cancelled = True
-        elif by_hand and _ended(one) > call.invoked and one.invoked < until:
+        elif by_hand and _end_of(request) > call.invoked and request.invoked < until:
             return True
     return cancelled
 
@@ -294,10 +302,10 @@ def _makes(call: Call, path: str) -> bool:
 def _is_owed(name: str, replicas: tuple[str, ...], since: int, rows: list[EventRow]) -> bool:
     """Whether the controller owed an answer to the entry and did not give it."""
     assigned = next((row.replicas for row in reversed(rows) if row.kind == K.ASSIGNED and row.at < since), None)
-    gone = any(row.kind == K.TOPIC_DELETED and row.at > since for row in rows)
+    is_deleted = any(row.kind == K.TOPIC_DELETED and row.at > since for row in rows)
     led = [row.leader for row in rows if row.kind == K.STATE_WRITTEN]
     heard = any(row.kind in (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_REFUSED) and row.at > since for row in rows)
-    return assigned not in (None, replicas) and not gone and bool(led) and None not in led and not heard
+    return assigned not in (None, replicas) and not is_deleted and bool(led) and None not in led and not heard
 
 
 def _is_of_moves(call: Call) -> bool:
@@ -308,13 +316,13 @@ def _cancels(call: Call) -> bool:
     return call.f == EDIT and (call.asked[0].value or "").startswith("/admin/reassign_cancel created")
 
 
-def _ended(call: Call) -> float:
+def _end_of(call: Call) -> float:
     return inf if call.type in ("info", "") else call.ended
 
 
-def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
+def _targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
     """The replicas that each partition must have at the end of the run, with the request for them."""
-    wanted: dict[str, tuple[tuple[str, ...], int]] = {}
+    targets_by_partition: dict[str, tuple[tuple[str, ...], int]] = {}
     extras: dict[str, tuple[Call, tuple[str, ...]]] = {}  # the requests in the extra znode, with their replicas
     cancelled = False
     for call in sorted((call for call in done if call.f in (*REQUESTS, EDIT)), key=lambda call: call.invoked):
@@ -322,7 +330,7 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
         if call.f == EDIT and not _cancels(call):
             if call.type != "fail" and _path(call) == _EXTRA:
                 if certain:  # what stood there is gone
-                    extras = {name: extra for name, extra in extras.items() if _ended(extra[0]) > call.invoked}
+                    extras = {name: extra for name, extra in extras.items() if _end_of(extra[0]) > call.invoked}
                 extras |= {name: (call, replicas) for name, replicas in _entries(call).items()}
         elif call.f in ("cancel-reassignments", EDIT):
             cancelled = cancelled or call.type != "fail"
@@ -330,24 +338,25 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
             cancelled = cancelled and not certain
         elif call.type != "fail":
             name, numbers = call.request
-            replicas = _named(numbers)
+            replicas = _partitions_named(numbers)
             if call.f == "reassign-extra":
                 extras[name] = call, replicas
             elif certain and name in extras and _waits(*extras[name], call, settled.get(name, [])):
                 continue  # it will be rolled back: the extra request stays wanted, if it certainly succeeded
-            wanted.pop(name, None)
+            targets_by_partition.pop(name, None)
             if certain and not cancelled:
-                wanted[name] = replicas, call.invoked
+                targets_by_partition[name] = replicas, call.invoked
         if cancelled:
-            wanted.clear()
-    return wanted
+            targets_by_partition.clear()
+    return targets_by_partition
 
 
 def _waits(extra: Call, replicas: tuple[str, ...], later: Call, settled: list[tuple[int, str]]) -> bool:
-    # True if the controller had not taken up the request in the extra znode when the later one was written.
-    #
-    # An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
-    # done.
+    """True if the controller had not taken up the request in the extra znode when the later one was written.
+
+    An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
+    done.
+    """
     return not any(
         extra.invoked < at < later.ended and (how == _REFUSED or way_and_target(how) == ("forward", replicas))
         for at, how in settled

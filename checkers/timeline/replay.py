@@ -30,11 +30,11 @@ class Log:
 
     def cut(self, leo: int, index: int) -> list[tuple[int, str]]:
         """Truncate the replica's log to `leo`; return the removed entries whose value is known, as (offset, value)."""
-        gone = [(offset, value) for offset, value in enumerate(self.values[leo:], leo) if value is not None]
+        removed = [(offset, value) for offset, value in enumerate(self.values[leo:], leo) if value is not None]
         if leo < len(self.values):
             del self.values[leo:], self.epochs[leo:]
             self.shrunk = index
-        return gone
+        return removed
 
     def pad(self, leo: int) -> None:
         """Lengthen the replica's log to `leo` with entries of unknown value."""
@@ -64,16 +64,16 @@ class Replicas:
         log = self.log(row.node)
         if row.kind == K.APPEND:
             offset = row.offset
-            gone = log.cut(offset, row.at) if offset < len(log.values) else []
+            removed = log.cut(offset, row.at) if offset < len(log.values) else []
             log.pad(offset)
             log.values.append(row.value)
             log.epochs.append(row.leader_epoch)
-            return gone
+            return removed
         if row.kind == K.RECOVERED:
             leo = row.leo or 0
-            gone = log.cut(leo, row.at)
+            removed = log.cut(leo, row.at)
             log.pad(leo)
-            return gone
+            return removed
         if row.kind == K.REPLICA_DELETED:
             return log.cut(0, row.at)
         return log.cut(row.offset, row.at)

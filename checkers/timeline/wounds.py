@@ -67,8 +67,9 @@ class Wounded:
             self._whole_again(row)
 
     def _whole_again(self, row: EventRow) -> None:
-        # A wounded member may stay in the ISR all along. It is whole again once an ISR lists it under another registration than
-        # the wounded one; without stamps, once it is added to the ISR again, or leads.
+        """A wounded member may stay in the ISR all along. It is whole again once an ISR lists it under another registration than
+        the wounded one; without stamps, once it is added to the ISR again, or leads.
+        """
         for position, node in enumerate(row.isr):
             if node not in self._registered:
                 continue

@@ -75,6 +75,7 @@ def _wrong(process: int, turn: _Turn, before: _Turn | None) -> str | None:
 
 
 def _processes(operations: pl.DataFrame) -> dict[int, _Process]:
+    """Per process its first and last row, and how its calls break the order of invocation and completion."""
     turns = operations.unique("index", keep="first", maintain_order=True).select(
         "index", "process", f=pl.col("f").cast(pl.String), asks=pl.col("type") == "invoke"
     )
@@ -111,6 +112,7 @@ def _one_at_a_time(ranges: Sequence[dict[int, _Process]]) -> list[str]:
 
 
 def _times(frame: pl.DataFrame, impossible: pl.Expr) -> _Times:
+    """Whether rows are sorted and times go forward, and the first impossible value."""
     strange = frame.filter(impossible)["index"]
     # With fewer than two rows the differences are null.
     steps = frame.select(index=(pl.col("index").diff() < 0).any(), time=(pl.col("time_ns").diff() < 0).any()).row(0)
@@ -124,22 +126,24 @@ def _times(frame: pl.DataFrame, impossible: pl.Expr) -> _Times:
     )
 
 
-def _grows(ranges: Sequence[_Times], what: str) -> list[str]:
-    why = [f"{what}: rows are not sorted by index"] if any(one.unsorted for one in ranges) else []
+def _order_complaints(ranges: Sequence[_Times], what: str) -> list[str]:
+    """Complaints about rows out of order and times that go back, also between ranges."""
+    why = [f"{what}: rows are not sorted by index"] if any(range_.unsorted for range_ in ranges) else []
     back, newest = False, None
-    for one in ranges:
-        back |= one.back or (newest is not None and one.first is not None and one.first < newest)
-        newest = newest if one.last is None else one.last
+    for range_ in ranges:
+        back |= range_.back or (newest is not None and range_.first is not None and range_.first < newest)
+        newest = newest if range_.last is None else range_.last
     return [*why, f"{what}: time goes back"] if back else why
 
 
 def _impossible(ranges: Sequence[_Times], what: str) -> list[str]:
-    first = next((one.strange_at for one in ranges if one.strange), None)
-    count = sum(one.strange for one in ranges)
+    first = next((range_.strange_at for range_ in ranges if range_.strange), None)
+    count = sum(range_.strange for range_ in ranges)
     return [f"{count} rows of {what} with an impossible offset, the first at row {first}"] if count else []
 
 
 def _partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _Range:
+    """What one range tells of the assumptions."""
     unfilled = events.filter(LACKING)["kind"]
     return _Range(
         processes=_processes(operations),
@@ -152,17 +156,22 @@ def _partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _R
 
 
 def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    operations, events = [one.operations for one in ranges], [one.events for one in ranges]
-    why = _one_at_a_time([one.processes for one in ranges]) + _grows(operations, "operations") + _grows(events, "events")
-    if any(one.shared for one in ranges):
+    """The complaints of all ranges together."""
+    operations, events = [range_.operations for range_ in ranges], [range_.events for range_ in ranges]
+    why = (
+        _one_at_a_time([range_.processes for range_ in ranges])
+        + _order_complaints(operations, "operations")
+        + _order_complaints(events, "events")
+    )
+    if any(range_.shared for range_ in ranges):
         why.append("events: two rows share an index")
-    for kind in sorted({kind for one in ranges for kind in one.unfilled}):
-        count = sum(one.unfilled.get(kind, 0) for one in ranges)
+    for kind in sorted({kind for range_ in ranges for kind in range_.unfilled}):
+        count = sum(range_.unfilled.get(kind, 0) for range_ in ranges)
         why.append(f"{count} {kind} rows lack a column that their kind requires")
     why.extend(_impossible(operations, "operations") + _impossible(events, "events"))
-    known = {topic.topic for topic in facts.promise.topics}
-    topics = {topic for one in ranges for topic in one.topics}
-    why.extend(f"the promise does not list topic {topic}" for topic in sorted(topics - known))
+    topics_promised = {topic.topic for topic in facts.promise.topics}
+    topics = {topic for range_ in ranges for topic in range_.topics}
+    why.extend(f"the promise does not list topic {topic}" for topic in sorted(topics - topics_promised))
     return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why))
 
 

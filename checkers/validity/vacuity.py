@@ -44,14 +44,17 @@ class _Range(Struct, frozen=True, kw_only=True):
     kinds: set[str]  # of events
 
 
-def _partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _Range:
+def _range_of(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _Range:
+    """What one range proves: acknowledged records, reads, faults that acted, kinds of events."""
     # A completion need not repeat the acks of its invocation: take the last acks that the process asked for.
-    asked = operations.with_columns(acks=pl.col("acks").forward_fill().over("process"))
+    with_acks = operations.with_columns(acks=pl.col("acks").forward_fill().over("process"))
     acknowledged = (pl.col("type") == "ok") & (pl.col("f") == "produce")
-    last = asked.group_by("process").agg(pl.col("acks").last(), (acknowledged & pl.col("acks").is_null()).sum().alias("before"))
-    counts = asked.select(
-        acked=(acknowledged & (pl.col("acks") == -1)).sum() + _committed(asked, '["send"'),
-        read=_committed(asked, '["poll",{"')
+    last = with_acks.group_by("process").agg(
+        pl.col("acks").last(), (acknowledged & pl.col("acks").is_null()).sum().alias("before")
+    )
+    counts = with_acks.select(
+        acked=(acknowledged & (pl.col("acks") == -1)).sum() + _count_of_committed(with_acks, '["send"'),
+        read=_count_of_committed(with_acks, '["poll",{"')
         + ((pl.col("type") == "ok") & (pl.col("f") == "poll") & pl.col("value").is_not_null()).sum(),
     )
     acted: Counter[str] = Counter()
@@ -68,36 +71,37 @@ def _partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _R
     )
 
 
-def _committed(operations: pl.DataFrame, micro: str) -> int:
+def _count_of_committed(operations: pl.DataFrame, micro: str) -> int:
     """How many transactions with such a micro-operation are certainly done."""
     done = (pl.col("type") == "ok") & (pl.col("f") == "txn") & pl.col("value").str.contains(micro, literal=True)
     return operations.filter(done).height
 
 
-def _acked(ranges: Sequence[_Range]) -> int:
+def _count_of_acked(ranges: Sequence[_Range]) -> int:
     """Count the records acknowledged under acks=all, also where an earlier range tells the acks."""
     acks: dict[int, int | None] = {}
     acked = 0
-    for one in ranges:
-        acked += one.acked
-        for process, asked in one.processes.items():
-            acked += asked.before if acks.get(process) == -1 else 0
-            acks[process] = acks.get(process) if asked.acks is None else asked.acks
+    for range_ in ranges:
+        acked += range_.acked
+        for process, acks_asked in range_.processes.items():
+            acked += acks_asked.before if acks.get(process) == -1 else 0
+            acks[process] = acks.get(process) if acks_asked.acks is None else acks_asked.acks
     return acked
 
 
-def _acted(facts: Facts, ranges: Sequence[_Range]) -> dict[str, int]:
+def _counts_of_acting(facts: Facts, ranges: Sequence[_Range]) -> dict[str, int]:
     """How often each kind of fault took effect: the manifest's count, or the number of rows if that is higher."""
     counted: Counter[str] = Counter()
-    for one in ranges:
-        counted.update(one.acted)
+    for range_ in ranges:
+        counted.update(range_.acted)
     acted = {fault.kind: fault.acted for fault in facts.faults}
     return {**acted, **{kind: max(times, acted.get(kind, 0)) for kind, times in counted.items()}}
 
 
 def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    acked, acted = _acked(ranges), _acted(facts, ranges)
-    kinds = {kind for one in ranges for kind in one.kinds}
+    """Why the run proves nothing, if it does, and its counts."""
+    acked, acted = _count_of_acked(ranges), _counts_of_acting(facts, ranges)
+    kinds = {kind for range_ in ranges for kind in range_.kinds}
     why: list[str] = []
     if facts.outcome != "completed":
         why.append(f"the outcome of the run is {facts.outcome}")
@@ -114,9 +118,9 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
     if cuts and facts.promise.profile == "within":
         why.append("a loss was excused under profile within, whose ledger must be empty")
     counts = {
-        "operations": sum(one.asked_for for one in ranges),
+        "operations": sum(range_.asked_for for range_ in ranges),
         "acked": acked,
-        "read": sum(one.read for one in ranges),
+        "read": sum(range_.read for range_ in ranges),
         "faults": sum(acted.values()),
     }
     return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why), counts=counts)
@@ -124,7 +128,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether the run proves anything; counts client `operations`, `acked` and `read` records, and `faults`."""
-    return _merge([_partial(operations, events, facts)], facts, cuts)
+    return _merge([_range_of(operations, events, facts)], facts, cuts)
 
 
 CHECKER = Checker(
@@ -137,5 +141,5 @@ CHECKER = Checker(
     operations=("produce", "poll", "latest", "earliest", "txn"),
     events=tuple(K),
     check=check,
-    split=ranged(_Range, columns=_COLUMNS, partial=_partial, merge=_merge),
+    split=ranged(_Range, columns=_COLUMNS, partial=_range_of, merge=_merge),
 )

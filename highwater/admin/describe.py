@@ -54,8 +54,8 @@ def of_cluster(brokers: tuple[tuple[str, int], ...]) -> tuple[Description, ...]:
             failures.append(f"{host}:{port}: {error}")
             continue
         if response.brokers:
-            found = [_of_partition(topic.name, partition) for topic in response.topics for partition in topic.partitions]
-            return tuple(sorted(found, key=_place))
+            descriptions = [_of_partition(topic.name, partition) for topic in response.topics for partition in topic.partitions]
+            return tuple(sorted(descriptions, key=_place))
         failures.append(f"{host}:{port}: the broker is fenced or has no metadata yet")
     raise UsageError(f"no broker answered a Metadata request ({'; '.join(failures)})")
 
@@ -65,6 +65,7 @@ def _place(row: Description) -> tuple[str, int]:
 
 
 def _of_state(state: PartitionState) -> Description:
+    """A description from a broker's state of the partition."""
     return Description(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -77,6 +78,7 @@ def _of_state(state: PartitionState) -> Description:
 
 
 def _of_partition(topic: str, partition: "MetadataPartition") -> Description:
+    """A description from a partition of the Metadata response."""
     return Description(
         topic=topic,
         partition=partition.partition_index,
@@ -97,6 +99,7 @@ def text_of(rows: tuple[Description, ...]) -> str:
 
 
 def _topic(topic: str, partitions: list[Description]) -> Iterable[str]:
+    """The lines of a topic."""
     replication_factor = max(len(row.replicas) for row in partitions)
     yield f"Topic: {topic}\tPartitionCount: {len(partitions)}\tReplicationFactor: {replication_factor}"
     for row in partitions:

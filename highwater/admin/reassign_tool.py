@@ -74,19 +74,19 @@ def entries_of(text: bytes, source: str) -> Reassignments:
         rows = msgspec.json.decode(text, type=_File).partitions
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{source}: {error}") from None
-    found: Reassignments = {}
+    entries: Reassignments = {}
     for row in rows:
         tp = TopicPartition(f"{row.topic}-{row.partition}")
-        if tp in found:
+        if tp in entries:
             raise UsageError(f"{source}: {tp} is listed twice")
         if not row.replicas or len(set(row.replicas)) < len(row.replicas):
             raise UsageError(f"{source}: the replicas of {tp} must be one or more different brokers, not {row.replicas}")
         if row.partition < 0 or min(row.replicas) < 0:
             raise UsageError(f"{source}: partition and replicas must not be negative: {row.topic}-{row.partition} {row.replicas}")
-        found[tp] = Reassignment(tuple(BrokerId(b) for b in row.replicas))
-    if not found:
+        entries[tp] = Reassignment(tuple(BrokerId(b) for b in row.replicas))
+    if not entries:
         raise UsageError(f"{source}: no partition is listed")
-    return found
+    return entries
 
 
 def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
@@ -125,7 +125,7 @@ def execute(entries: Reassignments) -> Command:
         raise UsageError("There is an existing assignment running; --execute-extra adds to it, --cancel rolls it back.")
     payload = admin_paths.reassignments_payload({tp: Reassignment(e.replicas, current[tp]) for tp, e in entries.items()})
     yield from _write((*checks, Create(REASSIGN, _fitting(payload))))
-    return (*_saved(current), "Successfully started reassignment of partitions.")
+    return (*_lines_saved(current), "Successfully started reassignment of partitions.")
 
 
 def execute_extra(entries: Reassignments) -> Command:
@@ -139,7 +139,7 @@ def execute_extra(entries: Reassignments) -> Command:
         )
     before = yield from _before_moves(current)
     yield from _write((*checks, Create(REASSIGN_EXTRA, _fitting(admin_paths.reassignments_payload(entries)))))
-    return (*_saved(before), "Successfully submitted extra reassignment of partitions.")
+    return (*_lines_saved(before), "Successfully submitted extra reassignment of partitions.")
 
 
 def request(entries: Reassignments) -> Command:
@@ -147,8 +147,8 @@ def request(entries: Reassignments) -> Command:
     current, checks = yield from _ready_to_move(entries)
     before = yield from _before_moves(current)
     payload = request_payload(Request({tp: entry.replicas for tp, entry in entries.items()}))
-    made = yield from _write((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
-    return (*_saved(before), f"Successfully submitted {made}.")
+    path = yield from _write((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
+    return (*_lines_saved(before), f"Successfully submitted {path}.")
 
 
 def verify_requests(entries: Reassignments) -> Command:
@@ -157,10 +157,10 @@ def verify_requests(entries: Reassignments) -> Command:
     R-249: exactly the moves in flight have a znode.
     """
     names = yield from _children(REQUESTS)
-    asked = (yield Ask(tuple(GetData(f"{REQUESTS}/{name}") for name in names))) if names else ()
-    waiting = {tp for answer in asked if isinstance(answer, Data) for tp in decode_request(answer.data).replicas}
-    found = yield Ask(tuple(GetData(admin_paths.reassignment_path(tp)) for tp in entries))
-    pending = {tp for tp, answer in zip(entries, found, strict=True) if isinstance(answer, Data)}
+    requests = (yield Ask(tuple(GetData(f"{REQUESTS}/{name}") for name in names))) if names else ()
+    waiting = {tp for answer in requests if isinstance(answer, Data) for tp in decode_request(answer.data).replicas}
+    in_flight = yield Ask(tuple(GetData(admin_paths.reassignment_path(tp)) for tp in entries))
+    pending = {tp for tp, answer in zip(entries, in_flight, strict=True) if isinstance(answer, Data)}
     assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
     return _status(entries, assigned, {REQUESTS: waiting}, pending)
 
@@ -172,7 +172,7 @@ def _not_cancelled() -> Generator[Ask, tuple[AnyAnswer, ...], None]:
 
 
 def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
-    # The present replicas of these partitions, and the checks that they have not changed when the multi is written.
+    """The present replicas of these partitions, and the checks that they have not changed when the multi is written."""
     live = {BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))}
     unknown = sorted({b for entry in entries.values() for b in entry.replicas} - live)
     if unknown:
@@ -189,9 +189,9 @@ def _before_moves(assigned: Assignments) -> Generator[Ask, tuple[AnyAnswer, ...]
 
     Call this after AR was read: if the move ends meanwhile, the topic znode has another version.
     """
-    pending, *found = yield Ask((GetData(REASSIGN), *(GetData(admin_paths.reassignment_path(tp)) for tp in assigned)))
+    pending, *in_flight = yield Ask((GetData(REASSIGN), *(GetData(admin_paths.reassignment_path(tp)) for tp in assigned)))
     entries = admin_paths.decode_reassignments(pending.data)[0] if isinstance(pending, Data) else {}
-    for tp, answer in zip(assigned, found, strict=True):
+    for tp, answer in zip(assigned, in_flight, strict=True):
         entry = decode_entry(answer.data) if isinstance(answer, Data) else None
         if entry is not None:
             entries[tp] = entry
@@ -209,6 +209,7 @@ def verify(entries: Reassignments) -> Command:
 def _status(
     entries: Reassignments, assigned: Assignments, waiting: dict[str, set[TopicPartition]], pending: set[TopicPartition]
 ) -> tuple[str, ...]:
+    """A line for each partition: waiting, in progress, done or failed."""
     lines = ["Status of partition reassignment:"]
     for tp, entry in sorted(entries.items()):
         place = next((path for path, tps in waiting.items() if tp in tps), None)
@@ -278,20 +279,20 @@ def _assignments(
     topics: tuple[str, ...], *, missing_is_none: bool = False
 ) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
     """The assigned replicas of all partitions of these topics, and for each topic a check of its znode's version."""
-    found: Assignments = {}
+    assignments: Assignments = {}
     checks: list[AnyOp] = []
     answers = (yield Ask(tuple(GetData(paths.topic_path(topic)) for topic in topics))) if topics else ()
     for topic, answer in zip(topics, answers, strict=True):
         if isinstance(answer, Data):
-            found.update(paths.decode_topic(topic, answer.data))
+            assignments.update(paths.decode_topic(topic, answer.data))
             checks.append(Check(paths.topic_path(topic), answer.version))
         elif not missing_is_none:
             raise UsageError(f"topic {topic} does not exist")
-    return found, tuple(checks)
+    return assignments, tuple(checks)
 
 
 def _write(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[Ask, tuple[AnyAnswer, ...], str]:
-    # Write these operations as one multi; the path that the last of them created. `above`: parents to create first.
+    """Write these operations as one multi; the path that the last of them created. `above`: parents to create first."""
     yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # may exist already
     answers = yield Ask(ops, atomic=True)
     if not isinstance(answers[-1], Created):
@@ -305,7 +306,7 @@ def _fitting(payload: bytes) -> bytes:
     return payload
 
 
-def _saved(current: Assignments) -> tuple[str, ...]:
+def _lines_saved(current: Assignments) -> tuple[str, ...]:
     use = "Save this to use as the --execute FILE during rollback"
     return ("Current partition replica assignment", "", _json(current), "", use)
 

@@ -82,29 +82,32 @@ def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase])
         runs = Path(folder, "runs.jsonl")
         files = ("--store", f"{folder}/store", "--runs", str(runs))
         _python(folder, "-m", "highwater", "chaos", *arguments, *files, revision=revision)
-        found = [msgspec.json.decode(line, type=RunLine) for line in runs.read_bytes().splitlines()]
-    if found and all(line.failure for line in found):
-        raise UsageError(f"--against {revision}: no run of its protocol works in this harness: {found[0].failure}")
-    return Other(revision=revision, commit=commit, lines=tuple(found))
+        lines_of_runs = [msgspec.json.decode(line, type=RunLine) for line in runs.read_bytes().splitlines()]
+    if lines_of_runs and all(line.failure for line in lines_of_runs):
+        raise UsageError(f"--against {revision}: no run of its protocol works in this harness: {lines_of_runs[0].failure}")
+    return Other(revision=revision, commit=commit, lines=tuple(lines_of_runs))
 
 
 def compare(other: Other, now: Sequence[RunLine]) -> Comparison:
     """Compare the runs of two protocols on the same plans."""
     old = {(line.part, line.name, line.protocol): line for line in other.lines}
     pairs = [(old[key], line) for line in now if (key := (line.part, line.name, line.protocol)) in old]
-    same = [(one, other) for one, other in pairs if one.plan_digest == other.plan_digest or one.failure or other.failure]
+    same = [
+        (before, other) for before, other in pairs if before.plan_digest == other.plan_digest or before.failure or other.failure
+    ]
     return Comparison(
         revision=other.revision,
         commit=other.commit,
         runs=len(same),
-        other_histories=sum(one.digest != other.digest for one, other in same),
-        acked=(sum(one.acked for one, _ in same), sum(other.acked for _, other in same)),
-        changed=tuple(sorted(_changed(same), key=lambda change: not change.worse)),
+        other_histories=sum(before.digest != other.digest for before, other in same),
+        acked=(sum(before.acked for before, _ in same), sum(other.acked for _, other in same)),
+        changed=tuple(sorted(_changed_runs(same), key=lambda change: not change.worse)),
         lost=len(other.lines) + len(now) - 2 * len(same),
     )
 
 
-def _changed(pairs: Sequence[tuple[RunLine, RunLine]]) -> Iterator[Changed]:
+def _changed_runs(pairs: Sequence[tuple[RunLine, RunLine]]) -> Iterator[Changed]:
+    """The runs that ended better or worse on the other commit."""
     for before, now in pairs:
         if _badness(before) != _badness(now):
             yield Changed(
@@ -131,6 +134,7 @@ def _badness(line: RunLine) -> tuple[int, int]:
 
 
 def _words(line: RunLine) -> str:
+    """How a run ended, in words."""
     if line.crash:
         return f"crash at {line.crash}"
     if line.failure:
@@ -151,15 +155,16 @@ def _python(folder: Path, *arguments: str, revision: str) -> None:
     path = os.pathsep.join(map(str, (folder, ROOT)))
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     if done.returncode == ExitCode.USAGE or "Traceback" in done.stderr:
-        said = done.stderr.strip().splitlines()[-1]
-        raise UsageError(f"--against {revision}: its protocol does not fit this harness: {said.removeprefix('highwater: ')}")
+        last_line = done.stderr.strip().splitlines()[-1]
+        raise UsageError(f"--against {revision}: its protocol does not fit this harness: {last_line.removeprefix('highwater: ')}")
 
 
 def _git(*arguments: str, what: str) -> bytes:
+    """The output of a git command. Raises UsageError if git is missing or refuses."""
     try:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
     except FileNotFoundError:
         raise UsageError("--against needs git") from None
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip() or "no such revision"
-        raise UsageError(f"--against {what}: {said}") from None
+        reason = error.stderr.decode(errors="replace").strip() or "no such revision"
+        raise UsageError(f"--against {what}: {reason}") from None

@@ -33,7 +33,7 @@ from pipeline.work import Item, Job, perform
 class Performer(Protocol):
     """`pipeline.work.perform`, with the processes or the Spark session that it uses."""
 
-    def __call__(self, items: Iterable[Item], job: Job, *, seen: Callable[[Row], None]) -> None:
+    def __call__(self, items: Iterable[Item], job: Job, *, on_row: Callable[[Row], None]) -> None:
         """Do the items that the job's ledger does not hold."""
 
 
@@ -177,7 +177,7 @@ def run_campaign(
     wanted: int,
     jobs: int,
     limits: Limits,
-    seen: Callable[[Summary], None] = lambda summary: None,
+    on_summary: Callable[[Summary], None] = lambda summary: None,
     goals: tuple[str, ...] = (),
     deadline_s: float | None = None,
 ) -> Campaign:
@@ -203,7 +203,7 @@ def run_campaign(
         while (key := f"{len(done):06}") in early:
             del begun[key]
             done.append(early.pop(key))
-            seen(done[-1])
+            on_summary(done[-1])
             yield done[-1]
 
     with temporary_folder("ledger") as ledger:
@@ -234,14 +234,14 @@ def perform_until(
     `finished` gets each new row and yields the summaries of the runs that are to be counted now.
     """
 
-    def seen(row: Row) -> None:
+    def count_finished(row: Row) -> None:
         for summary in finished(row):
             watch.count(summary)
             if watch.reached is not None:
                 raise _LimitError
 
     try:
-        performer(items, job, seen=seen)
+        performer(items, job, on_row=count_finished)
     except _LimitError:
         return watch.reached
     except KeyboardInterrupt:
@@ -289,9 +289,9 @@ def tally(summaries: Collection[Summary], goals: Sequence[str] = ()) -> Tally:
         sums.update({name: getattr(summary, name) for name in _SUMMED})
         sim_seconds += summary.sim_seconds
         for key in dict.fromkeys((a.kind, a.checker) for a in summary.anomalies):
-            found = anomalies.setdefault(key, _Found(summary))
-            found.runs += 1
-            found.acting.update(f.kind for f in summary.faults if f.acted)
+            occurrence = anomalies.setdefault(key, _Found(summary))
+            occurrence.runs += 1
+            occurrence.acting.update(f.kind for f in summary.faults if f.acted)
         for fault in summary.faults:
             counts = faults.setdefault(fault.kind, Counter())
             counts.update(runs=fault.acted > 0, begun=fault.begun, acted=fault.acted)
@@ -307,12 +307,12 @@ def tally(summaries: Collection[Summary], goals: Sequence[str] = ()) -> Tally:
             AnomalyTally(
                 kind=kind,
                 checker=checker,
-                runs=found.runs,
-                first_seed=found.first.seed,
-                repeat=found.first.repeat,
-                faults=dict(sorted(found.acting.items())),
+                runs=occurrence.runs,
+                first_seed=occurrence.first.seed,
+                repeat=occurrence.first.repeat,
+                faults=dict(sorted(occurrence.acting.items())),
             )
-            for (kind, checker), found in sorted(anomalies.items())
+            for (kind, checker), occurrence in sorted(anomalies.items())
         ),
         faults=tuple(
             FaultTally(kind=kind, runs=counts["runs"], begun=counts["begun"], acted=counts["acted"])

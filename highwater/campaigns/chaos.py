@@ -147,12 +147,12 @@ class RunLine(Struct, frozen=True, kw_only=True):
 
 
 class Means(Struct, frozen=True, kw_only=True):
-    """Settings that all parts of the chaos job share. `seen` is called for each run, in the order of the runs."""
+    """Settings that all parts of the chaos job share. `on_line` is called for each run, in the order of the runs."""
 
     build: Build
     keep: Keep
     jobs: int
-    seen: Callable[[RunLine], None]
+    on_line: Callable[[RunLine], None]
     fail_fast: bool = False  # the first red run ends its part
     deadline_s: float | None = None  # of one run
 
@@ -183,7 +183,7 @@ def parts_of(phase: Phase, inputs: Inputs, means: Means) -> list[Callable[[], Pa
             bad = [case for case in inputs.entries if case.expectation.protocol != SAFE]
             return [
                 partial(perform_cases, "known-bad", bad, means),
-                *(partial(catch, known, first, means) for known in KNOWN_BAD),
+                *(partial(catch, known_bad, first, means) for known_bad in KNOWN_BAD),
             ]
         case "determinism":
             return [partial(repeat_elsewhere, first)]
@@ -199,6 +199,7 @@ def cases_of(seeds: Sequence[int]) -> list[Case]:
 
 
 def _case_of(seed: int, request: Request) -> Case:
+    """The case that this seed's run keeps the promise."""
     plan = request.plan(seed)
     return Case(
         entry=plan.name,
@@ -213,37 +214,38 @@ def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
 
     Each edited plan is stored before its run, so that a red line can name its file.
     """
-    store, wanted = means.keep.store, len(seeds) // SEEDS_TO_A_GUIDED_RUN
+    store, runs_wanted = means.keep.store, len(seeds) // SEEDS_TO_A_GUIDED_RUN
     assert store is not None
-    plans = Search(_GUIDED, first=seeds[0], runs=wanted, generation=GENERATION)
-    found: list[Part] = []
+    plans = Search(_GUIDED, first=seeds[0], runs=runs_wanted, generation=GENERATION)
+    parts: list[Part] = []
     while planned := plans.planned():
-        cases = [_searched(one, store) for one in planned]
-        found.append(perform_cases("guided", cases, means, unknown_allowed=unknown_allowed, branches=True))
-        if found[-1].stopped is not None:
+        cases = [_case_of_planned(planned_run, store) for planned_run in planned]
+        parts.append(perform_cases("guided", cases, means, unknown_allowed=unknown_allowed, branches=True))
+        if parts[-1].stopped is not None:
             break
-        plans.learn(planned, [reach_of(summary) for summary in found[-1].summaries])
+        plans.learn(planned, [reach_of(summary) for summary in parts[-1].summaries])
     checks: list[Check] = []
-    for part in found:
+    for part in parts:
         first = len(checks)
         checks += (replace(check, run=first + number) for number, check in enumerate(part.checks))
     return Part(
         name="guided",
         checks=tuple(checks),
-        summaries=tuple(summary for part in found for summary in part.summaries),
+        summaries=tuple(summary for part in parts for summary in part.summaries),
         expected=tuple(check.met for check in checks),
-        stopped=found[-1].stopped if found else None,
-        code=code_of(checks, wanted=wanted, unknown_allowed=unknown_allowed),
+        stopped=parts[-1].stopped if parts else None,
+        code=code_of(checks, wanted=runs_wanted, unknown_allowed=unknown_allowed),
     )
 
 
-def _searched(one: Planned, store: Path) -> Case:
-    if one.seed is not None:
-        return _case_of(one.seed, _GUIDED)
-    file = store / "guided" / f"{one.plan.name}.yaml"
-    write_file(file, plan_to_yaml(one.plan))
+def _case_of_planned(planned: Planned, store: Path) -> Case:
+    """The case of a plan that the guided search made; a plan without a seed is stored, so that it can be repeated."""
+    if planned.seed is not None:
+        return _case_of(planned.seed, _GUIDED)
+    file = store / "guided" / f"{planned.plan.name}.yaml"
+    write_file(file, plan_to_yaml(planned.plan))
     repeat = f"highwater run --plan {file}"
-    return Case(entry=one.plan.name, expectation=_IS_SAFE, plan=one.plan, repeat=repeat, file=file)
+    return Case(entry=planned.plan.name, expectation=_IS_SAFE, plan=planned.plan, repeat=repeat, file=file)
 
 
 def perform_cases(
@@ -266,19 +268,19 @@ def perform_cases(
         case = next(waiting)
         check = check_of(case, summary, number=len(checks), tolerant=unknown_allowed > 0)
         checks.append(check)
-        means.seen(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False))
+        means.on_line(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False))
         return RED if check.met is False and means.fail_fast else None
 
     tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend, branches=branches)
     deadline_s = means.deadline_s if backend == "sim" else None
-    found = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
+    performed = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
     code = code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
     return Part(
         name=name,
         checks=tuple(checks),
-        summaries=tuple(found.summaries),
+        summaries=tuple(performed.summaries),
         expected=tuple(check.met for check in checks),
-        stopped=found.stopped,
+        stopped=performed.stopped,
         code=code,
     )
 
@@ -334,10 +336,10 @@ def in_containers(cases: Sequence[Case], means: Means) -> Part:
 
     A missing container engine is a failure with CI=true, else a remark.
     """
-    wanted = [case for case in cases if (case.entry, case.expectation.protocol) in IN_CONTAINERS]
-    reason = _no_containers() if wanted else None
+    chosen = [case for case in cases if (case.entry, case.expectation.protocol) in IN_CONTAINERS]
+    reason = _no_containers() if chosen else None
     if reason is None:
-        return perform_cases("containers", wanted, means, backend="docker")
+        return perform_cases("containers", chosen, means, backend="docker")
     if os.environ.get("CI") != "true":
         return Part(name="containers", checks=(), stopped=f"not performed: {reason}", code=ExitCode.VALID)
     check = Check(name="a Docker engine", met=False, code=ExitCode.LABORATORY_FAILED, complaint=reason)
@@ -360,17 +362,17 @@ def _no_containers() -> str | None:
 def repeat_elsewhere(seed: int) -> Part:
     """Compare the digests of a seed in two new processes with different PYTHONHASHSEED."""
     try:
-        one, other = (_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2"))
+        first, second = (_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2"))
     except KeyboardInterrupt:
         return Part(name="determinism", checks=(), stopped=INTERRUPTED, code=ExitCode.UNKNOWN)
     name = f"seed {seed} twice"
-    if one == other:
+    if first == second:
         return Part(name="determinism", checks=(Check(name=name),), code=ExitCode.VALID)
     check = Check(
         name=name,
         met=False,
         code=ExitCode.NOT_DETERMINISTIC,
-        complaint=f"seed {seed} gives digest {one} under PYTHONHASHSEED=1 and {other} under 2",
+        complaint=f"seed {seed} gives digest {first} under PYTHONHASHSEED=1 and {second} under 2",
         repeat=f"highwater replay {seed} --derivation {DERIVATION}",
     )
     return Part(name="determinism", checks=(check,), code=check.code)
@@ -380,39 +382,40 @@ def catch(bad: KnownBad, first: int, means: Means) -> Part:
     """Run seeds on one known-bad protocol until one shows the known anomaly."""
     request = Request(protocol=bad.protocol, faults=bad.faults, workload=PLAIN)
     tasks = (request.task(first + n, build=means.build, keep=means.keep) for n in range(bad.budget))
-    found = run_campaign(
+    performed = run_campaign(
         tasks,
         wanted=bad.budget,
         jobs=means.jobs,
         limits=Limits(anomaly=bad.anomaly),
-        seen=lambda summary: means.seen(line_of(bad.protocol, summary.plan, summary, expected=None, red=False)),
+        on_summary=lambda summary: means.on_line(line_of(bad.protocol, summary.plan, summary, expected=None, red=False)),
         deadline_s=means.deadline_s,
     )
-    caught = any(a.kind == bad.anomaly for s in found.summaries for a in s.anomalies)
-    complaint = "" if caught else f"no {bad.anomaly} of {bad.protocol} in {len(found.summaries)} seeds from {first}"
+    caught = any(a.kind == bad.anomaly for s in performed.summaries for a in s.anomalies)
+    complaint = "" if caught else f"no {bad.anomaly} of {bad.protocol} in {len(performed.summaries)} seeds from {first}"
     check = Check(
         name=f"{bad.protocol} is caught by {bad.anomaly}",
         met=caught,
-        code=ExitCode.VALID if caught else _of_escape(found),
+        code=ExitCode.VALID if caught else _code_of_escape(performed),
         complaint=complaint,
-        wall_seconds=found.wall_seconds,
+        wall_seconds=performed.wall_seconds,
     )
-    stopped = None if caught and found.stopped != INTERRUPTED else found.stopped
-    runs = tuple(found.summaries)
+    stopped = None if caught and performed.stopped != INTERRUPTED else performed.stopped
+    runs = tuple(performed.summaries)
     expected = (True,) * len(runs)
     return Part(name=bad.protocol, checks=(check,), summaries=runs, expected=expected, stopped=stopped, code=check.code)
 
 
-def _of_escape(found: Campaign) -> ExitCode:
+def _code_of_escape(performed: Campaign) -> ExitCode:
     """An interrupted search is UNKNOWN; a complete one without the anomaly is a failure of the harness."""
-    return ExitCode.UNKNOWN if found.stopped == INTERRUPTED else ExitCode.LABORATORY_FAILED
+    return ExitCode.UNKNOWN if performed.stopped == INTERRUPTED else ExitCode.LABORATORY_FAILED
 
 
 def _digest_elsewhere(seed: int, hash_seed: str) -> str:
+    """The digest of a seed's run in another process with this hash seed."""
     command = [sys.executable, "-m", "highwater", "run", "--seed", str(seed), "--json", "--no-store"]
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=False)
     try:
         return msgspec.json.decode(done.stdout, type=Summary).digest
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said = done.stderr.decode(errors="replace").strip()
-        raise HarnessError(f"{' '.join(command)} printed no summary: {said or done.returncode}") from None
+        stderr = done.stderr.decode(errors="replace").strip()
+        raise HarnessError(f"{' '.join(command)} printed no summary: {stderr or done.returncode}") from None

@@ -100,10 +100,10 @@ def load_entry(path: Path) -> tuple[Case, ...]:
             raise document.error((), "a corpus entry with a seed must have its derivation, and no other may")
         if entry.derivation is not None:
             check_derivation(entry.derivation)
-        for number, one in enumerate(entry.expect):
-            if bool(one.protocol) == bool(one.system):
+        for number, expectation in enumerate(entry.expect):
+            if bool(expectation.protocol) == bool(expectation.system):
                 raise document.error(("expect", number), "an expectation must have exactly one of protocol and system")
-            if one.system and entry.plan is None:
+            if expectation.system and entry.plan is None:
                 raise document.error(("expect", number), "an expectation of a system needs a plan, not a seed")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
@@ -118,12 +118,14 @@ def load_plans(folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
     `safe` must be VALID and live on each, also on plans written to break a known-bad protocol: no mistake may hide behind them.
     UsageError with file and line if a plan is malformed.
     """
-    known = {case.file.resolve() for case in entries if case.file is not None and case.expectation.protocol == SAFE}
+    files_of_entries = {case.file.resolve() for case in entries if case.file is not None and case.expectation.protocol == SAFE}
     paths = sorted(folder.rglob("*.yaml"))
     if not paths:
         raise UsageError(f"{folder}: no plan (*.yaml); run this in a checkout of highwater, or name its corpus/plans")
     expectation = Expectation(protocol=SAFE, verdict="VALID", live=True)
-    return tuple(_planned(_name(path, folder), expectation, path) for path in paths if path.resolve() not in known)
+    return tuple(
+        _case_of_plan(_name(path, folder), expectation, path) for path in paths if path.resolve() not in files_of_entries
+    )
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -135,12 +137,12 @@ def load_plans_on(system: SystemSpec, folder: Path, entries: Sequence[Case]) -> 
 
     Each must be VALID and live: what a system is known to lose is an entry.
     """
-    known = {case.file.resolve() for case in entries if case.file is not None}
+    files_of_entries = {case.file.resolve() for case in entries if case.file is not None}
     expectation = Expectation(system=words_of(system), verdict="VALID", live=True)
     return tuple(
-        placed(_planned(_name(path, folder), expectation, path), system)
+        placed(_case_of_plan(_name(path, folder), expectation, path), system)
         for path in sorted(folder.rglob("*.yaml"))
-        if path.resolve() not in known
+        if path.resolve() not in files_of_entries
     )
 
 
@@ -150,7 +152,8 @@ def placed(case: Case, system: SystemSpec) -> Case:
     return replace(case, plan=checked(on_system(case.plan, system)), repeat=case.repeat + described)
 
 
-def _planned(entry: str, expectation: Expectation, path: Path) -> Case:
+def _case_of_plan(entry: str, expectation: Expectation, path: Path) -> Case:
+    """The case of a plan file on the protocol or system that is expected to end so."""
     plan = load_plan(path)
     if expectation.system:
         plan = checked(on_system(plan, parsed_system(expectation.system)))
@@ -162,10 +165,11 @@ def _planned(entry: str, expectation: Expectation, path: Path) -> Case:
 
 
 def _cases(entry: Entry, path: Path) -> Iterator[Case]:
+    """The cases of an entry: one for each expectation."""
     for expectation in entry.expect:
         protocol = expectation.protocol
         if entry.plan is not None:
-            yield _planned(entry.name, expectation, Path(normpath(path.parent / entry.plan)))
+            yield _case_of_plan(entry.name, expectation, Path(normpath(path.parent / entry.plan)))
         else:
             assert entry.seed is not None
             plan = derive(entry.seed, protocol=protocol, faults=entry.faults, seconds=entry.seconds)
@@ -193,7 +197,7 @@ def add_entry(folder: Path, name: str, plan: Plan, *, story: str, expect: Sequen
     entry, file = _files_of(folder, name)
     write_file(file, plan_to_yaml(replace(plan, name=name)))
     content = Entry(name=name, story=story, plan=f"../plans/{name}.yaml", expect=tuple(expect))
-    lines = "".join(f"- {flow(one)}\n" for one in content.expect)
+    lines = "".join(f"- {flow(expectation)}\n" for expectation in content.expect)
     write_file(entry, dump({"name": name, "story": story, "plan": content.plan}) + f"expect:\n{lines}")
     return entry, file
 
@@ -213,17 +217,17 @@ def tasks_of(
 
 def complaint(case: Case, summary: Summary) -> str | None:
     """Explain in a sentence how the verdict of a run differs from the expected one; None if it does not."""
-    wanted = case.expectation
-    where = f"{case.entry} on {wanted.subject}"
-    if summary.verdict != wanted.verdict:
-        return f"{where}: {summary.verdict} instead of {wanted.verdict}{_because(summary)}"
-    missing = sorted(set(wanted.kinds) - {a.kind for a in summary.anomalies})
+    expectation = case.expectation
+    where = f"{case.entry} on {expectation.subject}"
+    if summary.verdict != expectation.verdict:
+        return f"{where}: {summary.verdict} instead of {expectation.verdict}{_because(summary)}"
+    missing = sorted(set(expectation.kinds) - {a.kind for a in summary.anomalies})
     if missing:
         return f"{where}: no {', '.join(missing)} was found"
     if summary.vacuous:
         return f"{where}: vacuous, the hazard {case.plan.hazard} was not met"
-    if wanted.live is not None and summary.live is not wanted.live:
-        return f"{where}: {summary.words} instead of {'live' if wanted.live else 'not live'}{_because(summary)}"
+    if expectation.live is not None and summary.live is not expectation.live:
+        return f"{where}: {summary.words} instead of {'live' if expectation.live else 'not live'}{_because(summary)}"
     return None
 
 

@@ -106,5 +106,5 @@ def in_time(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 def fresh_id(schedule: Sequence[Window]) -> str:
     """An id that no window has: draws of a run are named by it."""
-    known = {window.id for window in schedule}
-    return next(name for number in count(1) if (name := f"g{number}") not in known)
+    ids = {window.id for window in schedule}
+    return next(name for number in count(1) if (name := f"g{number}") not in ids)

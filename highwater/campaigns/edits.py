@@ -50,19 +50,19 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
     """A plan after one to eight edits of its parent, mostly with patterns of known bugs last; None if none could be made."""
     parent = source.parent
     draft = Draft(schedule=parent.schedule, script=parent.script, acks=parent.workload.acks)
-    said: list[str] = []
+    edits_made: list[str] = []
     choices = [EDITS] * rng.pick((1, 2, 3, 5)) + [PATTERNS] * rng.pick((0, 1, 2, 3, 3))
     for number, edits in enumerate(choices):
-        found = _one(rng.fork(f"edit {number}"), source, draft, edits)
-        if found is not None:
-            draft = found
-            said.append(found.words)
-    if not said:
+        edited_draft = _edit_once(rng.fork(f"edit {number}"), source, draft, edits)
+        if edited_draft is not None:
+            draft = edited_draft
+            edits_made.append(edited_draft.words)
+    if not edits_made:
         return None
     plan = replace(
         parent,
         name=name,
-        story=f"Edited from {parent.name}: {'; '.join(said)}.",
+        story=f"Edited from {parent.name}: {'; '.join(edits_made)}.",
         seed=None,
         schedule=tuple(sorted(draft.schedule, key=lambda window: (window.at_ms, window.until_ms, window.id))),
         script=draft.script,
@@ -72,15 +72,15 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
     return checked(plan)
 
 
-def _one(rng: Rng, source: Source, draft: Draft, edits: tuple[Edit, ...]) -> Draft | None:
+def _edit_once(rng: Rng, source: Source, draft: Draft, edits: tuple[Edit, ...]) -> Draft | None:
     """Draw an edit until one can be made and keeps the rules."""
     for attempt in range(_TRIES):
         draws = rng.fork(f"try {attempt}")
-        found = draws.pick(edits)(draws, source, draft)
-        if found is None or len(found.schedule) > WINDOWS_MAX:
+        edited_draft = draws.pick(edits)(draws, source, draft)
+        if edited_draft is None or len(edited_draft.schedule) > WINDOWS_MAX:
             continue
-        if replace(found, words=draft.words) != draft and is_allowed(found.schedule, source.parent):
-            return found
+        if replace(edited_draft, words=draft.words) != draft and is_allowed(edited_draft.schedule, source.parent):
+            return edited_draft
     return None
 
 
@@ -94,7 +94,7 @@ def _strike(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         return None
     at_ms = notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
     window = drawn_window(rng, source, draft.schedule, at_ms, broker=notable.broker)
-    return _added(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
+    return _draft_with(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
 
 
 def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -106,7 +106,7 @@ def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     lasts_ms, edge = old.until_ms - old.at_ms, notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
     at_ms = max(0, edge - lasts_ms if rng.ratio(1, 3) else edge)
     new = replace(old, at_ms=at_ms, until_ms=at_ms + lasts_ms)
-    return _changed(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
+    return _draft_with_change(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
 
 
 def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -131,10 +131,10 @@ def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
 
 def _notable(rng: Rng, source: Source) -> Notable | None:
     """Draw a moment by weight."""
-    left = rng.below(max(1, sum(notable.weight for notable in source.notable)))
+    weight_left = rng.below(max(1, sum(notable.weight for notable in source.notable)))
     for notable in source.notable:
-        left -= notable.weight
-        if left < 0:
+        weight_left -= notable.weight
+        if weight_left < 0:
             return notable
     return None
 
@@ -143,12 +143,13 @@ def _notable(rng: Rng, source: Source) -> Notable | None:
 
 
 def _move(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Move a drawn window in time."""
     if not draft.schedule:
         return None
     old, far = rng.pick(draft.schedule), rng.pick(_MOVES_MS)
     by = max(-old.at_ms, rng.between(-far, far))
     new = replace(old, at_ms=old.at_ms + by, until_ms=old.until_ms + by)
-    return _changed(source, draft, old, new, f"{old.id} moved by {by} ms")
+    return _draft_with_change(source, draft, old, new, f"{old.id} moved by {by} ms")
 
 
 def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -158,7 +159,7 @@ def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     old = rng.pick(draft.schedule)
     lasts_ms = max(1, (old.until_ms - old.at_ms) * rng.pick((1, 3, 5, 15, 20, 50)) // 10)
     new = replace(old, until_ms=min(old.at_ms + lasts_ms, source.parent.faults_ms))
-    return _changed(source, draft, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
+    return _draft_with_change(source, draft, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
 
 
 def _remove(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -166,11 +167,11 @@ def _remove(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     if len(draft.schedule) < 3:
         return None
     first, number = rng.below(len(draft.schedule)), rng.pick((1, 1, 2, max(1, len(draft.schedule) // 4)))
-    gone = draft.schedule[first : first + number]
+    removed = draft.schedule[first : first + number]
     return replace(
         draft,
-        schedule=tuple(window for window in draft.schedule if window not in gone),
-        words=f"without {', '.join(window.id for window in gone)}",
+        schedule=tuple(window for window in draft.schedule if window not in removed),
+        words=f"without {', '.join(window.id for window in removed)}",
     )
 
 
@@ -181,15 +182,16 @@ def _repeat(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     old = rng.pick(draft.schedule)
     at_ms = old.until_ms + rng.between(1, rng.pick(_MOVES_MS))
     new = replace(old, id=fresh_id(draft.schedule), at_ms=at_ms, until_ms=at_ms + old.until_ms - old.at_ms)
-    return _added(draft, new, f"{old.id} again at {at_ms} ms")
+    return _draft_with(draft, new, f"{old.id} again at {at_ms} ms")
 
 
 def _retarget(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Give a drawn window another target."""
     if not draft.schedule:
         return None
     old = rng.pick(draft.schedule)
     new = replace(old, target=_target(rng, shape_of(source.parent)))
-    return _changed(source, draft, old, new, f"{old.id} at another target")
+    return _draft_with_change(source, draft, old, new, f"{old.id} at another target")
 
 
 def _swap(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -224,16 +226,16 @@ def _combine(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     begin_ms = rng.pick(other.schedule).at_ms
     end_ms = begin_ms + rng.pick((1000, 3000, 8000))
     by = rng.below(source.parent.faults_ms) - begin_ms
-    found = draft.schedule
+    schedule = draft.schedule
     for window in other.schedule:
         if begin_ms <= window.at_ms < end_ms:
-            moved = replace(window, id=fresh_id(found), at_ms=window.at_ms + by, until_ms=window.until_ms + by)
-            trial = (*found, replace(moved, target=_fitting(window.target, shape)))
+            moved = replace(window, id=fresh_id(schedule), at_ms=window.at_ms + by, until_ms=window.until_ms + by)
+            trial = (*schedule, replace(moved, target=_fitting(window.target, shape)))
             if is_allowed(trial, source.parent):
-                found = trial
-    taken = len(found) - len(draft.schedule)
-    words = f"{taken} windows of {other.name} from {begin_ms} ms on, at {begin_ms + by} ms"
-    return replace(draft, schedule=found, words=words) if taken else None
+                schedule = trial
+    added = len(schedule) - len(draft.schedule)
+    words = f"{added} windows of {other.name} from {begin_ms} ms on, at {begin_ms + by} ms"
+    return replace(draft, schedule=schedule, words=words) if added else None
 
 
 def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -244,13 +246,15 @@ def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     notable = _notable(rng, source)
     at_ms = rng.below(source.parent.faults_ms) if notable is None or rng.ratio(1, 2) else notable.at_ms
     first = drawn_window(rng, source, draft.schedule, at_ms, broker=0)
-    found = draft.schedule
+    schedule = draft.schedule
     for _ in range(rng.between(2, 5)):
-        window = replace(first, id=fresh_id(found), at_ms=at_ms, until_ms=at_ms + first.until_ms - first.at_ms)
+        window = replace(first, id=fresh_id(schedule), at_ms=at_ms, until_ms=at_ms + first.until_ms - first.at_ms)
         if window.until_ms <= source.parent.faults_ms:
-            found = (*found, window)
+            schedule = (*schedule, window)
         at_ms += rng.between(20, 1000) + rng.pick(_SESSIONS) * shape.session_timeout_ms
-    return replace(draft, schedule=found, words=f"{len(found) - len(draft.schedule)} times {first.kind} from {first.at_ms} ms on")
+    return replace(
+        draft, schedule=schedule, words=f"{len(schedule) - len(draft.schedule)} times {first.kind} from {first.at_ms} ms on"
+    )
 
 
 EDITS: tuple[Edit, ...] = (
@@ -264,6 +268,7 @@ EDITS: tuple[Edit, ...] = (
 
 
 def _target(rng: Rng, shape: Shape) -> AnyTarget:
+    """A target, drawn from the shape of the cluster."""
     topic = rng.pick(shape.topics)
     partition = rng.below(topic.partitions)
     targets: tuple[AnyTarget, ...] = (
@@ -306,11 +311,11 @@ def _topic(name: str, shape: Shape) -> TopicFacts:
     return next((topic for topic in shape.topics if topic.name == name), shape.topics[0])
 
 
-def _added(draft: Draft, window: Window, words: str) -> Draft:
+def _draft_with(draft: Draft, window: Window, words: str) -> Draft:
     return replace(draft, schedule=(*draft.schedule, window), words=words)
 
 
-def _changed(source: Source, draft: Draft, old: Window, new: Window, words: str) -> Draft | None:
+def _draft_with_change(source: Source, draft: Draft, old: Window, new: Window, words: str) -> Draft | None:
     """The draft with a window in the place of another; None if it could not end in time."""
     if new.until_ms > source.parent.faults_ms:
         return None

@@ -46,7 +46,7 @@ PLANS = "plans"  # of a guided campaign
 _ASIDE = ".aside"
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class CampaignOrder(Struct, frozen=True, kw_only=True):
     """The content of request.json."""
 
     order: Order
@@ -54,16 +54,16 @@ class Asked(Struct, frozen=True, kw_only=True):
     code: str = ""  # digest of all code, changes that are not committed included (pipeline.stamp)
 
 
-def present_asked(order: Order) -> Asked:
+def present_asked(order: Order) -> CampaignOrder:
     """The order with the code that runs now."""
-    return Asked(order=order, build=present_build(), code=present_stamp().code)
+    return CampaignOrder(order=order, build=present_build(), code=present_stamp().code)
 
 
-def asked_in(storage: Storage, folder: str = "") -> Asked:
+def order_in(storage: Storage, folder: str = "") -> CampaignOrder:
     """The request in a campaign's folder. FileNotFoundError if there is none, UsageError if it is damaged."""
     name = f"{folder}/{REQUEST}" if folder else REQUEST
     try:
-        return msgspec.json.decode(storage.read(name), type=Asked)
+        return msgspec.json.decode(storage.read(name), type=CampaignOrder)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{storage.path(name)}: not the request of a campaign: {error}") from error
 
@@ -71,10 +71,10 @@ def asked_in(storage: Storage, folder: str = "") -> Asked:
 class CampaignFolder:
     """The folder of a campaign. `under` is its name relative to the store."""
 
-    def __init__(self, storage: Storage, asked: Asked) -> None:
+    def __init__(self, storage: Storage, ordered: CampaignOrder) -> None:
         self.storage = storage
-        self.asked = asked
-        self.under = f"campaigns/{asked.order.name}"
+        self.asked = ordered
+        self.under = f"campaigns/{ordered.order.name}"
         self.place = storage_at(below(storage.location, self.under))
         self.ledger = Ledger(storage_at(below(storage.location, f"{self.under}/{LEDGER}")))
 
@@ -89,10 +89,10 @@ class CampaignFolder:
     def is_resumable(self) -> bool:
         """Whether there are runs of this campaign. UsageError if the folder has runs of another order or build."""
         try:
-            found = asked_in(self.storage, self.under)
+            stored = order_in(self.storage, self.under)
         except FileNotFoundError:
             return False
-        difference = _difference(found, self.asked)
+        difference = _difference(stored, self.asked)
         if difference is not None:
             place = self.storage.path(f"{self.under}/{REQUEST}")
             raise UsageError(f"{place}: cannot resume: {difference}; without --resume the campaign begins anew")
@@ -106,14 +106,14 @@ class CampaignFolder:
         self,
         performer: Performer,
         watch: Watch,
-        seen: Callable[[Summary], None],
+        on_summary: Callable[[Summary], None],
         *,
         deadline_s: float | None = None,
         goals: tuple[str, ...] = (),
     ) -> Campaign:
         """Do the runs that have no row, until all are done, a limit is reached or Ctrl-C is pressed; return all finished runs.
 
-        `seen` is called for each finished run, those of an earlier part of the campaign first. `deadline_s` is for one run.
+        `on_summary` is called for each finished run, those of an earlier part of the campaign first. `deadline_s` is for one run.
         """
         start = perf_counter()
         order = self.asked.order
@@ -121,7 +121,7 @@ class CampaignFolder:
 
         def finished(row: Row) -> tuple[Summary]:
             summary = self._summary(trials[row.key], row)
-            seen(summary)
+            on_summary(summary)
             return (summary,)
 
         for row in self.ledger.rows(sorted(self.ledger.keys() & trials.keys())):
@@ -132,8 +132,8 @@ class CampaignFolder:
             job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
             stopped = perform_until(order.items(), job, finished, watch, performer=performer)
             self.tidy()
-        held = self.ledger.keys()
-        rows = self.ledger.rows(key for key in trials if key in held)
+        finished_keys = self.ledger.keys()
+        rows = self.ledger.rows(key for key in trials if key in finished_keys)
         runs = self.write_runs(self._summary(trials[row.key], row) for row in rows)
         return Campaign(
             wanted=order.runs,
@@ -181,18 +181,18 @@ class StoredRuns(Collection[Summary]):
                 yield decoder.decode(line)
 
     def __contains__(self, summary: object) -> bool:
-        return any(found == summary for found in self)
+        return any(stored == summary for stored in self)
 
 
-def _difference(found: Asked, asked: Asked) -> str | None:
+def _difference(stored: CampaignOrder, ordered: CampaignOrder) -> str | None:
     """How the campaign in a folder differs from the one that is asked for; None if it is the same."""
-    if found.order != asked.order:
+    if stored.order != ordered.order:
         names = (field.name for field in fields(Order))
-        name = next(name for name in names if getattr(found.order, name) != getattr(asked.order, name))
-        return f"its {name} is {getattr(found.order, name)!r}, not {getattr(asked.order, name)!r}"
-    if found.build != asked.build:
-        return f"it was performed by {_words(found.build)}, not by {_words(asked.build)}"
-    return "it was performed by code with other uncommitted changes" if found.code != asked.code else None
+        name = next(name for name in names if getattr(stored.order, name) != getattr(ordered.order, name))
+        return f"its {name} is {getattr(stored.order, name)!r}, not {getattr(ordered.order, name)!r}"
+    if stored.build != ordered.build:
+        return f"it was performed by {_words(stored.build)}, not by {_words(ordered.build)}"
+    return "it was performed by code with other uncommitted changes" if stored.code != ordered.code else None
 
 
 def _words(build: Build) -> str:
@@ -200,19 +200,19 @@ def _words(build: Build) -> str:
     return f"commit {build.commit[:12] or 'unknown'}{changed} ({', '.join(f'{k} {v}' for k, v in build.versions.items())})"
 
 
-def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
+def perform_trial(ordered: CampaignOrder, location: str, payload: bytes) -> bytes:
     """Perform and judge a trial, store what is kept of it in the store at `location`; returns the summary as JSON.
 
     Raises KeyboardInterrupt after Ctrl-C: the run is stored as far as it got, but it is not finished.
     """
     trial = msgspec.json.decode(payload, type=Trial)
-    task = asked.order.request(trial).task(trial.seed, build=asked.build, keep=Keep())
-    return perform_and_store(asked, location, task, key=trial.key, mix=trial.faults)
+    task = ordered.order.request(trial).task(trial.seed, build=ordered.build, keep=Keep())
+    return perform_and_store(ordered, location, task, key=trial.key, mix=trial.faults)
 
 
-def perform_and_store(asked: Asked, location: str, task: Task, *, key: str, mix: tuple[str, ...]) -> bytes:
+def perform_and_store(ordered: CampaignOrder, location: str, task: Task, *, key: str, mix: tuple[str, ...]) -> bytes:
     """As `perform_trial`, for any task; `key` is that of its row in the ledger."""
-    storage, order = storage_at(location), asked.order
+    storage, order = storage_at(location), ordered.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
         summary, judged = attempt(replace(task, keep=keep, branches=order.counts_branches))
@@ -220,7 +220,7 @@ def perform_and_store(asked: Asked, location: str, task: Task, *, key: str, mix:
             _put_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
-    commit = asked.build.commit
+    commit = ordered.build.commit
     record = performed_record(summary, judged, task.plan, mix=",".join(mix), workload=order.workload, commit=commit)
     storage.write(f"campaigns/{order.name}/{RECORDS}/{key}.parquet", encode(record))
     return msgspec.json.encode(summary)

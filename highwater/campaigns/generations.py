@@ -88,20 +88,23 @@ class Search:
         for planned, reach in zip(generation, reaches, strict=True):
             if reach is None:
                 continue
-            found = [
+            reached = [
                 _New((step.context, branch), step.at_ms, step.broker) for step in steps_of(reach) for branch in step.branches
             ]
-            new = [one for one in found if one.feature not in self._features]
-            self._features.update(one.feature for one in found)
+            new = [feature_reached for feature_reached in reached if feature_reached.feature not in self._features]
+            self._features.update(feature_reached.feature for feature_reached in reached)
             if new:
                 self._pool.append(_Entry(planned.plan, new))
         self._performed += len(generation)
         self._generation += 1
 
     def _plan(self, rng: Rng, number: int, weights: Sequence[int]) -> Planned:
+        """The next plan: an edit of an earlier or a fresh plan, or now and then a fresh plan as its seed gives it."""
         if number % _FRESH != _FRESH - 1:
             parent = (
-                self._chosen(rng, weights) if number % 2 and self._pool else _Entry(self._request.plan(self._next_seed()), ())
+                self._drawn_entry(rng, weights)
+                if number % 2 and self._pool
+                else _Entry(self._request.plan(self._next_seed()), ())
             )
             plan = self._edit(rng, parent, weights, name=f"guided-{self._first}-{number}")
             if plan is not None:
@@ -113,19 +116,22 @@ class Search:
         self._seeds += 1
         return self._first + self._seeds - 1
 
-    def _chosen(self, rng: Rng, weights: Sequence[int]) -> _Entry:
-        entry = self._pool[_drawn(rng, weights)]
+    def _drawn_entry(self, rng: Rng, weights: Sequence[int]) -> _Entry:
+        entry = self._pool[_drawn_place(rng, weights)]
         entry.chosen += 1
         return entry
 
     def _edit(self, rng: Rng, parent: _Entry, weights: Sequence[int], *, name: str) -> Plan | None:
+        """An edit of the parent, near the branches that it reached first; None if no edit keeps the rules."""
         names = branches()
         notable = tuple(
-            Notable(at_ms=one.at_ms, broker=one.broker, branch=names[one.feature[1]].name, weight=self._rarity(one))
-            for one in parent.new
-            if 0 <= one.at_ms < parent.plan.faults_ms
+            Notable(
+                at_ms=reached.at_ms, broker=reached.broker, branch=names[reached.feature[1]].name, weight=self._rarity(reached)
+            )
+            for reached in parent.new
+            if 0 <= reached.at_ms < parent.plan.faults_ms
         )
-        others = tuple(self._pool[_drawn(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
+        others = tuple(self._pool[_drawn_place(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
         profile = self._request.profile
         source = Source(parent=parent.plan, notable=notable, others=others, kinds=kinds_for(parent.plan, self._kinds, profile))
         return edited(rng.fork("edits"), source, name=name)
@@ -134,15 +140,15 @@ class Search:
         """How much is to be expected of edits of this plan: less if many runs reached the same, or if it was chosen often."""
         return 1 + sum(map(self._rarity, entry.new)) // (1 + entry.chosen)
 
-    def _rarity(self, one: _New) -> int:
-        return _WEIGHT // self._features[one.feature] ** 2
+    def _rarity(self, reached: _New) -> int:
+        return _WEIGHT // self._features[reached.feature] ** 2
 
 
-def _drawn(rng: Rng, weights: Sequence[int]) -> int:
+def _drawn_place(rng: Rng, weights: Sequence[int]) -> int:
     """A place, drawn by weight."""
-    left = rng.below(sum(weights))
+    weight_left = rng.below(sum(weights))
     for place, weight in enumerate(weights):
-        left -= weight
-        if left < 0:
+        weight_left -= weight
+        if weight_left < 0:
             return place
     raise AssertionError("weights are at least 1")

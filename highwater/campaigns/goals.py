@@ -80,7 +80,7 @@ def _error(code: ErrorCode) -> str:
     return f"error:{code.name}"
 
 
-def _asked(f: str) -> str:
+def _request_goal(f: str) -> str:
     return f"admin:{f}"
 
 
@@ -90,23 +90,23 @@ STOP_AND_DELETE = f"{_message(StopReplica)}:{DELETE}"
 
 # Goals of profile `beyond` only: an offset once served is out of range only after an excused loss (docs/promise.md DUR-4, VIS-2,
 # VAC-2).
-BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE), _asked("elect-unclean")})
-OTHER_PROPOSAL = _asked("reassign-request")  # C-19: needs a controller with proposal B of KIP-236
+BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE), _request_goal("elect-unclean")})
+OTHER_PROPOSAL = _request_goal("reassign-request")  # C-19: needs a controller with proposal B of KIP-236
 
 
-def known() -> tuple[str, ...]:
+def all_goals() -> tuple[str, ...]:
     """All goals, in the order in which campaigns print them: requests, error codes, administration, participants, VAC-3."""
     control = [_message(kind) for kind in CONTROL_REQUESTS]
     control.insert(control.index(_message(StopReplica)) + 1, STOP_AND_DELETE)
     others = [_message(kind) for kind in get_args(Request) if kind not in CONTROL_REQUESTS]
     errors = [_error(code) for code in ErrorCode]
-    asked = [_asked(f) for f in get_args(RequestF)]
+    requests = [_request_goal(f) for f in get_args(RequestF)]
     took_part = (IDEMPOTENT, LEGACY)
     return (
         *control,
         *others,
         *errors,
-        *asked,
+        *requests,
         *took_part,
         WOUNDS_SURVIVED,
         RECOVERY_ELECTIONS,
@@ -133,14 +133,14 @@ def _branches() -> frozenset[str]:
 def _unknown_branch(name: str) -> str:
     function = name.partition(":")[0]
     there = [branch.name.removeprefix(f"{function}: ") for branch in branches() if branch.function == function]
-    known = f"{function} has: {'; '.join(there)}" if there else f"there is no function {function}"
-    return f"the protocol has no branch {name!r}: {known}"
+    all_goals = f"{function} has: {'; '.join(there)}" if there else f"there is no function {function}"
+    return f"the protocol has no branch {name!r}: {all_goals}"
 
 
 def standard(profile: ProfileName) -> tuple[str, ...]:
     """The goals that campaigns of 500 runs or more must reach."""
     unmet = {OTHER_PROPOSAL, *(_error(code) for code in NOT_MET)} | (BEYOND if profile == "within" else frozenset())
-    return tuple(name for name in known() if name not in unmet)
+    return tuple(name for name in all_goals() if name not in unmet)
 
 
 def chosen(goals: str | None, *, profile: ProfileName, by_default: bool, with_branches: bool = False) -> tuple[str, ...]:
@@ -175,23 +175,23 @@ def read(path: Path) -> tuple[str, ...]:
         if name.startswith(BRANCH):
             if name.removeprefix(BRANCH) not in _branches():
                 raise UsageError(str(document.error((index,), _unknown_branch(name.removeprefix(BRANCH)))))
-        elif name not in known():
-            raise UsageError(str(document.error((index,), f"unknown goal {name!r}; known: {', '.join(known())}")))
+        elif name not in all_goals():
+            raise UsageError(str(document.error((index,), f"unknown goal {name!r}; known: {', '.join(all_goals())}")))
     return names
 
 
-def table(summaries: Collection[Summary], wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
+def table(summaries: Collection[Summary], goals_wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
     """How often each goal was reached, in the order of `known`.
 
     Messages between real nodes are not counted; their `message:` and `error:` goals are then listed only if reached or required.
     """
     counts = _counts(summaries)
     are_counted = not summaries or any(message.kind != CLIENTS for summary in summaries for message in summary.messages)
-    lines = (Reached(name=name, count=counts[name], wanted=name in wanted) for name in known())
-    shown = [line for line in lines if line.count or line.wanted or are_counted or not line.name.startswith(_COUNTED)]
-    asked = [name for name in wanted if name.startswith(BRANCH)]
-    runs = runs_by_branch(summaries) if asked else Counter()
-    return (*shown, *(Reached(name=name, count=runs[name.removeprefix(BRANCH)], wanted=True) for name in asked))
+    lines = (Reached(name=name, count=counts[name], wanted=name in goals_wanted) for name in all_goals())
+    lines_shown = [line for line in lines if line.count or line.wanted or are_counted or not line.name.startswith(_COUNTED)]
+    branches_wanted = [name for name in goals_wanted if name.startswith(BRANCH)]
+    runs = runs_by_branch(summaries) if branches_wanted else Counter()
+    return (*lines_shown, *(Reached(name=name, count=runs[name.removeprefix(BRANCH)], wanted=True) for name in branches_wanted))
 
 
 def runs_by_branch(summaries: Iterable[Summary]) -> Counter[str]:
@@ -207,38 +207,39 @@ def runs_by_branch(summaries: Iterable[Summary]) -> Counter[str]:
 def possible(protocols: Iterable[str]) -> tuple[Branch, ...]:
     """The branches that the switches of at least one of these protocols allow, in the order of files and lines."""
     variants = [VARIANTS[name] for name in protocols]
-    found = (branch for branch in branches() if not all(is_excluded(branch, variant) for variant in variants))
-    return tuple(sorted(found, key=lambda branch: (branch.file, branch.line)))
+    candidates = (branch for branch in branches() if not all(is_excluded(branch, variant) for variant in variants))
+    return tuple(sorted(candidates, key=lambda branch: (branch.file, branch.line)))
 
 
 def never_taken(summaries: Iterable[Summary], protocols: Iterable[str]) -> tuple[Branch, ...]:
     """The possible branches that no run took, in the order of files and lines."""
-    taken = runs_by_branch(summaries)
-    return tuple(branch for branch in possible(protocols) if branch.name not in taken)
+    runs_of = runs_by_branch(summaries)
+    return tuple(branch for branch in possible(protocols) if branch.name not in runs_of)
 
 
 def never_text(never: Sequence[Branch]) -> str:
     """Branches that no run took as text: a line for each function, then its branches with the line of code."""
     lines = []
-    for (file, function), found in groupby(never, key=lambda branch: (branch.file, branch.function)):
+    for (file, function), untaken in groupby(never, key=lambda branch: (branch.file, branch.function)):
         lines.append(f"{file} {function}")
-        lines += [f"    {b.line:>4}  {b.name.removeprefix(f'{function}: ')}\n          {b.code}" for b in found]
+        lines += [f"    {b.line:>4}  {b.name.removeprefix(f'{function}: ')}\n          {b.code}" for b in untaken]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _counts(summaries: Iterable[Summary]) -> Counter[str]:
+    """How often the runs reached each goal."""
     counts: Counter[str] = Counter()
-    said: Counter[str] = Counter()  # errors as clients report them; replies are counted as messages too
+    errors_of_clients: Counter[str] = Counter()  # errors as clients report them; replies are counted as messages too
     for summary in summaries:
         for message in summary.messages:
             if message.kind == CLIENTS:
-                said[f"error:{message.error}"] += message.count
+                errors_of_clients[f"error:{message.error}"] += message.count
             elif message.error is None:
                 counts[f"message:{message.kind}"] += message.count
             else:
                 counts[f"error:{message.error}"] += message.count
         for done in summary.done:
-            counts[_asked(done.f)] += done.count
+            counts[_request_goal(done.f)] += done.count
         counts[IDEMPOTENT] += summary.idempotent
         counts[LEGACY] += summary.legacy_brokers
         survived = summary.verdict == "VALID" and not summary.excused
@@ -246,4 +247,4 @@ def _counts(summaries: Iterable[Summary]) -> Counter[str]:
         counts[RECOVERY_ELECTIONS] += summary.recovery_elections
         counts[ELECTIONS_FROM_ELR] += summary.elections_from_elr
         counts[EXCUSED_LOSSES] += summary.excused
-    return counts | said
+    return counts | errors_of_clients

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Campaign, Performer, Request, Watch, perform_until, summary_of
-from highwater.campaigns.folder import PLANS, Asked, CampaignFolder, perform_and_store
+from highwater.campaigns.folder import PLANS, CampaignFolder, CampaignOrder, perform_and_store
 from highwater.campaigns.generations import Planned, Search, reach_of
 from highwater.campaigns.order import Trial
 from highwater.plans.plan import Plan
@@ -37,7 +37,7 @@ def perform_guided(
     folder: CampaignFolder,
     performer: Performer,
     watch: Watch,
-    seen: Callable[[Summary], None],
+    on_summary: Callable[[Summary], None],
     *,
     store: str,
     deadline_s: float | None = None,
@@ -56,7 +56,7 @@ def perform_guided(
     stopped: str | None = None
     while stopped is None and (planned := search.planned()):
         generation = _Generation(folder, request, planned, f"{store.rstrip('/')}/{folder.under}")
-        stopped = generation.perform(performer, watch, seen, deadline_s)
+        stopped = generation.perform(performer, watch, on_summary, deadline_s)
         counted += generation.counted
         search.learn(planned[: len(generation.counted)], [reach_of(summary) for summary in generation.counted])
     folder.tidy()
@@ -77,20 +77,20 @@ class _Generation:
         self.counted: list[Summary] = []
         self._folder = folder
         self._request = request
-        self._works = [self._work(one, place) for one in planned]
+        self._works = [self._work(planned_run, place) for planned_run in planned]
         self._planned = planned
         self._early: dict[str, Row] = {}  # rows of runs that ended before an earlier one
 
     def perform(
-        self, performer: Performer, watch: Watch, seen: Callable[[Summary], None], deadline_s: float | None
+        self, performer: Performer, watch: Watch, on_summary: Callable[[Summary], None], deadline_s: float | None
     ) -> str | None:
         """Do the runs without a row; returns why it ended early."""
-        for one in self._planned:
-            if one.seed is None:
-                self._store(one.plan)
-        held = self._folder.ledger.keys()
-        rows = list(self._folder.ledger.rows(work.key for work in self._works if work.key in held))
-        finished = partial(self._finished, seen)
+        for planned_run in self._planned:
+            if planned_run.seed is None:
+                self._store(planned_run.plan)
+        finished_keys = self._folder.ledger.keys()
+        rows = list(self._folder.ledger.rows(work.key for work in self._works if work.key in finished_keys))
+        finished = partial(self._summaries_to_count, on_summary)
         for row in rows:
             for summary in finished(row):
                 watch.count(summary)
@@ -101,29 +101,35 @@ class _Generation:
         job = Job(function=function, ledger=self._folder.ledger.location, deadline_s=deadline_s)
         return perform_until(items, job, finished, watch, performer=performer)
 
-    def _finished(self, seen: Callable[[Summary], None], row: Row) -> Iterator[Summary]:
+    def _summaries_to_count(self, on_summary: Callable[[Summary], None], row: Row) -> Iterator[Summary]:
         """The summaries that can be counted now that this row is there."""
         self._early[row.key] = row
         while len(self.counted) < len(self._works) and (work := self._works[len(self.counted)]).key in self._early:
-            one = self._planned[len(self.counted)]
+            planned_run = self._planned[len(self.counted)]
             ended = self._early.pop(work.key)
-            summary = summary_of(ended, one.plan.name, one.seed, one.plan.protocol, "sim", repeat=work.repeat)
+            summary = summary_of(
+                ended, planned_run.plan.name, planned_run.seed, planned_run.plan.protocol, "sim", repeat=work.repeat
+            )
             self.counted.append(summary)
-            seen(summary)
+            on_summary(summary)
             yield summary
 
-    def _work(self, one: Planned, place: str) -> _Work:
-        if one.seed is None:
-            return _Work(key=one.plan.name, plan=one.plan, repeat=f"highwater run --plan {place}/{PLANS}/{one.plan.name}.yaml")
-        key = Trial(seed=one.seed, protocol=self._request.protocol, faults=self._request.faults).key
-        return _Work(key=key, plan=one.plan, repeat=self._request.command(one.seed))
+    def _work(self, planned_run: Planned, place: str) -> _Work:
+        if planned_run.seed is None:
+            return _Work(
+                key=planned_run.plan.name,
+                plan=planned_run.plan,
+                repeat=f"highwater run --plan {place}/{PLANS}/{planned_run.plan.name}.yaml",
+            )
+        key = Trial(seed=planned_run.seed, protocol=self._request.protocol, faults=self._request.faults).key
+        return _Work(key=key, plan=planned_run.plan, repeat=self._request.command(planned_run.seed))
 
     def _store(self, plan: Plan) -> None:
         self._folder.storage.write(f"{self._folder.under}/{PLANS}/{plan.name}.yaml", plan_to_yaml(plan).encode())
 
 
-def perform_work(asked: Asked, location: str, payload: bytes) -> bytes:
+def perform_work(ordered: CampaignOrder, location: str, payload: bytes) -> bytes:
     """Perform and judge one run of a guided campaign and store what is kept of it; returns the summary as JSON."""
     work = msgspec.json.decode(payload, type=_Work)
-    task = Task(plan=work.plan, repeat=work.repeat, build=asked.build)
-    return perform_and_store(asked, location, task, key=work.key, mix=asked.order.mixes[0])
+    task = Task(plan=work.plan, repeat=work.repeat, build=ordered.build)
+    return perform_and_store(ordered, location, task, key=work.key, mix=ordered.order.mixes[0])

@@ -59,23 +59,23 @@ def write_pages(
     """
     lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
     with attempting(f"reporting {title}", repeat):
-        shown = Shown()
-        listed = list(shown.of(row_of(summary, under) for summary in summaries)) if cases is None else cases
-        xml = junit_xml(listed, suite=title, left_out=shown.left_out).encode()
+        shown_pages = Shown()
+        listed = list(shown_pages.of(row_of(summary, under) for summary in summaries)) if cases is None else cases
+        xml = junit_xml(listed, suite=title, left_out=shown_pages.left_out).encode()
         if junit is None:
             storage.write(posixpath.join(under, JUNIT), xml)
         else:
             write_file(junit, xml)
         rows = (
-            row_of(run, under, expected=said, name=name, smaller=smaller.get(run.store or ""))
-            for run, said, name in zip(summaries, expected, names, strict=False)
+            row_of(run, under, expected=expectation, name=name, smaller=smaller.get(run.store or ""))
+            for run, expectation, name in zip(summaries, expected, names, strict=False)
         )
         broken = [case for case in cases or () if case.expected is False]
         banner = Banner(tone=_TONES.get(code, "unknown"), word=WORDS[code])
         page = campaign_html(rows, title=title, repeat=repeat, goals=lines, broken=broken, banner=banner, known=known)
         storage.write(posixpath.join(under, INDEX), page.encode())
-        found = {summary.signature for summary in summaries if summary.signature}
-        causes = Causes(known=None if known is None else sorted(known), found=sorted(found))
+        signatures = {summary.signature for summary in summaries if summary.signature}
+        causes = Causes(known=None if known is None else sorted(known), found=sorted(signatures))
         storage.write(posixpath.join(under, CAUSES), msgspec.json.encode(causes) + b"\n")
 
 
@@ -124,12 +124,12 @@ def row_of(
     smaller: Smaller | None = None,
 ) -> RunRow:
     """Make the row for one run on the index page; its links are relative to `under`, a folder of the store."""
-    shown = summary.shown_verdict
+    verdict = summary.shown_verdict
     return RunRow(
         name=name or summary.name,
         seed=summary.seed,
         protocol=summary.protocol,
-        validity=None if shown is None else Validity[shown],
+        validity=None if verdict is None else Validity[verdict],
         live=summary.live,
         anomalies=tuple(counts(summary.anomalies).items()),
         words=summary.reasons[:5],

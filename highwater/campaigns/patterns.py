@@ -37,7 +37,7 @@ def _old_request(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         behind.append(_window("clog", fetches, Named(brokers=(brokers[number % 2],)), at_ms, end_ms - rng.below(200)))
     copies = _window("packets", again, Named(brokers=broker_ids(shape)), begin_ms, end_ms)
     words = f"b{brokers[0]} and b{brokers[1]} fall behind in turn from {begin_ms} ms on, and requests for another ISR come again"
-    return _staged(source, draft, (copies, *behind), words)
+    return _staged_draft(source, draft, (copies, *behind), words)
 
 
 def _old_registration(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -60,7 +60,7 @@ def _old_registration(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         *_struck(rng, source, victim, again_ms, again_ms + rng.between(100, 1500)),
         _window("clog", records, Named(brokers=(victim,)), again_ms, end_ms + 2000),
     )
-    return _staged(source, draft, windows, f"{kind} late while b{victim} restarts at {back_ms} and {again_ms} ms")
+    return _staged_draft(source, draft, windows, f"{kind} late while b{victim} restarts at {back_ms} and {again_ms} ms")
 
 
 def _last_broker(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -77,7 +77,7 @@ def _last_broker(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         _window("crash-several", Crash(), Named(brokers=others), at_ms, end_ms + rng.between(1000, 6000)),
         *_struck(rng, source, victim, struck_ms, end_ms),
     )
-    return _staged(source, draft, windows, f"b{victim} struck at {struck_ms} ms, while all others are away")
+    return _staged_draft(source, draft, windows, f"b{victim} struck at {struck_ms} ms, while all others are away")
 
 
 def _leaders_in_turn(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -99,7 +99,7 @@ def _leaders_in_turn(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         deaf = Packets(drop_per_mille=1000, kinds=("leader-and-isr",))
         windows.append(_window("packets", deaf, IsrMember(topic=topic.name, partition=partition), begin_ms, at_ms))
     words = f"leaders of {topic.name}-{partition} lose their sessions in turn from {windows[1].at_ms} ms on"
-    return _staged(source, draft, tuple(windows), words)
+    return _staged_draft(source, draft, tuple(windows), words)
 
 
 def _move_outlives_controller(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -116,7 +116,7 @@ def _move_outlives_controller(rng: Rng, source: Source, draft: Draft) -> Draft |
         struck_ms = back_ms
     windows.append(_window("crash-random", Crash(), Named(brokers=(absent,)), begin_ms, struck_ms + rng.between(500, 2500)))
     words = f"partitions move to b{absent}, which is down, and the controller dies from {windows[0].at_ms} ms on"
-    return _staged(source, draft, tuple(windows), words, script=_moves_to(rng, source.parent, (absent,), at_ms))
+    return _staged_draft(source, draft, tuple(windows), words, script=_moves_to(rng, source.parent, (absent,), at_ms))
 
 
 def _move_cancelled(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -145,7 +145,7 @@ def _move_cancelled(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         *(Step(at_ms=allow_ms, do="allow-reassignments") for allow_ms in (end_ms, plan.faults_ms - 1)),
     )
     words = f"partitions move to b{absent}, which is down, and b{stays}, and back at {cancel_ms} ms"
-    return _staged(source, draft, windows, words, script=script)
+    return _staged_draft(source, draft, windows, words, script=script)
 
 
 def _calm(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -164,8 +164,8 @@ def _calm(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     )
     acks = rng.pick(_ACKS)
     words = f"acks {', '.join(map(str, acks))}, no fault from {calm_ms} ms on, all partitions moved at {at_ms} ms"
-    taken = (*draft.taken, (calm_ms, plan.faults_ms))
-    return replace(draft, schedule=schedule, acks=acks, script=in_time((*draft.script, *moves)), taken=taken, words=words)
+    spans = (*draft.taken, (calm_ms, plan.faults_ms))
+    return replace(draft, schedule=schedule, acks=acks, script=in_time((*draft.script, *moves)), taken=spans, words=words)
 
 
 def _victim(rng: Rng, source: Source, schedule: Sequence[Window]) -> int:
@@ -198,29 +198,29 @@ def _window(kind: str, fault: AnyFault, target: AnyTarget, at_ms: int, until_ms:
 
 def _moves_to(rng: Rng, plan: Plan, brokers: tuple[int, ...], at_ms: int) -> tuple[Step, ...]:
     """Requests to move each partition to these brokers and drawn others; to fewer than it has, where it is on all."""
-    found = []
+    steps = []
     for topic in plan.cluster.topics:
         copies = min(topic.replication_factor, max(len(brokers), plan.cluster.brokers - 1))
         for partition in range(topic.partitions):
             others = [broker for broker in rng.shuffled(broker_ids(shape_of(plan))) if broker not in brokers]
             replicas = tuple(rng.shuffled((*brokers, *others)[:copies]))
             do: RequestF = rng.pick(("reassign", "reassign-extra"))
-            found.append(Step(at_ms=at_ms, do=do, topic=topic.name, partition=partition, replicas=(replicas,)))
-    return tuple(found)
+            steps.append(Step(at_ms=at_ms, do=do, topic=topic.name, partition=partition, replicas=(replicas,)))
+    return tuple(steps)
 
 
-def _staged(
+def _staged_draft(
     source: Source, draft: Draft, windows: tuple[Window, ...], words: str, *, script: tuple[Step, ...] = ()
 ) -> Draft | None:
     """The draft with these windows and requests, and no other windows while they last; None if there is no time left for them."""
     begin_ms, end_ms = min(window.at_ms for window in windows), max(window.until_ms for window in windows)
     if end_ms > source.parent.faults_ms or any(begin_ms < until_ms and at_ms < end_ms for at_ms, until_ms in draft.taken):
         return None
-    found = tuple(window for window in draft.schedule if window.until_ms <= begin_ms or end_ms <= window.at_ms)
+    schedule = tuple(window for window in draft.schedule if window.until_ms <= begin_ms or end_ms <= window.at_ms)
     for window in windows:
-        found = (*found, replace(window, id=fresh_id(found)))
-    taken = (*draft.taken, (begin_ms, end_ms))
-    return replace(draft, schedule=found, script=in_time((*draft.script, *script)), taken=taken, words=words)
+        schedule = (*schedule, replace(window, id=fresh_id(schedule)))
+    spans = (*draft.taken, (begin_ms, end_ms))
+    return replace(draft, schedule=schedule, script=in_time((*draft.script, *script)), taken=spans, words=words)
 
 
 # A pattern is drawn as often as it is named. Long ones are named more often, because they fit less often.

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from pyarrow import fs
 
-from highwater.campaigns.folder import LEDGER, REQUEST, asked_in
+from highwater.campaigns.folder import LEDGER, REQUEST, order_in
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import Summary
@@ -57,7 +57,7 @@ class CampaignProgress:
     def __init__(self, campaign: str) -> None:
         """Open STORE/campaigns/NAME, a folder or a URI. Raises UsageError where it is no campaign."""
         self._storage = storage_at(campaign)
-        self._wanted = _wanted(self._storage)
+        self._wanted = _runs_wanted(self._storage)
         self._rows = storage_at(below(campaign, LEDGER))
         self._ledger = Ledger(self._rows)
         self._seen: dict[str, datetime] = {}
@@ -69,7 +69,7 @@ class CampaignProgress:
         """Read the rows that are new and say how far the campaign is. A damaged row is a failure, and its run not finished."""
         now = now or datetime.now(UTC)
         damaged: list[Failure] = []
-        for key, at in sorted(self._new(), key=lambda found: (found[1], found[0])):
+        for key, at in sorted(self._new(), key=lambda entry: (entry[1], entry[0])):
             try:
                 row = self._ledger.read(key)
             except PipelineError as error:
@@ -79,7 +79,7 @@ class CampaignProgress:
             self._count(row)
         times = sorted(self._seen.values())
         per_second = _rate(times[-_RATED:])
-        left = max(self._wanted - len(times), 0)
+        runs_left = max(self._wanted - len(times), 0)
         return Status(
             wanted=self._wanted,
             finished=len(times),
@@ -87,17 +87,18 @@ class CampaignProgress:
             not_live=self._not_live,
             lost=self._lost,
             runs_per_minute=None if per_second is None else round(60 * per_second, 1),
-            eta_s=None if per_second is None else round(left / per_second, 1),
+            eta_s=None if per_second is None else round(runs_left / per_second, 1),
             idle_s=round((now - times[-1]).total_seconds(), 1) if times else None,
             failures=(*damaged, *reversed(self._failures[-FAILURES_SHOWN:]))[:FAILURES_SHOWN],
         )
 
     def _new(self) -> list[tuple[str, datetime]]:
-        found = self._rows.filesystem.get_file_info(fs.FileSelector(self._rows.root, allow_not_found=True))
-        rows = [(file.base_name.removesuffix(".json"), file.mtime) for file in found if file.base_name.endswith(".json")]
+        files = self._rows.filesystem.get_file_info(fs.FileSelector(self._rows.root, allow_not_found=True))
+        rows = [(file.base_name.removesuffix(".json"), file.mtime) for file in files if file.base_name.endswith(".json")]
         return [(key, at) for key, at in rows if not key.startswith(".") and key not in self._seen]
 
     def _count(self, row: Row) -> None:
+        """Take in a row of the ledger."""
         key = row.key
         if row.state != "done":
             self._lost += 1
@@ -112,10 +113,10 @@ class CampaignProgress:
             self._failures.append(Failure(key=key, words=words, repeat=summary.repeat))
 
 
-def _wanted(storage: Storage) -> int:
+def _runs_wanted(storage: Storage) -> int:
     """The number of runs that were asked for."""
     try:
-        return asked_in(storage).order.runs
+        return order_in(storage).order.runs
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{storage.location}: not a campaign: it has no {REQUEST} (STORE/campaigns/NAME)") from None
 

@@ -5,7 +5,7 @@ from functools import cached_property
 import msgspec
 
 from highwater.campaigns.campaign import summary_of
-from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, Asked, asked_in
+from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, CampaignOrder, order_in
 from highwater.campaigns.order import Trial
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
@@ -31,13 +31,13 @@ class CampaignRecords:
     def run(self, key: str) -> str:
         """The key of a run in a dataset. Raises PipelineError where the record is damaged."""
         data = self._written(key)
-        return self._failed(key).run if data is None else run_of(data, name=self._name(key))
+        return self._record_of_failure(key).run if data is None else run_of(data, name=self._name(key))
 
     def record(self, key: str) -> Record:
         """A record. Raises PipelineError where it is damaged, missing though there is a result, or contradicts that result."""
         data = self._written(key)
         if data is None:
-            return self._failed(key)
+            return self._record_of_failure(key)
         record = decode(data, name=self._name(key))
         row = self._ledger.read(key)
         if row.state != "done":
@@ -61,7 +61,7 @@ class CampaignRecords:
         except FileNotFoundError:
             return None
 
-    def _failed(self, key: str) -> Record:
+    def _record_of_failure(self, key: str) -> Record:
         """The record of a run that met its deadline or whose worker died: nobody could write one."""
         row = self._ledger.read(key)
         if row.state == "done":
@@ -69,14 +69,14 @@ class CampaignRecords:
         return self._record_of(row)
 
     def _record_of(self, row: Row) -> Record:
-        order = self._asked.order
-        plan, mix, repeat = self._planned(row.key)
+        order = self._order.order
+        plan, mix, repeat = self._plan_mix_repeat(row.key)
         summary = summary_of(row, plan.name, plan.seed, plan.protocol, order.backend, repeat=repeat)
-        return performed_record(summary, None, plan, mix=",".join(mix), workload=order.workload, commit=self._asked.build.commit)
+        return performed_record(summary, None, plan, mix=",".join(mix), workload=order.workload, commit=self._order.build.commit)
 
-    def _planned(self, key: str) -> tuple[Plan, tuple[str, ...], str]:
+    def _plan_mix_repeat(self, key: str) -> tuple[Plan, tuple[str, ...], str]:
         """The plan of a run, its fault mix, and the command that repeats it."""
-        order = self._asked.order
+        order = self._order.order
         trial = self._trials.get(key)
         if trial is not None:
             request = order.request(trial)
@@ -90,9 +90,10 @@ class CampaignRecords:
         return plan_from_yaml(text, path), order.mixes[0], f"highwater run --plan {path}"
 
     @cached_property
-    def _asked(self) -> Asked:
+    def _order(self) -> CampaignOrder:
+        """What the campaign was asked to do. Raises PipelineError if the folder is none of a campaign."""
         try:
-            return asked_in(self._folder)
+            return order_in(self._folder)
         except UsageError as error:
             raise PipelineError(str(error)) from error
         except OSError as error:
@@ -100,4 +101,4 @@ class CampaignRecords:
 
     @cached_property
     def _trials(self) -> dict[str, Trial]:
-        return {trial.key: trial for trial in self._asked.order.trials()}
+        return {trial.key: trial for trial in self._order.order.trials()}

@@ -57,6 +57,7 @@ def red_runs(parts: Iterable[Part]) -> Iterator[Summary]:
 
 
 def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller]) -> Iterator[Red]:
+    """The checks that are not as expected, with the run that showed each and its shrunk plan."""
     for part in parts:
         for check in part.checks:
             if check.met is not False:
@@ -87,17 +88,17 @@ def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
     )
 
 
-def lines_of(found: Sequence[Red]) -> Iterator[str]:
+def lines_of(reds_shown: Sequence[Red]) -> Iterator[str]:
     """The lines for the terminal: the worst checks with anomalies, plan, page and command; the names of some others."""
-    for red in found[:_SHOWN]:
+    for red in reds_shown[:_SHOWN]:
         yield red.sentence
         if red.cause:
             yield f"    cause   {red.cause}"
         yield from (f"    {reason}" for reason in red.reasons[1:])
         yield from (f"    {name:<7} {value}" for name, value in _places(red) if value)
-    yield from (shorten(red.sentence, _WIDTH, placeholder=" …") for red in found[_SHOWN:_NAMED])
-    if len(found) > _NAMED:
-        yield f"and {len(found) - _NAMED} more"
+    yield from (shorten(red.sentence, _WIDTH, placeholder=" …") for red in reds_shown[_SHOWN:_NAMED])
+    if len(reds_shown) > _NAMED:
+        yield f"and {len(reds_shown) - _NAMED} more"
 
 
 def _places(red: Red) -> tuple[tuple[str, str], ...]:
@@ -137,25 +138,25 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def markdown(parts: Sequence[Part], found: Sequence[Red], *, repeat: str) -> str:
+def markdown(parts: Sequence[Part], reds_shown: Sequence[Red], *, repeat: str) -> str:
     """The step summary for GitHub Actions: a line for each part, and the checks that are not as expected."""
     text = "## highwater chaos\n\n| part | result | runs |\n| --- | --- | --- |\n"
     for part in parts:
         text += f"| {part.name} | {WORDS[part.code] if part.code else 'ok'} | {len(part.summaries)} |\n"
-    for red in found[:_NAMED]:
+    for red in reds_shown[:_NAMED]:
         lines = [f"{name}: `{value}`" for name, value in _places(red) if value]
-        text += f"\n### {_escaped(red.name)}\n\n{_escaped(red.sentence)}\n\n{_paragraph(red.cause)}" + "".join(
+        text += f"\n### {_escaped_words(red.name)}\n\n{_escaped_words(red.sentence)}\n\n{_paragraph(red.cause)}" + "".join(
             f"* {line}\n" for line in lines
         )
-    if len(found) > _NAMED:
-        text += f"\nand {len(found) - _NAMED} more\n"
+    if len(reds_shown) > _NAMED:
+        text += f"\nand {len(reds_shown) - _NAMED} more\n"
     return f"{text}\nAgain: `{repeat}`\n"
 
 
 def _paragraph(text: str) -> str:
-    return f"{_escaped(text)}\n\n" if text else ""
+    return f"{_escaped_words(text)}\n\n" if text else ""
 
 
-def _escaped(text: str) -> str:
+def _escaped_words(text: str) -> str:
     """Values of histories may look like Markdown or HTML."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)

@@ -15,7 +15,7 @@ from highwater.plans.text import load_plan
 from highwater.runs.beside import link_to, rewrite_page, stored_run
 from highwater.runs.run import SUMMARY
 from highwater.runs.summary import Summary
-from highwater.shrink.folder import Asked, Shrunk, folder_of, shrink_in
+from highwater.shrink.folder import ShrinkOrder, Shrunk, folder_of, shrink_in
 from highwater.shrink.record import record
 from highwater.shrink.search import Budget
 from history import store as run_store
@@ -48,23 +48,23 @@ def shrink_failures(
         return {}, ()
     plans: dict[str, Smaller] = {}
     complaints: list[str] = []
-    left = cpu_seconds
+    seconds_left = cpu_seconds
     for run in _first_of_each(summaries):
-        if left <= 0:
+        if seconds_left <= 0:
             complaints.append(f"{run} is not shrunk: {cpu_seconds:g} s of CPU are spent (--shrink)")
             continue
         try:
             plan = load_plan(store / run / run_store.PLAN)
-            budget = Budget(trials=TRIALS_MAX, cpu_seconds=left)
-            smaller = shrink_in(folder_of(store, plan), Asked(plan=plan), budget=budget, workers=workers)
+            budget = Budget(trials=TRIALS_MAX, cpu_seconds=seconds_left)
+            smaller = shrink_in(folder_of(store, plan), ShrinkOrder(plan=plan), budget=budget, workers=workers)
         except KeyboardInterrupt:
             return plans, (*complaints, f"{run} is not shrunk: interrupted")
         except HighwaterError as error:
             complaints.append(f"{run} is not shrunk: {error}")
             continue
-        left -= smaller.cpu_seconds
+        seconds_left -= smaller.cpu_seconds
         plans[run] = Smaller(plan=smaller.plan)
-        if left <= 0:
+        if seconds_left <= 0:
             complaints.append(f"{run} is not put beside its neighbour: {cpu_seconds:g} s of CPU are spent (--shrink)")
             continue
         began = process_time()
@@ -74,7 +74,7 @@ def shrink_failures(
                 plans[run] = Smaller(plan=smaller.plan, beside=str(page), link=page.relative_to(store).as_posix())
         except HighwaterError as error:
             complaints.append(f"{run} is not put beside its neighbour: {error}")
-        left -= process_time() - began
+        seconds_left -= process_time() - began
     return plans, tuple(complaints)
 
 

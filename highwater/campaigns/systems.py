@@ -50,7 +50,7 @@ def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: 
     found: dict[Phase, Iterable[Case]] = {
         "corpus": (case for case in mine if case.expectation.verdict != "INVALID"),
         "plans": load_plans_on(system, plans, entries) if plans.exists() else (),
-        "seeds": _of_seeds(request, seeds),
+        "seeds": _cases_of_seeds(request, seeds),
         "known-bad": (case for case in mine if case.expectation.verdict == "INVALID"),
     }
     cases = {phase: _fitting(found[phase]) for phase in phases}
@@ -60,15 +60,19 @@ def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: 
     return cases
 
 
-def _of_seeds(request: Request, seeds: Iterable[int]) -> Iterator[Case]:
+def _cases_of_seeds(request: Request, seeds: Iterable[int]) -> Iterator[Case]:
+    """The cases of drawn plans, each with the next mix of faults."""
     expectation = Expectation(system=words_of(request.spec), verdict="VALID", live=True)
     for number, seed in enumerate(seeds):
-        asked = Request(system=request.system, described=request.described, backend=BACKEND, faults=MIXES[number % len(MIXES)])
-        plan = asked.plan(seed)
-        yield Case(entry=plan.name, expectation=expectation, plan=plan, repeat=asked.command(seed))
+        request_of_seed = Request(
+            system=request.system, described=request.described, backend=BACKEND, faults=MIXES[number % len(MIXES)]
+        )
+        plan = request_of_seed.plan(seed)
+        yield Case(entry=plan.name, expectation=expectation, plan=plan, repeat=request_of_seed.command(seed))
 
 
 def _fitting(cases: Iterable[Case]) -> Cases:
+    """The cases that this machine can perform, and the names of the others with the reason."""
     backend = backend_named(BACKEND)
     judged = [(case, backend.refuse(case.plan)) for case in cases]
     return Cases(
@@ -90,18 +94,18 @@ def settle(name: str, cases: Sequence[Case], means: Means, *, unknown_allowed: i
     expected: list[bool | None] = []
     stopped = None
     for case in cases:
-        found = run_campaign(_tries(case, means), wanted=TRIES, jobs=1, limits=Limits(until=partial(_settled, case)))
-        runs += found.summaries
-        if found.stopped == INTERRUPTED:
-            expected += [None] * len(found.summaries)
+        performed = run_campaign(_tries(case, means), wanted=TRIES, jobs=1, limits=Limits(until=partial(_reason_to_stop, case)))
+        runs += performed.summaries
+        if performed.stopped == INTERRUPTED:
+            expected += [None] * len(performed.summaries)
             stopped = INTERRUPTED
             break
         check = check_of(case, runs[-1], number=len(runs) - 1, tolerant=unknown_allowed > 0)
         checks.append(check)
-        expected += [*[True] * (len(found.summaries) - 1), check.met]
-        for summary in found.summaries:
+        expected += [*[True] * (len(performed.summaries) - 1), check.met]
+        for summary in performed.summaries:
             red = summary is runs[-1] and check.met is False
-            means.seen(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=red))
+            means.on_line(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=red))
         if means.fail_fast and check.met is False:
             stopped = RED
             break
@@ -114,7 +118,7 @@ def _tries(case: Case, means: Means) -> Iterator[Task]:
         yield Task(plan=case.plan, repeat=case.repeat, build=means.build, keep=means.keep, backend=BACKEND)
 
 
-def _settled(case: Case, summary: Summary) -> str | None:
+def _reason_to_stop(case: Case, summary: Summary) -> str | None:
     """Why the case is not tried again after this run; None if the run shows nothing."""
     if summary.outcome != "completed" or summary.verdict == "INVALID":
         return _SETTLED

@@ -103,8 +103,8 @@ def load_mutants(path: Path) -> Mutants:
     """Read corpus/mutants.yaml from `path`. Raises UsageError with file and line if it is malformed."""
     try:
         document = Document(path.read_text(encoding="utf-8"), str(path))
-        found = document.convert(Mutants, document.value)
-        for index, row in enumerate(found.caught):
+        mutants = document.convert(Mutants, document.value)
+        for index, row in enumerate(mutants.caught):
             if (row.plan is None) == (row.seeds is None):
                 raise document.error(("caught", index), f"{row.protocol}: exactly one of plan and seeds must be given")
             if strange := sorted(set(row.shows) - {kind for _, kind in declared(row.protocol)}):
@@ -115,16 +115,16 @@ def load_mutants(path: Path) -> Mutants:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except TextError as error:
         raise UsageError(str(error)) from error
-    return found
+    return mutants
 
 
 def declared(protocol: str) -> Iterator[tuple[str, str]]:
     """The findings that this variant is declared to show: checker and kind. A kind of several checkers is the first one's."""
-    told: set[str] = set()
+    listed: set[str] = set()
     for checker in ALL:
         for kind in checker.reports:
-            if protocol in kind.shown_by and not (kind.is_anomaly and kind.name in told):
-                told.add(kind.name)
+            if protocol in kind.shown_by and not (kind.is_anomaly and kind.name in listed):
+                listed.add(kind.name)
                 yield checker.name, kind.name
 
 
@@ -167,8 +167,15 @@ def is_clean(verdict: Verdict) -> bool:
 
 def broken(checker: str, kind: str) -> tuple[str, ...]:
     """The names of the invariants that are broken if this checker reports this kind of finding."""
-    found = {name for one in ALL if one.name == checker for said in one.reports if said.name == kind for name in said.breaks}
-    return tuple(name for name in INVARIANTS if name in found)
+    names = {
+        name
+        for checker_there in ALL
+        if checker_there.name == checker
+        for reported in checker_there.reports
+        if reported.name == kind
+        for name in reported.breaks
+    }
+    return tuple(name for name in INVARIANTS if name in names)
 
 
 def named(variant: str) -> dict[str, tuple[str, ...]]:
@@ -180,11 +187,11 @@ def by_invariant(caught: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, 
     """Rows for docs/mutants.md: protocol variant, known mistake, its invariants, and those shown broken by anomalies."""
     rows = list(dict.fromkeys(caught))
     for variant in dict.fromkeys(protocol for protocol, _, _ in rows):
-        said = [(checker, kind, broken(checker, kind)) for protocol, checker, kind in rows if protocol == variant]
+        reports = [(checker, kind, broken(checker, kind)) for protocol, checker, kind in rows if protocol == variant]
         for id_, raises in named(variant).items():
             by = [
                 f"{', '.join(name for name in names if name in raises)} by `{checker}`: `{kind}`"
-                for checker, kind, names in said
+                for checker, kind, names in reports
                 if set(names) & set(raises)
             ]
             yield f"`{variant}`", id_, ", ".join(raises), "; ".join(by)
@@ -237,7 +244,7 @@ def document(mutants: Mutants) -> str:
         _MASKED,
         _table(("variant", "what it takes out", "why no run shows it", "shown VALID on"), masked),
         _BLIND,
-        _table(("finding", "why, and what shows it"), _unshown()),
+        _table(("finding", "why, and what shows it"), _reasons_without_variant()),
     ]
     return "\n".join(parts)
 
@@ -248,22 +255,23 @@ def _caught_by(mutants: Mutants, row: Caught) -> str:
 
 def _speakers() -> Iterator[tuple[str, ...]]:
     for name, words in INVARIANTS.items():
-        said = [_said(checker, kind) for checker in ALL for kind in checker.reports if name in kind.breaks]
-        yield name, words, ", ".join(dict.fromkeys(said))
+        kinds = [_kind_in_code(checker, kind) for checker in ALL for kind in checker.reports if name in kind.breaks]
+        yield name, words, ", ".join(dict.fromkeys(kinds))
 
 
-def _said(checker: Checker, kind: Kind) -> str:
+def _kind_in_code(checker: Checker, kind: Kind) -> str:
     return f"`{kind.name}`" if kind.is_anomaly else f"`{checker.name}`: `{kind.name}`"
 
 
-def _unshown() -> Iterator[tuple[str, ...]]:
-    told: dict[str, list[str]] = {}
+def _reasons_without_variant() -> Iterator[tuple[str, ...]]:
+    """Why kinds of anomaly are shown by no variant, with the kinds of each reason."""
+    kinds_by_reason: dict[str, list[str]] = {}
     for checker in ALL:
         for kind in checker.reports:
             if kind.unshown:
-                told.setdefault(kind.unshown, []).append(_said(checker, kind))
-    for why, said in told.items():
-        yield ", ".join(dict.fromkeys(said)), why
+                kinds_by_reason.setdefault(kind.unshown, []).append(_kind_in_code(checker, kind))
+    for why, kinds in kinds_by_reason.items():
+        yield ", ".join(dict.fromkeys(kinds)), why
 
 
 def _where(row: Caught) -> str:

@@ -122,20 +122,21 @@ def stored() -> Cited:
 
 def rows(cited: Cited) -> tuple[Row, ...]:
     """All statements, contradictions, known mistakes and rules with their citations, in the order of their documents."""
-    found = []
+    all_rows = []
     for document, texts in requirements().requirements.items():
-        found += [_statement(cited, id_, document, text) for id_, text in texts.items()]
+        all_rows += [_statement(cited, id_, document, text) for id_, text in texts.items()]
     for id_, point in requirements().points.items():
         kind = "contradiction" if id_.startswith("C") else "unsafe point"
-        found.append(_row(cited, id_, kind, point.text, _status_of_point(cited, id_, point)))
+        all_rows.append(_row(cited, id_, kind, point.text, _status_of_point(cited, id_, point)))
     for id_, bug in bugs().items():
-        found.append(_row(cited, id_, "bug", bug.text, _status_of_bug(cited, id_, bug)))
+        all_rows.append(_row(cited, id_, "bug", bug.text, _status_of_bug(cited, id_, bug)))
     for id_, rule in promise().items():
-        found.append(_row(cited, id_, "promise", rule.text, _status(cited, id_)))
-    return tuple(found)
+        all_rows.append(_row(cited, id_, "promise", rule.text, _status(cited, id_)))
+    return tuple(all_rows)
 
 
 def _statement(cited: Cited, id_: str, document: str, text: str) -> Row:
+    """The row of a statement, with the clauses that mutations prove."""
     row = _row(cited, id_, document, text, _status(cited, id_))
     clauses = cited.clauses.get(id_, ())
     built = {clause.status for clause in clauses if not clause.status.startswith("not built")}
@@ -159,7 +160,7 @@ def _exist(switches: tuple[str, ...]) -> bool:
 
 
 def _status_of_point(cited: Cited, id_: str, point: Point) -> str:
-    # A point with switches is tested if they exist and a test cites it; a decided point is settled if anything cites it.
+    """A point with switches is tested if they exist and a test cites it; a decided point is settled if anything cites it."""
     if point.switches:
         return TESTED if _exist(point.switches) and cited.tests.get(id_) else MISSING
     return f"decided: {point.decided}" if cited.code.get(id_) or cited.tests.get(id_) else MISSING
@@ -168,13 +169,13 @@ def _status_of_point(cited: Cited, id_: str, point: Point) -> str:
 def _status_of_bug(cited: Cited, id_: str, bug: Bug) -> str:
     if bug.outside:
         return f"not part of it: {bug.outside}"
-    made = _exist(bug.switches) and all(name in VARIANTS for name in bug.variants)
-    return TESTED if made and cited.tests.get(id_) else MISSING
+    is_reproduced = _exist(bug.switches) and all(name in VARIANTS for name in bug.variants)
+    return TESTED if is_reproduced and cited.tests.get(id_) else MISSING
 
 
-def chosen(found: tuple[Row, ...], what: str) -> tuple[Row, ...]:
+def chosen(all_rows: tuple[Row, ...], what: str) -> tuple[Row, ...]:
     """The statements, mistakes or rules that `what` selects: an id, a list (R, C, U, B, DUR …) or a document (V3, promise …)."""
-    return tuple(row for row in found if what in (row.id, row.id.partition("-")[0], row.document))
+    return tuple(row for row in all_rows if what in (row.id, row.id.partition("-")[0], row.document))
 
 
 def is_settled(row: Row) -> bool:

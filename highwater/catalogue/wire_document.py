@@ -54,6 +54,7 @@ def _intro() -> str:
 
 
 def _clients() -> str:
+    """The chapter on the APIs for clients, with the limits."""
     served = ((apis.ApiKey(v.api_key).name, str(v.api_key), _range(v.min_version, v.max_version)) for v in apis.VERSIONS)
     limits = ((field.name, f"{field.default:,}") for field in fields(Limits))
     return (
@@ -65,6 +66,7 @@ def _clients() -> str:
 
 
 def _nodes() -> str:
+    """The chapter on the messages between nodes."""
     rows = []
     for message, api in APIS.items():
         for version in VERSIONS[api]:
@@ -96,21 +98,22 @@ def _layout(message: type, version: int) -> str:
 
 
 def _layouts() -> str:
-    found: dict[type[Struct], None] = {}
+    layouts: dict[type[Struct], None] = {}
     for layout in (layout for pairs in LAYOUTS.values() for pair in pairs for layout in pair):
-        _collect(layout, found)
-    return "## Our layouts\n\n" + "\n".join(map(_described, found))
+        _collect(layout, layouts)
+    return "## Our layouts\n\n" + "\n".join(map(_type_in_words, layouts))
 
 
-def _collect(layout: type[Struct], found: dict[type[Struct], None]) -> None:
-    found[layout] = None
+def _collect(layout: type[Struct], layouts: dict[type[Struct], None]) -> None:
+    """Add a layout and the layouts within it."""
+    layouts[layout] = None
     for annotation in fields_of(layout).values():
         for part in (annotation, *get_args(annotation)):
             if isinstance(part, type) and issubclass(part, Struct):
-                _collect(part, found)
+                _collect(part, layouts)
 
 
-def _described(layout: type[Struct]) -> str:
+def _type_in_words(layout: type[Struct]) -> str:
     rows = ((name, codec(annotation, False).words) for name, annotation in fields_of(layout).items())
     return f"### {layout.__name__}\n\n{inspect.getdoc(layout)}\n\n" + _table(("field", "type"), rows)
 

@@ -102,7 +102,7 @@ def write_page(file: Path, answers: Sequence[Answer], *, title: str, dataset: st
 
 def table_lines(names: Sequence[str], rows: Sequence[Row], *, shown: int = _ROWS_SHOWN) -> list[str]:
     """Aligned columns: a line of names, then the first rows, then how many are left out."""
-    cells = [[_cut(value_words(name, row[name])) for name in names] for row in rows[:shown]]
+    cells = [[_shortened(value_words(name, row[name])) for name in names] for row in rows[:shown]]
     widths = [max(len(name), *(len(line[i]) for line in cells), 0) for i, name in enumerate(names)]
     left = [not any(isinstance(row[name], int | float) for row in rows[:shown]) for name in names]
 
@@ -122,7 +122,7 @@ def _lines(answer: Answer, *, titled: bool) -> list[str]:
     return [*heading, *(table_lines(names, rows) if rows else ["no rows"]), *([""] if titled else [])]
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _WIDTH_MAX else f"{text[: _WIDTH_MAX - 1]}…"
 
 

@@ -139,29 +139,32 @@ def _campaign_in(
 ) -> int:
     order, store, json = folder.asked.order, given.store, given.json
     with progress(order.runs, quiet=json) as ticker, cleaned_up(order.backend):
-        known = _begun(folder, resume=given.resume)
+        causes_before = _causes_before(folder, resume=given.resume)
         watch = Watch(Limits(invalid_runs=given.stop_after))
         carry_out = partial(perform_guided, folder, store=store) if given.guided else folder.perform
-        found = carry_out(work, watch, _ticking(ticker), deadline_s=given.deadline or _patience_s(order.seconds), goals=must)
-    code = exit_code(found, unknown_allowed_percent=given.unknown_allowed)
-    (write := partial(_write, folder, found, junit=junit, code=code, known=known))()
-    said = _write_branches(folder, found.summaries)
-    pages = (f"{_shown(folder, store)}/{INDEX}", str(junit or f"{_shown(folder, store)}/{JUNIT}"))
+        performed = carry_out(work, watch, _ticking(ticker), deadline_s=given.deadline or _patience_s(order.seconds), goals=must)
+    code = exit_code(performed, unknown_allowed_percent=given.unknown_allowed)
+    (write := partial(_write, folder, performed, junit=junit, code=code, known=causes_before))()
+    branches_file = _write_branches(folder, performed.summaries)
+    pages = (f"{_folder_as_named(folder, store)}/{INDEX}", str(junit or f"{_folder_as_named(folder, store)}/{JUNIT}"))
     if json:
-        return _show_json(found, order, code, pages)
-    smaller = _shrunk(found, store, order, cpu_seconds=0.0 if given.on.spark else given.shrink, workers=jobs)
+        return _show_json(performed, order, code, pages)
+    smaller = _shrunk_failures(performed, store, order, cpu_seconds=0.0 if given.on.spark else given.shrink, workers=jobs)
     write(smaller=smaller) if smaller else None  # once more: what is written already must not wait for the shrinker
-    show(found, code, smaller, known)
-    say(f"pages   {', '.join(pages)}" + (f"; branches: {said}: {_shown(folder, store)}/{BRANCHES}" if said else ""))
+    show(performed, code, smaller, causes_before)
+    say(
+        f"pages   {', '.join(pages)}"
+        + (f"; branches: {branches_file}: {_folder_as_named(folder, store)}/{BRANCHES}" if branches_file else "")
+    )
     return code
 
 
 def _order(given: Options) -> Order:
     """The campaign that the options mean."""
-    wanted = options.seeds_of(given.seeds)
+    seeds = options.seeds_of(given.seeds)
     return Order(
-        first=wanted[0],
-        last=wanted[-1],
+        first=seeds[0],
+        last=seeds[-1],
         protocols=tuple(dict.fromkeys(options.names_of(given.protocol))),
         mixes=tuple(dict.fromkeys(options.names_of(mix) for mix in given.faults or [""])),
         **asdict(given.load),
@@ -183,7 +186,7 @@ def _patience_s(seconds: int | None) -> float:
     return _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
 
 
-def _begun(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
+def _causes_before(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
     """Empty the folder unless its campaign goes on; returns the signatures that the store knew before (`known_causes`)."""
     resumed = resume and folder.is_resumable()
     known = known_causes(folder.storage, folder.under, resumed=resumed)
@@ -197,7 +200,7 @@ def _begun(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
 
 def _write(
     folder: CampaignFolder,
-    found: Campaign,
+    performed: Campaign,
     *,
     junit: Path | None,
     code: ExitCode,
@@ -209,18 +212,18 @@ def _write(
     write_pages(
         folder.storage,
         folder.under,
-        found.summaries,
+        performed.summaries,
         title=order.title,
         repeat=order.command(),
         junit=junit,
-        goals=found.goals,
+        goals=performed.goals,
         code=code,
         smaller=smaller,
         known=known,
     )
 
 
-def _shown(folder: CampaignFolder, store: str) -> str:
+def _folder_as_named(folder: CampaignFolder, store: str) -> str:
     """The folder as the user names it."""
     return folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
 
@@ -230,11 +233,11 @@ def _headline(order: Order) -> str:
     return f"seeds {format_seed(order.first)} to {format_seed(order.last)}  {played}"
 
 
-def _generation_size(given: int | None, *, guided: bool) -> int:
+def _generation_size(size: int | None, *, guided: bool) -> int:
     """0 for a campaign that is not guided."""
-    if given is not None and not guided:
+    if size is not None and not guided:
         raise UsageError("--generation needs --guided")
-    return (given or GENERATION) if guided else 0
+    return (size or GENERATION) if guided else 0
 
 
 def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> str:
@@ -247,16 +250,17 @@ def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> s
     return f"{there - len(never)} of {there} taken, {len(never)} never"
 
 
-def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> ExitCode:
+def _show_json(performed: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> ExitCode:
+    """Print the outcome as JSON, and return the exit code."""
     say_json(
         Outcome(
             protocol=",".join(order.protocols),
             seeds=(order.first, order.last),
             exit=code,
-            stopped=found.stopped,
-            tally=tally(found.summaries, found.goals),
-            runs=tuple(replace(summary, reach=UNSET) for summary in found.summaries),
-            wall_seconds=found.wall_seconds,
+            stopped=performed.stopped,
+            tally=tally(performed.summaries, performed.goals),
+            runs=tuple(replace(summary, reach=UNSET) for summary in performed.summaries),
+            wall_seconds=performed.wall_seconds,
             index=pages[0],
             junit=pages[1],
         )
@@ -264,11 +268,11 @@ def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, 
     return code
 
 
-def _shrunk(found: Campaign, store: str, order: Order, *, cpu_seconds: float, workers: int) -> dict[str, Smaller]:
+def _shrunk_failures(performed: Campaign, store: str, order: Order, *, cpu_seconds: float, workers: int) -> dict[str, Smaller]:
     """The shrunk plans of simulated runs in a local store, by the folder of the run; says which runs were not shrunk."""
-    if order.backend != "sim" or "://" in store or found.stopped == INTERRUPTED:
+    if order.backend != "sim" or "://" in store or performed.stopped == INTERRUPTED:
         return {}
-    plans, complaints = shrink_failures(found.summaries, Path(store), cpu_seconds=cpu_seconds, workers=workers)
+    plans, complaints = shrink_failures(performed.summaries, Path(store), cpu_seconds=cpu_seconds, workers=workers)
     for line in complaints:
         say(line)
     return plans
@@ -307,43 +311,43 @@ def cleaned_up(backend: BackendName) -> Iterator[None]:
             deque(cleaning.clean(), maxlen=0)
 
 
-def show(found: Campaign, code: ExitCode, smaller: Mapping[str, Smaller], known: Set[str] | None = None) -> None:
+def show(performed: Campaign, code: ExitCode, smaller: Mapping[str, Smaller], known: Set[str] | None = None) -> None:
     """Print the result of a campaign in about ten lines: the totals, and one line for each cause of failures.
 
     `smaller` has the shrunk plans by the folder of the run, `known` the signatures of earlier campaigns of the store. The pages
     and `--json` have the rest.
     """
-    numbers = tally(found.summaries, found.goals)
+    numbers = tally(performed.summaries, performed.goals)
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
     live = f"{numbers.live} live, {numbers.not_live} not live"
-    say(f"{numbers.runs} of {found.wanted} runs: {verdicts or 'none'}; {live}; {WORDS[code]}")
-    if found.stopped:
-        say(f"stopped {found.stopped}")
-    how = "simulated" if all(summary.backend == "sim" for summary in found.summaries) else "of runs"
+    say(f"{numbers.runs} of {performed.wanted} runs: {verdicts or 'none'}; {live}; {WORDS[code]}")
+    if performed.stopped:
+        say(f"stopped {performed.stopped}")
+    how = "simulated" if all(summary.backend == "sim" for summary in performed.summaries) else "of runs"
     say(
         f"        {numbers.acked} acknowledged, {numbers.excused} losses excused, {numbers.leader_changes} leader changes, "
         f"{numbers.recovery_elections} recovery elections, {numbers.elections_from_elr} from the ELR, "
-        f"{numbers.sim_seconds:.0f} s {how} in {found.wall_seconds:.0f} s"
+        f"{numbers.sim_seconds:.0f} s {how} in {performed.wall_seconds:.0f} s"
     )
     idle = [fault.kind for fault in numbers.faults if not fault.acted]
     if numbers.faults:
         acted = len(numbers.faults) - len(idle)
-        say(f"faults  {acted} of {len(numbers.faults)} kinds acted" + (f"; never: {_some(idle)}" if idle else ""))
+        say(f"faults  {acted} of {len(numbers.faults)} kinds acted" + (f"; never: {_names_in_short(idle)}" if idle else ""))
     never = [_short(goal.name) for goal in numbers.reached if not goal.count]
     say(
         f"reached {len(numbers.reached) - len(never)} of {len(numbers.reached)} situations"
-        + (f"; never: {_some(never)}" if never else "")
+        + (f"; never: {_names_in_short(never)}" if never else "")
     )
-    if numbers.missed and not found.stopped:
+    if numbers.missed and not performed.stopped:
         say(f"missed  {', '.join(numbers.missed)}: goals that no run reached")
-    show_failures(found.summaries, smaller, known)
+    show_failures(performed.summaries, smaller, known)
 
 
 def _short(goal: str) -> str:
     return goal.removeprefix("message:").removeprefix("error:")
 
 
-def _some(names: Sequence[str]) -> str:
+def _names_in_short(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more
 

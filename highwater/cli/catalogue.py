@@ -43,20 +43,20 @@ _Which = Annotated[
 
 def protocol(what: _Which = "R", *, json: options.AsJson = False) -> int:
     """List the statements of the documents, or the rules of the promise, with the code and the tests that cite them."""
-    found = trace.chosen(trace.rows(trace.stored()), what)
-    if not found:
+    chosen_rows = trace.chosen(trace.rows(trace.stored()), what)
+    if not chosen_rows:
         raise UsageError(f"{what} is not an id, list or document; known: {', '.join([*_lists(), *_documents()])}")
     if json:
-        say_json({"rows": found})
+        say_json({"rows": chosen_rows})
         return 0
-    for row in found:
+    for row in chosen_rows:
         say(f"{row.id}  {row.status.partition(':')[0]:<11}  {row.text}")
         if what == row.id:
-            _in_full(row)
-    if what not in [row.id for row in found]:
-        settled = sum(trace.is_settled(row) for row in found)
-        proved, tested = (sum(row.status == status for row in found) for status in (trace.PROVED, trace.TESTED))
-        say(f"{len(found)} rows, {proved} proved, {tested} tested, {len(found) - settled} missing")
+            _say_in_full(row)
+    if what not in [row.id for row in chosen_rows]:
+        settled = sum(trace.is_settled(row) for row in chosen_rows)
+        proved, tested = (sum(row.status == status for row in chosen_rows) for status in (trace.PROVED, trace.TESTED))
+        say(f"{len(chosen_rows)} rows, {proved} proved, {tested} tested, {len(chosen_rows) - settled} missing")
     return 0
 
 
@@ -68,7 +68,8 @@ def _documents() -> list[str]:
     return [*trace.requirements().requirements, "promise"]
 
 
-def _in_full(row: trace.Row) -> None:
+def _say_in_full(row: trace.Row) -> None:
+    """Print a statement with its document, status, code, tests and clauses."""
     say(f"  document  {row.document}")
     say(f"  status    {row.status}")
     checkers = tuple(place for place in row.code if place.startswith("checkers/"))

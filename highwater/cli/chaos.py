@@ -128,24 +128,28 @@ def chaos(given: Options) -> int:
         cleaned_up("process" if foreign else "sim"),
     ):
 
-        def seen(line: RunLine) -> None:
+        def show_line(line: RunLine) -> None:
             lines.append(line)
             write(line)
             ticker.tick(f"{line.protocol} {line.name}")
 
-        means = Means(build=build, keep=keep, jobs=workers, seen=seen, fail_fast=given.fail_fast, deadline_s=given.deadline)
+        means = Means(
+            build=build, keep=keep, jobs=workers, on_line=show_line, fail_fast=given.fail_fast, deadline_s=given.deadline
+        )
         going = (given.keep_going or other is not None) and not given.fail_fast
-        found, left = _perform(job, means, keep_going=going, show=show)
-    smaller = _shrunk(found, store, 0.0 if given.bisect or other or foreign else given.shrink, workers=workers, show=show)
-    _tell(reds(found, store, smaller), found, repeat=repeat, show=show)
-    code = worst(part.code for part in found)
-    _write(found, store, repeat=repeat, code=code, smaller=smaller)
+        parts, phases_left = _perform(job, means, keep_going=going, show=show)
+    smaller = _shrunk_failures(
+        parts, store, 0.0 if given.bisect or other or foreign else given.shrink, workers=workers, show=show
+    )
+    _say_reds(reds(parts, store, smaller), parts, repeat=repeat, show=show)
+    code = worst(part.code for part in parts)
+    _write(parts, store, repeat=repeat, code=code, smaller=smaller)
     compared = None if other is None else compare(other, lines)
     outcome = Outcome(
         first_seed=low,
         exit=code if compared is None else compared.code,
-        stages=found,
-        not_performed=left,
+        stages=parts,
+        not_performed=phases_left,
         unfit=job.unfit,
         against=compared,
         index=str(store / INDEX),
@@ -156,6 +160,7 @@ def chaos(given: Options) -> int:
 
 
 def _on_reference(given: Options, seeds: range) -> Job:
+    """The job on the reference: its parts, its cases and the number of runs."""
     phases = _phases(given.parts, PHASES if given.against is None else COMPARED)
     if given.against is not None:
         commit_of(given.against)
@@ -177,6 +182,7 @@ def _on_reference(given: Options, seeds: range) -> Job:
 
 
 def _on_system(given: Options, seeds: range, request: Request) -> Job:
+    """The job on another system."""
     if given.against is not None:
         raise UsageError(f"--against compares two commits of the reference, not of {request.system}; remove --system")
     if given.jobs is not None and given.jobs > 1:
@@ -218,19 +224,19 @@ def _show_head(job: Job, again: str) -> None:
         say(f"unfit   {line}")
 
 
-def _shrunk(found: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, Smaller]:
+def _shrunk_failures(parts: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, Smaller]:
     """The shrunk plans of red runs, by the folder of the run; says which runs were not shrunk."""
-    if any(part.interrupted for part in found):
+    if any(part.interrupted for part in parts):
         return {}
-    plans, complaints = shrink_failures(red_runs(found), store, cpu_seconds=cpu_seconds, workers=workers)
+    plans, complaints = shrink_failures(red_runs(parts), store, cpu_seconds=cpu_seconds, workers=workers)
     for line in complaints if show else ():
         say(line)
     return plans
 
 
-def _write(found: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, smaller: Mapping[str, Smaller]) -> None:
+def _write(parts: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, smaller: Mapping[str, Smaller]) -> None:
     """Write the summaries, the index page and the JUnit file of all runs."""
-    summaries = tuple(summary for part in found for summary in part.summaries)
+    summaries = tuple(summary for part in parts for summary in part.summaries)
     storage = storage_at(store)
     write_runs(storage, "", summaries)  # first, so that it is kept if rendering a page fails
     write_pages(
@@ -239,10 +245,10 @@ def _write(found: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, s
         summaries,
         title="test-chaos",
         repeat=repeat,
-        cases=list(cases_of(found)),
-        expected=[as_expected for part in found for as_expected in part.expected],
+        cases=list(cases_of(parts)),
+        expected=[as_expected for part in parts for as_expected in part.expected],
         code=code,
-        names=[name for part in found for name in _names(part)],
+        names=[name for part in parts for name in _names(part)],
         smaller=smaller,
         known=known_causes(storage, ""),
     )
@@ -255,6 +261,7 @@ def _names(part: Part) -> list[str | None]:
 
 
 def _conclude(outcome: Outcome) -> None:
+    """Print the last line: how many runs, and the outcome."""
     if outcome.against is not None:
         _show_comparison(outcome.against)
     runs = sum(len(part.summaries) for part in outcome.stages)
@@ -269,31 +276,32 @@ def first_of(build: Build) -> int:
     return int.from_bytes(blake2b(build.commit.encode(), digest_size=8).digest()) % _FIRST_BELOW
 
 
-def _phases(text: str, known: Sequence[Phase], *, of: str = "") -> tuple[Phase, ...]:
+def _phases(text: str, all_phases: Sequence[Phase], *, of: str = "") -> tuple[Phase, ...]:
+    """The parts that are named, in the order of the job; all if none is named."""
     names = options.names_of(text)
     for name in names:
-        if name not in known:
-            raise UsageError(unknown(f"part{of}", name, known))
-    return tuple(phase for phase in known if phase in names or not names)
+        if name not in all_phases:
+            raise UsageError(unknown(f"part{of}", name, all_phases))
+    return tuple(phase for phase in all_phases if phase in names or not names)
 
 
 def _perform(job: Job, means: Means, *, keep_going: bool, show: bool) -> tuple[tuple[Part, ...], tuple[Phase, ...]]:
     """Perform the phases until one fails; the parts that were performed, and the phases that were not."""
-    found: list[Part] = []
+    parts: list[Part] = []
     phases = job.phases
     for number, phase in enumerate(phases):
         for perform in job.parts(phase, means):
-            found.append(perform())
+            parts.append(perform())
             if show:
-                _show(found[-1])
-            if found[-1].interrupted:
-                return tuple(found), tuple(phases[number + 1 :])
-        left = tuple(phases[number + 1 :])
-        if left and not keep_going and worst(part.code for part in found) is not ExitCode.VALID:
+                _say_part(parts[-1])
+            if parts[-1].interrupted:
+                return tuple(parts), tuple(phases[number + 1 :])
+        phases_left = tuple(phases[number + 1 :])
+        if phases_left and not keep_going and worst(part.code for part in parts) is not ExitCode.VALID:
             if show:
-                say(f"stopped after {phase}; not performed: {', '.join(left)} (--keep-going performs all)")
-            return tuple(found), left
-    return tuple(found), ()
+                say(f"stopped after {phase}; not performed: {', '.join(phases_left)} (--keep-going performs all)")
+            return tuple(parts), phases_left
+    return tuple(parts), ()
 
 
 @contextmanager
@@ -310,36 +318,38 @@ def _append(write: Callable[[bytes], object], line: RunLine) -> None:
     write(msgspec.json.encode(line) + b"\n")
 
 
-def _tell(found: Sequence[Red], parts: Sequence[Part], *, repeat: str, show: bool) -> None:
+def _say_reds(reds_found: Sequence[Red], parts: Sequence[Part], *, repeat: str, show: bool) -> None:
     """Tell what is not as expected: on the terminal, and to GitHub Actions where its variables are set."""
     if show:
-        for line in lines_of(found):
+        for line in lines_of(reds_found):
             say(line)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            for red in found[:_ANNOTATED]:
+            for red in reds_found[:_ANNOTATED]:
                 say(annotation(red))
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if place:
         with Path(place).open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(markdown(parts, found, repeat=repeat))
+            file.write(markdown(parts, reds_found, repeat=repeat))
 
 
-def _show_comparison(found: Comparison) -> None:
+def _show_comparison(comparison: Comparison) -> None:
     """The runs that differ, worse ones first, and the numbers of both protocols."""
-    say(f"against {found.revision} {found.commit[:12]}  {found.runs} runs of each, {found.other_histories} with another history")
-    width = max((len(run.name) for run in found.changed), default=0)
-    for run in found.changed[:_CHANGED]:
+    runs = f"{comparison.runs} runs of each, {comparison.other_histories} with another history"
+    say(f"against {comparison.revision} {comparison.commit[:12]}  {runs}")
+    width = max((len(run.name) for run in comparison.changed), default=0)
+    for run in comparison.changed[:_CHANGED]:
         say(f"    {'worse' if run.worse else 'better':<6}  {run.name:<{width}}  {run.before} -> {run.now}  {run.repeat}")
-    if len(found.changed) > _CHANGED:
-        say(f"    and {len(found.changed) - _CHANGED} more; --json lists all")
-    if not found.changed:
+    if len(comparison.changed) > _CHANGED:
+        say(f"    and {len(comparison.changed) - _CHANGED} more; --json lists all")
+    if not comparison.changed:
         say("    no run became better or worse")
-    say(f"    acknowledged produces: {found.acked[0]} before, {found.acked[1]} now")
-    if found.lost:
-        say(f"    {found.lost} runs cannot be compared: they ended on one side only, or had another plan")
+    say(f"    acknowledged produces: {comparison.acked[0]} before, {comparison.acked[1]} now")
+    if comparison.lost:
+        say(f"    {comparison.lost} runs cannot be compared: they ended on one side only, or had another plan")
 
 
-def _show(part: Part) -> None:
+def _say_part(part: Part) -> None:
+    """Print the line of a part."""
     verdicts = [s.verdict for s in part.summaries]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("VALID", "UNKNOWN", "INVALID") if v in verdicts)
     say(f"{part.name:<22} {WORDS[part.code] if part.code else 'ok':<12} {counts}".rstrip())

@@ -32,7 +32,7 @@ from highwater.foreign.files import (
     CONSISTENCY,
     LOG,
     MODELS,
-    Asked,
+    ModelChoice,
     arguments_of,
     check_asked,
     histories_below,
@@ -101,7 +101,7 @@ class _Place(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def check(given: Options) -> int:
     """Judge histories and print a verdict on each; store nothing."""
-    asked = Asked(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
+    asked = ModelChoice(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
     if given.refines is None:
         check_asked(asked)  # refuse wrong options before a file is read
     names = [name for path in given.paths for name in _names(path, asked)]
@@ -118,15 +118,15 @@ def check(given: Options) -> int:
     return code
 
 
-def _names(path: str, asked: Asked) -> list[str]:
+def _names(path: str, asked: ModelChoice) -> list[str]:
     """The histories that an argument of the command means: a file, those in a folder, or those that fit a pattern."""
     if path == _STDIN:
         return [path]
     if has_magic(path) and not Path(path).exists():
-        found = [name for place in sorted(glob(path, recursive=True)) for name in _names(place, asked)]
-        if not found:
+        names = [name for place in sorted(glob(path, recursive=True)) for name in _names(place, asked)]
+        if not names:
             raise UsageError(f"{path}: no file has a name of this pattern")
-        return found
+        return names
     try:
         return histories_below(Path(path), asked) if Path(path).is_dir() else [path]
     except HistoryError:
@@ -146,7 +146,8 @@ def _at_hand(name: str) -> Iterator[Path]:
         yield file
 
 
-def _check_one(name: str, asked: Asked, given: Options, *, several: bool) -> ExitCode:
+def _check_one(name: str, asked: ModelChoice, given: Options, *, several: bool) -> ExitCode:
+    """Judge one history; a file that cannot be judged is told, and does not end the command."""
     with _at_hand(name) as file:
         place = _Place(file=file, name=name)
         try:
@@ -154,11 +155,11 @@ def _check_one(name: str, asked: Asked, given: Options, *, several: bool) -> Exi
                 return _check_refinement(place, given.refines, json=given.json)
             return _check(place, asked, given)
         except (HistoryError, UsageError) as error:
-            said = [line.replace(str(file), name) for line in _lines(error, file)]
-    for line in said:
+            complaints = [line.replace(str(file), name) for line in _lines(error, file)]
+    for line in complaints:
         complain(line)
     if several and given.json:
-        say_json({"file": name, "error": "; ".join(said), "exit": ExitCode.USAGE})
+        say_json({"file": name, "error": "; ".join(complaints), "exit": ExitCode.USAGE})
     return ExitCode.USAGE
 
 
@@ -170,14 +171,16 @@ def _lines(error: HistoryError | UsageError, file: Path) -> tuple[str, ...]:
 
 
 def _say_totals(codes: list[ExitCode], code: ExitCode, given: Options) -> None:
-    counted = {_OUTCOMES.get(one, one.name): count for one, count in sorted(Counter(codes).items())}
+    """Print how many histories had each outcome."""
+    counted = {_OUTCOMES.get(outcome, outcome.name): count for outcome, count in sorted(Counter(codes).items())}
     if given.json:
         say_json({"histories": len(codes), "counts": counted, "exit": code})
         return
     say(f"{len(codes)} histories: {', '.join(f'{count} {words}' for words, count in counted.items())}; {WORDS[code]}")
 
 
-def _check(place: _Place, asked: Asked, given: Options) -> ExitCode:
+def _check(place: _Place, asked: ModelChoice, given: Options) -> ExitCode:
+    """Judge a history, print the verdict, write its page."""
     began = perf_counter()
     form = form_of(place.file)
     subject = subject_of(place.file, form, asked.model)
@@ -185,7 +188,7 @@ def _check(place: _Place, asked: Asked, given: Options) -> ExitCode:
         return _check_ours(place, subject.log, began, given)
     with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
         ruled = judge_subject(place.file, subject, asked)
-    found = ruled.found
+    judgement = ruled.found
     if ruled.words and not given.json:
         say(ruled.words)
     _say_judgement(place, form, ruled, _measured(began), given)
@@ -193,12 +196,12 @@ def _check(place: _Place, asked: Asked, given: Options) -> ExitCode:
         _write_certificate(place, ruled, given.certificate, json=given.json)
     repeat = _repeat(place, ruled.asked)
     if given.report is not None:
-        html = page_of_file(place.file, ruled.asked, found, guess=ruled.words, repeat=repeat, name=place.name)
+        html = page_of_file(place.file, ruled.asked, judgement, guess=ruled.words, repeat=repeat, name=place.name)
         store.write_file(given.report, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
     if not given.json:
-        cut = not given.whole and len(found.anomalies) + len(found.unchecked) > 1
-        _say_next(repeat, given, failed=bool(found.anomalies), cut=cut)
-    return of_verdict(found.validity, live=None)
+        cut = not given.whole and len(judgement.anomalies) + len(judgement.unchecked) > 1
+        _say_next(repeat, given, failed=bool(judgement.anomalies), cut=cut)
+    return of_verdict(judgement.validity, live=None)
 
 
 def _write_certificate(place: _Place, ruled: Ruled, out: Path, *, json: bool) -> None:
@@ -223,11 +226,12 @@ def _say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
         say(f"all     {command} --all")
 
 
-def _repeat(place: _Place, asked: Asked) -> str:
+def _repeat(place: _Place, asked: ModelChoice) -> str:
     return shlex.join(["highwater", "check", place.name, *arguments_of(asked)])
 
 
 def _check_ours(place: _Place, history: History, began: float, given: Options) -> ExitCode:
+    """Judge a run of highwater, print the verdict, write its page."""
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
     from highwater.runs.run import judge, write_page
 
@@ -256,6 +260,7 @@ def _check_ours(place: _Place, history: History, began: float, given: Options) -
 
 
 def _check_refinement(place: _Place, variant: str, *, json: bool) -> ExitCode:
+    """Compare a run with a variant of the abstract model, and print which rows are no step of it."""
     from highwater.explore.abstract.rules import VARIANTS
     from highwater.runs.conformance import validate
 
@@ -281,26 +286,33 @@ def _first_line(place: _Place, validity: Validity, measured: dict[str, float]) -
 
 
 def _say_judgement(place: _Place, form: Form, ruled: Ruled, measured: dict[str, float], given: Options) -> None:
-    found = ruled.found
+    """Print a judgement: in short the worst anomaly, in full all with the lines that they cite."""
+    judgement = ruled.found
     if given.json:
         # `longest` may hold a million calls; programs that need it call the judge directly.
-        body = {k: v for k, v in msgspec.structs.asdict(found).items() if k not in ("validity", "longest", "cycles")}
+        body = {k: v for k, v in msgspec.structs.asdict(judgement).items() if k not in ("validity", "longest", "cycles")}
         guess = {"guessed": ruled.guess is not None, "others": ruled.guess.others if ruled.guess else ()}
-        code = of_verdict(found.validity, live=None)
-        verdict = {"verdict": VALIDITY_NAMES[found.validity], "exit": code}
+        code = of_verdict(judgement.validity, live=None)
+        verdict = {"verdict": VALIDITY_NAMES[judgement.validity], "exit": code}
         say_json({"file": place.name, "model": ruled.asked.model, **guess, **verdict, **body, **measured})
         return
-    say(_first_line(place, found.validity, {"operations": found.operations, **measured}))
+    say(_first_line(place, judgement.validity, {"operations": judgement.operations, **measured}))
     say_findings = in_full if given.whole else in_short
-    told = worst_first(found.anomalies)[: None if given.whole else 1]
-    quoted = cited(steps_of(place.file, form), {line for anomaly in told for line in anomaly.witness}) if told else {}
-    for at, words in enumerate(say_findings(found.anomalies, unchecked=found.unchecked)):
+    cited_anomalies = worst_first(judgement.anomalies)[: None if given.whole else 1]
+    quoted = (
+        cited(steps_of(place.file, form), {line for anomaly in cited_anomalies for line in anomaly.witness})
+        if cited_anomalies
+        else {}
+    )
+    for at, words in enumerate(say_findings(judgement.anomalies, unchecked=judgement.unchecked)):
         say(f"  {words}")
-        witness = dict.fromkeys(line for line in told[at].witness if line in quoted) if at < len(told) else ()
+        witness = (
+            dict.fromkeys(line for line in cited_anomalies[at].witness if line in quoted) if at < len(cited_anomalies) else ()
+        )
         quotes = [f"line {line}: {quoted[line].words}" for line in witness]
         for text in quotes if given.whole else first_of(quotes):
             say(f"    {text}")
-    for note in found.notes:
+    for note in judgement.notes:
         say(f"  {note}")
 
 
@@ -321,5 +333,5 @@ def explained(verdict: Verdict, *, whole: bool) -> tuple[str, ...]:
     excused = [f"{e.topic}-{e.partition} offset {e.offset} {e.value!r}, by the wound in row {e.wound}" for e in verdict.excused]
     worst = told_first(verdict) if verdict.anomalies else None
     say_findings = in_full if whole else in_short
-    anomalies = sorted(verdict.anomalies, key=lambda found: found != worst)
+    anomalies = sorted(verdict.anomalies, key=lambda anomaly: anomaly != worst)
     return say_findings(anomalies, not_live=verdict.not_live, excused=excused, unchecked=verdict.unchecked)

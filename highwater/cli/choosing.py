@@ -78,7 +78,7 @@ def chosen(given: Choice) -> Chosen:
     if given.derivation is not None and given.seed is None:
         raise UsageError("--derivation needs --seed")
     options.check_seeds(given.derivation)
-    plan, repeat = _chosen(given.seed, given.plan, loaded, given.protocol, request)
+    plan, repeat = _plan_and_repeat(given.seed, given.plan, loaded, given.protocol, request)
     return Chosen(plan=plan, backend=backend, repeat=repeat)
 
 
@@ -89,7 +89,10 @@ def perform(chosen: Chosen, keep: Keep, performer: Backend | None = None) -> Jud
     )
 
 
-def _chosen(seed: str | None, path: Path | None, plan: Plan | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
+def _plan_and_repeat(
+    seed: str | None, path: Path | None, plan: Plan | None, protocol: str | None, request: Request
+) -> tuple[Plan, str]:
+    """The plan of a seed or a file, and the command that repeats its run."""
     if (seed is None) == (path is None):
         raise UsageError(f"give either --seed S or --plan FILE; given: {'neither' if seed is None else 'both'}")
     if seed is not None:

@@ -18,8 +18,8 @@ class Command(NamedTuple):
 
     def load(self) -> Callable[..., int]:
         """Import the function that carries out the command."""
-        found: Callable[..., int] = getattr(import_module(f"highwater.cli.{self.module}"), self.name)
-        return found
+        function: Callable[..., int] = getattr(import_module(f"highwater.cli.{self.module}"), self.name)
+        return function
 
 
 class Group(NamedTuple):
@@ -84,7 +84,7 @@ GROUPS = (
 _SEARCHES = {"--model": "model", "--ablate": "ablate", "--realise": "realise", "--refines": "refine"}
 
 
-def moved(arguments: Sequence[str]) -> str:
+def renamed_search_hint(arguments: Sequence[str]) -> str:
     """What to type now for `highwater explore` without the name of a search, as earlier versions had it; else ""."""
     if arguments[:1] != ["explore"] or (arguments[1:] and not arguments[1].startswith("-")) or {"-h", "--help"} & {*arguments}:
         return ""

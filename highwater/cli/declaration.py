@@ -74,12 +74,12 @@ def _group(hint: Any) -> type[Struct] | None:
 def _under(hint: Any, heading: str | None) -> Any:
     """The annotation of an option with the heading of its group."""
     kind, *infos = get_args(hint)
-    found = []
+    parameters = []
     for info in infos:
-        found.append(copy(info))
+        parameters.append(copy(info))
         if isinstance(info, ParameterInfo):
-            found[-1].rich_help_panel = heading
-    return Annotated[(kind, *found)]
+            parameters[-1].rich_help_panel = heading
+    return Annotated[(kind, *parameters)]
 
 
 def filled(kind: type[Given], values: Mapping[str, object]) -> Given:
@@ -89,6 +89,7 @@ def filled(kind: type[Given], values: Mapping[str, object]) -> Given:
 
 
 def _struct(kind: type[Given], values: Mapping[str, object]) -> Given:
+    """The struct with these values, and the structs of its groups within."""
     found = {}
     for name, hint, _ in _fields(kind):
         group = _group(hint)

@@ -52,18 +52,20 @@ def describe(
 
 
 def _addresses(text: str | None) -> tuple[tuple[str, int], ...]:
-    found = []
+    """The brokers of --bootstrap. Raises UsageError."""
+    addresses = []
     for name in options.names_of(text or ""):
         host, _, port = name.rpartition(":")
         if not host or not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
             raise UsageError(f"--bootstrap must be HOST:PORT, or several separated by commas, not {text}")
-        found.append((host.strip("[]"), int(port)))
-    if not found:
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
         raise UsageError("--bootstrap must name at least one broker as HOST:PORT")
-    return tuple(found)
+    return tuple(addresses)
 
 
 def _of_run(what: str, at: int | None, protocol: str) -> tuple[Description, ...]:
+    """The topics of a simulated run at a time, as one of its brokers answers."""
     is_file = what.endswith((".yaml", ".yml"))
     plan = load_plan(Path(what)) if is_file else Request(protocol=protocol).plan(options.seed_not_file(what, files="plan file"))
     if plan.path:

@@ -50,24 +50,25 @@ class Options(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def diff(given: Options) -> int:
     """Compare two campaigns: new anomalies, lost liveness, slower recovery, less coverage; exit with 10, 12 or 11 if worse."""
-    before, after, wanted = given.before, given.after, checked(given.wanted)
-    findings = ask_diff(source_of(given.dataset, wanted), before, after)
+    before, after, answers_wanted = given.before, given.after, checked(given.wanted)
+    findings = ask_diff(source_of(given.dataset, answers_wanted), before, after)
     code = worst(EXITS[finding.what] for finding in findings if finding.worse)
-    if wanted.page is not None:
+    if answers_wanted.page is not None:
         repeat = f"highwater diff {before} {after} --dataset {given.dataset}"
-        store.write_file(wanted.page, render_diff(_page(findings, before, after, code, repeat)))
-    if wanted.form == "json" and wanted.output is None:
+        store.write_file(answers_wanted.page, render_diff(_page(findings, before, after, code, repeat)))
+    if answers_wanted.form == "json" and answers_wanted.output is None:
         say_json({"before": before, "after": after, "exit": code, "level": LEVEL, "findings": findings})
-    elif wanted.form == "table" and wanted.output is None:
-        _say(findings, before, after, code)
+    elif answers_wanted.form == "table" and answers_wanted.output is None:
+        _say_comparison(findings, before, after, code)
     else:
         question = Question(name="diff", title=f"{before} and {after}", words="", columns=COLUMNS, sql="")
-        show([Answer(question=question, table=table_of(findings))], wanted.form, wanted.output)
-    say_page(wanted)
+        show([Answer(question=question, table=table_of(findings))], answers_wanted.form, answers_wanted.output)
+    say_page(answers_wanted)
     return code
 
 
-def _say(findings: list[Finding], before: str, after: str, code: ExitCode) -> None:
+def _say_comparison(findings: list[Finding], before: str, after: str, code: ExitCode) -> None:
+    """Print what became worse, after a line for each protocol."""
     rows = [_comparison(finding) for finding in findings]
     say(f"{before} and {after}: {_result(code)}; {len(rows)} comparisons")
     for name in sorted({row.protocol for row in rows}):
@@ -94,6 +95,7 @@ def _result(code: ExitCode) -> str:
 
 
 def _page(findings: list[Finding], before: str, after: str, code: ExitCode, repeat: str) -> DiffPage:
+    """The comparison as a page."""
     rows = tuple(_comparison(finding) for finding in findings)
     tones = {ExitCode.VALID: "valid", ExitCode.INVALID: "invalid"}
     return DiffPage(

@@ -84,38 +84,41 @@ def ablate(given: Options) -> int:
     if given.json:
         say_json(ablated)
     else:
-        _show(ablated)
+        _say_totals(ablated)
     return ExitCode.UNKNOWN if stopped else ExitCode.VALID
 
 
-def _row(found: Ablation) -> AblatedSwitch:
+def _row(ablation: Ablation) -> AblatedSwitch:
+    """An ablation as the JSON object shows it."""
     return AblatedSwitch(
-        switch=found.switch,
-        value=found.value,
-        fell=found.fell,
-        strategy=found.strategy,
-        toward=found.toward,
-        depth=found.depth,
-        makes_no_difference=found.same and not found.fell,
-        stuck=found.stuck,
-        states=found.states,
-        seconds=round(found.seconds, 1),
+        switch=ablation.switch,
+        value=ablation.value,
+        fell=ablation.fell,
+        strategy=ablation.strategy,
+        toward=ablation.toward,
+        depth=ablation.depth,
+        makes_no_difference=ablation.same and not ablation.fell,
+        stuck=ablation.stuck,
+        states=ablation.states,
+        seconds=round(ablation.seconds, 1),
     )
 
 
-def _words(found: Ablation) -> str:
-    head = f"{found.switch}={found.value}:"
-    if found.fell:
-        led = f" toward {found.toward}" if found.toward else ""
-        return f"{head} {found.fell} falls after {found.depth} actions, found {found.strategy}{led}"
-    if found.stuck:
-        return f"{head} the cluster does not start with it alone: {found.stuck}"
-    if found.same:
+def _words(ablation: Ablation) -> str:
+    """An ablation as a line."""
+    head = f"{ablation.switch}={ablation.value}:"
+    if ablation.fell:
+        led = f" toward {ablation.toward}" if ablation.toward else ""
+        return f"{head} {ablation.fell} falls after {ablation.depth} actions, found {ablation.strategy}{led}"
+    if ablation.stuck:
+        return f"{head} the cluster does not start with it alone: {ablation.stuck}"
+    if ablation.same:
         return f"{head} makes no difference in this world"
-    return f"{head} nothing falls; {found.states} states{'' if found.whole else ', not the whole world'}"
+    return f"{head} nothing falls; {ablation.states} states{'' if ablation.whole else ', not the whole world'}"
 
 
 def _kind(row: AblatedSwitch) -> str:
+    """How taking the switch out ended."""
     if row.fell:
         return "fell"
     if row.stuck:
@@ -123,13 +126,14 @@ def _kind(row: AblatedSwitch) -> str:
     return "same" if row.makes_no_difference else "held"
 
 
-def _show(ablated: Ablated) -> None:
+def _say_totals(ablated: Ablated) -> None:
+    """Print how many switches ended in each way."""
     counts = Counter(map(_kind, ablated.switches))
-    left = sum(1 for _ in switches()) - len(ablated.switches)
+    untried = sum(1 for _ in switches()) - len(ablated.switches)
     say(
         f"{counts['fell']} switches are needed, {counts['same']} make no difference in this world, "
         f"without {counts['held']} nothing fell within the budget, {counts['stuck']} cannot be taken out alone"
     )
     if ablated.stopped_by:
-        say(f"stopped at {ablated.stopped_by}: {left} switches not tried")
+        say(f"stopped at {ablated.stopped_by}: {untried} switches not tried")
     say(f"repeat  {ablated.repeat}")

@@ -94,15 +94,16 @@ def model(given: Options) -> int:
         result = LevelSearch(searched, limits, monotonic).run(progress)
     if result.end == "too-large" and not result.findings:
         raise WorldTooLarge(result.stopped_by)
-    explored = _explored(given, variant, sizes, searched.invariants, result)
+    explored = _outcome(given, variant, sizes, searched.invariants, result)
     if given.json:
         say_json(explored)
     else:
-        _show(explored)
+        _say(explored)
     return ExitCode[explored.verdict]
 
 
 def _sizes(given: Options) -> dict[str, int]:
+    """The sizes of the model's world; options of another model are refused."""
     if given.model not in _OPTIONS:
         raise UsageError(f"unknown model {given.model!r}; known: {', '.join(_OPTIONS)}")
     defaults = _OPTIONS[given.model]
@@ -115,6 +116,7 @@ def _sizes(given: Options) -> dict[str, int]:
 
 
 def _model(given: Options, variant: str, sizes: dict[str, int]) -> Model:
+    """The model with its rules and sizes. Raises UsageError."""
     variants = VARIANTS if given.model == KAFKA_REPLICATION else ISR_VARIANTS
     if variant not in variants:
         raise UsageError(f"unknown variant {variant!r} of {given.model}; known: {', '.join(variants)}")
@@ -128,7 +130,8 @@ def _model(given: Options, variant: str, sizes: dict[str, int]) -> Model:
     return KafkaReplication(rules, Sizes(**sizes))
 
 
-def _explored(given: Options, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result) -> ExploredModel:
+def _outcome(given: Options, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result) -> ExploredModel:
+    """The JSON object of the search."""
     findings = {finding.invariant: finding for finding in result.findings}
     verdicts = {name: _verdict(findings.get(name), exhausted=result.end == "exhausted") for name in invariants}
     verdict: Literal["VALID", "UNKNOWN"] = "VALID" if result.end == "exhausted" else "UNKNOWN"
@@ -157,7 +160,8 @@ def _verdict(finding: Finding | None, *, exhausted: bool) -> ModelVerdict:
     return ModelVerdict(holds=False, length=len(finding.steps), trace=tuple(step.action for step in finding.steps[1:]))
 
 
-def _show(explored: ExploredModel) -> None:
+def _say(explored: ExploredModel) -> None:
+    """Print the verdict of each invariant, with its counterexample, and the numbers."""
     for name, verdict in explored.verdicts.items():
         if verdict.holds is False:
             say(f"INVALID: {name} is violated after {len(verdict.trace)} actions ({verdict.length} states)")
@@ -167,9 +171,9 @@ def _show(explored: ExploredModel) -> None:
             say(f"VALID: {name} holds in the whole space")
         else:
             say(f"UNKNOWN: no violation of {name} found, stopped at {explored.stopped_by}: no proof")
-    left = f", {explored.frontier} states not expanded" if explored.frontier else ""
+    unexpanded = f", {explored.frontier} states not expanded" if explored.frontier else ""
     say(
-        f"{explored.generated} generated, {explored.distinct} distinct, depth {explored.depth}{left}; "
+        f"{explored.generated} generated, {explored.distinct} distinct, depth {explored.depth}{unexpanded}; "
         f"{explored.states_per_second} states a second"
     )
     say(f"repeat  {explored.repeat}")

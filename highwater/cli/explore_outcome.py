@@ -104,6 +104,7 @@ def explored(result: Result[AnyAction], question: Question, *, repeat: str, towa
 
 
 def _plan(result: Result[AnyAction], story: tuple[str, ...], question: Question) -> Plan:
+    """The plan of a counterexample."""
     return plan_of(
         name=f"explored-{question.protocol}-{question.bounds.brokers}-{len(result.path)}",
         story=story,
@@ -130,11 +131,12 @@ def told(outcome: Explored, plan: Path | None, *, json: bool) -> int:
     if json:
         say_json(outcome)
     else:
-        _show(outcome, plan)
+        _say(outcome, plan)
     return ExitCode[outcome.verdict]
 
 
-def _show(outcome: Explored, plan: Path | None) -> None:
+def _say(outcome: Explored, plan: Path | None) -> None:
+    """Print the verdict with the counterexample or what limits it, and the numbers."""
     numbers = (
         f"{outcome.states} states, {outcome.transitions} transitions, depth {outcome.depth}, "
         f"{outcome.states_per_second} states a second, {outcome.beyond_max_epochs} not expanded (leader epoch beyond the bound)"
@@ -153,8 +155,8 @@ def _show(outcome: Explored, plan: Path | None) -> None:
     if outcome.verdict == "VALID":
         say(f"VALID: {outcome.holds} holds in the whole space")
     elif outcome.stopped_by:
-        left = f"{outcome.frontier} states not expanded: " if outcome.frontier else ""
-        say(f"UNKNOWN: nothing found, stopped at {outcome.stopped_by}; {left}no proof")
+        unexpanded = f"{outcome.frontier} states not expanded: " if outcome.frontier else ""
+        say(f"UNKNOWN: nothing found, stopped at {outcome.stopped_by}; {unexpanded}no proof")
     else:
         say("UNKNOWN: no violation in the whole space, but no record was ever committed in it")
     say(numbers)
@@ -163,12 +165,13 @@ def _show(outcome: Explored, plan: Path | None) -> None:
     if outcome.goals_missed:
         say(f"never: {', '.join(outcome.goals_missed)}")
     if outcome.toward is not None:
-        _show_toward(outcome.toward)
+        _say_toward(outcome.toward)
     if outcome.resume:
         say(f"go on  {outcome.resume}")
 
 
-def _show_toward(toward: Toward) -> None:
+def _say_toward(toward: Toward) -> None:
+    """Print how near a directed search came to the violation."""
     say(f"{toward.cut} steps cut, because they left every path of the model of {toward.name} to a violation")
     if toward.distance is None:
         say("the model, with what the machines do otherwise, has no way from the start to a violation in a world of this size")

@@ -71,12 +71,12 @@ def realise(given: Options) -> int:
     if not given.json:
         say(headline(question))
     budget = Budget(seconds=given.budget_seconds, memory_mib=given.memory_mib or memory_limit_mib())
-    result, toward = _searched(given.name, question, budget, quiet=given.json)
+    result, toward = _directed_search(given.name, question, budget, quiet=given.json)
     again = repeat(f"realise {given.name} --protocol {question.protocol}", question, published.bounds, holds=None)
     return told(explored(result, question, repeat=again, toward=toward), given.plan, json=given.json)
 
 
-def _searched(name: str, question: Question, budget: Budget, *, quiet: bool) -> tuple[Result[AnyAction], Toward]:
+def _directed_search(name: str, question: Question, budget: Budget, *, quiet: bool) -> tuple[Result[AnyAction], Toward]:
     """Search best-first toward a violation in the model; a path that is found is made shorter."""
     published = PUBLISHED[name]
     model = MachineWorld(question.variant, question.bounds)

@@ -78,15 +78,16 @@ def refine(given: Options) -> int:
     model = MachineWorld(question.variant, question.bounds)
     with shown_progress(quiet=given.json) as progress:
         result = Refinement(model, VARIANTS[given.variant], monotonic).run(budget, progress)
-    explored = _explored(given.variant, question, result, tell(model, result.path))
+    explored = _outcome(given.variant, question, result, tell(model, result.path))
     if given.json:
         say_json(explored)
     else:
-        _show(explored)
+        _say(explored)
     return ExitCode[explored.verdict]
 
 
-def _explored(variant: str, question: Question, result: Refined, story: tuple[str, ...]) -> ExploredRefinement:
+def _outcome(variant: str, question: Question, result: Refined, story: tuple[str, ...]) -> ExploredRefinement:
+    """The JSON object of the comparison."""
     verdict: Literal["VALID", "UNKNOWN"] = "VALID" if result.end == "exhausted" and result.explained else "UNKNOWN"
     return ExploredRefinement(
         protocol=question.protocol,
@@ -106,7 +107,8 @@ def _explored(variant: str, question: Question, result: Refined, story: tuple[st
     )
 
 
-def _show(explored: ExploredRefinement) -> None:
+def _say(explored: ExploredRefinement) -> None:
+    """Print the verdict with the step that is none of the model's, and the numbers."""
     match explored.verdict:
         case "INVALID":
             say(f"INVALID: step {len(explored.story)} is no step of {explored.refines}: {explored.wrong}")

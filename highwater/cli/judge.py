@@ -14,7 +14,7 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
-from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked
+from highwater.foreign.files import CONSISTENCY, LOG, MODELS, ModelChoice, check_asked
 from highwater.foreign.own import is_own
 from highwater.runs import judging
 from highwater.runs.judging import Case
@@ -84,12 +84,12 @@ class Options(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def judge(given: Options) -> int:
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
-    asked = Asked(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
-    check_asked(asked)
-    if is_own(asked.model):
+    choice = ModelChoice(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
+    check_asked(choice)
+    if is_own(choice.model):
         raise UsageError("a model of your own is for `highwater check`: a ledger keeps no verdict of code that may change")
     conf, paths, json = given.on.settings, given.paths, given.json
-    sources = judging.find(paths, asked)
+    sources = judging.find(paths, choice)
     book = Ledger(storage_at(_writable(given.ledger or judging.ledger_beside(paths))))
     job = Job(function=judging.judge_item, ledger=book.location, deadline_s=given.deadline)
 
@@ -98,16 +98,16 @@ def judge(given: Options) -> int:
             with progress(len(items), quiet=json) as ticker, session_if_asked(given.on.spark, conf) as session:
                 book.forget({item.key for item in items})
                 workers = given.jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
-                perform(items, job, spark=session, jobs=workers, seen=lambda row: ticker.tick(row.state))
+                perform(items, job, spark=session, jobs=workers, on_row=lambda row: ticker.tick(row.state))
 
     with owned(storage_at(book.location)):
-        cases = judging.judge_all(sources, asked, book, again=given.again, perform=do)
+        cases = judging.judge_all(sources, choice, book, again=given.again, perform=do)
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
     code = worst(case.exit_code for case in cases)
     if json:
-        say_json(_document(cases, asked, book, code))
+        say_json(_document(cases, choice, book, code))
         return code
-    _say_table(cases, asked, whole=given.whole)
+    _say_table(cases, choice, whole=given.whole)
     if unwritten:
         say(f"{len(unwritten)} verdicts are in the ledger alone: the folder of the run cannot be written")
     _say_totals(cases, book, code)
@@ -115,6 +115,7 @@ def judge(given: Options) -> int:
 
 
 def _writable(ledger: str) -> str:
+    """The ledger's place, checked if it is a local folder. Raises UsageError."""
     if "://" not in ledger:
         try:
             options.folder_of(Path(ledger).absolute())
@@ -123,20 +124,22 @@ def _writable(ledger: str) -> str:
     return ledger
 
 
-def _document(cases: Sequence[Case], asked: Asked, book: Ledger, code: ExitCode) -> dict[str, object]:
+def _document(cases: Sequence[Case], choice: ModelChoice, book: Ledger, code: ExitCode) -> dict[str, object]:
+    """The JSON object of all verdicts."""
     return {
         "exit": code,
         "ledger": book.location,
         "digest": judging.digest_of_table(cases),
-        "runs": [_row(case, asked) for case in cases],
+        "runs": [_row(case, choice) for case in cases],
     }
 
 
-def _row(case: Case, asked: Asked) -> Row:
+def _row(case: Case, choice: ModelChoice) -> Row:
+    """The JSON object of one history."""
     verdict = case.ruling.verdict
     return Row(
         run=case.source.path,
-        model=case.ruling.model or (LOG if verdict is not None else asked.model),
+        model=case.ruling.model or (LOG if verdict is not None else choice.model),
         guessed=bool(case.ruling.guess),
         verdict=case.outcome,
         live=None if verdict is None else verdict.live,
@@ -148,11 +151,12 @@ def _row(case: Case, asked: Asked) -> Row:
         digest=case.ruling.digest,
         words=case.words,
         new=case.new,
-        repeat=judging.command(case.source, asked),
+        repeat=judging.command(case.source, choice),
     )
 
 
-def _say_table(cases: Sequence[Case], asked: Asked, *, whole: bool) -> None:
+def _say_table(cases: Sequence[Case], choice: ModelChoice, *, whole: bool) -> None:
+    """Print a line for each history, and why if it is not VALID."""
     say(f"{'verdict':<8} {'liveness':<8} {'anomalies':>9} {'operations':>10} {'events':>10}  history")
     for case in cases:
         ruling = case.ruling
@@ -162,20 +166,22 @@ def _say_table(cases: Sequence[Case], asked: Asked, *, whole: bool) -> None:
         for line in _why(case, whole=whole):
             say(f"  {line}")
         if case.exit_code is not ExitCode.VALID:
-            say(f"  repeat: {judging.command(case.source, asked)}")
+            say(f"  repeat: {judging.command(case.source, choice)}")
 
 
 def _why(case: Case, *, whole: bool) -> Sequence[str]:
+    """The lines that explain a verdict."""
     if case.ruling.verdict is not None:
         return explained(case.ruling.verdict, whole=whole)
-    found = case.ruling.judgement
-    if found is None:
+    judgement = case.ruling.judgement
+    if judgement is None:
         return (case.words,)
     guess = (case.ruling.guess,) if case.ruling.guess else ()
-    return (*(in_full if whole else in_short)(found.anomalies, unchecked=found.unchecked), *found.notes, *guess)
+    return (*(in_full if whole else in_short)(judgement.anomalies, unchecked=judgement.unchecked), *judgement.notes, *guess)
 
 
 def _say_totals(cases: Sequence[Case], book: Ledger, code: ExitCode) -> None:
+    """Print how many histories had each outcome, and where the verdicts are kept."""
     counted = Counter(case.outcome for case in cases)
     verdicts = ", ".join(f"{counted[outcome]} {outcome}" for outcome in _OUTCOMES if counted[outcome])
     new = sum(case.new for case in cases)

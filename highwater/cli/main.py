@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from highwater import __version__
-from highwater.cli.commands import COMMANDS, GROUPS, Command, moved
+from highwater.cli.commands import COMMANDS, GROUPS, Command, renamed_search_hint
 from highwater.cli.declaration import CommandWithSections
 from highwater.cli.output import complain, say
 from highwater.errors import HighwaterError
@@ -26,7 +26,7 @@ _COMPLETING = "_HIGHWATER_COMPLETE"  # set by the completion of a shell
 _TYPER_INTERRUPTED = 130  # Typer returns it on KeyboardInterrupt; no command returns it
 
 
-def build(asked: str | None) -> typer.Typer:
+def build(command_named: str | None) -> typer.Typer:
     """Make the Typer application of `highwater`; of the command that is asked for it knows the options, of others the name."""
     app = typer.Typer(
         name="highwater",
@@ -37,11 +37,11 @@ def build(asked: str | None) -> typer.Typer:
     )
     app.callback()(_options)
     for command in COMMANDS:
-        _add(app, command, whole=command.name == asked)
+        _add(app, command, whole=command.name == command_named)
     for group in GROUPS:
         below = typer.Typer(rich_markup_mode=None)
         for command in group.members:
-            _add(below, command, whole=group.name == asked)
+            _add(below, command, whole=group.name == command_named)
         app.add_typer(below, name=group.name, help=group.line)
     return app
 
@@ -54,14 +54,14 @@ def _not_loaded() -> int:
     raise AssertionError("this command was not asked for")
 
 
-def _asked(arguments: Sequence[str]) -> str | None:
+def _command_named(arguments: Sequence[str]) -> str | None:
     """The name of the command in these arguments; while a shell completes a line, in that line."""
     completed = os.environ.get("COMP_WORDS", "").split()[1:] if _COMPLETING in os.environ else []
     return next(iter([*completed, *arguments]), None)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
         say(f"highwater {__version__}")
         raise typer.Exit
 
@@ -82,17 +82,18 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 def _exit_code(arguments: Sequence[str]) -> int:
+    """Run the command; each error becomes a line on stderr and its exit code."""
     if sys.flags.optimize:
         complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
         return ExitCode.USAGE
-    if now := moved(list(arguments)):
+    if now := renamed_search_hint(list(arguments)):
         complain(now)
         return ExitCode.USAGE
     try:
-        shown = list(arguments) or ([] if _COMPLETING in os.environ else ["--help"])
-        result = build(_asked(arguments))(args=shown, prog_name="highwater", standalone_mode=False)
+        words = list(arguments) or ([] if _COMPLETING in os.environ else ["--help"])
+        result = build(_command_named(arguments))(args=words, prog_name="highwater", standalone_mode=False)
     except typer.TyperException as error:
-        complain(f"{error.format_message()}{_given(error, arguments)} ({_command_of(error)} --help)")
+        complain(f"{error.format_message()}{_value_refused(error, arguments)} ({_command_of(error)} --help)")
         return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
         return interrupted()
@@ -112,7 +113,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
     return interrupted() if result == _TYPER_INTERRUPTED else int(result or 0)
 
 
-def _given(error: typer.TyperException, arguments: Sequence[str]) -> str:
+def _value_refused(error: typer.TyperException, arguments: Sequence[str]) -> str:
     """The value of the option that an error is about; Typer's sentences about numbers lack it."""
     names = getattr(getattr(error, "param", None), "opts", ())
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]

@@ -29,27 +29,27 @@ Derivation = Annotated[
 ]
 
 
-def lowered(given: str | list[str] | None) -> str | list[str] | None:
+def lowered(value: str | list[str] | None) -> str | list[str] | None:
     """Names in lower case, as all are: V3 is v3."""
-    return [text.lower() for text in given] if isinstance(given, list) else given and given.lower()
+    return [text.lower() for text in value] if isinstance(value, list) else value and value.lower()
 
 
 def protocols_like(incomplete: str) -> list[str]:
     """What a shell offers for a protocol."""
-    return _completed(incomplete, VARIANTS)
+    return _completions(incomplete, VARIANTS)
 
 
 def faults_like(incomplete: str) -> list[str]:
     """What a shell offers for a fault kind, family or mix."""
-    return _completed(incomplete, (*MIXES, *FAMILIES, *KIND_NAMES))
+    return _completions(incomplete, (*MIXES, *FAMILIES, *KIND_NAMES))
 
 
 def workloads_like(incomplete: str) -> list[str]:
     """What a shell offers for a workload."""
-    return _completed(incomplete, (MIXED, *WORKLOADS))
+    return _completions(incomplete, (MIXED, *WORKLOADS))
 
 
-def _completed(incomplete: str, names: Iterable[str]) -> list[str]:
+def _completions(incomplete: str, names: Iterable[str]) -> list[str]:
     before, comma, begun = incomplete.rpartition(",")  # several names have commas between them
     return [before + comma + name for name in names if name.startswith(begun)]
 
@@ -159,8 +159,8 @@ def backend_for(backend: BackendName | None, plan: Plan | None, system: str | No
     """The backend that was asked for, else the one that fits the system of the command line or of the plan."""
     if backend is not None:
         return backend
-    asked = parsed_system(system).name if system is not None else REFERENCE if plan is None else system_of(plan).name
-    return "sim" if asked == REFERENCE else "process"
+    system_name = parsed_system(system).name if system is not None else REFERENCE if plan is None else system_of(plan).name
+    return "sim" if system_name == REFERENCE else "process"
 
 
 def conf_of(master: str | None, texts: list[str] | None) -> dict[str, str]:

@@ -47,8 +47,8 @@ def _printable(line: str) -> str:
 
 def first_of(lines: Sequence[str]) -> list[str]:
     """Shorten a list for the terminal: its first 10 lines, then the number of omitted lines."""
-    shown = list(lines[:_LINES_SHOWN])
-    return [*shown, f"and {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else shown
+    lines_shown = list(lines[:_LINES_SHOWN])
+    return [*lines_shown, f"and {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else lines_shown
 
 
 class Ticker:
@@ -83,8 +83,8 @@ def status(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     if quiet or not console.is_terminal:
         yield lambda words: None
         return
-    with console.status("begins") as shown:
-        yield shown.update
+    with console.status("begins") as line_shown:
+        yield line_shown.update
 
 
 @contextmanager

@@ -36,24 +36,24 @@ def query(given: QueryOptions) -> int:
     """Answer a question about the runs of a dataset, as text, CSV, Parquet, JSON or a page with pictures."""
     name, sql, dataset = given.name, given.sql, given.dataset
     if name is None and sql is None:
-        _list(json=given.wanted.json)
+        _say_questions(json=given.wanted.json)
         return 0
     if name is not None and sql is not None:
         raise UsageError("give the name of a question or --sql, not both")
     if not dataset:
         raise UsageError("--dataset DIR is missing: the dataset that `highwater store ingest` wrote")
-    wanted = checked(given.wanted)
+    answers_wanted = checked(given.wanted)
     questions = QUESTIONS if name == ALL else () if name is None else (question_named(name),)
-    if len(questions) > 1 and wanted.form in ("csv", "parquet"):
-        raise UsageError(f"--format {wanted.form} holds one answer; name one question, not {ALL}")
-    source = source_of(dataset, wanted, given.campaign)
+    if len(questions) > 1 and answers_wanted.form in ("csv", "parquet"):
+        raise UsageError(f"--format {answers_wanted.form} holds one answer; name one question, not {ALL}")
+    source = source_of(dataset, answers_wanted, given.campaign)
     answers = ask(source, questions) if sql is None else [ask_sql(source, sql)]
-    if wanted.page is not None:
+    if answers_wanted.page is not None:
         repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}{_filter(given.campaign)}"
         title = "All questions" if name == ALL else answers[0].question.title
-        write_page(wanted.page, answers, title=title, dataset=dataset, repeat=repeat)
-    show(answers, wanted.form, wanted.output)
-    say_page(wanted)
+        write_page(answers_wanted.page, answers, title=title, dataset=dataset, repeat=repeat)
+    show(answers, answers_wanted.form, answers_wanted.output)
+    say_page(answers_wanted)
     return 0
 
 
@@ -61,7 +61,8 @@ def _filter(campaign: str) -> str:
     return f" --campaign {campaign}" if campaign else ""
 
 
-def _list(*, json: bool) -> None:
+def _say_questions(*, json: bool) -> None:
+    """Print the questions that can be asked."""
     if json:
         say_json({"questions": [{"name": q.name, "words": q.words, "columns": q.columns} for q in QUESTIONS]})
         return
@@ -83,20 +84,21 @@ class TriageOptions(Struct, frozen=True, kw_only=True):
 @takes(TriageOptions)
 def triage(given: TriageOptions) -> int:
     """Count the causes of failed runs, each with the command that repeats its plan with the fewest fault windows."""
-    wanted, dataset = checked(given.wanted), given.dataset
-    answers = ask(source_of(dataset, wanted, given.campaign), [TRIAGE])
-    if wanted.page is not None:
+    answers_wanted, dataset = checked(given.wanted), given.dataset
+    answers = ask(source_of(dataset, answers_wanted, given.campaign), [TRIAGE])
+    if answers_wanted.page is not None:
         repeat = f"highwater triage --dataset {dataset}{_filter(given.campaign)}"
-        write_page(wanted.page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)
-    if wanted.form == "table" and wanted.output is None:
+        write_page(answers_wanted.page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)
+    if answers_wanted.form == "table" and answers_wanted.output is None:
         _say_causes(answers[0].table.to_pylist())
     else:
-        show(answers, wanted.form, wanted.output)
-    say_page(wanted)
+        show(answers, answers_wanted.form, answers_wanted.output)
+    say_page(answers_wanted)
     return 0
 
 
 def _say_causes(rows: list[Row]) -> None:
+    """Print the causes of failed runs, by campaign and protocol."""
     groups: dict[tuple[object, object], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["campaign"], row["protocol"]), []).append(row)

@@ -85,11 +85,12 @@ def reassign(given: Options) -> int:
 
 
 async def _perform(zookeeper: str, command: Command) -> tuple[str, ...]:
+    """Perform a command: do what it asks of ZooKeeper until it returns its lines."""
     admin = Admin(zookeeper)
     try:
-        wanted = next(command)
+        step = next(command)
         while True:
-            wanted = command.send(await admin.ask(*wanted.ops, atomic=wanted.atomic))
+            step = command.send(await admin.ask(*step.ops, atomic=step.atomic))
     except StopIteration as done:
         lines: tuple[str, ...] = done.value
         return lines
@@ -105,6 +106,7 @@ def _read(file: Path) -> bytes:
 
 
 def _ids(text: str) -> tuple[BrokerId, ...]:
+    """The broker ids of --brokers. Raises UsageError."""
     names = options.names_of(text)
     wrong = next((name for name in names if not name.isdecimal()), None)
     if wrong is not None:

@@ -47,9 +47,9 @@ def replay(
     if path.is_dir():
         manifest = store.load_manifest(path)
         plan = _stored_plan(path, manifest, system)
-        wanted: str | None = manifest.digest if system is None else None
+        digest_before: str | None = manifest.digest if system is None else None
     else:
-        manifest, wanted = None, None
+        manifest, digest_before = None, None
         if path.suffix in (".yaml", ".yml") or path.is_file():
             plan = load_plan(path)
         else:
@@ -66,12 +66,12 @@ def replay(
         backend: BackendName = "docker" if manifest is not None and manifest.backend == "docker" else "process"
         return _once(plan, here, repeat, backend=backend, json=json)
     judged = _again(plan, here, repeat)
-    if wanted is None:
-        wanted = _again(plan, here, repeat).summary.digest
+    if digest_before is None:
+        digest_before = _again(plan, here, repeat).summary.digest
     version = manifest.schema_version if manifest is not None else SCHEMA_VERSION
-    found = digest_in(version, judged.history.operations, judged.history.events)
-    if found != wanted:
-        raise Nondeterminism(_difference(found, wanted, manifest, here) + f"; repeat: {repeat}")
+    digest_now = digest_in(version, judged.history.operations, judged.history.events)
+    if digest_now != digest_before:
+        raise Nondeterminism(_difference(digest_now, digest_before, manifest, here) + f"; repeat: {repeat}")
     if json:
         say_json(judged.summary)
     else:
@@ -95,6 +95,7 @@ def _once(plan: Plan, here: Build, repeat: str, *, backend: BackendName, json: b
 
 
 def _stored_plan(directory: Path, manifest: RunManifest, system: str | None) -> Plan:
+    """The plan of a stored run that can be repeated. Raises UsageError."""
     if system is not None or manifest.system is not None:
         return load_plan(directory / store.PLAN)
     if manifest.backend not in REPEATABLE:
@@ -107,8 +108,9 @@ def _stored_plan(directory: Path, manifest: RunManifest, system: str | None) -> 
     return load_plan(directory / store.PLAN)
 
 
-def _difference(found: str, wanted: str, manifest: RunManifest | None, here: Build) -> str:
-    line = f"not deterministic: digest {found} instead of {wanted}"
+def _difference(digest_now: str, digest_before: str, manifest: RunManifest | None, here: Build) -> str:
+    """How the digests differ, and whether the code may have changed since."""
+    line = f"not deterministic: digest {digest_now} instead of {digest_before}"
     if manifest is not None and (manifest.commit != here.commit or manifest.dirty or here.dirty):
         then = f"{manifest.commit[:12] or 'no commit'}{' with changes' if manifest.dirty else ''}"
         now = f"{here.commit[:12] or 'no commit'}{' with changes' if here.dirty else ''}"

@@ -49,16 +49,16 @@ def report(
     history = store.load_run(run)
     plan = _text_of(run / store.PLAN)
     page = options.file_of(output or run / store.REPORT)
-    shown = None if window is None else _window(window)
+    span_shown = None if window is None else _window(window)
     verdict = judge(history)
     compared = None if beside is None else _beside(run, history, verdict, beside)
     repeat = f"highwater replay {run}"
-    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links_of(run) if output is None else (), window=shown)
+    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links_of(run) if output is None else (), window=span_shown)
     if trace is not None:
         store.write_file(options.file_of(trace), trace_json(history, verdict))
     if json:
-        found = {} if compared is None else {"beside": str(compared)}
-        say_json({"run": str(run), "report": str(page), "verdict": VALIDITY_NAMES[verdict.validity], **found})
+        arguments = {} if compared is None else {"beside": str(compared)}
+        say_json({"run": str(run), "report": str(page), "verdict": VALIDITY_NAMES[verdict.validity], **arguments})
     else:
         say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {page}")

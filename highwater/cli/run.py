@@ -44,7 +44,7 @@ def run(given: Options) -> int:
     keep = Keep(store=None if given.no_store else options.folder_of(given.store), report=given.report)
     if not given.json:
         say(headline(plan.plan))
-    with _shown(plan.backend, quiet=given.json) as performer:
+    with _with_progress(plan.backend, quiet=given.json) as performer:
         summary = perform(plan, keep, performer).summary
     summary = replace(summary, store=_below(given.store, summary.store), report=_below(given.store, summary.report))
     say_json(summary) if given.json else show(summary)
@@ -52,7 +52,7 @@ def run(given: Options) -> int:
 
 
 @contextmanager
-def _shown(backend: BackendName, *, quiet: bool) -> Iterator[Backend]:
+def _with_progress(backend: BackendName, *, quiet: bool) -> Iterator[Backend]:
     """The backend of this name; while it performs, the terminal shows how far it is."""
     began, worlds = monotonic(), list[World]()
 
@@ -122,6 +122,7 @@ def show(summary: Summary, *, folder: str | None = None) -> None:
 
 
 def _numbers(summary: Summary) -> list[str]:
+    """The counts of a run, in words."""
     how = "simulated" if summary.backend == "sim" else "of run"
     # Without coordination nobody counts the changes.
     unseen = summary.system is not UNSET and not summary.leader_changes

@@ -45,8 +45,8 @@ class Question(Struct, frozen=True, kw_only=True):
     @property
     def variant(self) -> Variant:
         """The protocol variant, without its unclean election unless that is wanted."""
-        found = VARIANTS[self.protocol]
-        return found if self.unclean else replace(found, unclean_election=False)
+        named_variant = VARIANTS[self.protocol]
+        return named_variant if self.unclean else replace(named_variant, unclean_election=False)
 
 
 class Manner(Struct, frozen=True, kw_only=True):
@@ -77,8 +77,8 @@ def search(question: Question, manner: Manner, budget: Budget, *, quiet: bool) -
     """Search the whole space, or a part of it by walks."""
     world = partial(MachineWorld, question.variant, question.bounds)
     if manner.strategy == "breadth-first":
-        folder = _made(manner.folder or _unused(question.protocol))
-        return _ended(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
+        folder = _made_folder(manner.folder or _unused_folder(question.protocol))
+        return _search_result(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
     names = ("committed", question.holds)
     with shown_progress(quiet=quiet) as progress:
         if manner.strategy == "depth-first":
@@ -103,7 +103,7 @@ def stopped(folder: Path) -> tuple[Question, Checkpoint]:
 
 def resume(question: Question, checkpoint: Checkpoint, folder: Path, budget: Budget, *, quiet: bool) -> Result[AnyAction]:
     """Go on with a stopped search."""
-    return _ended(_breadth_first(question, folder), checkpoint, budget, folder, quiet=quiet)
+    return _search_result(_breadth_first(question, folder), checkpoint, budget, folder, quiet=quiet)
 
 
 def memory_limit_mib() -> int:
@@ -112,6 +112,7 @@ def memory_limit_mib() -> int:
 
 
 def _breadth_first(question: Question, folder: Path) -> BreadthFirst[tuple[int, ...], AnyAction]:
+    """The search, with a name that tells whether a stopped one may be resumed."""
     searched = Searched(
         world=partial(MachineWorld, question.variant, question.bounds), properties=tuple(sorted({"committed", question.holds}))
     )
@@ -119,7 +120,7 @@ def _breadth_first(question: Question, folder: Path) -> BreadthFirst[tuple[int, 
     return BreadthFirst(searched, folder, monotonic, workers=question.workers, name=name)
 
 
-def _ended(
+def _search_result(
     strategy: BreadthFirst[tuple[int, ...], AnyAction],
     checkpoint: Checkpoint | None,
     budget: Budget,
@@ -138,7 +139,8 @@ def _ended(
     return result
 
 
-def _made(folder: Path) -> Path:
+def _made_folder(folder: Path) -> Path:
+    """The folder, made if it is not there. Raises HarnessError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -146,7 +148,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _unused(protocol: str) -> Path:
+def _unused_folder(protocol: str) -> Path:
     return next(path for n in range(1, _NAMES_MAX) if not (path := _STORE / f"{protocol}-{n}").exists())
 
 

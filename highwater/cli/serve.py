@@ -41,11 +41,11 @@ def serve(
         raise UsageError(f"{store}: no such folder")
     with listening_on(host, port) as listening, Catalog(store) as catalog:
         address, own = listening.getsockname()[:2]
-        shown = f"[{address}]" if ":" in address else address
-        url = f"http://{shown}:{own}/"
+        address_shown = f"[{address}]" if ":" in address else address
+        url = f"http://{address_shown}:{own}/"
         say_json({"address": url, "store": str(store)}) if json else say(f"{url}  shows {store}; Ctrl-C ends it")
         config = uvicorn.Config(
-            application(catalog, hosts=[*_LOOPBACK, shown, *(name or [])]),
+            application(catalog, hosts=[*_LOOPBACK, address_shown, *(name or [])]),
             access_log=False,
             log_level="warning",
             lifespan="off",

@@ -19,7 +19,7 @@ from highwater.plans.plan import Plan, checked, unknown_protocol
 from highwater.plans.text import load_plan
 from highwater.runs.run import BackendName
 from highwater.runs.summary import ValidityName
-from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, Asked, Shrunk, folder_of, shrink_in, sizes
+from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, ShrinkOrder, Shrunk, folder_of, shrink_in, sizes
 from highwater.shrink.record import Recorded, record
 from highwater.shrink.search import Budget, Smallest
 from highwater.shrink.trial import NOTHING_TO_COMPARE
@@ -60,33 +60,34 @@ def shrink(given: Options) -> int:
     )
     plan = _plan_of(given, request)
     _check(plan, given, backend)
-    asked = Asked(plan=plan, against=given.against, backend=backend, runs=given.runs, failing=given.failing)
+    order = ShrinkOrder(plan=plan, against=given.against, backend=backend, runs=given.runs, failing=given.failing)
     folder = folder_of(options.folder_of(given.store), plan, backend)
     if not given.json:
         say(headline(plan))
     budget = Budget(trials=given.trials, cpu_seconds=given.cpu_seconds)
     workers = given.workers or (cores() if backend == "sim" else 1)
     with progress(given.trials, quiet=given.json) as ticker:
-        told = 0
+        trials_told = 0
 
         def tell(smallest: Smallest) -> None:
-            nonlocal told
-            for _ in range(smallest.trials - told):
+            nonlocal trials_told
+            for _ in range(smallest.trials - trials_told):
                 ticker.tick(f"{len(smallest.plan.schedule)} windows, {smallest.seen.operations} operations")
-            told = smallest.trials
+            trials_told = smallest.trials
 
-        found = shrink_in(folder, asked, budget=budget, workers=workers, tell=tell)
-    smallest = load_plan(Path(found.plan))
-    recorded = record(found, given.store) if found.stopped != INTERRUPTED and backend == "sim" else None
-    say_json(found) if given.json else _show(found, folder, recorded)
-    if given.keep is not None and found.stopped != INTERRUPTED:
-        entry, file = add_entry(given.corpus, given.keep, smallest, story=_why(plan, found), expect=_expected(plan, found))
+        shrunk = shrink_in(folder, order, budget=budget, workers=workers, tell=tell)
+    smallest = load_plan(Path(shrunk.plan))
+    recorded = record(shrunk, given.store) if shrunk.stopped != INTERRUPTED and backend == "sim" else None
+    say_json(shrunk) if given.json else _say(shrunk, folder, recorded)
+    if given.keep is not None and shrunk.stopped != INTERRUPTED:
+        entry, file = add_entry(given.corpus, given.keep, smallest, story=_why(plan, shrunk), expect=_expectations(plan, shrunk))
         if not given.json:
             say(f"kept    {entry}, {file}")
-    return found.exit
+    return shrunk.exit
 
 
 def _plan_of(given: Options, request: Request) -> Plan:
+    """The plan of a seed, a run folder or a plan file. Raises UsageError."""
     what, path = given.what, Path(given.what)
     if not path.exists() and path.suffix not in (".yaml", ".yml"):
         return request.plan(options.seed_not_file(what, files="run folder or plan file"))
@@ -114,40 +115,41 @@ def _check(plan: Plan, given: Options, backend: BackendName) -> None:
             raise UsageError("--keep needs a named protocol; the plan has a variant of its own")
 
 
-def _show(found: Shrunk, folder: Path, recorded: Recorded | None) -> None:
-    say(f"{found.verdict}: {found.signature}")
-    say("        " + ", ".join(f"{name} {before} -> {after}" for name, before, after in sizes(found) if before != after))
-    for sentence in found.story:
+def _say(shrunk: Shrunk, folder: Path, recorded: Recorded | None) -> None:
+    """Print the shrunk plan's failure, what became smaller, and where the files are."""
+    say(f"{shrunk.verdict}: {shrunk.signature}")
+    say("        " + ", ".join(f"{name} {before} -> {after}" for name, before, after in sizes(shrunk) if before != after))
+    for sentence in shrunk.story:
         say(f"  {sentence}")
-    for neighbour in found.neighbours:
+    for neighbour in shrunk.neighbours:
         say(f"{'passes' if neighbour.passes else 'fails':<7} {neighbour.words}")
-    say(f"compare {found.compared}")
+    say(f"compare {shrunk.compared}")
     say(
-        f"spent   {found.trials} trials, {found.cpu_seconds:.0f} s of CPU"
-        + (f"; stopped: {found.stopped}" if found.stopped else "")
+        f"spent   {shrunk.trials} trials, {shrunk.cpu_seconds:.0f} s of CPU"
+        + (f"; stopped: {shrunk.stopped}" if shrunk.stopped else "")
     )
-    say(f"plan    {found.plan}")
-    if found.neighbours:
+    say(f"plan    {shrunk.plan}")
+    if shrunk.neighbours:
         say(f"        {folder / NEIGHBOURS}")
     if recorded is not None:
         say(f"report  {recorded.page}")
         for words, page in recorded.beside:
             say(f"beside  {page}  ({words})")
-    if found.stopped:
-        say("again   the same command goes on from here" + ("" if found.stopped == INTERRUPTED else ", with a larger budget"))
+    if shrunk.stopped:
+        say("again   the same command goes on from here" + ("" if shrunk.stopped == INTERRUPTED else ", with a larger budget"))
 
 
-def _why(plan: Plan, found: Shrunk) -> str:
-    return f"Shrunk from {plan.name} on {plan.protocol}, which has the signature {found.signature}."
+def _why(plan: Plan, shrunk: Shrunk) -> str:
+    return f"Shrunk from {plan.name} on {plan.protocol}, which has the signature {shrunk.signature}."
 
 
-def _expected(plan: Plan, found: Shrunk) -> tuple[Expectation, ...]:
+def _expectations(plan: Plan, shrunk: Shrunk) -> tuple[Expectation, ...]:
     """A shrunk plan must go on to fail on its protocol, and `safe` must not fail on it."""
     survives = Expectation(protocol=SAFE, verdict="VALID", live=True)
-    if plan.protocol == SAFE or found.compared.startswith(NOTHING_TO_COMPARE):
+    if plan.protocol == SAFE or shrunk.compared.startswith(NOTHING_TO_COMPARE):
         return (survives,)
-    kind = found.signature.partition("/")[0]
+    kind = shrunk.signature.partition("/")[0]
     if kind != NOT_LIVE:
         return (Expectation(protocol=plan.protocol, verdict="INVALID", kinds=(kind,)), survives)
-    verdict: ValidityName = "UNKNOWN" if found.verdict.startswith("UNKNOWN") else "VALID"
+    verdict: ValidityName = "UNKNOWN" if shrunk.verdict.startswith("UNKNOWN") else "VALID"
     return (Expectation(protocol=plan.protocol, verdict=verdict, live=False), survives)

@@ -46,13 +46,13 @@ def ingest(
 ) -> int:
     """Take runs into a dataset. Runs that it has already are skipped; runs that cannot be read are reported and left out."""
     storage = storage_at(dataset)
-    found = [_source(source, campaign, evidence=evidence) for source in sources]
+    campaign_sources = [_source(source, campaign, evidence=evidence) for source in sources]
     refused: list[str] = []
     new = present = parts = 0
-    with progress(sum(len(source.keys) for source in found), quiet=json) as ticker:
-        for source in found:
-            taken = datasets.ingest(storage, source.campaign, _entries(source, refused, ticker))
-            new, present, parts = new + taken.new, present + taken.present, parts + taken.parts
+    with progress(sum(len(source.keys) for source in campaign_sources), quiet=json) as ticker:
+        for source in campaign_sources:
+            ingested = datasets.ingest(storage, source.campaign, _entries(source, refused, ticker))
+            new, present, parts = new + ingested.new, present + ingested.present, parts + ingested.parts
     for line in refused:
         complain(line)
     if json:

@@ -61,6 +61,7 @@ def _reference() -> Entry:
 
 
 def _entry(release: Release) -> Entry:
+    """A release as the list shows it."""
     idempotence = "" if release.idempotence else " without idempotent producers"
     sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
     faults = f"kill, pause, power loss, links, {sessions}unreadable and full directories"
@@ -83,27 +84,28 @@ def _check(what: str | None, *, json: bool) -> int:
     """Try each hook of a user's cluster on each of its nodes."""
     if what is None:
         raise UsageError("name the file to check, for example: highwater systems check my-system.yaml")
-    found = asyncio.run(tried(Path(what)))
-    failed = sum(not holds for _, holds, _ in found)
+    attempts = asyncio.run(tried(Path(what)))
+    failed = sum(not holds for _, holds, _ in attempts)
     if json:
-        say_json({"failed": failed, "tried": [{"what": name, "good": holds, "words": words} for name, holds, words in found]})
+        say_json({"failed": failed, "tried": [{"what": name, "good": holds, "words": words} for name, holds, words in attempts]})
     else:
-        for name, holds, words in found:
+        for name, holds, words in attempts:
             say(f"{'ok    ' if holds else 'FAILED'}  {name}: {words}")
-        say(f"{len(found)} hooks tried, {failed} failed")
+        say(f"{len(attempts)} hooks tried, {failed} failed")
     return ExitCode.LABORATORY_FAILED if failed else ExitCode.VALID
 
 
 def _get(what: str | None, *, json: bool) -> int:
+    """Fetch the jars of a release into the cache."""
     if what is None:
         raise UsageError("name what to get, for example: highwater systems get kafka:3.9.1")
-    asked = parsed_system(what)
-    if asked.name != KAFKA:
-        raise UsageError(f"there is nothing to get for system {asked.name!r}; known: {KAFKA}")
-    release = release_named(asked.version)
+    system_asked = parsed_system(what)
+    if system_asked.name != KAFKA:
+        raise UsageError(f"there is nothing to get for system {system_asked.name!r}; known: {KAFKA}")
+    release = release_named(system_asked.version)
     if release is None:
-        known = ", ".join(f"{KAFKA}:{one.version}" for one in RELEASES)
-        raise UsageError(f"unknown version {asked.version!r} of kafka; known: {known}")
+        versions = ", ".join(f"{KAFKA}:{release_there.version}" for release_there in RELEASES)
+        raise UsageError(f"unknown version {system_asked.version!r} of kafka; known: {versions}")
     folder, fetched = jars.get(release)
     count = len(pins_of(release).jars)
     if json:

@@ -34,6 +34,7 @@ def watch(
 
 
 def _follow(progress: CampaignProgress, every: float) -> None:
+    """Show the state again and again until the campaign is complete."""
     with Live(Text(), auto_refresh=False) as live:
         while True:
             status = progress.status()
@@ -57,8 +58,8 @@ def status_lines(status: Status) -> list[str]:
         lines.append("no run is finished yet")
     else:
         rate = "rate not known yet" if status.runs_per_minute is None else f"{status.runs_per_minute} runs a minute"
-        left = "" if status.eta_s is None else f", {_clock(status.eta_s)} left"
-        lines.append(f"rate      {rate}{left}; the last run finished {_clock(status.idle_s)} ago")
+        time_left = "" if status.eta_s is None else f", {_clock(status.eta_s)} left"
+        lines.append(f"rate      {rate}{time_left}; the last run finished {_clock(status.idle_s)} ago")
     for failure in status.failures:
         lines.append(f"  {failure.key}: {failure.words}")
         if failure.repeat:

@@ -128,16 +128,17 @@ def counting() -> Iterator[bytearray]:
 
 @cache
 def _program() -> _Program:
-    found: list[Branch] = []
+    """The reference's code with marks, and all its branches; made once."""
+    all_branches: list[Branch] = []
     functions: list[tuple[FunctionType, CodeType, CodeType]] = []
     modules = tuple(_modules())
     for module in modules:
         name, file = module.__name__.removeprefix("reference."), module.__file__ or module.__name__
-        code, there = marked(_source(module), module=name, file=file, first=len(found))
-        found += there
+        code, branches_there = marked(_source(module), module=name, file=file, first=len(all_branches))
+        all_branches += branches_there
         codes = {inner.co_qualname: inner for inner in _codes(code)}
         functions += [(f, f.__code__, codes[f.__qualname__]) for f in _functions(module)]
-    return _Program(tuple(found), tuple(functions), modules)
+    return _Program(tuple(all_branches), tuple(functions), modules)
 
 
 def marked(source: str, *, module: str, file: str, first: int) -> tuple[CodeType, list[Branch]]:
@@ -150,7 +151,7 @@ def marked(source: str, *, module: str, file: str, first: int) -> tuple[CodeType
 def _modules() -> Iterator[ModuleType]:
     for part in PARTS:
         package = import_module(f"reference.{part}")
-        names = sorted(found.name for found in walk_packages(package.__path__, f"{package.__name__}."))
+        names = sorted(module_info.name for module_info in walk_packages(package.__path__, f"{package.__name__}."))
         yield from map(import_module, names)
 
 
@@ -173,8 +174,8 @@ def _functions(module: ModuleType) -> Iterator[FunctionType]:
     """The functions and methods that are written in a module."""
     owners: list[object] = [module, *(kind for kind in vars(module).values() if isinstance(kind, type))]
     for owner in owners:
-        for held in list(vars(owner).values()):
-            inner = getattr(held, "__func__", None) or getattr(held, "fget", None) or held
+        for member in list(vars(owner).values()):
+            inner = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
             if type(inner) is FunctionType and inner.__code__.co_filename == module.__file__:
                 yield inner
 
@@ -199,18 +200,20 @@ class _Marker(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Mark the function, if it has no `if` at its top."""
         self._within.append(node.name)
         self._depth += 1
         # Both ways of an `if` have marks, so a function with one needs no mark of its own.
         entered = [] if any(isinstance(part, ast.If) for part in node.body) else [self._statement("called", node)]
         start = 1 if ast.get_docstring(node, clean=False) is not None else 0
-        node.body = self._visited(node.body)
+        node.body = self._marked_statements(node.body)
         node.body[start:start] = entered
         self._depth -= 1
         self._within.pop()
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
+        """Mark both ways of an `if`."""
         test = deepcopy(node.test)
         node.test = self.visit(node.test)
         node.body = self._arm(_if(test), node, node.body, _Need(test, True))
@@ -230,6 +233,7 @@ class _Marker(ast.NodeTransformer):
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
+        """Mark each case."""
         subject = deepcopy(node.subject)
         node.subject = self.visit(node.subject)
         for case in node.cases:
@@ -244,6 +248,7 @@ class _Marker(ast.NodeTransformer):
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Mark both values of a conditional expression."""
         test = deepcopy(node.test)
         node.test = self.visit(node.test)
         node.body = self._side(_if(test), node, node.body, _Need(test, True))
@@ -251,6 +256,7 @@ class _Marker(ast.NodeTransformer):
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """Mark each operand after the first, which the ones before may skip."""
         is_and, values = isinstance(node.op, ast.And), deepcopy(node.values)
         node.values[0] = self.visit(node.values[0])
         for place, value in enumerate(values[1:], 1):
@@ -259,23 +265,23 @@ class _Marker(ast.NodeTransformer):
             node.values[place] = self._side(name, value, node.values[place], _Need(before, is_and))
         return node
 
-    def _visited(self, body: list[ast.stmt]) -> list[ast.stmt]:
+    def _marked_statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements with marks. What follows an `if` that leaves the body needs that its test is false."""
-        kept, found = self._needs, []
+        outer_needs, statements = self._needs, []
         for statement in body:
             leaving = statement.test if isinstance(statement, ast.If) and _leaves(statement.body) else None
             test = deepcopy(leaving)
-            found.append(self.visit(statement))
+            statements.append(self.visit(statement))
             self._needs = _with(self._needs, None if test is None else _Need(test, False))
-        self._needs = kept
-        return found
+        self._needs = outer_needs
+        return statements
 
     def _arm(self, name: str, node: ast.AST, body: list[ast.stmt], need: "_Need | None" = None) -> list[ast.stmt]:
         """A body with its mark; without one outside of functions and where the body says that it is impossible."""
         if not self._depth or (body and _is_impossible(body[0])):
-            return self._visited(body)
+            return self._marked_statements(body)
         with self._needing(need):
-            return [self._statement(name, node), *self._visited(body)]
+            return [self._statement(name, node), *self._marked_statements(body)]
 
     def _side(self, name: str, node: ast.AST, value: ast.expr, need: "_Need") -> ast.expr:
         """A part of an expression as `mark(number, 1) or value`."""
@@ -289,10 +295,10 @@ class _Marker(ast.NodeTransformer):
     @contextmanager
     def _needing(self, need: "_Need | None") -> Iterator[None]:
         """What is numbered in the body needs this condition, if it reads a switch."""
-        kept = self._needs
-        self._needs = _with(kept, need)
+        outer_needs = self._needs
+        self._needs = _with(outer_needs, need)
         yield
-        self._needs = kept
+        self._needs = outer_needs
 
     def _statement(self, name: str, node: ast.AST) -> ast.stmt:
         """`marks[number] = 1`"""
@@ -307,8 +313,8 @@ class _Marker(ast.NodeTransformer):
         again = f" #{self._seen[full]}" if self._seen[full] > 1 else ""
         line: int = getattr(node, "lineno", 1)
         file = f"reference/{self._module.replace('.', '/')}.py"
-        found = Branch(name=full + again, file=file, line=line, code=self._lines[line - 1].strip(), needs=self._needs)
-        self.branches.append(found)
+        branch = Branch(name=full + again, file=file, line=line, code=self._lines[line - 1].strip(), needs=self._needs)
+        self.branches.append(branch)
         return self._first + len(self.branches) - 1
 
 

@@ -29,19 +29,20 @@ def decided(test: ast.expr, variant: Variant) -> bool | None:
             return None if value is None else not value
         case ast.BoolOp(op=op, values=values):
             ends_it = isinstance(op, ast.Or)
-            found = [decided(value, variant) for value in values]
-            if ends_it in found:
+            operands = [decided(value, variant) for value in values]
+            if ends_it in operands:
                 return ends_it
-            return None if None in found else not ends_it
+            return None if None in operands else not ends_it
         case ast.Compare(left=left, ops=[op], comparators=[right]) if (switch := switch_of(left)) is not None:
-            return _compared(getattr(variant, switch), op, right)
+            return _result_of_comparison(getattr(variant, switch), op, right)
         case _:
             switch = switch_of(test)
             value = None if switch is None else getattr(variant, switch)
             return value if isinstance(value, bool) else None
 
 
-def _compared(value: object, op: ast.cmpop, right: ast.expr) -> bool | None:
+def _result_of_comparison(value: object, op: ast.cmpop, right: ast.expr) -> bool | None:
+    """The value of a comparison with a literal; None if it is another comparison."""
     try:
         other = ast.literal_eval(right)
     except ValueError:

@@ -72,18 +72,19 @@ class Watcher:
         marked = bytes(marks)
         marks[:] = self._clear
         kinds = self._timeline.at(now_ns - zero_ns) if zero_ns else _CALM
-        seen = self._seen[role, kinds]
-        if marked not in seen:
-            seen.add(marked)
+        marks_seen = self._seen[role, kinds]
+        if marked not in marks_seen:
+            marks_seen.add(marked)
             at_ms = (now_ns - zero_ns) // MS if zero_ns else -1
-            self._step(at_ms, broker, [f"{ROLES[role]} {kind}" for kind in kinds], _set_in(marked))
+            self._step(at_ms, broker, [f"{ROLES[role]} {kind}" for kind in kinds], _marked_branches(marked))
 
     def _step(self, at_ms: int, broker: int, contexts: Sequence[str], branches: Sequence[int]) -> None:
+        """Note the branches that are new in these contexts."""
         for context in contexts:
-            taken = self._taken[context]
-            new = tuple(branch for branch in branches if branch not in taken)
+            taken_before = self._taken[context]
+            new = tuple(branch for branch in branches if branch not in taken_before)
             if new:
-                taken.update(new)
+                taken_before.update(new)
                 self._steps.append(Step(at_ms, broker, context, new))
 
     def reach(self) -> Reach:
@@ -132,20 +133,20 @@ def _role(state: NodeState) -> int:
     """The role of a broker as a number of ROLES: the first that fits."""
     if state.controller.step is ControllerStep.ACTIVE:
         return 0
-    found = 3
+    role = 3
     for partition in state.broker.partitions.values():
         if isinstance(partition.role, Leader):
             return 1
         if isinstance(partition.role, Follower):
-            found = 2
-    return found
+            role = 2
+    return role
 
 
-def _set_in(marked: bytes) -> tuple[int, ...]:
+def _marked_branches(marked: bytes) -> tuple[int, ...]:
     """The numbers of the marks that are set."""
-    found = []
+    branches_marked = []
     at = marked.find(1)
     while at >= 0:
-        found.append(at)
+        branches_marked.append(at)
         at = marked.find(1, at + 1)
-    return tuple(found)
+    return tuple(branches_marked)

@@ -7,7 +7,7 @@ from reports.render import Source
 
 # Kinds as `reports.rows.Line.kind`. A broker that writes a state with itself as the leader may be the leader or the controller.
 SOURCES: dict[str, Source] = {
-    "registered": Source(("reference/broker/startup._registered",), (181, 2)),
+    "registered": Source(("reference/broker/startup._on_registered",), (181, 2)),
     "recovered": Source(("reference/broker/startup.boot",), (45, 301, 303, 315)),
     "fenced": Source(("reference/broker/heartbeats.on_fence_timer",), (185,)),
     "unfenced": Source(("reference/broker/heartbeats.on_reply",), (189,)),
@@ -17,8 +17,8 @@ SOURCES: dict[str, Source] = {
     "append:leader": Source(("reference/replica/leader.on_produce",), (75, 134, 140)),
     "append:follower": Source(("reference/replica/follower.on_fetched",), (61,)),
     "truncate:to its high watermark": Source(("reference/replica/follower.become",), (37,)),
-    "truncate:by epoch (KIP-101)": Source(("reference/replica/follower._cut",), ()),
-    "truncate:by epoch (KIP-279)": Source(("reference/replica/follower._cut",), ()),
+    "truncate:by epoch (KIP-101)": Source(("reference/replica/follower._truncate_by",), ()),
+    "truncate:by epoch (KIP-279)": Source(("reference/replica/follower._truncate_by",), ()),
     "truncate:inside of the leader's batch": Source(("reference/replica/follower.on_fetched",), (61,)),
     "truncate:out of the leader's range": Source(("reference/replica/follower.on_fetched",), (61,)),
     "hw:leader": Source(("reference/replica/high_watermark.advance",), (72, 141, 143)),
@@ -34,8 +34,8 @@ SOURCES: dict[str, Source] = {
     "controller-resigned": Source(("reference/controller/controller_election.resign",), (71,)),
     "broker-state": Source(("reference/controller/standings.move",), (187,)),
     "command-unanswered": Source(("reference/controller/channel._alert",), (77,)),
-    "reassignment-begun": Source(("reference/controller/reassign/plan._go_for",), ()),
-    "reassignment-ended": Source(("reference/controller/reassign/plan._leave",), (238,)),
+    "reassignment-begun": Source(("reference/controller/reassign/plan._set_move",), ()),
+    "reassignment-ended": Source(("reference/controller/reassign/plan._end_move",), (238,)),
     "reassignment-refused": Source(("reference/controller/reassign/plan._take_up",), (50, 232, 233)),
     "request-refused": Source(("reference/controller/outstanding.refuse",), ()),
 }

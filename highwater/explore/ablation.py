@@ -70,6 +70,7 @@ class Ablations:
             yield self._without(switch, variant)
 
     def _without(self, switch: str, variant: Variant) -> Ablation:
+        """Take one switch out of `safe` and search: breadth-first, directed, then by walks, until something falls."""
         start = self._clock()
         value = str(getattr(variant, switch))
         try:
@@ -78,7 +79,7 @@ class Ablations:
             return Ablation(switch=switch, value=value, bounds=self._bounds, stuck=str(error), seconds=self._clock() - start)
         result = self._breadth_first(variant)
         whole = result.end == "exhausted"
-        found = Ablation(
+        ablation = Ablation(
             switch=switch,
             value=value,
             bounds=self._bounds,
@@ -88,21 +89,22 @@ class Ablations:
             seconds=0,
         )
         if result.violations:
-            found = _fallen(found, result, "breadth-first", self._bounds)
+            ablation = _with_fall(ablation, result, "breadth-first", self._bounds)
         elif not (self._bounds.zk_async or self._bounds.kip343):
-            found = self._directed(variant, found)
-        if not found.fell and not found.same:
+            ablation = self._directed_ablation(variant, ablation)
+        if not ablation.fell and not ablation.same:
             walks = Walks(partial(MachineWorld, variant, self._bounds), _PROPERTIES, self._clock, scheduler="mixed", seed=1)
             result = _whole(walks.run(self._budget))
-            found = _fallen(found, result, "walk", self._bounds) if result.violations else found
-        return replace(found, seconds=self._clock() - start)
+            ablation = _with_fall(ablation, result, "walk", self._bounds) if result.violations else ablation
+        return replace(ablation, seconds=self._clock() - start)
 
     def _breadth_first(self, variant: Variant) -> Result[AnyAction]:
         searched = Searched(world=partial(MachineWorld, variant, self._bounds), properties=_PROPERTIES)
         with temporary_folder("ablate") as folder:
             return _whole(BreadthFirst(searched, folder, self._clock).run(self._budget))
 
-    def _directed(self, variant: Variant, found: Ablation) -> Ablation:
+    def _directed_ablation(self, variant: Variant, ablation: Ablation) -> Ablation:
+        """Search toward each published counterexample; the ablation with what fell, if anything did."""
         for name, published in PUBLISHED.items():
             model = MachineWorld(variant, published.bounds)
             properties = tuple(property_ for property_ in model.properties if property_.name in _PROPERTIES)
@@ -110,10 +112,11 @@ class Ablations:
             result = _whole(search.run(replace(self._budget, states=DIRECTED_STATES_MAX)))
             if result.violations:
                 shorter = with_shorter_path(model, result)
-                return replace(_fallen(found, shorter, "directed", published.bounds), toward=name)
-        return found
+                return replace(_with_fall(ablation, shorter, "directed", published.bounds), toward=name)
+        return ablation
 
     def _guide(self, name: str, variant: Variant) -> Guide:
+        """The distances of the model's states from this violation; computed once."""
         key = (name, variant.startup_epoch_floor)
         if key not in self._guides:
             published = PUBLISHED[name]
@@ -139,6 +142,8 @@ def _whole(result: Result[AnyAction]) -> Result[AnyAction]:
     return result
 
 
-def _fallen(found: Ablation, result: Result[AnyAction], strategy: Strategy, bounds: Bounds) -> Ablation:
+def _with_fall(ablation: Ablation, result: Result[AnyAction], strategy: Strategy, bounds: Bounds) -> Ablation:
     violation = result.violations[0]
-    return replace(found, fell=violation.name, strategy=strategy, depth=len(violation.path), path=violation.path, bounds=bounds)
+    return replace(
+        ablation, fell=violation.name, strategy=strategy, depth=len(violation.path), path=violation.path, bounds=bounds
+    )

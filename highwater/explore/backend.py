@@ -58,7 +58,7 @@ class ExploreBackend:
                 break
         scribe.close()
         recorder = scribe.recorder
-        found = replace(
+        run_manifest = replace(
             manifest(scene_of(plan), provenance, backend=self.name, outcome=outcome, faults=_faults(model.spent(state))),
             end_ns=scribe.now_ns,
             digest=digest(recorder.operations, recorder.events),
@@ -66,7 +66,7 @@ class ExploreBackend:
             wall_seconds=perf_counter() - start,
             events_handled=scribe.handled,
         )
-        return Run(history=recorder.history(found), failure=failure)
+        return Run(history=recorder.history(run_manifest), failure=failure)
 
 
 class _Scribe:
@@ -114,6 +114,7 @@ class _Scribe:
         leader_epoch: int | None = None,
         error: str | None = None,
     ) -> None:
+        """Record a row of a produce."""
         self.recorder.operation(
             process=request.correlation,
             type=type,
@@ -135,7 +136,7 @@ class _Scribe:
         if self._moves:
             self._evidence.committed(commits)
 
-    def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
+    def session_over(self, ended: SessionEnded, deleted: tuple[str, ...]) -> None:
         """Record the end of a broker's ZooKeeper registration."""
         self._evidence.committed((ended,))
 

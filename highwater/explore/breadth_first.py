@@ -85,18 +85,19 @@ class BreadthFirst(Generic[State, Action]):
 
     def run(self, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[Action]:
         """Search from the initial state. HarnessError if the folder cannot be written or a worker fails."""
-        return self._guarded(self._crew.begin, budget, progress)
+        return self._search_guarded(self._crew.begin, budget, progress)
 
     def resume(self, checkpoint: Checkpoint, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[Action]:
         """Go on from a checkpoint that as many workers wrote; the budget counts from now. HarnessError for bad files."""
         assert len(checkpoint.marks) == self._workers
         self._depth, self._earlier, self._found = checkpoint.depth, checkpoint.seconds, list(checkpoint.found)
-        return self._guarded(lambda: self._crew.resume(checkpoint), budget, progress)
+        return self._search_guarded(lambda: self._crew.resume(checkpoint), budget, progress)
 
-    def _guarded(self, begin: Callable[[], list[Report]], budget: Budget, progress: Progress) -> Result[Action]:
+    def _search_guarded(self, begin: Callable[[], list[Report]], budget: Budget, progress: Progress) -> Result[Action]:
+        """Begin and search; a failed worker or disk is a HarnessError, and the workers are ended in any case."""
         try:
             with few_collections(), _interrupts() as interrupts:
-                self._take(begin())
+                self._take_reports(begin())
                 return self._search(budget, progress, interrupts)
         except (EOFError, ConnectionError):
             raise HarnessError(f"a worker of the search ended; the last checkpoint is in {self._folder}") from None
@@ -108,13 +109,14 @@ class BreadthFirst(Generic[State, Action]):
             self._crew.close()
 
     def _search(self, budget: Budget, progress: Progress, interrupts: list[int]) -> Result[Action]:
+        """Expand states level by level until a violation, the end of the world, a limit or an interrupt."""
         end: End = "exhausted"
         stop = ""
         try:
             while not stop and not (self._found and self._searched.stop) and self._ready():
                 if budget.depth is not None and self._depth >= budget.depth:
-                    return self._finished("budget", f"depth {self._depth}")
-                self._take(self._crew.work(_ROUND if self._workers == 1 else _SHARED_ROUND, self._inboxes()))
+                    return self._result("budget", f"depth {self._depth}")
+                self._take_reports(self._crew.work(_ROUND if self._workers == 1 else _SHARED_ROUND, self._inboxes()))
                 progress(self._states, self._depth)
                 stop = self._spent(budget)
                 if stop:
@@ -123,7 +125,7 @@ class BreadthFirst(Generic[State, Action]):
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
             end, stop = "interrupted", "an interrupt"
-        return self._finished(end, stop)
+        return self._result(end, stop)
 
     def _ready(self) -> bool:
         """Whether there is something to expand; begins the next level when the present one is done."""
@@ -133,18 +135,19 @@ class BreadthFirst(Generic[State, Action]):
             return False
         if self._clock() - self._saved >= _CHECKPOINT_SECONDS:
             self._save()
-        self._take(self._crew.advance())
+        self._take_reports(self._crew.advance())
         self._depth += 1
         return True
 
-    def _take(self, reports: list[Report]) -> None:
+    def _take_reports(self, reports: list[Report]) -> None:
+        """Take in what the shards report; of each violated property the first state counts."""
         self._reports = reports
-        known = {found.name for found in self._found}
+        broken_names = {finding.name for finding in self._found}
         for report in reports:
-            for found in report.found:
-                if found.name not in known:
-                    known.add(found.name)
-                    self._found.append(found)
+            for finding in report.found:
+                if finding.name not in broken_names:
+                    broken_names.add(finding.name)
+                    self._found.append(finding)
 
     def _inboxes(self) -> list[list[bytes]]:
         """For each shard, what the others have for it."""
@@ -164,10 +167,11 @@ class BreadthFirst(Generic[State, Action]):
 
     # --- the end ----------------------------------------------------------------------------------------------------------------
 
-    def _finished(self, end: End, stop: str) -> Result[Action]:
+    def _result(self, end: End, stop: str) -> Result[Action]:
+        """Save the checkpoint if the search was stopped, and give its result."""
         if stop:
             self._save()
-        violations = tuple(Violation(found.name, found.wrong, self._path(found.number)) for found in self._found)
+        violations = tuple(Violation(finding.name, finding.wrong, self._path(finding.number)) for finding in self._found)
         reports = self._reports
         return Result(
             end="violated" if violations and self._searched.stop else end,
@@ -190,7 +194,7 @@ class BreadthFirst(Generic[State, Action]):
 
     def _save(self) -> None:
         """Write a checkpoint; until then the last one stands."""
-        self._take(self._crew.work(0, self._inboxes()))
+        self._take_reports(self._crew.work(0, self._inboxes()))
         checkpoint = Checkpoint(
             searched=self._name,
             marks=self._crew.checkpoint(),
@@ -330,13 +334,13 @@ def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, pl
         while True:
             try:
                 method, arguments = pipe.recv()
-                pipe.send(_performed(shard, method, arguments))
+                pipe.send(_result_of_order(shard, method, arguments))
             except (EOFError, ConnectionError):
                 break
         shard.close()
 
 
-def _performed(shard: Shard[State, Action], method: str, arguments: tuple[object, ...]) -> object:
+def _result_of_order(shard: Shard[State, Action], method: str, arguments: tuple[object, ...]) -> object:
     try:
         return getattr(shard, method)(*arguments)
     except Exception as error:  # noqa: BLE001 - raised again in the first process
@@ -348,18 +352,18 @@ def _shard(searched: Searched[State, Action], folder: Path, *, place: int, shard
 
 
 def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
-    return tuple(found.name for found in checkpoint.found)
+    return tuple(finding.name for finding in checkpoint.found)
 
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
     """Collects Ctrl-C, so that it ends a search between two states. Only the main thread may do so."""
-    seen: list[int] = []
+    signals: list[int] = []
     if current_thread() is not main_thread():
-        yield seen
+        yield signals
         return
-    before = signal(SIGINT, lambda number, frame: seen.append(number))
+    before = signal(SIGINT, lambda number, frame: signals.append(number))
     try:
-        yield seen
+        yield signals
     finally:
         signal(SIGINT, before)

@@ -99,16 +99,16 @@ class Canonical:
 
     def hosts(self, hosts: list[int], facts: list[HostFacts], versions: Versions) -> tuple[int, ...]:
         """The canonical forms of all hosts. A form depends on what its broker and those whose requests it holds wait for."""
-        known = self._hosts
-        found = []
+        canonical = self._hosts
+        forms = []
         for index, host in enumerate(hosts):
             key: tuple[int | tuple[int, ...], ...] = (host, versions, *[facts[source].waiting for source in facts[index].holds])
-            form = known.get(key)
+            form = canonical.get(key)
             if form is None:
                 waiting = tuple([fact.waiting for fact in facts])
-                form = known[key] = self._parts.of(self._host(index, self._brokers.host(host), waiting, versions))
-            found.append(form)
-        return tuple(found)
+                form = canonical[key] = self._parts.of(self._host(index, self._brokers.host(host), waiting, versions))
+            forms.append(form)
+        return tuple(forms)
 
     def renaming(self, facts: list[HostFacts], versions: Versions) -> int:
         """The number of the renaming of messages: what all brokers wait for, and the versions of the state znodes."""
@@ -117,17 +117,18 @@ class Canonical:
     def network(self, flights: tuple[int, ...], facts: dict[int, FlightFacts], renaming: int) -> tuple[int, ...]:
         """The canonical forms of the messages in flight, sorted, without those that their receiver ignores."""
         key = (renaming, *flights)
-        found = self._networks.get(key)
-        if found is None:
+        cached = self._networks.get(key)
+        if cached is None:
             if len(self._networks) >= NETWORKS_MAX:
                 self._networks.clear()
-            found = self._networks[key] = self._network(flights, facts, *self._renamings.values[renaming])
-        return found
+            cached = self._networks[key] = self._network(flights, facts, *self._renamings.values[renaming])
+        return cached
 
     def _network(
         self, flights: tuple[int, ...], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], versions: Versions
     ) -> tuple[int, ...]:
-        found = []
+        """The messages under way in canonical form, in order; those that change nothing are left out."""
+        forms = []
         for flight in flights:
             fact = facts[flight]
             awaited = waiting[fact.to if fact.reply else fact.source]
@@ -136,10 +137,11 @@ class Canonical:
             if form is None:
                 form = self._flights[key] = self._flight(flight, awaited, versions)
             if form != _IGNORED:
-                found.append(form)
-        return tuple(sorted(found, key=lambda flight: facts[flight].order))
+                forms.append(form)
+        return tuple(sorted(forms, key=lambda flight: facts[flight].order))
 
     def _flight(self, number: int, waiting: Waiting, versions: Versions) -> int:
+        """A message in canonical form; `_IGNORED` for a reply that nobody waits for."""
         flight = self._parts.values[number]
         assert isinstance(flight, Flight)
         message = renamed_message(flight.message, waiting, versions)
@@ -149,11 +151,12 @@ class Canonical:
         return self._parts.of(Flight(flight.source, flight.to, message))
 
     def _host(self, index: int, host: Host, waiting: tuple[Waiting, ...], versions: Versions) -> Host:
+        """A broker in canonical form: its requests to ZooKeeper are numbered from 1."""
         if not host.up:
             return host
-        asked = tuple(sorted([r.id for r in host.outbox] + [e.id for e in host.inbox if isinstance(e, ZkReplied)]))
-        core = self._machines.renamed(index, host.core, waiting, versions, asked)
-        numbers = {request: number for number, request in enumerate(asked, 1)}
+        requests = tuple(sorted([r.id for r in host.outbox] + [e.id for e in host.inbox if isinstance(e, ZkReplied)]))
+        core = self._machines.renamed(index, host.core, waiting, versions, requests)
+        numbers = {request: number for number, request in enumerate(requests, 1)}
         return replace(
             host,
             core=core,

@@ -74,15 +74,15 @@ class DepthFirst(Generic[State, Action]):
     def _enter(self, state: State, depth_max: int | None) -> bool:
         """Whether the path goes on from this state: it is new, or was only reached deeper where depth counts."""
         fingerprint, depth = self._world.fingerprint(state), len(self._path)
-        known = self._depths.get(fingerprint)
-        if known is not None and (depth_max is None or known <= depth):
+        earlier_depth = self._depths.get(fingerprint)
+        if earlier_depth is not None and (depth_max is None or earlier_depth <= depth):
             return False
         if not self._world.within(state):
             self._beyond += 1
             return False
         self._depths[fingerprint] = depth
         self._deepest = max(self._deepest, depth)
-        if known is None:
+        if earlier_depth is None:
             self._broken = self._judge.see(state)
         if depth_max is not None and depth >= depth_max:
             self._cut = True
@@ -92,6 +92,7 @@ class DepthFirst(Generic[State, Action]):
         return True
 
     def _result(self, end: End, stop: str) -> Result[Action]:
+        """The result of the search so far."""
         return Result(
             end=end,
             stopped_by=stop,

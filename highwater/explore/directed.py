@@ -66,7 +66,7 @@ class Directed:
         self._transitions = self._beyond = self._deepest = self._turn = 0
         self._nearest = -1  # the node of the smallest distance
         self._first = model.initial()
-        self.start = self._placed(self._first)
+        self.start = self._situation_after(self._first)
         self.cut = 0  # steps to places from which no violation is in reach
 
     def run(self, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[AnyAction]:
@@ -102,6 +102,7 @@ class Directed:
     # --- the queue ------------------------------------------------------------------------------------------------------------
 
     def _add(self, node: Node) -> None:
+        """Enter a state into the queue of its distance."""
         distance = self._guide.of(node.place)
         assert distance is not None
         if self._nearest < 0 or distance < self._distance(self._nearest):
@@ -113,7 +114,7 @@ class Directed:
         return self._guide.of(self._nodes[number].place) or 0
 
     def _next(self) -> int:
-        # The nearest states every second time, the next nearest every fourth, and so on: no plateau can take all the time.
+        """The nearest states every second time, the next nearest every fourth, and so on: no plateau can take all the time."""
         self._turn += 1
         distances = sorted(self._open)
         rank = min((self._turn & -self._turn).bit_length() - 1, len(distances) - 1)
@@ -127,32 +128,34 @@ class Directed:
     # --- steps ----------------------------------------------------------------------------------------------------------------
 
     def _expand(self, number: int) -> None:
+        """Perform each action on the state; those whose place has no way to a violation are cut."""
         node = self._nodes[number]
         for action, after in self._model.successors(node.key):
             self._transitions += 1
             if not self._model.within(after):
                 self._beyond += 1
                 continue
-            place = self._placed(after, node.place)
+            place = self._situation_after(after, node.place)
             stutters = node.stutters + 1 if place == node.place else 0
             if self._guide.of(place) is None or stutters > STUTTERS_MAX:
                 self.cut += 1
                 continue
-            seen = (after, self._places.setdefault(place, len(self._places)))
-            if seen in self._seen:
+            visit = (after, self._places.setdefault(place, len(self._places)))
+            if visit in self._seen:
                 continue
-            self._seen.add(seen)
+            self._seen.add(visit)
             self._deepest = max(self._deepest, node.depth + 1)
             self._add(Node(after, place, number, action, node.depth + 1, stutters))
             self._broken = self._judge.see(after)
             if self._broken:
                 return
 
-    def _placed(self, key: Key, before: Situation | None = None) -> Situation:
+    def _situation_after(self, key: Key, before: Situation | None = None) -> Situation:
         picture = picture_of(self._model, key, self._replicas)
         return placed(picture, self._model.ghost(key).produced, before)
 
     def _path(self, number: int) -> Path:
+        """The actions from the initial state to this one."""
         actions: list[AnyAction] = []
         node = self._nodes[number]
         while node.action is not None:
@@ -161,6 +164,7 @@ class Directed:
         return tuple(reversed(actions))
 
     def _result(self, end: End, stop: str) -> Result[AnyAction]:
+        """The result of the search so far."""
         path = self._path(len(self._nodes) - 1) if self._nodes else ()
         return Result(
             end=end,
@@ -203,10 +207,10 @@ def _replica(now: ReplicaPicture, before: Replica | None) -> Replica:
 
 def with_shorter_path(model: MachineWorld, result: Result[AnyAction]) -> Result[AnyAction]:
     """A result whose first violation has the path that `shortened` leaves."""
-    found = result.violations[0]
-    (property_,) = (property_ for property_ in model.properties if property_.name == found.name)
-    path = shortened(model, found.path, property_)
-    return replace(result, violations=(replace(found, path=path), *result.violations[1:]))
+    violation = result.violations[0]
+    (property_,) = (property_ for property_ in model.properties if property_.name == violation.name)
+    path = shortened(model, violation.path, property_)
+    return replace(result, violations=(replace(violation, path=path), *result.violations[1:]))
 
 
 def shortened(model: MachineWorld, path: Path, property_: Property[Key]) -> Path:
@@ -215,7 +219,7 @@ def shortened(model: MachineWorld, path: Path, property_: Property[Key]) -> Path
     while width:
         at = len(path) - width
         while at >= 0:
-            shorter = _violating(model, path[:at] + path[at + width :], property_)
+            shorter = _violating_prefix(model, path[:at] + path[at + width :], property_)
             if shorter is None:
                 at -= 1
             else:
@@ -224,7 +228,8 @@ def shortened(model: MachineWorld, path: Path, property_: Property[Key]) -> Path
     return path
 
 
-def _violating(model: MachineWorld, path: Path, property_: Property[Key]) -> Path | None:
+def _violating_prefix(model: MachineWorld, path: Path, property_: Property[Key]) -> Path | None:
+    """The path up to the first state that breaks the property; None if none does, or an action is impossible."""
     key = model.initial()
     for number, action in enumerate(path, 1):
         try:

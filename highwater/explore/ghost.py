@@ -33,28 +33,32 @@ def answered(ghost: Ghost, values: tuple[str, ...], reply: ProduceReply) -> Ghos
 
 
 def _promise(ghost: Ghost, tp: TopicPartition, values: tuple[str, ...], epoch: int) -> Ghost:
-    known = ghost.partitions[index_of(tp)]
-    for offset, (held, promised) in enumerate(zip(values, known.committed, strict=False)):
-        if held != promised[0]:
-            return _wrong(ghost, f"{held} is committed at offset {offset}, where {promised[0]} was committed before")
-    fresh = values[len(known.committed) :]
+    """These values are committed in this epoch: compare them with what was committed, and with the latest leader's log."""
+    promises_there = ghost.partitions[index_of(tp)]
+    for offset, (value_there, promised) in enumerate(zip(values, promises_there.committed, strict=False)):
+        if value_there != promised[0]:
+            return _wrong(ghost, f"{value_there} is committed at offset {offset}, where {promised[0]} was committed before")
+    fresh = values[len(promises_there.committed) :]
     if not fresh:
         return ghost
-    ghost = _with(ghost, tp, replace(known, committed=known.committed + tuple((value, epoch) for value in fresh)))
-    if epoch < known.top_epoch and known.top_log[: len(values)] != values:
-        lacking = next(o for o, value in enumerate(values) if known.top_log[o : o + 1] != (value,))
+    ghost = _with(
+        ghost, tp, replace(promises_there, committed=promises_there.committed + tuple((value, epoch) for value in fresh))
+    )
+    if epoch < promises_there.top_epoch and promises_there.top_log[: len(values)] != values:
+        lacking = next(o for o, value in enumerate(values) if promises_there.top_log[o : o + 1] != (value,))
         words = f"{values[lacking]} is committed at offset {lacking} in epoch {epoch}"
-        return _wrong(ghost, f"{words}, and the leader of epoch {known.top_epoch} is without it")
+        return _wrong(ghost, f"{words}, and the leader of epoch {promises_there.top_epoch} is without it")
     return ghost
 
 
 def _lead(ghost: Ghost, tp: TopicPartition, values: tuple[str, ...], node: str, epoch: int) -> Ghost:
-    known = ghost.partitions[index_of(tp)]
-    for offset, (value, promised) in enumerate(known.committed):
+    """A broker leads with this log: it must have every value that was committed in earlier epochs."""
+    promises_there = ghost.partitions[index_of(tp)]
+    for offset, (value, promised) in enumerate(promises_there.committed):
         if promised <= epoch and values[offset : offset + 1] != (value,):
             return _wrong(ghost, f"{node} leads epoch {epoch} without {value}, which is committed at offset {offset}")
-    if epoch >= known.top_epoch:
-        return _with(ghost, tp, replace(known, top_epoch=epoch, top_log=values))
+    if epoch >= promises_there.top_epoch:
+        return _with(ghost, tp, replace(promises_there, top_epoch=epoch, top_log=values))
     return ghost
 
 

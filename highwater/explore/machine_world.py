@@ -202,7 +202,7 @@ class MachineWorld:
         waits = {transitions.flights[number].wait for number in key[self._size + 3 :]}
         for index in range(self._size):
             for timer in transitions.brokers.busy_timers(index, key[index]):
-                after = self._fired(key, index, timer, waits)
+                after = self._key_after_timer(key, index, timer, waits)
                 if after is not None:
                     yield Fire(node=f"b{index + 1}", timer=timer), after
         for move in self._moves(key):
@@ -221,6 +221,7 @@ class MachineWorld:
         self._transitions.move(draft, new_move(tp_of(move.partition), replicas, self._reassign_path))
 
     def _carry(self, draft: Draft, action: OfMessage, position: int) -> None:
+        """Deliver, lose or double the message at this position."""
         match action:
             case Deliver():
                 self._transitions.deliver(draft, position)
@@ -250,7 +251,7 @@ class MachineWorld:
                 yield Double(message=action.message, source=action.source, to=action.to, nth=nth), position
 
     def _moves(self, key: Key) -> Iterator[Move]:
-        # One move at a time, to as many brokers as hold the partition.
+        """One move at a time, to as many brokers as hold the partition."""
         bounds, standing = self.bounds, self.standing(key)
         if self.spent(key).moves >= bounds.moves or standing.moving:
             return
@@ -260,15 +261,16 @@ class MachineWorld:
                     yield Move(partition=number, replicas=replicas)
 
     def _of_broker(self, key: Key, index: int) -> list[OfBroker]:
-        # The possible actions of one broker, its session and its link to ZooKeeper.
+        """The possible actions of one broker, its session and its link to ZooKeeper."""
         facts, ghost = self._hosts[key[index]], self.ghost(key)
-        found: list[OfBroker] = []
+        actions: list[OfBroker] = []
         if facts.up and ghost.produced < self.bounds.records:
             leading = (number for number, replica in enumerate(facts.replicas) if replica.leads)
-            found += [Produce(node=f"b{index + 1}", partition=number) for number in leading]
-        return found + [self._action(kind, index) for kind in self._kinds(key, index)]
+            actions += [Produce(node=f"b{index + 1}", partition=number) for number in leading]
+        return actions + [self._action(kind, index) for kind in self._kinds(key, index)]
 
     def _kinds(self, key: Key, index: int) -> list[type[OfProcess]]:
+        """The kinds of actions that a broker's process can take now."""
         bounds, spent, facts = self.bounds, self.spent(key), self._hosts[key[index]]
         has_session = facts.session in self.standing(key).sessions
         if not facts.up:
@@ -308,14 +310,14 @@ class MachineWorld:
                 assert_never(action)
 
     def _action(self, kind: type[OfProcess], index: int) -> OfProcess:
-        found = self._actions.get((kind, index))
-        if found is None:
-            found = self._actions[kind, index] = kind(node=f"b{index + 1}")
-        return found
+        cached = self._actions.get((kind, index))
+        if cached is None:
+            cached = self._actions[kind, index] = kind(node=f"b{index + 1}")
+        return cached
 
     # --- timers -----------------------------------------------------------------------------------------------------------------
 
-    def _fired(self, key: Key, index: int, timer: str, waits: set[tuple[str, int]]) -> Key | None:
+    def _key_after_timer(self, key: Key, index: int, timer: str, waits: set[tuple[str, int]]) -> Key | None:
         """The state after a timer fires; None if it may not fire or would change nothing. `waits`: of all messages in flight."""
         transitions = self._transitions
         if (waiting_timer(timer), index) in waits or not self._may_fire(key, index, timer):
@@ -326,6 +328,7 @@ class MachineWorld:
         return after if self._changes(key, after) else None
 
     def _may_fire(self, key: Key, index: int, timer: str) -> bool:
+        """Whether firing this timer can make a difference."""
         if timer == "checkpoint":
             return self.spent(key).crashes < self.bounds.crashes  # it is read only after a crash
         kind, about = timer_named(timer)
@@ -334,7 +337,7 @@ class MachineWorld:
         return True
 
     def _changes(self, key: Key, after: Key) -> bool:
-        # Whether the state differs after the messages of the timer have arrived.
+        """Whether the state differs after the messages of the timer have arrived."""
         before = key[self._size + 3 :]
         for _ in range(_ROUND_TRIPS_MAX):
             if self._same(after, key):
@@ -348,13 +351,13 @@ class MachineWorld:
             after = self._transitions.delivered(after, after[self._size + 3 :].index(fresh[0]))
         return not self._same(after, key)
 
-    def _same(self, one: Key, other: Key) -> bool:
+    def _same(self, first: Key, second: Key) -> bool:
         """Whether two states are equal except for armed timers and spent faults."""
         size, hosts = self._size, self._hosts
         return (
-            one[size : size + 2] == other[size : size + 2]
-            and one[size + 3 :] == other[size + 3 :]
-            and all(hosts[a].resting == hosts[b].resting for a, b in zip(one[:size], other[:size], strict=True))
+            first[size : size + 2] == second[size : size + 2]
+            and first[size + 3 :] == second[size + 3 :]
+            and all(hosts[a].resting == hosts[b].resting for a, b in zip(first[:size], second[:size], strict=True))
         )
 
     # --- named actions ----------------------------------------------------------------------------------------------------------

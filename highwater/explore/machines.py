@@ -101,18 +101,18 @@ class Machines:
     def boot(self, index: int, image: tuple[DirImage, ...], life: int) -> Handled:
         """Start a broker process with the data on its disk."""
         key = (index, image, life)
-        found = self._booted.get(key)
-        if found is None:
+        cached = self._booted.get(key)
+        if cached is None:
             node = Node.boot(self._configs[index], image, life)
             effects = tuple(node.handle(Booted(), now=Now(Millis(0), Millis(0))))
-            found = self._booted[key] = (self._encoded(core_of(node)), effects)
-        return found
+            cached = self._booted[key] = (self._encoded_core(core_of(node)), effects)
+        return cached
 
     def handle(self, index: int, core: Encoded, event: AnyEvent) -> Handled:
         """Let the machine of the broker at this position handle an event. AssertionError if an assertion of the machine fails."""
         key = (index, core, event)
-        found = self._handled.get(key)
-        if found is None:
+        cached = self._handled.get(key)
+        if cached is None:
             was = _decode(core)
             state = NodeState(
                 config=self._configs[index],
@@ -125,19 +125,20 @@ class Machines:
             )
             node = Node(state)
             effects = tuple(node.handle(event, now=self._now(index, event)))
-            found = self._handled[key] = (self._encoded(core_of(node)), effects)
-        return found
+            cached = self._handled[key] = (self._encoded_core(core_of(node)), effects)
+        return cached
 
-    def _encoded(self, core: Core) -> Encoded:
-        # Equal encodings are one object, because some kilobytes of each are remembered in several places.
+    def _encoded_core(self, core: Core) -> Encoded:
+        """Equal encodings are one object, because some kilobytes of each are remembered in several places."""
         halves = _encode(core.process), _encode(core.controller)
         encoded = tuple([self._halves.setdefault(half, half) for half in halves])
-        found = self._views.get(encoded)
-        if found is None:
-            found = self._views[encoded] = (encoded, _view(core, self.partitions))  # a decoding later would cost more
-        return found[0]
+        cached = self._views.get(encoded)
+        if cached is None:
+            cached = self._views[encoded] = (encoded, _view(core, self.partitions))  # a decoding later would cost more
+        return cached[0]
 
     def _now(self, index: int, event: AnyEvent) -> Now:
+        """The time of an event: late for `isr`, the deadline for `park`, else 0."""
         at = 0
         if isinstance(event, TimerFired):
             if event.name == "isr":
@@ -148,39 +149,39 @@ class Machines:
 
     def view(self, core: Encoded) -> View:
         """Decode what the search needs to know about an encoded broker state."""
-        found = self._views.get(core)
-        if found is None:
-            found = self._views[core] = (core, _view(_decode(core), self.partitions))
-        return found[1]
+        cached = self._views.get(core)
+        if cached is None:
+            cached = self._views[core] = (core, _view(_decode(core), self.partitions))
+        return cached[1]
 
     def renamed(
-        self, index: int, core: Encoded, waiting: tuple[Waiting, ...], versions: Versions, asked: tuple[int, ...]
+        self, index: int, core: Encoded, waiting: tuple[Waiting, ...], versions: Versions, requests: tuple[int, ...]
     ) -> Encoded:
         """Convert an encoded broker state to canonical form.
 
         `waiting`: for each broker, the correlations of its pending requests. `versions`: of the state znodes. `asked`: ids of
         this broker's pending ZooKeeper requests, ascending.
         """
-        key = (core, waiting, versions, asked)
-        found = self._renamed.get(key)
-        if found is None:
+        key = (core, waiting, versions, requests)
+        cached = self._renamed.get(key)
+        if cached is None:
             state = _decode(core)
-            state.process.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
+            state.process.ids = Ids(correlation=len(waiting[index]), zk=len(requests), flush=0)
             _rename_correlations(state, waiting[index], waiting, self._names)
-            _rename_isr_changes(state, None if asks_controller(self._configs[index]) else asked, waiting[index])
-            _rename_requests(state, asked)
+            _rename_isr_changes(state, None if asks_controller(self._configs[index]) else requests, waiting[index])
+            _rename_requests(state, requests)
             if versions:
                 _rename_versions(state, versions)
             _disarm(state)
-            found = self._renamed[key] = self._encoded(state)
-        return found
+            cached = self._renamed[key] = self._encoded_core(state)
+        return cached
 
 
 def renamed_message(message: AnyMessage, waiting: Waiting, versions: Versions) -> AnyMessage:
     """A broker's request with these pending correlation ids, or a reply to it, in canonical form."""
     message = replace(message, correlation=_new(message.correlation, waiting))
     if isinstance(message, LeaderAndIsr) and versions:
-        message = replace(message, states=tuple(_renumbered(state, versions) for state in message.states))
+        message = replace(message, states=tuple(_renumbered_state(state, versions) for state in message.states))
     return message
 
 
@@ -196,6 +197,7 @@ def core_of(node: Node) -> Core:
 
 
 def _view(core: Core, partitions: tuple[TopicPartition, ...]) -> View:
+    """What the search reads of a broker: its replicas, open requests, parked fetches and proposals."""
     waiting = [c.in_flight.correlation for c in core.controller.channels if c.in_flight is not None]
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Follower) and partition.role.outstanding:
@@ -203,23 +205,24 @@ def _view(core: Core, partitions: tuple[TopicPartition, ...]) -> View:
     if core.broker.membership.outstanding:
         waiting.append(core.broker.membership.outstanding)
     waiting += [asked.correlation for asked in core.broker.asked]
-    held = core.broker.partitions
+    partitions_there = core.broker.partitions
     return View(
-        replicas=tuple(_replica(held.get(tp)) for tp in partitions),
+        replicas=tuple(_replica(partitions_there.get(tp)) for tp in partitions),
         waiting=tuple(sorted(waiting)),
-        parked=tuple((fetch.source, tp) for tp in partitions if tp in held for fetch in held[tp].fetches),
+        parked=tuple((fetch.source, tp) for tp in partitions if tp in partitions_there for fetch in partitions_there[tp].fetches),
         proposals=tuple((request.source, request.asked) for request in core.controller.isr_requests),
     )
 
 
-def _replica(found: Partition | None) -> Replica:
-    if found is None:
+def _replica(partition: Partition | None) -> Replica:
+    """What the search reads of a replica."""
+    if partition is None:
         return Replica()
-    role = found.role
+    role = partition.role
     return Replica(
         leads=isinstance(role, Leader),
-        leader_epoch=found.leader_epoch,
-        hw=found.hw,
+        leader_epoch=partition.leader_epoch,
+        hw=partition.hw,
         isr=brokers_of(role.isr) if isinstance(role, Leader) else (),
         follows=role.leader if isinstance(role, Follower) else None,
         truncating=isinstance(role, Follower) and role.step is FollowerStep.TRUNCATING,
@@ -231,6 +234,7 @@ def _new(correlation: int, waiting: Waiting) -> int:
 
 
 def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...], names: dict[str, int]) -> None:
+    """Give the open requests of a broker, and those parked at it, their canonical correlation ids."""
     for channel in core.controller.channels:
         if channel.in_flight is not None:
             channel.in_flight = replace(channel.in_flight, correlation=_new(channel.in_flight.correlation, own))
@@ -240,8 +244,8 @@ def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...],
         partition.fetches = [f for fetch in partition.fetches if (f := _renamed_fetch(fetch, waiting, names)) is not None]
     if core.broker.membership.outstanding:
         core.broker.membership.outstanding = _new(core.broker.membership.outstanding, own)
-    for asked in core.broker.asked:
-        asked.correlation = _new(asked.correlation, own)
+    for request_sent in core.broker.asked:
+        request_sent.correlation = _new(request_sent.correlation, own)
     for request in core.controller.isr_requests:
         number = _new(request.asked.correlation, waiting[names[request.source]])
         request.asked = replace(request.asked, correlation=number)
@@ -252,48 +256,51 @@ def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict
     return None if correlation == STALE else replace(fetch, correlation=correlation)
 
 
-def _rename_requests(core: Core, asked: tuple[int, ...]) -> None:
+def _rename_requests(core: Core, requests: tuple[int, ...]) -> None:
+    """Number the requests to ZooKeeper from 1; an answered one gets 0."""
+
     def new(request: int) -> int:
-        return asked.index(request) + 1 if request in asked else 0
+        return requests.index(request) + 1 if request in requests else 0
 
     core.broker.registration_request = new(core.broker.registration_request)
     outstanding = core.controller.outstanding
-    core.controller.outstanding = [replace(sent, request=new(sent.request)) for sent in outstanding if sent.request in asked]
+    core.controller.outstanding = [replace(sent, request=new(sent.request)) for sent in outstanding if sent.request in requests]
 
 
-def _rename_isr_changes(core: Core, asked: tuple[int, ...] | None, own: Waiting) -> None:
-    # Requests of leaders for another ISR: to ZooKeeper by their id, or to the controller by their correlation (`asked` is None).
+def _rename_isr_changes(core: Core, requests: tuple[int, ...] | None, own: Waiting) -> None:
+    """Requests of leaders for another ISR: to ZooKeeper by their id, or to the controller by correlation (`asked` is None)."""
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Leader) and (change := partition.role.change) is not None:
-            if asked is not None:
-                change.request = asked.index(change.request) + 1 if change.request in asked else 0
+            if requests is not None:
+                change.request = requests.index(change.request) + 1 if change.request in requests else 0
             elif change.request:
                 change.request = _new(change.request, own)
 
 
 def _rename_versions(core: Core, versions: Versions) -> None:
-    for held in core.broker.partitions.values():
-        if isinstance(held.role, Leader):
-            held.role.zk_version = _new_version(held.role.zk_version, held.tp, versions)
+    """Give znode versions their canonical numbers."""
+    for partition in core.broker.partitions.values():
+        if isinstance(partition.role, Leader):
+            partition.role.zk_version = _new_version(partition.role.zk_version, partition.tp, versions)
     controller = core.controller
-    controller.states = {tp: _renumbered(state, versions) for tp, state in controller.states.items()}
+    controller.states = {tp: _renumbered_state(state, versions) for tp, state in controller.states.items()}
     for change in controller.changes.values():
-        change.wanted = None if change.wanted is None else _renumbered(change.wanted, versions)
-        change.base = None if change.base is None else _renumbered(change.base, versions)
+        change.wanted = None if change.wanted is None else _renumbered_state(change.wanted, versions)
+        change.base = None if change.base is None else _renumbered_state(change.base, versions)
     for channel in controller.channels:
-        channel.states = {tp: _renumbered(state, versions) for tp, state in channel.states.items()}
-        channel.metadata = {tp: _renumbered(state, versions) for tp, state in channel.metadata.items()}
+        channel.states = {tp: _renumbered_state(state, versions) for tp, state in channel.states.items()}
+        channel.metadata = {tp: _renumbered_state(state, versions) for tp, state in channel.metadata.items()}
         if isinstance(channel.in_flight, LeaderAndIsr):
-            states = tuple(_renumbered(state, versions) for state in channel.in_flight.states)
+            states = tuple(_renumbered_state(state, versions) for state in channel.in_flight.states)
             channel.in_flight = replace(channel.in_flight, states=states)
 
 
-def _renumbered(state: PartitionState, versions: Versions) -> PartitionState:
+def _renumbered_state(state: PartitionState, versions: Versions) -> PartitionState:
     return replace(state, zk_version=_new_version(state.zk_version, state.tp, versions))
 
 
-def _new_version(found: int, tp: TopicPartition, versions: Versions) -> ZkVersion:
-    return ZkVersion(1 if found == versions[index_of(tp)] else 0)
+def _new_version(version: int, tp: TopicPartition, versions: Versions) -> ZkVersion:
+    return ZkVersion(1 if version == versions[index_of(tp)] else 0)
 
 
 def _disarm(core: Core) -> None:

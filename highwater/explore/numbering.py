@@ -34,11 +34,11 @@ class Numbers(Generic[Value]):
 
     def of(self, value: Value) -> int:
         """The number of a value; a new one if the value is new."""
-        found = self._numbers.get(value)
-        if found is None:
-            found = self._numbers[value] = len(self.values)
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self.values)
             self.values.append(value)
-        return found
+        return number
 
 
 class Parts(Numbers[Part]):
@@ -70,8 +70,8 @@ class _Digests(dict[int, bytes]):
 
     def __missing__(self, number: int) -> bytes:
         kind, encoded = _wire(self._parts.values[number])
-        found = self[number] = blake2b(encoded, digest_size=FINGERPRINT_BYTES, salt=bytes([kind])).digest()
-        return found
+        digest = self[number] = blake2b(encoded, digest_size=FINGERPRINT_BYTES, salt=bytes([kind])).digest()
+        return digest
 
 
 def _wire(part: Part) -> tuple[int, bytes]:

@@ -50,14 +50,15 @@ def goals_of(model: Readable) -> tuple[Goal[Key], ...]:
         Goal("another leader was elected", lambda key: any(promised.top_epoch > 0 for promised in model.ghost(key).partitions)),
         Goal("the ISR shrank", lambda key: any(len(p.isr) < bounds.replicas for p in model.standing(key).partitions)),
         Goal("two brokers took themselves for the leader", lambda key: _two_lead(model, key)),
-        Goal("two logs held different records at one offset", lambda key: _logs_part(model, key)),
+        Goal("two logs held different records at one offset", lambda key: _logs_diverge(model, key)),
     )
     if not bounds.moves:
         return goals
-    return (*goals, Goal("a partition was moved", lambda key: _moved(model, key)))
+    return (*goals, Goal("a partition was moved", lambda key: _has_moved(model, key)))
 
 
 def _weak_isr(model: Readable, key: Key) -> str:
+    """WeakIsr: the complaint about a leader and a member of its own ISR that lacks a committed record; "" if it holds."""
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
         for partition, replica in enumerate(host.replicas):
@@ -71,6 +72,7 @@ def _weak_isr(model: Readable, key: Key) -> str:
 
 
 def _strong_isr(model: Readable, key: Key) -> str:
+    """StrongIsr: the same for the ISR in ZooKeeper."""
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
         for partition, replica in enumerate(host.replicas):
@@ -82,6 +84,7 @@ def _strong_isr(model: Readable, key: Key) -> str:
 
 
 def _lacking(hosts: list[HostFacts], leader: int, partition: int, isr: tuple[BrokerId, ...]) -> str:
+    """Which broker of the ISR lacks a record below the leader's HW; "" if none."""
     hw = hosts[leader].replicas[partition].hw
     committed = hosts[leader].values[partition][:hw]
     for broker in isr:
@@ -91,6 +94,7 @@ def _lacking(hosts: list[HostFacts], leader: int, partition: int, isr: tuple[Bro
 
 
 def _isr_assigned(model: Readable, key: Key) -> str:
+    """The complaint about a member of an ISR that is not assigned; "" if there is none."""
     for number, stated in enumerate(model.standing(key).partitions):
         for broker in stated.isr:
             if broker not in stated.assigned:
@@ -104,14 +108,20 @@ def _two_lead(model: Readable, key: Key) -> bool:
     return any(sum(host.replicas[number].leads for host in hosts) > 1 for number in range(model.bounds.partitions))
 
 
-def _moved(model: Readable, key: Key) -> bool:
+def _has_moved(model: Readable, key: Key) -> bool:
     standing, last = model.standing(key), model.bounds.brokers
     return not standing.moving and any(last in stated.assigned for stated in standing.partitions)
 
 
-def _logs_part(model: Readable, key: Key) -> bool:
+def _logs_diverge(model: Readable, key: Key) -> bool:
+    """Whether the logs of two replicas differ at some offset."""
     hosts = model.hosts(key)
     if all(host.values == hosts[0].values for host in hosts):
         return False
     logs = [[host.values[number] for host in hosts] for number in range(model.bounds.partitions)]
-    return any(one[: len(other)] != other[: len(one)] for held in logs for one in held for other in held)
+    return any(
+        first[: len(second)] != second[: len(first)]
+        for logs_of_partition in logs
+        for first in logs_of_partition
+        for second in logs_of_partition
+    )

@@ -69,30 +69,31 @@ class Refinement:
         try:
             while level:
                 if budget.depth is not None and depth >= budget.depth:
-                    return self._refined("budget", depth, stopped_by=f"depth {depth}")
+                    return self._result("budget", depth, stopped_by=f"depth {depth}")
                 following: list[Key] = []
                 for state in level:
                     stop = self._spent(budget)
                     if stop:
-                        return self._refined("budget", depth, stopped_by=stop)
-                    left = self._expand(state, following)
-                    if left is not None:
-                        return left
+                        return self._result("budget", depth, stopped_by=stop)
+                    unexplained = self._expand(state, following)
+                    if unexplained is not None:
+                        return unexplained
                 level = following
                 depth += bool(level)
                 progress(len(self._parents), depth)
         except KeyboardInterrupt:
-            return self._refined("interrupted", depth, stopped_by="an interrupt")
-        return self._refined("exhausted", depth)
+            return self._result("interrupted", depth, stopped_by="an interrupt")
+        return self._result("exhausted", depth)
 
     def _expand(self, state: Key, following: list[Key]) -> Refined | None:
+        """Explain each step from this state; the result if one cannot be explained."""
         before = self._picture(state)
         for action, after in self._model.successors(state):
             self._transitions += 1
             wrong = self._check(before, self._picture(after))
             if wrong:
                 path = (*self._path(state), action)
-                return self._refined("left", len(path), wrong=wrong, path=path)
+                return self._result("left", len(path), wrong=wrong, path=path)
             if after not in self._parents and self._model.within(after):
                 self._parents[after] = (state, action)
                 following.append(after)
@@ -105,7 +106,7 @@ class Refinement:
         return picture_of(self._model, key, self._replicas)
 
     def _check(self, before: Picture, after: Picture) -> str:
-        # Explain each pair of pictures once.
+        """Explain each pair of pictures once."""
         pair = self._number(before), self._number(after)
         if pair in self._explained or pair[0] == pair[1]:
             return ""
@@ -120,13 +121,14 @@ class Refinement:
         return self._pictures.setdefault(picture, len(self._pictures))
 
     def _path(self, state: Key) -> Path:
+        """The actions from the initial state to this one."""
         actions: list[AnyAction] = []
         while (parent := self._parents[state]) is not None:
             state, action = parent
             actions.append(action)
         return tuple(reversed(actions))
 
-    def _refined(
+    def _result(
         self,
         end: Literal["left", "exhausted", "budget", "interrupted"],
         depth: int,
@@ -135,6 +137,7 @@ class Refinement:
         wrong: str = "",
         path: Path = (),
     ) -> Refined:
+        """The result of the comparison so far."""
         return Refined(
             end=end,
             stopped_by=stopped_by,
@@ -149,23 +152,23 @@ class Refinement:
         )
 
 
-def picture_of(model: MachineWorld, key: Key, known: dict[tuple[int, int], ReplicaPicture]) -> Picture:
+def picture_of(model: MachineWorld, key: Key, replica_pictures: dict[tuple[int, int], ReplicaPicture]) -> Picture:
     """The abstraction of a state: what the replication model has variables for. `known` keeps the replicas seen before."""
     stated = model.standing(key).partitions[0]
     for index, number in enumerate(key[: model.bounds.brokers]):
-        if (index, number) not in known:
-            known[index, number] = _replica(index, model.host(number), model.hosts(key)[index].replicas[0])
+        if (index, number) not in replica_pictures:
+            replica_pictures[index, number] = _replica(index, model.host(number), model.hosts(key)[index].replicas[0])
     return Picture(
-        replicas=tuple(known[place] for place in enumerate(key[: model.bounds.brokers])),
+        replicas=tuple(replica_pictures[place] for place in enumerate(key[: model.bounds.brokers])),
         leader=None if stated.leader is None else stated.leader - 1,
         epoch=stated.leader_epoch,
         isr=frozenset(broker - 1 for broker in stated.isr),
-        asked=_asked(model, key, stated),
+        asked=_requested_isrs(model, key, stated),
     )
 
 
-def _asked(model: MachineWorld, key: Key, stated: Stated) -> frozenset[AskedIsr]:
-    # ISR changes on their way to ZooKeeper or to the controller. A record that anybody has committed is one that must be held.
+def _requested_isrs(model: MachineWorld, key: Key, stated: Stated) -> frozenset[AskedIsr]:
+    """ISR changes on their way to ZooKeeper or to the controller. What anybody has committed must be held."""
     if not (model.bounds.zk_async or model.bounds.kip343):
         return frozenset()
     version = model.standing(key).versions[0]
@@ -175,7 +178,7 @@ def _asked(model: MachineWorld, key: Key, stated: Stated) -> frozenset[AskedIsr]
 
 
 def _in_flight(model: MachineWorld, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
-    # Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR.
+    """Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR."""
     tp = tp_of(0)
     requests = [flight.message for flight in model.network(key)]
     for number, facts in zip(key, model.hosts(key), strict=False):
@@ -190,6 +193,7 @@ def _in_flight(model: MachineWorld, key: Key) -> Iterator[tuple[BrokerId | None,
 
 
 def _replica(index: int, host: Host, replica: Replica) -> ReplicaPicture:
+    """A broker's replica as the model pictures it."""
     followed = None if replica.follows is None else replica.follows - 1
     return ReplicaPicture(
         up=host.up,

@@ -37,11 +37,12 @@ class _Listener:
             self.detail = _content(event)
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
+        """Tell a note or a message that the reader should know."""
         node = f"b{index + 1}"
         if isinstance(effect, Note):
-            self._say(_noted(node, effect))
+            self._say(_note_in_words(node, effect))
         elif isinstance(effect, Send):
-            self._say(_sent(node, effect))
+            self._say(_sending(node, effect))
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
         for commit in commits:
@@ -51,8 +52,8 @@ class _Listener:
     def administered(self, commits: tuple[AnyCommit, ...]) -> None:
         """Add nothing: the sentence of the action "move" says it."""
 
-    def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
-        if paths.CONTROLLER in gone:
+    def session_over(self, ended: SessionEnded, deleted: tuple[str, ...]) -> None:
+        if paths.CONTROLLER in deleted:
             self._say("nobody is controller")
 
     def started(self, index: int, life: int) -> None:
@@ -71,6 +72,7 @@ class _Listener:
 
 
 def _content(event: Received) -> str:
+    """What a message says, in words; "" if that does not matter."""
     match event.message:
         case Fetch(offset=offset):
             return f" from offset {offset}"
@@ -94,7 +96,8 @@ def _state(state: PartitionState) -> str:
     return f"{leader}, epoch {state.leader_epoch}, ISR {isr or 'empty'}"
 
 
-def _sent(node: str, effect: Send) -> str:
+def _sending(node: str, effect: Send) -> str:
+    """What a broker sends, in words; "" if that does not matter."""
     match effect.message:
         case Fetch(offset=offset):
             return f"{node} fetches from {effect.to} at offset {offset}"
@@ -113,7 +116,8 @@ def _recorded(commit: NodeCreated | NodeWritten) -> str:
     return f"ZooKeeper has {_state(paths.decode_state(tp, (), Data(commit.data, 0, 0)))}"
 
 
-def _noted(node: str, note: Note) -> str:
+def _note_in_words(node: str, note: Note) -> str:
+    """What a broker notes, in words; "" if that does not matter."""
     isr = ",".join(f"b{broker}" for broker in note.isr or ())
     match note.kind:
         case "append":

@@ -197,6 +197,7 @@ class Shard(Generic[State, Action]):
         return parent, nth
 
     def _expand(self, state: State, parent: int) -> None:
+        """Add the successors that fall into this shard; send the others to their owners."""
         world, seen, alone = self._world, self._seen, self._shards == 1
         for nth, (_, after) in enumerate(world.successors(state)):
             self._mark.transitions += 1
@@ -213,6 +214,7 @@ class Shard(Generic[State, Action]):
                 self._send(after, fingerprint, parent, nth)
 
     def _add(self, state: State, fingerprint: bytes, parent: int, nth: int) -> None:
+        """Enter a new state: its fingerprint, how it was reached, and the state itself, on disk."""
         mark = self._mark
         self._seen.add(fingerprint)
         self._origins.write(_ORIGIN.pack(fingerprint, parent, nth))
@@ -230,13 +232,14 @@ class Shard(Generic[State, Action]):
         return self._reader.read(length)
 
     def _flush(self) -> None:
-        # What was written becomes readable.
+        """What was written becomes readable."""
         for file in (self._states, self._origins, self._parts):
             file.flush()
 
     def _report(self) -> Report:
+        """What happened since the last report."""
         mark = self._mark
-        found, self._found = self._found, []
+        findings, self._found = self._found, []
         outboxes = [bytes(outbox) for outbox in self._outboxes]
         for outbox in self._outboxes:
             outbox.clear()
@@ -247,7 +250,7 @@ class Shard(Generic[State, Action]):
             left=mark.level_end - mark.expanded,
             following=mark.states - mark.level_end,
             memory_mib=resident_mib(),
-            found=found,
+            found=findings,
             reached=list(self._judge.reached),
             outboxes=outboxes,
         )
@@ -258,8 +261,8 @@ class Shard(Generic[State, Action]):
         fresh = self._world.parts
         assert old is not None
         assert fresh is not None
-        kept = list(dict.fromkeys(number for one in (self._disk, *self._in) for number in one.numbers()))
-        new = dict(zip(kept, fresh.admitted(old.exported(kept)), strict=True))
+        numbers_kept = list(dict.fromkeys(number for one in (self._disk, *self._in) for number in one.numbers()))
+        new = dict(zip(numbers_kept, fresh.admitted(old.exported(numbers_kept)), strict=True))
         for translation in (self._disk, *self._in, *self._out):
             translation.renumber(fresh, new)
         self._judge.move(self._world.properties, self._world.goals)
@@ -271,6 +274,7 @@ class Shard(Generic[State, Action]):
         return crc32(fingerprint) % self._shards
 
     def _send(self, state: State, fingerprint: bytes, parent: int, nth: int) -> None:
+        """Put a state into the outbox of the shard that owns it."""
         self._sent.add(fingerprint)
         owner = self._owner(fingerprint)
         packed, parts = self._out[owner].out(self._world.pack(state))
@@ -278,6 +282,7 @@ class Shard(Generic[State, Action]):
         self._outboxes[owner] += _ORIGIN.pack(fingerprint, parent, nth) + _LENGTH.pack(len(packed)) + packed
 
     def _receive(self, sender: int, inbox: bytes) -> None:
+        """Add the states that another shard sent."""
         at, translation = 0, self._in[sender]
         while at < len(inbox):
             parts, at = _field(inbox, at)

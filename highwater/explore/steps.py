@@ -114,9 +114,9 @@ class Brokers:
 
     def host(self, number: int) -> Host:
         """The host with this number."""
-        found = self._parts.values[number]
-        assert isinstance(found, Host)
-        return found
+        cached = self._parts.values[number]
+        assert isinstance(cached, Host)
+        return cached
 
     def facts_of(self, host: Host) -> HostFacts:
         """Decode what the search needs to know about a host."""
@@ -128,7 +128,7 @@ class Brokers:
             session=host.session,
             replicas=view.replicas,
             parked=tuple((int(source[1:]) - 1, tp) for source, tp in view.parked),
-            proposals=tuple(asked for _, asked in view.proposals),
+            proposals=tuple(proposal for _, proposal in view.proposals),
             holds=tuple(int(source[1:]) - 1 for source, _ in (*view.parked, *view.proposals)),
             waiting=view.waiting,
             resting=self._resting.of(replace(host, timers=())),
@@ -143,46 +143,49 @@ class Brokers:
     def step(self, index: int, host: int, event: int) -> Step:
         """The step of the broker at this position when it handles an event. A failed assertion of the machine stops it."""
         key = (index, host, event)
-        found = self._steps.get(key)
-        if found is None:
-            found = self._steps[key] = self._handled(index, self.host(host), self.events.values[event])
-        return found
+        cached = self._steps.get(key)
+        if cached is None:
+            cached = self._steps[key] = self._step_of_event(index, self.host(host), self.events.values[event])
+        return cached
 
     def boot(self, index: int, host: int) -> Step:
         """The first step of a new process with the disk of this host."""
         key = (index, host, -1)
-        found = self._steps.get(key)
-        if found is None:
+        cached = self._steps.get(key)
+        if cached is None:
             was = self.host(host)
             image = (DirImage(0, True, was.logs, was.checkpoint, was.born, dirs=1),)
             core, effects = self._machines.boot(index, image, was.life + 1)
             fresh = replace(was, up=True, life=was.life + 1, core=core, outbox=(), inbox=())
-            found = self._steps[key] = self._followed(index, fresh, effects)
-        return found
+            cached = self._steps[key] = self._step_of_effects(index, fresh, effects)
+        return cached
 
-    def _handled(self, index: int, host: Host, event: AnyEvent) -> Step:
+    def _step_of_event(self, index: int, host: Host, event: AnyEvent) -> Step:
+        """The step that a broker makes of an event; a failed assertion stops it."""
         try:
             core, effects = self._machines.handle(index, host.core, event)
         except AssertionError as error:
-            return Step(self._parts.of(_stopped(host)), (Op("fail", 0, words=str(error)),), (), str(error) or "no words")
-        return self._followed(index, replace(host, core=core), effects)
+            return Step(self._parts.of(_stopped_host(host)), (Op("fail", 0, words=str(error)),), (), str(error) or "no words")
+        return self._step_of_effects(index, replace(host, core=core), effects)
 
-    def _followed(self, index: int, host: Host, effects: tuple[AnyEffect, ...]) -> Step:
+    def _step_of_effects(self, index: int, host: Host, effects: tuple[AnyEffect, ...]) -> Step:
+        """Perform the effects on the host; those that concern others become operations."""
         ops: list[Op] = []
         for at, effect in enumerate(effects):
             op = self._op(index, host, at, effect)
             if op is not None:
                 ops.append(op)
             if isinstance(effect, Halt):
-                host, effects = _stopped(host), effects[: at + 1]
+                host, effects = _stopped_host(host), effects[: at + 1]
                 break
-            host = _changed(host, effect)
+            host = _host_after(host, effect)
         return Step(self._parts.of(host), tuple(ops), effects)
 
     def _op(self, index: int, host: Host, at: int, effect: AnyEffect) -> Op | None:
+        """What an effect does outside of the broker; None if nothing."""
         match effect:
             case Send():
-                return self._sent(index, host, at, effect)
+                return self._op_of_message(index, host, at, effect)
             case Note(kind="hw", detail="leader", tp=str(tp)) | Note(kind="became-leader", tp=str(tp)):
                 return Op("see", at, number=self.sightings.of(Sighting(index, values_of(host, tp), effect)))
             case Flush(dir=dir_, id=flush):
@@ -200,7 +203,8 @@ class Brokers:
             case _:
                 assert_never(effect)
 
-    def _sent(self, index: int, host: Host, at: int, effect: Send) -> Op | None:
+    def _op_of_message(self, index: int, host: Host, at: int, effect: Send) -> Op | None:
+        """A message to the client or a broker; some replies arrive at once."""
         message = effect.message
         if effect.to == CLIENT:
             if not isinstance(message, ProduceReply):
@@ -219,13 +223,14 @@ class Brokers:
     def busy_timers(self, index: int, host: int) -> tuple[str, ...]:
         """The armed timers of a host, without those on which the machine only arms them again: this decides most cases."""
         key = (index, host)
-        found = self._busy.get(key)
-        if found is None:
+        cached = self._busy.get(key)
+        if cached is None:
             was = self.host(host)
-            found = self._busy[key] = tuple(timer for timer in was.timers if not self._idles(index, was, timer))
-        return found
+            cached = self._busy[key] = tuple(timer for timer in was.timers if not self._changes_nothing(index, was, timer))
+        return cached
 
-    def _idles(self, index: int, host: Host, timer: str) -> bool:
+    def _changes_nothing(self, index: int, host: Host, timer: str) -> bool:
+        """Whether the timer changes nothing in this state."""
         try:
             core, effects = self._machines.handle(index, host.core, TimerFired(timer))
         except AssertionError:
@@ -237,7 +242,7 @@ class Brokers:
 
     def stopped(self, host: int) -> int:
         """The host after its process ended. Requests in flight to ZooKeeper (outbox) may still arrive."""
-        return self._edit("stopped", host, 0, lambda was: _stopped(was))
+        return self._edit("stopped", host, 0, lambda was: _stopped_host(was))
 
     def without_timer(self, host: int, timer: str) -> int:
         """The host after a timer ran out."""
@@ -266,11 +271,12 @@ class Brokers:
         return self._edit("heard", host, 0, lambda was: replace(was, inbox=was.inbox[1:]))
 
     def _edit(self, what: str, host: int, by: int | str, change: Callable[[Host], Host]) -> int:
+        """The host after a change; computed once for each."""
         key = (what, host, by)
-        found = self._edited.get(key)
-        if found is None:
-            found = self._edited[key] = self._parts.of(change(self.host(host)))
-        return found
+        cached = self._edited.get(key)
+        if cached is None:
+            cached = self._edited[key] = self._parts.of(change(self.host(host)))
+        return cached
 
 
 def address(index: int) -> Address:
@@ -278,15 +284,15 @@ def address(index: int) -> Address:
     return Address(f"b{index + 1}")
 
 
-def _stopped(host: Host) -> Host:
+def _stopped_host(host: Host) -> Host:
     return replace(host, up=False, core=(), timers=(), inbox=())
 
 
-def _changed(host: Host, effect: AnyEffect) -> Host:
+def _host_after(host: Host, effect: AnyEffect) -> Host:
     """The host after an effect; effects that leave the host do not change it."""
     match effect:
         case Append() | Truncate() | CreateReplica() | DeleteReplica():
-            return replace(host, logs=_written(host.logs, effect))
+            return replace(host, logs=_logs_after(host.logs, effect))
         case WriteCheckpoint(entries=entries):
             return replace(host, checkpoint=entries)
         case MarkDir(born=born):
@@ -303,13 +309,14 @@ def _changed(host: Host, effect: AnyEffect) -> Host:
             assert_never(effect)
 
 
-def _written(logs: tuple[LogImage, ...], effect: Append | Truncate | CreateReplica | DeleteReplica) -> tuple[LogImage, ...]:
+def _logs_after(logs: tuple[LogImage, ...], effect: Append | Truncate | CreateReplica | DeleteReplica) -> tuple[LogImage, ...]:
+    """The logs of a directory after this effect."""
     others = tuple(log for log in logs if log.tp != effect.tp)
-    found = next((log for log in logs if log.tp == effect.tp), LogImage(effect.tp, ()))
-    batches, born, topic_id = found.batches, found.born, found.topic_id
+    log_before = next((log for log in logs if log.tp == effect.tp), LogImage(effect.tp, ()))
+    batches, born, topic_id = log_before.batches, log_before.born, log_before.topic_id
     match effect:
-        case Append(batches=more):
-            batches += more
+        case Append(batches=appended):
+            batches += appended
         case Truncate(to=to):
             batches = tuple(batch for batch in batches if end_of(batch) <= to)
         case CreateReplica():

@@ -57,7 +57,7 @@ class Witness(Protocol):
     def administered(self, commits: tuple[AnyCommit, ...]) -> None:
         """Called when ZooKeeper performed a request of an administrator."""
 
-    def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
+    def session_over(self, ended: SessionEnded, deleted: tuple[str, ...]) -> None:
         """Called when ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
 
     def started(self, index: int, life: int) -> None:
@@ -80,11 +80,12 @@ class Facts(dict[int, Fact], Generic[PartKind, Fact]):
         self._of: Callable[[PartKind], Fact] = of
 
     def __missing__(self, number: int) -> Fact:
+        """Compute what the search reads of a part, once."""
         part = self._parts.values[number]
         assert isinstance(part, self._kind)
-        found: Fact = self._of(part)
-        self[number] = found
-        return found
+        fact: Fact = self._of(part)
+        self[number] = fact
+        return fact
 
 
 class Draft:
@@ -146,45 +147,50 @@ class Transitions:
 
     def done(self, draft: Draft) -> Key:
         """Let the brokers handle all events of the action; the state after it, in canonical form."""
-        outcome = self._remembered(draft) if draft.witness is None else self._outcome(draft)
+        outcome = self._cached_outcome(draft) if draft.witness is None else self._outcome(draft)
         return self._after(outcome, tuple(draft.flights), draft.spent)
 
     def delivered(self, key: Key, position: int) -> Key:
         """The state after a message in flight arrives. Most actions are arrivals whose outcome is known: they need no draft."""
-        rest = self._size + 3
-        arrival = self.flights[key[rest + position]].arrival
-        outcome = self._outcomes.get((*key[: rest - 1], arrival))
+        fixed_parts = self._size + 3
+        arrival = self.flights[key[fixed_parts + position]].arrival
+        outcome = self._outcomes.get((*key[: fixed_parts - 1], arrival))
         if outcome is None:
             draft = self.draft(key)
             self.deliver(draft, position)
             return self.done(draft)
-        return self._after(outcome, key[rest : rest + position] + key[rest + position + 1 :], key[rest - 1])
+        return self._after(
+            outcome, key[fixed_parts : fixed_parts + position] + key[fixed_parts + position + 1 :], key[fixed_parts - 1]
+        )
 
     def _after(self, outcome: Outcome, flights: Key, spent: int) -> Key:
+        """The state after an action: messages to processes that ended are dropped, the network is put into canonical form."""
         if outcome.ended:
             flights = tuple([flight for flight in flights if self.flights[flight].to not in outcome.ended])
         flights += outcome.sent
         network = self._canonical.network(flights, self.flights, outcome.renaming) if flights else ()
         return (*outcome.hosts, outcome.zk, outcome.ghost, spent, *network)
 
-    def _remembered(self, draft: Draft) -> Outcome:
+    def _cached_outcome(self, draft: Draft) -> Outcome:
+        """The outcome of a draft; computed once."""
         key: tuple[int | tuple[int, int], ...] = (*draft.hosts, draft.zk, draft.ghost, *draft.todo)
-        found = self._outcomes.get(key)
-        if found is None:
+        cached = self._outcomes.get(key)
+        if cached is None:
             if len(self._outcomes) >= OUTCOMES_MAX:
                 self._outcomes.clear()
-            found = self._outcomes[key] = self._outcome(draft)
-        return found
+            cached = self._outcomes[key] = self._outcome(draft)
+        return cached
 
     def _outcome(self, draft: Draft) -> Outcome:
+        """Perform what the draft has to do, and put the result into canonical form."""
         earlier, draft.flights, draft.ended = draft.flights, [], ()
         self.settle(draft)
         sent, draft.flights = tuple(draft.flights), earlier
         zk, versions = draft.zk, ANY_VERSIONS
         if not self._keep_versions:
-            held = self.standings[zk]
-            versions = held.versions
-            if not held.renumbered:
+            tree_standing = self.standings[zk]
+            versions = tree_standing.versions
+            if not tree_standing.renumbered:
                 zk = self._zookeepers.renumbered(zk)
         facts = [self.hosts[host] for host in draft.hosts]
         hosts = self._canonical.hosts(draft.hosts, facts, versions)
@@ -210,14 +216,14 @@ class Transitions:
 
     def produce(self, draft: Draft, index: int, to: int) -> None:
         """A client sends the next record of a partition to a broker."""
-        found = self._produced.get((draft.ghost, to))
-        if found is None:
+        cached = self._produced.get((draft.ghost, to))
+        if cached is None:
             ghost = self.ghosts[draft.ghost]
             number = ghost.produced + 1
             event = Received(Address(CLIENT), Produce(number, tp_of(to), -1, (f"v{number}",), _PATIENCE_MS))
             after = self.parts.of(replace(ghost, produced=number))
-            found = self._produced[draft.ghost, to] = (after, self.brokers.events.of(event))
-        draft.ghost, event_number = found
+            cached = self._produced[draft.ghost, to] = (after, self.brokers.events.of(event))
+        draft.ghost, event_number = cached
         draft.todo.append((index, event_number))
 
     def fire(self, draft: Draft, index: int, timer: str) -> None:
@@ -297,6 +303,7 @@ class Transitions:
         raise AssertionError(f"one action caused more than {STEP_EVENTS_MAX} events")
 
     def _take(self, draft: Draft, index: int, step: Step, event: AnyEvent) -> None:
+        """A broker makes this step: perform what it does to others."""
         draft.hosts[index] = step.host
         if draft.witness is not None:
             self._show(draft, draft.witness, index, step, event)
@@ -305,7 +312,7 @@ class Transitions:
             self._perform(draft, index, op)
 
     def _show(self, draft: Draft, witness: Witness, index: int, step: Step, event: AnyEvent) -> None:
-        # Perform a step before a witness, who is told of each effect just before it is performed.
+        """Perform a step before a witness, who is told of each effect just before it is performed."""
         life = self.brokers.host(step.host).life
         if step.failed:
             witness.asserted(index, life, step.failed)
@@ -320,6 +327,7 @@ class Transitions:
             self._perform(draft, index, step.ops[0])
 
     def _perform(self, draft: Draft, index: int, op: Op) -> None:
+        """Perform one operation: send, tell, see, ask, connect or end."""
         do = op.do
         if do == "send":
             if self.hosts[draft.hosts[op.to]].up:
@@ -341,23 +349,24 @@ class Transitions:
             self._end(draft, index, "halt:assertion")
 
     def _see(self, ghost: int, sighting: int) -> int:
+        """What the ghost knows after a sighting."""
         key = (ghost, sighting)
-        found = self._seen.get(key)
-        if found is None:
-            was, seen = self.ghosts[ghost], self.brokers.sightings.values[sighting]
-            if isinstance(seen.what, ProduceReply):
-                now = promises.answered(was, seen.values, seen.what)
+        cached = self._seen.get(key)
+        if cached is None:
+            was, sighted = self.ghosts[ghost], self.brokers.sightings.values[sighting]
+            if isinstance(sighted.what, ProduceReply):
+                now = promises.answered(was, sighted.values, sighted.what)
             else:
-                now = promises.see(was, seen.values, seen.index, seen.what)
-            found = self._seen[key] = self.parts.of(now)
-        return found
+                now = promises.see(was, sighted.values, sighted.index, sighted.what)
+            cached = self._seen[key] = self.parts.of(now)
+        return cached
 
     def _see_failure(self, ghost: int, words: str) -> int:
         was = self.ghosts[ghost]
         return self.parts.of(replace(was, wrong=was.wrong or words))
 
     def _end(self, draft: Draft, index: int, why: str) -> None:
-        # A process ended: messages to it are dropped.
+        """A process ended: messages to it are dropped."""
         facts = self.flights
         draft.ended += (index,)
         draft.flights = [flight for flight in draft.flights if facts[flight].to != index]
@@ -365,12 +374,13 @@ class Transitions:
             draft.witness.stopped(index, self.brokers.host(draft.hosts[index]).life, why)
 
     def _count(self, spent: int, fault: str) -> int:
+        """The faults spent so far and one more."""
         key = (spent, fault)
-        found = self._counted.get(key)
-        if found is None:
+        cached = self._counted.get(key)
+        if cached is None:
             was = self.spent[spent]
-            found = self._counted[key] = self.parts.of(replace(was, **{fault: getattr(was, fault) + 1}))
-        return found
+            cached = self._counted[key] = self.parts.of(replace(was, **{fault: getattr(was, fault) + 1}))
+        return cached
 
     # --- ZooKeeper ------------------------------------------------------------------------------------------------------------
 
@@ -381,6 +391,7 @@ class Transitions:
             self._submit(draft, index, request)
 
     def _submit(self, draft: Draft, index: int, request: int) -> None:
+        """ZooKeeper performs a request, or refuses it if the session is over."""
         session = self.hosts[draft.hosts[index]].session
         if session not in self.standings[draft.zk].sessions:
             self._refuse(draft, index, self.brokers.requests.values[request])
@@ -396,7 +407,7 @@ class Transitions:
         self._hear(draft, index, change.reply)
 
     def _refuse(self, draft: Draft, index: int, request: ZkRequest) -> None:
-        # By asking, the broker reaches ZooKeeper and learns that its session has expired.
+        """By asking, the broker reaches ZooKeeper and learns that its session has expired."""
         events = self.brokers.events
         self._hear(draft, index, events.of(ZkReplied(request.id, (SessionExpired(),) * len(request.ops))))
         under_way = [events.values[event] for to, event in draft.todo if to == index]
@@ -411,6 +422,7 @@ class Transitions:
                     self._hear(draft, index, event)
 
     def _hear(self, draft: Draft, index: int, event: int) -> None:
+        """A broker gets an event of its ZooKeeper client, at once or when the search chooses."""
         if not self.hosts[draft.hosts[index]].up:
             return
         if self.zk_async:

@@ -89,10 +89,11 @@ class Walks(Generic[State, Action]):
         return self._result("violated", "")
 
     def _walk(self, number: int, steps_max: int) -> None:
+        """Walk from the initial state, looking at every successor on the way."""
         chooser = self._chooser(self._rng.fork(f"walk {number}"), number, steps_max)
         state, path = self._world.initial(), list[Action]()
         for _ in range(steps_max):
-            successors = self._within(state)
+            successors = self._successors(state)
             for action, after in successors:
                 self._look(after, (*path, action))
             if not successors or self._violations:
@@ -108,7 +109,8 @@ class Walks(Generic[State, Action]):
             self._world = self._build()
             self._judge.move(self._world.properties, self._world.goals)
 
-    def _within(self, state: State) -> list[tuple[Action, State]]:
+    def _successors(self, state: State) -> list[tuple[Action, State]]:
+        """The successors within the bounds."""
         successors = list(self._world.successors(state))
         within = [(action, after) for action, after in successors if self._world.within(after)]
         self._transitions += len(successors)
@@ -122,6 +124,7 @@ class Walks(Generic[State, Action]):
             self._violations += [Violation(name, wrong, path) for name, wrong in self._judge.see(state)]
 
     def _chooser(self, rng: Rng, number: int, steps_max: int) -> _Chooser[Action]:
+        """The chooser of a walk; "mixed" takes each kind in turn."""
         scheduler = _SINGLE[number % len(_SINGLE)] if self._scheduler == "mixed" else self._scheduler
         match scheduler:
             case "swarm":
@@ -139,6 +142,7 @@ class Walks(Generic[State, Action]):
         return spent(budget, states=len(self._seen), seconds=self._clock() - self._start, memory_mib=resident_mib())
 
     def _result(self, end: End, stop: str) -> Result[Action]:
+        """The result of the walks so far."""
         return Result(
             end=end,
             stopped_by=stop,
@@ -169,6 +173,7 @@ class _Swarm(Generic[Offered]):
         self._kind = kind
 
     def choose(self, actions: Sequence[Offered]) -> int:
+        """Draw by weights that each kind of action has for the whole walk."""
         weights = [self._rng.fork(self._kind(action)).pick(_WEIGHTS) for action in actions]
         if not any(weights):
             return self._rng.below(len(actions))
@@ -189,6 +194,7 @@ class _Priorities(Generic[Offered]):
         self._step = 0
 
     def choose(self, actions: Sequence[Offered]) -> int:
+        """Take the actor of the highest priority; at drawn steps it falls behind all others."""
         actors = [self._actor(action) for action in actions]
         for actor in actors:
             self._ranks.setdefault(actor, self._rng.fork(actor).below(1 << 32))
@@ -209,6 +215,7 @@ class _Turns(Generic[Offered]):
         self._step = 0
 
     def choose(self, actions: Sequence[Offered]) -> int:
+        """The actors take turns; at drawn steps the next one is passed over."""
         actors = [self._actor(action) for action in actions]
         first = min(actors, key=self._turn)
         if self._step in self._delays:

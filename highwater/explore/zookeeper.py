@@ -81,56 +81,56 @@ class ZooKeepers:
 
     def decoded(self, tree: int) -> MemoryZooKeeper:
         """The ZooKeeper tree with this number, for reading."""
-        found = self._parts.values[tree]
-        assert isinstance(found, bytes)
-        return _decode(found)
+        tree_there = self._parts.values[tree]
+        assert isinstance(tree_there, bytes)
+        return _decode(tree_there)
 
     def submit(self, tree: int, session: int, request: int) -> Change:
         """Perform a session's request on a tree."""
         key = (tree, session, request)
-        found = self._submitted.get(key)
-        if found is None:
+        cached = self._submitted.get(key)
+        if cached is None:
             zk = self.decoded(tree)
             before = zk.zxid
-            asked = self._requests.values[request]
-            answers, fired = zk.submit(session, asked.ops, atomic=asked.atomic)
-            reply = self._events.of(ZkReplied(asked.id, answers))
+            zk_request = self._requests.values[request]
+            answers, fired = zk.submit(session, zk_request.ops, atomic=zk_request.atomic)
+            reply = self._events.of(ZkReplied(zk_request.id, answers))
             after = self._parts.of(_canonical(zk, before))
-            found = self._submitted[key] = Change(after, self._watches(fired), reply, answers)
-        return found
+            cached = self._submitted[key] = Change(after, self._watches(fired), reply, answers)
+        return cached
 
     def connect(self, tree: int) -> tuple[int, int]:
         """Open a session: the tree after it and the session."""
-        found = self._connected.get(tree)
-        if found is None:
+        cached = self._connected.get(tree)
+        if cached is None:
             zk = self.decoded(tree)
             session = zk.connect(timeout_ms=1)
-            found = self._connected[tree] = (self._parts.of(_canonical(zk, zk.zxid)), session)
-        return found
+            cached = self._connected[tree] = (self._parts.of(_canonical(zk, zk.zxid)), session)
+        return cached
 
     def expire(self, tree: int, session: int) -> Change:
         """Expire a session."""
         key = (tree, session)
-        found = self._expired.get(key)
-        if found is None:
+        cached = self._expired.get(key)
+        if cached is None:
             zk = self.decoded(tree)
-            gone = tuple(zk.sessions[str(session)].ephemerals)
+            deleted = tuple(zk.sessions[str(session)].ephemerals)
             before = zk.zxid
             fired = zk.expire(session)
             after = self._parts.of(_canonical(zk, before))
-            found = self._expired[key] = Change(after, self._watches(fired), gone=gone)
-        return found
+            cached = self._expired[key] = Change(after, self._watches(fired), gone=deleted)
+        return cached
 
     def renumbered(self, tree: int) -> int:
         """The tree with the versions of the state znodes in canonical form."""
-        found = self._renumbered.get(tree)
-        if found is None:
+        cached = self._renumbered.get(tree)
+        if cached is None:
             zk = self.decoded(tree)
             for path, node in zk.nodes.items():
                 if paths.tp_of_state_path(path) is not None:
                     node.version = _PRESENT
-            found = self._renumbered[tree] = self._parts.of(_encode(zk))
-        return found
+            cached = self._renumbered[tree] = self._parts.of(_encode(zk))
+        return cached
 
     def _watches(self, fired: Fired) -> tuple[tuple[int, int], ...]:
         return tuple((session, self._events.of(ZkWatch(path, change))) for session, path, change in fired)
@@ -150,9 +150,9 @@ def new_move(tp: TopicPartition, replicas: tuple[BrokerId, ...], path: Literal["
     """The requests that ask the controller to move a partition (switch `reassign_path`); above the znode some may exist."""
     if path == "json":
         return Create(_ADMIN, b""), Create(REASSIGN, reassignments_payload({tp: Reassignment(replicas)}))
-    asked = partition_reassigned_path(tp)
-    above = (_ADMIN, PARTITIONS_REASSIGNED, asked.rpartition("/")[0])
-    return (*(Create(path, b"") for path in above), Create(asked, paths.replicas_payload(replicas)))
+    request_path = partition_reassigned_path(tp)
+    above = (_ADMIN, PARTITIONS_REASSIGNED, request_path.rpartition("/")[0])
+    return (*(Create(path, b"") for path in above), Create(request_path, paths.replicas_payload(replicas)))
 
 
 def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
@@ -180,13 +180,13 @@ def standing(tree: bytes, partitions: int) -> Standing:
     return Standing(
         sessions=tuple(sorted(int(name) for name in zk.sessions)),
         versions=versions,
-        partitions=tuple(_stated(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
+        partitions=tuple(_state_of_partition(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
         moving=any(path == REASSIGN or path.startswith(f"{PARTITIONS_REASSIGNED}/") for path in zk.nodes),
         renumbered=all(version in (-1, _PRESENT) for version in versions),
     )
 
 
-def _stated(tp: TopicPartition, node: Znode | None, assigned: tuple[BrokerId, ...]) -> Stated:
+def _state_of_partition(tp: TopicPartition, node: Znode | None, assigned: tuple[BrokerId, ...]) -> Stated:
     if node is None:
         return Stated(assigned=assigned)
     state = paths.decode_state(tp, assigned, Data(node.data, node.version, node.czxid))

@@ -13,7 +13,7 @@ from checkers.elle.judge import MODELS as TRANSACTIONS
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.registry import NAMES
 from highwater.errors import UsageError
-from highwater.foreign.files import Asked, check_asked, history_of, object_of
+from highwater.foreign.files import ModelChoice, check_asked, history_of, object_of
 from history.foreign.read import form_of
 from verifier.certificate import Certificate
 from verifier.verify import verify
@@ -21,16 +21,16 @@ from verifier.verify import verify
 CERTIFIED = (*NAMES, *TRANSACTIONS)  # the models whose verdicts get certificates
 
 
-def certificate_of(file: Path, asked: Asked, found: Judgement) -> Certificate:
+def certificate_of(file: Path, choice: ModelChoice, judgement: Judgement) -> Certificate:
     """The certificate of a verdict on a file; NoCertificate, with the reason, if there is none."""
-    if asked.model not in CERTIFIED:
-        raise NoCertificate(f"verdicts by model {asked.model} have none; those by {', '.join(CERTIFIED)} have")
+    if choice.model not in CERTIFIED:
+        raise NoCertificate(f"verdicts by model {choice.model} have none; those by {', '.join(CERTIFIED)} have")
     form = form_of(file)
     history = history_of(file, form)
-    if asked.model in TRANSACTIONS:
-        return certify_transactions(asked.model, history, asked.consistency, found)
-    model, first, nil = object_of(form, asked)
-    return certify_object(model, history, found, first=first, nil_is_a_value=nil, initial=asked.initial)
+    if choice.model in TRANSACTIONS:
+        return certify_transactions(choice.model, history, choice.consistency, judgement)
+    model, first, nil = object_of(form, choice)
+    return certify_object(model, history, judgement, first=first, nil_is_a_value=nil, initial=choice.initial)
 
 
 def read_certificate(file: Path) -> Certificate:
@@ -50,11 +50,11 @@ def verify_file(file: Path, certificate: Certificate) -> None:
     """
     if certificate.model not in CERTIFIED:
         raise UsageError(f"the certificate is of model {certificate.model!r}; certificates are of {', '.join(CERTIFIED)}")
-    asked, form = Asked(model=certificate.model, initial=certificate.initial), form_of(file)
-    check_asked(asked)
+    choice, form = ModelChoice(model=certificate.model, initial=certificate.initial), form_of(file)
+    check_asked(choice)
     history = history_of(file, form)
     if certificate.model in TRANSACTIONS:
         verify(history, certificate)
     else:
-        _, first, nil = object_of(form, asked)
+        _, first, nil = object_of(form, choice)
         verify(history, certificate, first=first, nil_is_a_value=nil)

@@ -47,7 +47,7 @@ _ONE_LINE = "the steps of the file stand on one line: line N is the step N"
 _NOTHING = "no step of a client in the file: no operation was judged"
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ModelChoice(Struct, frozen=True, kw_only=True):
     """How to judge a history file: model, consistency and initial value.
 
     `model` is guessed if empty (`highwater.foreign.guess`). `initial` is the initial value as EDN; if empty, the format's own.
@@ -58,92 +58,94 @@ class Asked(Struct, frozen=True, kw_only=True):
     consistency: tuple[str, ...] = (CONSISTENCY,)
 
 
-def arguments_of(asked: Asked) -> list[str]:
+def arguments_of(choice: ModelChoice) -> list[str]:
     """The options of a command that judges so; without --model if it is to guess."""
-    words = ["--model", asked.model] if asked.model else []
-    words += ["--initial", asked.initial] if asked.initial else []
-    return words + (["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else [])
+    words = ["--model", choice.model] if choice.model else []
+    words += ["--initial", choice.initial] if choice.initial else []
+    return words + (["--consistency", ",".join(choice.consistency)] if choice.consistency != (CONSISTENCY,) else [])
 
 
-def check_asked(asked: Asked) -> None:
+def check_asked(choice: ModelChoice) -> None:
     """Check how a history file is to be judged: raise UsageError for an unknown model, consistency or initial value."""
-    if not asked.consistency:
+    if not choice.consistency:
         raise UsageError("--consistency names no consistency model")
-    if not asked.model:
-        unfit = [name for name in asked.consistency if name not in LEVELS]
+    if not choice.model:
+        unfit = [name for name in choice.consistency if name not in LEVELS]
         if unfit:
             raise UsageError(unknown("consistency model", unfit[0], LEVELS))
         return
-    if is_own(asked.model):
-        own_model(asked.model)
-    elif asked.model not in MODELS:
-        raise UsageError(unknown("model", asked.model, MODELS))
-    known = LEVELS if asked.model in TRANSACTIONS else _LINEARIZABLE
-    if any(name not in known for name in asked.consistency):
+    if is_own(choice.model):
+        own_model(choice.model)
+    elif choice.model not in MODELS:
+        raise UsageError(unknown("model", choice.model, MODELS))
+    levels = LEVELS if choice.model in TRANSACTIONS else _LINEARIZABLE
+    if any(name not in levels for name in choice.consistency):
         raise UsageError(
-            f"--consistency of model {asked.model} must be of {', '.join(known)}, not {','.join(asked.consistency)!r}"
+            f"--consistency of model {choice.model} must be of {', '.join(levels)}, not {','.join(choice.consistency)!r}"
         )
-    if asked.initial and asked.model not in _HAVE_INITIAL:
-        raise UsageError(f"--initial: model {asked.model} has no initial value")
-    if asked.initial:
-        _given(asked)
+    if choice.initial and choice.model not in _HAVE_INITIAL:
+        raise UsageError(f"--initial: model {choice.model} has no initial value")
+    if choice.initial:
+        _initial_value(choice)
 
 
-def _given(asked: Asked) -> Hashable:
+def _initial_value(choice: ModelChoice) -> Hashable:
+    """The initial value that --initial names. Raises UsageError if the model cannot have it."""
     try:
-        first = edn.value(asked.initial)
+        first = edn.value(choice.initial)
     except HistoryError as error:
         raise UsageError(f"--initial: {error}") from error
-    if asked.model == "kv" and text_of(first) is None:
-        raise UsageError(f"--initial: the value of model kv must be a string, such as '\"\"', not {asked.initial}")
-    if asked.model == "multi-register" and isinstance(first, tuple | frozenset) and not isinstance(first, Pairs):
+    if choice.model == "kv" and text_of(first) is None:
+        raise UsageError(f"--initial: the value of model kv must be a string, such as '\"\"', not {choice.initial}")
+    if choice.model == "multi-register" and isinstance(first, tuple | frozenset) and not isinstance(first, Pairs):
         raise UsageError(
-            f"--initial: the value of model multi-register must be one value or a map of values, not {asked.initial}"
+            f"--initial: the value of model multi-register must be one value or a map of values, not {choice.initial}"
         )
-    if asked.model == "counter" and not isinstance(first, int):
-        raise UsageError(f"--initial: the value of model counter must be a whole number, not {asked.initial}")
-    if asked.model == "bank" and not (isinstance(first, Pairs) and all(isinstance(balance, int) for _, balance in first)):
+    if choice.model == "counter" and not isinstance(first, int):
+        raise UsageError(f"--initial: the value of model counter must be a whole number, not {choice.initial}")
+    if choice.model == "bank" and not (isinstance(first, Pairs) and all(isinstance(balance, int) for _, balance in first)):
         raise UsageError(
-            f"--initial: the value of model bank must be a map of whole numbers, such as {{0 10, 1 10}}, not {asked.initial}"
+            f"--initial: the value of model bank must be a map of whole numbers, such as {{0 10, 1 10}}, not {choice.initial}"
         )
     return first
 
 
-def judge_file(file: Path, asked: Asked) -> Judgement:
+def judge_file(file: Path, choice: ModelChoice) -> Judgement:
     """Judge a history file by a model and return the verdict.
 
     HistoryError with file and line if the file is no history of the model.
     """
     try:
         with without_collector():
-            return _judged(file, form_of(file), asked)
+            return _judgement(file, form_of(file), choice)
     except HistoryError as error:
-        said = str(error)
-        raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
+        reason = str(error)
+        raise error if reason.startswith(str(file)) else HistoryError(f"{file}: {reason}") from error
 
 
-def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
+def _judgement(file: Path, form: Form, choice: ModelChoice) -> Judgement:
+    """Judge the history by the chosen model; the notes say what was left out."""
     mine = _ours(file, form)
-    if asked.model == KAFKA:
+    if choice.model == KAFKA:
         return judge_queue(_queue_steps(mine) if mine is not None else _steps(file, form))
     history = _history_of(mine, file, form)
-    if history.untimed and asked.model not in TRANSACTIONS:
+    if history.untimed and choice.model not in TRANSACTIONS:
         raise HistoryError(f"no model but {' and '.join(TRANSACTIONS)} can judge transactions whose order in time is not told")
-    if asked.model in TRANSACTIONS:
-        found = judge_transactions(asked.model, history, asked.consistency)
-    elif asked.model in jepsen.NAMES:
-        initial = _given(asked) if asked.initial else None
-        found = jepsen.judge(asked.model, history, initial=initial, strict="linearizable" in asked.consistency)
+    if choice.model in TRANSACTIONS:
+        judgement = judge_transactions(choice.model, history, choice.consistency)
+    elif choice.model in jepsen.NAMES:
+        initial = _initial_value(choice) if choice.initial else None
+        judgement = jepsen.judge(choice.model, history, initial=initial, strict="linearizable" in choice.consistency)
     else:
-        found = _by_object(history, form, asked)
+        judgement = _judgement_of_object(history, form, choice)
     notes = (
-        *found.notes,
+        *judgement.notes,
         *history.notes,
         *(() if history.steps else (_NOTHING,)),
         *((_ONE_LINE,) if is_on_one_line(file) else ()),
         *((ours.LEFT_OUT,) if mine is not None else ()),
     )
-    return replace(found, notes=notes)
+    return replace(judgement, notes=notes)
 
 
 def history_of(file: Path, form: Form) -> Paired:
@@ -176,15 +178,16 @@ def _queue_steps(history: History) -> Iterable[Step]:
     return export.renewed(lambda: ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history))
 
 
-def _by_object(history: Paired, form: Form, asked: Asked) -> Judgement:
-    model = _object(form, asked)
-    found = (
+def _judgement_of_object(history: Paired, form: Form, choice: ModelChoice) -> Judgement:
+    """Judge the calls on an object; a doubt about their order makes VALID UNKNOWN."""
+    model = _object(form, choice)
+    judgement = (
         model.judge(history.calls)
         if isinstance(model, OwnReads)
         else judge_linearizability(model, history.calls, failed=history.failed)
     )
-    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
-    return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
+    validity = Validity.UNKNOWN if history.unsure and judgement.validity is Validity.VALID else judgement.validity
+    return replace(judgement, unchecked=(*judgement.unchecked, *history.unsure), validity=validity)
 
 
 class Thing(NamedTuple):
@@ -195,11 +198,11 @@ class Thing(NamedTuple):
     nil_is_a_value: bool
 
 
-def object_of(form: Form, asked: Asked) -> Thing:
+def object_of(form: Form, choice: ModelChoice) -> Thing:
     """The object that a file of this form is of."""
     # A history of another system has no model `log`; its name there is partition-log.
-    name = "partition-log" if asked.model == LOG else asked.model
-    first = _given(asked) if asked.initial else _implied(form, name)
+    name = "partition-log" if choice.model == LOG else choice.model
+    first = _initial_value(choice) if choice.initial else _implied(form, name)
     if form not in IN_EDN:
         first = as_json(first)
     # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
@@ -208,8 +211,9 @@ def object_of(form: Form, asked: Asked) -> Thing:
     return Thing(model_named(name, initial=first, nil_is_a_value=nil), first, nil)
 
 
-def _object(form: Form, asked: Asked) -> Model | OwnReads:
-    return own_model(asked.model) if is_own(asked.model) else object_of(form, asked).model
+def _object(form: Form, choice: ModelChoice) -> Model | OwnReads:
+    """The model with its initial value."""
+    return own_model(choice.model) if is_own(choice.model) else object_of(form, choice).model
 
 
 def _implied(form: Form, model: str) -> Hashable:
@@ -219,7 +223,7 @@ def _implied(form: Form, model: str) -> Hashable:
     return 0 if form is not Form.ETCD_LOG and model in ("cas-register", "multi-register") else None
 
 
-def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repeat: str, name: str) -> str:
+def page_of_file(file: Path, choice: ModelChoice, judgement: Judgement, *, guess: str, repeat: str, name: str) -> str:
     """Render the page of a judged file as HTML. `guess` says how the model was chosen, `repeat` is the command."""
     # Imported here because most files are judged without a page, and importing its modules takes as long as judging a small one.
     from reports.foreign import Object, page_of
@@ -228,15 +232,15 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
     form = form_of(file)
     mine = _ours(file, form)
     judged: Object | list[Op] | None = None
-    if asked.model == KAFKA:
+    if choice.model == KAFKA:
         judged = operations(_queue_steps(mine) if mine is not None else _steps(file, form))
-    elif asked.model not in (*TRANSACTIONS, *jepsen.NAMES) and not isinstance(model := _object(form, asked), OwnReads):
+    elif choice.model not in (*TRANSACTIONS, *jepsen.NAMES) and not isinstance(model := _object(form, choice), OwnReads):
         judged = Object(model=model, calls=_history_of(mine, file, form).calls)
 
     def read() -> Iterable[Step]:
         return _steps(file, form) if mine is None else _steps_in(mine)
 
-    page = page_of(read, found, file=name, model=asked.model, repeat=repeat, guess=guess, judged=judged)
+    page = page_of(read, judgement, file=name, model=choice.model, repeat=repeat, guess=guess, judged=judged)
     return render_foreign(page)
 
 
@@ -250,13 +254,13 @@ def _steps_in(history: History) -> Iterable[Step]:
     return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
 
 
-def histories_below(folder: Path, asked: Asked) -> list[str]:
+def histories_below(folder: Path, choice: ModelChoice) -> list[str]:
     """The histories in a folder: the files that look like some, and the runs. HistoryError if there is none.
 
     The folder of a Jepsen test is one history. If the model is to be guessed, a file counts by its beginning; for the model `log`
     only runs count.
     """
-    files = [] if asked.model == LOG else sorted(_files_below(folder, guessed=not asked.model))
+    files = [] if choice.model == LOG else sorted(_files_below(folder, guessed=not choice.model))
     try:
         return [*files, *map(str, store.find_runs(folder))]
     except HistoryError:
@@ -266,6 +270,7 @@ def histories_below(folder: Path, asked: Asked) -> list[str]:
 
 
 def _files_below(folder: Path, *, guessed: bool) -> Iterator[str]:
+    """The histories below a folder, by their names or first bytes."""
     for place, folders, names in os.walk(folder):
         history = history_in(Path(place))
         folders[:] = [] if history else [name for name in folders if name != LEDGER]

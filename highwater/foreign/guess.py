@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from checkers.engine.verdict import Validity
 from checkers.linearizability.judge import Judgement
 from highwater.errors import UsageError
-from highwater.foreign.files import LOG, MODELS, Asked, check_asked, judge_file
+from highwater.foreign.files import LOG, MODELS, ModelChoice, check_asked, judge_file
 from history import store
 from history.errors import HistoryError
 from history.foreign import recorded
@@ -84,7 +84,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 class Ruled(Struct, frozen=True, kw_only=True):
     """The judgement of a file by a model: how it was asked for, and how the model was guessed, if it was."""
 
-    asked: Asked
+    asked: ModelChoice
     found: Judgement
     guess: Guess | None = None
 
@@ -98,8 +98,8 @@ def subject_of(file: Path, form: Form, model: str) -> Subject:
     """As what to judge a file, if this model was given, or none. UsageError if no model fits."""
     as_log = model in ("", LOG)
     if form is Form.RECORDED:
-        found = recorded.read(file, MODELS)
-        return Subject(model=model or found.model, log=found.log if as_log else None)
+        recording = recorded.read(file, MODELS)
+        return Subject(model=model or recording.model, log=recording.log if as_log else None)
     if form is Form.OURS and as_log:
         return Subject(model=LOG, log=store.load(file))
     if model:
@@ -110,7 +110,7 @@ def subject_of(file: Path, form: Form, model: str) -> Subject:
     return Subject(model=guessed.model, guess=guessed)
 
 
-def judge_subject(file: Path, subject: Subject, asked: Asked) -> Ruled:
+def judge_subject(file: Path, subject: Subject, choice: ModelChoice) -> Ruled:
     """Judge a file as this subject, which is no log.
 
     HistoryError as for `judge_file`; UsageError if the model does not have what was asked for, or if models that fit differ.
@@ -120,10 +120,10 @@ def judge_subject(file: Path, subject: Subject, asked: Asked) -> Ruled:
     fit: dict[str, Judgement] = {}
     refusals: list[HistoryError | UsageError] = []
     for model in models:
-        one = replace(asked, model=model)
+        choice_of_model = replace(choice, model=model)
         try:
-            check_asked(one)
-            fit[model] = judge_file(file, one)
+            check_asked(choice_of_model)
+            fit[model] = judge_file(file, choice_of_model)
         except (HistoryError, UsageError) as error:
             refusals.append(error)
     if not fit and guessed is not None:
@@ -133,14 +133,16 @@ def judge_subject(file: Path, subject: Subject, asked: Asked) -> Ruled:
         raise refusals[0]
     first, *others = fit
     if guessed is None:
-        return Ruled(asked=replace(asked, model=first), found=fit[first])
+        return Ruled(asked=replace(choice, model=first), found=fit[first])
     guessed = replace(guessed, model=first, others=tuple(others))
-    validities = {found.validity for found in fit.values()}
+    validities = {judgement.validity for judgement in fit.values()}
     if Validity.INVALID in validities and len(validities) > 1:
-        said = ", ".join(f"{model} says {found.validity.name}" for model, found in fit.items())
+        verdicts = ", ".join(f"{model} says {judgement.validity.name}" for model, judgement in fit.items())
         functions = ", ".join(guessed.functions)
-        raise UsageError(f"{file}: several models have the functions {functions}, and they differ: {said}; choose with --model")
-    return Ruled(asked=replace(asked, model=first), found=fit[first], guess=guessed)
+        raise UsageError(
+            f"{file}: several models have the functions {functions}, and they differ: {verdicts}; choose with --model"
+        )
+    return Ruled(asked=replace(choice, model=first), found=fit[first], guess=guessed)
 
 
 class _Used(Struct, kw_only=True):
@@ -175,9 +177,9 @@ class _Used(Struct, kw_only=True):
 
     def answer(self) -> Hashable:
         """The first answer to a read, without its key if the history has independent keys."""
-        asked, told = self.asked.get("read"), self.told.get("read")
-        keyed = all(type(value) is tuple and len(value) == 2 for value in (asked, told))
-        return told[1] if keyed and asked[1] is None else told  # type: ignore[index]  # both are pairs
+        question, answered = self.asked.get("read"), self.told.get("read")
+        keyed = all(type(value) is tuple and len(value) == 2 for value in (question, answered))
+        return answered[1] if keyed and question[1] is None else answered  # type: ignore[index]  # both are pairs
 
 
 def guess(history: Iterable[Step]) -> Guess | Unguessed:
@@ -185,12 +187,13 @@ def guess(history: Iterable[Step]) -> Guess | Unguessed:
     used = _Used()
     for step in islice(history, _STEPS_READ):
         used.see(step)
-    found = _of_transactions(used) or _of_functions(used)
+    models = _models_of_transactions(used) or _models_of_functions(used)
     names = tuple(sorted(used.micros if used.functions == {"txn"} else used.functions))
-    return Guess(model=found[0], functions=names, others=found[1:]) if found else Unguessed(functions=names)
+    return Guess(model=models[0], functions=names, others=models[1:]) if models else Unguessed(functions=names)
 
 
-def _of_transactions(used: _Used) -> tuple[str, ...]:
+def _models_of_transactions(used: _Used) -> tuple[str, ...]:
+    """The models that transactions with these micro-operations fit, the likeliest first."""
     functions, micros = used.functions, used.micros
     if functions & {"send", "poll"} or micros & {"send", "poll"}:
         return ("kafka",) if functions <= _QUEUE | {"txn"} else ()
@@ -206,29 +209,32 @@ def _of_transactions(used: _Used) -> tuple[str, ...]:
     return ("multi-register",) if micros <= {"read", "write"} else ()
 
 
-def _of_functions(used: _Used) -> tuple[str, ...]:
+def _models_of_functions(used: _Used) -> tuple[str, ...]:
+    """The models that calls of these functions fit, the likeliest first."""
     functions = used.functions
     if functions == {"read"}:  # nothing says what a read is of, unless it is a map
         return ("bank",) if isinstance(used.answer(), Pairs) else ()
     if functions <= {"add", "read"} and functions:
-        return _of_adds(used)
+        return _models_of_adds(used)
     if functions <= {"read", "write"} and functions:
-        return _of_writes(used)
+        return _models_of_writes(used)
     if functions <= {"append", "read"} and "append" in functions:
         return ("partition-log",)
-    return next((models for known, models in _BY_FUNCTIONS if functions and functions <= known), ())
+    return next((models for needed, models in _BY_FUNCTIONS if functions and functions <= needed), ())
 
 
-def _of_adds(used: _Used) -> tuple[str, ...]:
+def _models_of_adds(used: _Used) -> tuple[str, ...]:
+    """The models of a history of adds and reads."""
     answer = used.answer()
     if isinstance(answer, int):
         return ("counter",)
-    if type(answer) is tuple and answer and all(isinstance(one, Pairs) for one in answer):
+    if type(answer) is tuple and answer and all(isinstance(entry, Pairs) for entry in answer):
         return ("monotonic",)
     return ("set", "set-full") if used.asked.get("add") is not None else ("monotonic",)
 
 
-def _of_writes(used: _Used) -> tuple[str, ...]:
+def _models_of_writes(used: _Used) -> tuple[str, ...]:
+    """The models of a history of writes and reads."""
     answer = used.answer()
     if isinstance(answer, frozenset):
         return ("comments",)

@@ -29,17 +29,17 @@ def own_model(words: str) -> OwnObject | OwnReads:
     sys.modules[spec.name] = module  # dataclasses look themselves up there
     try:
         spec.loader.exec_module(module)
-        given = getattr(module, name)()
+        own = getattr(module, name)()
     except AttributeError:
         if hasattr(module, name):
             raise UsageError(f"--model {words}: {_last_line()}") from None
         raise UsageError(f"--model {words}: {file} has no {name}") from None
     except Exception:  # noqa: BLE001  # it is the user's code
         raise UsageError(f"--model {words}: {_last_line()}") from None
-    if hasattr(given, "first") and callable(getattr(given, "step", None)):
-        return OwnObject(name, given)
-    if hasattr(given, "reads") and callable(getattr(given, "holds", None)):
-        return OwnReads(name, given)
+    if hasattr(own, "first") and callable(getattr(own, "step", None)):
+        return OwnObject(name, own)
+    if hasattr(own, "reads") and callable(getattr(own, "holds", None)):
+        return OwnReads(name, own)
     raise UsageError(f"--model {words}: a model has {_SHAPES}")
 
 

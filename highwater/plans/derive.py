@@ -183,7 +183,7 @@ def marks_of(schedule: tuple[Window, ...]) -> tuple[str, ...]:
 
 
 def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bool) -> ClusterShape:
-    # `spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy.
+    """`spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy."""
     drawn = rng.pick(sizes)
     brokers = drawn if wishes.brokers is None else wishes.brokers
     if brokers < 1:
@@ -215,6 +215,7 @@ def _legacy(rng: Rng, cluster: ClusterShape) -> tuple[int, ...]:
 
 
 def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_copies: bool) -> TopicSpec:
+    """A topic, drawn for a cluster of so many brokers."""
     replication_factor = min(brokers, rng.pick((2, 3, 3, 3)))
     drawn = 2 if rng.ratio(3, 4) else rng.between(1, 3)
     return TopicSpec(
@@ -232,6 +233,7 @@ def _scratch(rng: Rng, cluster: ClusterShape) -> TopicSpec:
 
 
 def _promise(cluster: ClusterShape, profile: ProfileName, scratch: TopicSpec | None = None) -> Promise:
+    """The promise that fits the cluster."""
     return Promise(
         topics=tuple(
             TopicPromise(topic=topic.name, min_insync_replicas=topic.min_insync_replicas, flush=topic.flush)
@@ -245,6 +247,7 @@ def _promise(cluster: ClusterShape, profile: ProfileName, scratch: TopicSpec | N
 
 
 def _network(rng: Rng) -> NetworkShape:
+    """Delays of links and flushes."""
     delay_us_max = rng.pick((1000, 2000, 5000, 20_000))
     flush_us_max = rng.pick((2000, 5000, 20_000))
     return NetworkShape(
@@ -256,6 +259,7 @@ def _network(rng: Rng) -> NetworkShape:
 
 
 def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> WorkloadSpec:
+    """Clients, their rates and their acks."""
     drawn = rng.between(10, 80)
     return WorkloadSpec(
         name=name,
@@ -270,7 +274,7 @@ def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> Wor
 
 
 def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
-    # Make about half of the producers idempotent, retry failed produces in two plans of three, and let consumers seek.
+    """Make about half of the producers idempotent, retry failed produces in two plans of three, and let consumers seek."""
     idempotent = (workload.producers + rng.below(2)) // 2
     retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
     return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))

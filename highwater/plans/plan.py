@@ -143,8 +143,8 @@ def on_system(plan: Plan, system: SystemSpec) -> Plan:
     if system.name == REFERENCE:
         return replace(plan, system=UNSET)
     before = system_of(plan)
-    kept = before.settings if before.name == system.name else {}
-    return replace(plan, system=replace(system, settings={**kept, **system.settings}))
+    settings = before.settings if before.name == system.name else {}
+    return replace(plan, system=replace(system, settings={**settings, **system.settings}))
 
 
 def is_foreign(plan: Plan) -> bool:
@@ -251,6 +251,7 @@ _AT_LEAST_ONE = (
 
 
 def _identity(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about names and numbers."""
     refusal = name_complaint(plan.name)
     if refusal is not None:
         yield Complaint(path=("name",), sentence=f"plan name {refusal}")
@@ -264,6 +265,7 @@ def _identity(plan: Plan) -> Iterator[Complaint]:
 
 
 def _cluster(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about the cluster and its topics."""
     cluster = plan.cluster
     if plan.variant is None and plan.protocol not in VARIANTS:
         yield Complaint(path=("protocol",), sentence=unknown_protocol(plan.protocol))
@@ -278,12 +280,12 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(path=("cluster", "zookeeper"), sentence=f"zookeeper must be 1 or 3 servers, not {cluster.zookeeper}")
     if not cluster.topics:
         yield Complaint(path=("cluster", "topics"), sentence="topics must not be empty")
-    seen: set[str] = set()
+    names_before: set[str] = set()
     for index, topic in enumerate(topics_of(plan)):
         path = ("cluster", "topics", index)
-        if topic.name in seen:
+        if topic.name in names_before:
             yield Complaint(path=path, sentence=f"topic {topic.name} is listed twice")
-        seen.add(topic.name)
+        names_before.add(topic.name)
         if not topic.name:
             yield Complaint(path=path, sentence="the name of a topic must not be empty")
         if topic.partitions < 1:
@@ -299,6 +301,7 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
 
 
 def _workload(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about the workload and the network."""
     workload = plan.workload
     if workload.name not in WORKLOADS:
         yield Complaint(path=("workload", "name"), sentence=unknown_workload(workload.name))
@@ -335,6 +338,7 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
 
 
 def _promise(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about the promise and the lengths of phases."""
     promised = {topic.topic for topic in plan.promise.topics}
     for index, topic_promise in enumerate(plan.promise.topics):
         least_isr = topic_promise.min_insync_replicas
@@ -347,8 +351,8 @@ def _promise(plan: Plan) -> Iterator[Complaint]:
     for name in ("session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):
         # With a lower value than the cluster's, a slow cluster would be judged as not live.
         if getattr(plan.promise, name) < getattr(plan.cluster, name):
-            least, given = getattr(plan.cluster, name), getattr(plan.promise, name)
-            sentence = f"{name} of the promise must be at least the cluster's ({least}), not {given}"
+            least, promised_value = getattr(plan.cluster, name), getattr(plan.promise, name)
+            sentence = f"{name} of the promise must be at least the cluster's ({least}), not {promised_value}"
             yield Complaint(path=("promise", name), sentence=sentence)
     if plan.min_acked < 0:
         yield Complaint(path=("min_acked",), sentence=f"min_acked must be at least 0, not {plan.min_acked}")
@@ -362,6 +366,7 @@ def _promise(plan: Plan) -> Iterator[Complaint]:
 
 
 def _schedule(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about the fault windows."""
     for complaint in validate(plan.schedule, shape_of(plan)):
         yield Complaint(path=("schedule", complaint.index), sentence=complaint.sentence)
     messages = {kebab(message.__name__) for message in get_args(AnyMessage)}
@@ -379,6 +384,7 @@ def _schedule(plan: Plan) -> Iterator[Complaint]:
 
 
 def _script(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about the administrator's script."""
     ground = script_rules.Ground(
         brokers=plan.cluster.brokers,
         topics={topic.name: topic.partitions for topic in plan.cluster.topics},
@@ -395,11 +401,11 @@ def kebab(name: str) -> str:
 
 
 def _marks(plan: Plan) -> Iterator[Complaint]:
-    # Refuse marks that cannot occur, because they would make every run UNKNOWN.
+    """Refuse marks that cannot occur, because they would make every run UNKNOWN."""
     for index, mark in enumerate(plan.required_marks):
-        known = [kind.value for kind in EventKind] + sorted({f"fault:{window.kind}" for window in plan.schedule})
-        if mark not in known:
-            sentence = f"unknown mark {mark!r}; known: {', '.join(known)}"
+        marks = [kind.value for kind in EventKind] + sorted({f"fault:{window.kind}" for window in plan.schedule})
+        if mark not in marks:
+            sentence = f"unknown mark {mark!r}; known: {', '.join(marks)}"
             yield Complaint(path=("required_marks", index), sentence=sentence)
     partitions = sum(topic.partitions for topic in plan.cluster.topics)
     if plan.hazard is not UNSET and partitions != 1:

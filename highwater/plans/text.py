@@ -19,7 +19,7 @@ def plan_to_yaml(plan: Plan) -> str:
     after = {name: parts.pop(name) for name in ("required_marks", "hazard", "min_acked", "limit_events") if name in parts}
     text = dump(parts)
     for name in lines:
-        text += f"{name}:\n" + "".join(f"  - {flow(one)}\n" for one in getattr(plan, name))
+        text += f"{name}:\n" + "".join(f"  - {flow(entry)}\n" for entry in getattr(plan, name))
     return text + (dump(after) if after else "")
 
 
@@ -34,7 +34,7 @@ def plan_from_yaml(text: str, source: str = "plan") -> Plan:
             raise document.error((), f"a plan must be a mapping, not {type(document.value).__name__}")
         plan = document.convert(Plan, document.value)
         for complaint in complaints(plan):
-            raise _located(document, complaint)
+            raise _error_at(document, complaint)
     except TextError as error:
         raise PlanError(str(error)) from error
     return plan
@@ -50,5 +50,5 @@ def load_plan(path: Path) -> Plan:
     return plan_from_yaml(text, str(path))
 
 
-def _located(document: Document, complaint: Complaint) -> TextError:
+def _error_at(document: Document, complaint: Complaint) -> TextError:
     return document.error(complaint.path, complaint.sentence)

@@ -105,10 +105,11 @@ class Attempts:
         columns = _of_produce(invocation)
         if invocation.deserves is not None:
             columns["error"] = invocation.deserves
-        self._record(OpType.INVOKE, invocation, _asked(invocation), columns)
+        self._record(OpType.INVOKE, invocation, _invoked_records(invocation), columns)
         return self._command(invocation) or self._session_call(invocation) or self._call(invocation)
 
     def _session_call(self, invocation: Invocation) -> SessionCall | None:
+        """The call of a transaction or consumer group; None for other functions."""
         partition, group = (invocation.topic, invocation.partition), invocation.group
         match invocation.f:
             case "txn":
@@ -125,6 +126,7 @@ class Attempts:
                 return None
 
     def _call(self, invocation: Invocation) -> Call:
+        """The call of a Kafka client."""
         tp = topic_partition(invocation.topic, invocation.partition)
         match invocation.f:
             case "produce":
@@ -147,6 +149,7 @@ class Attempts:
                 raise AssertionError(f"{invocation.f} is an admin command, not a call of a Kafka client")
 
     def _command(self, invocation: Invocation) -> Command | None:
+        """The command of the admin client; None for other functions."""
         tp = topic_partition(invocation.topic, invocation.partition)
         assignment = tuple(tuple(BrokerId(b) for b in replicas) for replicas in invocation.assignment)
         match invocation.f:
@@ -192,7 +195,7 @@ class Attempts:
         self._record(
             outcome,
             invocation,
-            _rows(invocation, answered),
+            _answered_records(invocation, answered),
             {
                 "hw": answered.hw,
                 "error": error,
@@ -226,7 +229,8 @@ class Attempts:
         records: tuple[Record, ...],
         columns: OperationColumns,
     ) -> None:
-        if invocation.f in _OF_A_LOG:  # admin operations are about no log; their subject is in the value (`_asked`)
+        """Write a row of the history for each record of the operation."""
+        if invocation.f in _OF_A_LOG:  # admin operations are about no log; their subject is in the value (`_invoked_records`)
             columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,
@@ -237,7 +241,8 @@ class Attempts:
         )
 
 
-def _asked(invocation: Invocation) -> tuple[Record, ...]:
+def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
+    """What an invocation asks for, as records of its row."""
     name = topic_partition(invocation.topic, invocation.partition)
     replicas = " ".join(",".join(map(str, of)) for of in invocation.assignment)
     match invocation.f:
@@ -261,7 +266,7 @@ def _asked(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=name),)
         case "edit-znode":
             assert invocation.edit is not None
-            return (Record(value=_edited(invocation.edit)),)
+            return (Record(value=_edit_in_words(invocation.edit)),)
         case _:
             return ()
 
@@ -274,7 +279,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _edited(edit: Edit) -> str:
+def _edit_in_words(edit: Edit) -> str:
     if edit.data is None:
         return f"{edit.path} deleted"
     return f"{edit.path} {'overwritten' if edit.over else 'created'} with {edit.data!r}"
@@ -286,7 +291,8 @@ def _of_produce(invocation: Invocation, attempts: int | None = None) -> Operatio
     return {"acks": invocation.acks, "delivery": "once" if invocation.idempotent else None, "attempts": attempts}
 
 
-def _rows(invocation: Invocation, answered: Heard) -> tuple[Record, ...]:
+def _answered_records(invocation: Invocation, answered: Heard) -> tuple[Record, ...]:
+    """What was answered, as records of the completion's row."""
     epoch = answered.leader_epoch
     match invocation.f:
         case "produce":

@@ -66,24 +66,25 @@ class Geography:
                 first = {broker_address(broker) for broker in order[: len(order) // 2]} | {*self.servers}
                 for together in self._places.values() if len(self._places) > 1 else [(client,) for client in self.clients]:
                     first |= {*together} if draws.ratio(purpose, 1, 2) else set()
-                return self._between(fault, first)
+                return self._pairs_between(fault, first)
             case "majorities-ring":
                 return self._ring(fault, shuffled(list(self.brokers), draws, purpose))
             case "bridge":
                 order = shuffled(list(self.brokers), draws, purpose)
-                left, right = order[1 : 1 + len(order) // 2], order[1 + len(order) // 2 :]
-                return [] if "peers" not in fault.links else _both_ways(left, right, fault.direction)
+                half, other_half = order[1 : 1 + len(order) // 2], order[1 + len(order) // 2 :]
+                return [] if "peers" not in fault.links else _both_ways(half, other_half, fault.direction)
             case _:
                 assert_never(fault.shape)
 
-    def _between(self, fault: Partition, first: set[Address]) -> list[Pair]:
+    def _pairs_between(self, fault: Partition, first: set[Address]) -> list[Pair]:
+        """The directed pairs that the fault cuts between these nodes and the others."""
         everybody: list[Address] = [*map(broker_address, self.brokers), *self.servers, *self.clients]
         pairs = []
         for source in everybody:
             for target in everybody:
                 inbound = target in first
-                wanted = fault.direction == "both" or inbound == (fault.direction == "inbound")
-                if (source in first) != inbound and wanted and _kind(source, target) in fault.links:
+                is_cut = fault.direction == "both" or inbound == (fault.direction == "inbound")
+                if (source in first) != inbound and is_cut and _kind(source, target) in fault.links:
                     pairs.append((source, target))
         return pairs
 
@@ -92,14 +93,14 @@ class Geography:
         majority = len(ring) // 2 + 1
         pairs = []
         for start in range(len(ring)):
-            seen = [ring[(start + i) % len(ring)] for i in range(majority)]
-            hearer = seen[majority // 2]
-            pairs += [(broker_address(other), broker_address(hearer)) for other in ring if other not in seen]
+            neighbours = [ring[(start + i) % len(ring)] for i in range(majority)]
+            hearer = neighbours[majority // 2]
+            pairs += [(broker_address(other), broker_address(hearer)) for other in ring if other not in neighbours]
         return pairs if "peers" in fault.links else []
 
 
-def _both_ways(left: list[BrokerId], right: list[BrokerId], direction: Direction) -> list[Pair]:
-    there = [(broker_address(a), broker_address(b)) for a in left for b in right]
+def _both_ways(half: list[BrokerId], other_half: list[BrokerId], direction: Direction) -> list[Pair]:
+    there = [(broker_address(a), broker_address(b)) for a in half for b in other_half]
     back = [(b, a) for a, b in there]
     return (there if direction != "inbound" else []) + (back if direction != "outbound" else [])
 

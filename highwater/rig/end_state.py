@@ -27,8 +27,8 @@ def record_zookeeper(recorder: Recorder, topics: Iterable[tuple[str, Data]], sta
     """Record ZooKeeper's final state, one row for each partition of each topic znode; `states` has the state znodes by path."""
     for topic, znode in topics:
         for tp, replicas in paths.decode_topic(topic, znode.data):
-            found = states.get(paths.state_path(tp))
-            state = None if found is None else paths.decode_state(tp, replicas, found)
+            state_there = states.get(paths.state_path(tp))
+            state = None if state_there is None else paths.decode_state(tp, replicas, state_there)
             recorder.event(
                 EventKind.ZK_STATE,
                 topic=topic,
@@ -83,6 +83,7 @@ def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage],
 
 
 def _record_records(recorder: Recorder, broker: BrokerId, dir_: int, log: LogImage) -> None:
+    """Record each record of a log on disk."""
     for batch in log.batches:
         for offset, value in enumerate(in_the_clear(batch.values), batch.base_offset):
             recorder.event(

@@ -136,13 +136,14 @@ class CommitRows:
         self.incarnations[node] = commit.zxid
         return EventKind.REGISTERED, {"node": node, "life": life, "incarnation": commit.zxid}
 
-    def _unregister(self, gone: Iterable[str]) -> Iterator[Row]:
-        for path in gone:
+    def _unregister(self, deleted: Iterable[str]) -> Iterator[Row]:
+        for path in deleted:
             if path in self._registered:
                 _, incarnation = self._registered.pop(path)
                 yield EventKind.SESSION_ENDED, {"node": registrant(path), "incarnation": incarnation}
 
     def _write(self, commit: NodeCreated | NodeWritten, writer: Address | None) -> Iterator[Row]:
+        """The rows that follow from a created or changed znode."""
         if isinstance(commit, NodeCreated):
             self._topics.created(commit.path, commit.zxid)
         yield from self._end_topics(commit.path, commit.data)
@@ -165,14 +166,16 @@ class CommitRows:
     def _assign(self, topic: str, data: bytes) -> Iterator[Row]:
         """Rows for the partitions whose assigned replicas differ from those last recorded."""
         listed = dict(paths.decode_topic(topic, data))
-        self._assigned = {tp: held for tp, held in self._assigned.items() if topic_of(tp) != topic or tp in listed}
+        self._assigned = {
+            tp: held_brokers for tp, held_brokers in self._assigned.items() if topic_of(tp) != topic or tp in listed
+        }
         for tp, replicas in listed.items():
             if self._assigned.get(tp) != replicas:
                 self._assigned[tp] = replicas
                 yield EventKind.ASSIGNED, {**self._partition(tp), "replicas": names(replicas)}
 
     def _carry_out_order(self, state: PartitionState) -> Iterator[Row]:
-        # Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation.
+        """Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation."""
         tp, leader = state.tp, state.leader
         before = self._standing.get(tp)
         self._standing[tp] = state
@@ -183,6 +186,7 @@ class CommitRows:
             yield EventKind.UNCLEAN_ELECTION_ORDERED, {**self._partition(tp), "leader": broker_address(leader)}
 
     def _state_row(self, state: PartitionState, writer: Address | None) -> Row:
+        """The row of a partition state."""
         return EventKind.STATE_WRITTEN, {
             **self._partition(state.tp),
             "node": writer,
@@ -197,9 +201,9 @@ class CommitRows:
 
     def _end_topics(self, path: str, data: bytes | None) -> Iterator[Row]:
         """Rows for partitions that are deleted with this commit; `data` is what was written, None for a deleted znode."""
-        taken = None if data is None else removed(path)
-        if taken is not None and self._topics.of(taken) is not None:
-            yield EventKind.TOPIC_DELETED, self._partition(taken)
+        removed_partition = None if data is None else removed(path)
+        if removed_partition is not None and self._topics.of(removed_partition) is not None:
+            yield EventKind.TOPIC_DELETED, self._partition(removed_partition)
         for topic, topic_id in self._topics.ended(path, data):
             self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}
             for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:

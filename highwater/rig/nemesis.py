@@ -87,14 +87,14 @@ class Nemesis:
             self._begun[window.kind] = self._begun.get(window.kind, 0) + 1
             self._open[window.id] = (window, hit)
         for node in hit:
-            self._say(EventKind.FAULT_BEGUN, window, node)
+            self._record(EventKind.FAULT_BEGUN, window, node)
         return hit
 
     def _hit(self, window: Window, tree: MemoryZooKeeper) -> tuple[Address, ...]:
         if isinstance(window.target, ClientPlace):
             return (place_address(window.target.place),)
-        found = resolve(window.target, self._plan, tree, self.draws, purpose=f"target {window.id}")
-        return tuple(self._brokers) if hits_every_broker(window.fault) else tuple(map(broker_address, found))
+        brokers_hit = resolve(window.target, self._plan, tree, self.draws, purpose=f"target {window.id}")
+        return tuple(self._brokers) if hits_every_broker(window.fault) else tuple(map(broker_address, brokers_hit))
 
     def open_windows(self) -> tuple[str, ...]:
         """The ids of the active faults, in the order in which they began."""
@@ -106,13 +106,14 @@ class Nemesis:
 
     def ended(self, window: Window, node: Address) -> None:
         """Record that the backend has undone this fault on this broker, or at this client place."""
-        self._say(EventKind.FAULT_ENDED, window, node)
+        self._record(EventKind.FAULT_ENDED, window, node)
 
     def healed(self) -> None:
         """Record that every fault has ended and its effects are undone."""
         self.recorder.event(EventKind.HEALED)
 
-    def _say(self, kind: EventKind, window: Window, node: Address) -> None:
+    def _record(self, kind: EventKind, window: Window, node: Address) -> None:
+        """Record that a fault begins or ends at a node; an unreadable directory also for each of its replicas."""
         self.recorder.event(kind, fault=window.id, node=node, detail=window.kind)
         if isinstance(window.fault, DiskFault) and withholds(window.fault):
             index = window.fault.dir

@@ -127,7 +127,7 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
 
 
 def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX + 1) -> TopicShape:
-    # A topic for administrators; `replicas` also has the brokers of partitions that they and the auditor may add.
+    """A topic for administrators; `replicas` also has the brokers of partitions that they and the auditor may add."""
     count = topic.partitions + room
     return TopicShape(
         topic.name,
@@ -165,6 +165,6 @@ def manifest(
         min_acked=plan.min_acked,
         log_dirs=plan.cluster.log_dirs,
         client_timeout_ms=plan.workload.request_timeout_ms,
-        client_retries=tuple(plan.workload.retries * isinstance(one, Producer) for one in scene.processes),
+        client_retries=tuple(plan.workload.retries * isinstance(process, Producer) for process in scene.processes),
         faults=faults,
     )

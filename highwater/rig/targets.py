@@ -68,7 +68,7 @@ def drawn(brokers: list[BrokerId], count: int, draws: Draws, purpose: str) -> tu
 
 def shuffled(brokers: list[BrokerId], draws: Draws, purpose: str) -> list[BrokerId]:
     """Return these brokers in a randomly drawn order."""
-    left, order = list(brokers), []
-    while left:
-        order.append(left.pop(draws.below(purpose, len(left))))
+    remaining, order = list(brokers), []
+    while remaining:
+        order.append(remaining.pop(draws.below(purpose, len(remaining))))
     return order

@@ -31,11 +31,11 @@ class TopicIds:
 
     def ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
         """The topics that a ZooKeeper commit ends: `data` is what was written, None for a deleted znode."""
-        gone = topic_of_path(path) if data is None else None
-        asked = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
-        topics = asked if gone is None else (gone,)
-        found = [(topic, self._ids[topic]) for topic in topics if topic in self._ids]
-        fresh = [(topic, topic_id) for topic, topic_id in found if topic_id not in self._ended]
+        deleted_topic = topic_of_path(path) if data is None else None
+        topics_to_delete = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
+        topics = topics_to_delete if deleted_topic is None else (deleted_topic,)
+        ended_ids = [(topic, self._ids[topic]) for topic in topics if topic in self._ids]
+        fresh = [(topic, topic_id) for topic, topic_id in ended_ids if topic_id not in self._ended]
         self._ended.update(topic_id for _, topic_id in fresh)
         return tuple((topic, str(topic_id)) for topic, topic_id in fresh)
 

@@ -22,6 +22,7 @@ from highwater.plans.text import load_plan
 from highwater.runs.run import judge, write_page
 from history import store
 from history.history import History
+from nemesis.schedule import Window
 from reports.beside import Given, PlanChange
 from reports.render import Link, beside_html
 
@@ -54,14 +55,14 @@ def put_beside(run: Stored, other: Stored, *, repeat: str, words: str = "", outp
     plans = [PlanChange(what="the plan", left="", right="one of the plans cannot be read")]
     if run.plan is not None and other.plan is not None:
         plans = list(plan_changes(run.plan, other.plan))
-    html = beside_html(_given(run, page), _given(other, page), plans=plans, repeat=repeat)
+    html = beside_html(_side_given(run, page), _side_given(other, page), plans=plans, repeat=repeat)
     store.write_file(page, html)
     if output is None:
         link_to(run.folder, Link(words=words or other.history.manifest.run_id, page=page.name))
     return page
 
 
-def _given(run: Stored, page: Path) -> Given:
+def _side_given(run: Stored, page: Path) -> Given:
     own = run.folder / store.REPORT
     link = Path(os.path.relpath(own.absolute(), page.absolute().parent)).as_posix() if own.exists() else ""
     return Given(history=run.history, verdict=run.verdict, repeat=f"highwater replay {run.folder}", link=link)
@@ -69,7 +70,7 @@ def _given(run: Stored, page: Path) -> Given:
 
 def link_to(folder: Path, link: Link) -> None:
     """Remember a page that the page of a run links to; the page has to be written again after it."""
-    links = [*(known for known in links_of(folder) if known.page != link.page), link]
+    links = [*(earlier for earlier in links_of(folder) if earlier.page != link.page), link]
     store.write_file(folder / LINKS, msgspec.json.format(msgspec.json.encode(links), indent=2) + b"\n")
 
 
@@ -84,45 +85,47 @@ def links_of(folder: Path) -> tuple[Link, ...]:
 # --- plans ----------------------------------------------------------------------------------------------------------------------
 
 
-def plan_changes(left: Plan, right: Plan) -> Iterator[PlanChange]:
+def plan_changes(plan: Plan, other: Plan) -> Iterator[PlanChange]:
     """In what two plans differ: faults and requests one by one, then settings."""
-    yield from _listed("fault", _windows(left), _windows(right))
-    yield from _listed("request", _numbered(left.script), _numbered(right.script))
-    ours, theirs = _settings(left), _settings(right)
+    yield from _changes_in_list("fault", _windows(plan), _windows(other))
+    yield from _changes_in_list("request", _steps_by_number(plan.script), _steps_by_number(other.script))
+    ours, theirs = _settings(plan), _settings(other)
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):
-            yield PlanChange(what=name, left=_said(ours.get(name)), right=_said(theirs.get(name)))
-    if left.path != right.path:
-        yield PlanChange(what="path", left=f"{len(left.path)} actions", right=f"{len(right.path)} actions")
+            yield PlanChange(what=name, left=_in_words(ours.get(name)), right=_in_words(theirs.get(name)))
+    if plan.path != other.path:
+        yield PlanChange(what="path", left=f"{len(plan.path)} actions", right=f"{len(other.path)} actions")
 
 
-def _listed(what: str, ours: dict[str, str], theirs: dict[str, str]) -> Iterator[PlanChange]:
+def _changes_in_list(what: str, ours: dict[str, str], theirs: dict[str, str]) -> Iterator[PlanChange]:
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):
             yield PlanChange(what=f"{what} {name}", left=ours.get(name, ""), right=theirs.get(name, ""))
 
 
 def _windows(plan: Plan) -> dict[str, str]:
-    return {
-        window.id: f"{window.kind} from {window.at_ms} to {window.until_ms} ms, on {_said(msgspec.to_builtins(window.target))}: "
-        f"{_said(msgspec.to_builtins(window.fault))}"
-        for window in plan.schedule
-    }
+    """The windows of a plan in words, by id."""
+    return {window.id: _window_in_words(window) for window in plan.schedule}
 
 
-def _numbered(steps: Sequence[Struct]) -> dict[str, str]:
-    return {str(number): _said(msgspec.to_builtins(step)) for number, step in enumerate(steps, 1)}
+def _window_in_words(window: Window) -> str:
+    target, fault = (_in_words(msgspec.to_builtins(part)) for part in (window.target, window.fault))
+    return f"{window.kind} from {window.at_ms} to {window.until_ms} ms, on {target}: {fault}"
+
+
+def _steps_by_number(steps: Sequence[Struct]) -> dict[str, str]:
+    return {str(number): _in_words(msgspec.to_builtins(step)) for number, step in enumerate(steps, 1)}
 
 
 def _settings(plan: Plan) -> dict[str, Any]:
     """The other fields of a plan by their path, for example cluster.brokers."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in structs.asdict(plan).items():
         if name in _NOT_COMPARED:
             continue
         built = msgspec.to_builtins(value) if not isinstance(value, msgspec.UnsetType) else None
-        found.update(_flat(name, built))
-    return {**found, "draws": plan.draws}
+        settings.update(_flat(name, built))
+    return {**settings, "draws": plan.draws}
 
 
 def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
@@ -131,11 +134,12 @@ def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     return [(name, value)]
 
 
-def _said(value: Any) -> str:
+def _in_words(value: Any) -> str:
+    """A value of a plan in words."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_said(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key} {_in_words(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_said, value)) + "]"
+        return "[" + ", ".join(map(_in_words, value)) + "]"
     return "" if value is None else str(value)
 
 

@@ -96,37 +96,39 @@ class _Partition:
     def steps(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
         """The pictures before and after this row; several pairs if it stands for several steps."""
         if event.kind is K.STATE_WRITTEN:
-            yield from self._written(event)
+            yield from self._state_written(event)
         elif event.kind is K.WOUND and event.node in self._index:
             # A fault destroyed these bytes: no step of the protocol. An empty log has no row when its broker starts again.
-            self._destroyed(self._index[event.node], event.offset or 0)
+            self._destroy(self._index[event.node], event.offset or 0)
         elif event.node in self._index:
-            for changed in self._changed(event, self._index[event.node]):
-                before = replace(self._picture, told=self._told(event))
+            for changed in self._replica_changes(event, self._index[event.node]):
+                before = replace(self._picture, told=self._isr_answered(event))
                 self._put(self._index[event.node], changed)
                 yield before, self._picture
 
     def _put(self, index: int, replica: ReplicaPicture) -> None:
+        """Set a replica of the picture."""
         if replica.leader == index:
             self._led[index, replica.epoch] = replica.hw
         replicas = list(self._picture.replicas)
         replicas[index] = replica
         self._picture = replace(self._picture, replicas=tuple(replicas))
 
-    def _destroyed(self, index: int, offset: int) -> None:
+    def _destroy(self, index: int, offset: int) -> None:
         was = self._picture.replicas[index]
         self._put(index, replace(was, log=was.log[:offset]))
 
     def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
-        # The replica with the records that it appended before a crash and that no row shows. That was no step of its own.
+        """The replica with the records that it appended before a crash and that no row shows. That was no step of its own."""
         was, stopped = self._picture.replicas[index], self._stopped.get(index, _OUTSIDE)
         # A leader appends in its own epoch, so its record is none of a later leader at the same offset.
         epoch = stopped.epoch if stopped.leader == index else -1
         self._put(index, replace(was, log=was.log + (_Unrecorded(("", epoch)),) * (leo - len(was.log))))
         return self._picture.replicas[index]
 
-    def _written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
-        before = replace(self._picture, asked=self._asked_now())
+    def _state_written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
+        """The step of a write of the partition's state."""
+        before = replace(self._picture, asked=self._requests_now())
         self._version = -1 if event.zk_version is None else event.zk_version
         self._picture = replace(
             before,
@@ -140,22 +142,23 @@ class _Partition:
             yield before, self._picture
         self._created = True
 
-    def _told(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
-        # What ZooKeeper had at the version that the answer to an ISR change names.
+    def _isr_answered(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
+        """What ZooKeeper had at the version that the answer to an ISR change names."""
         if event.kind is not K.ISR_CHANGE_ENDED or event.leader_epoch is None or event.zk_version is None:
             return frozenset()
         isr = self._isrs.get((event.leader_epoch, event.zk_version))
         return frozenset() if isr is None else frozenset({(event.leader_epoch, isr)})
 
-    def _asked_now(self) -> frozenset[AskedIsr]:
+    def _requests_now(self) -> frozenset[AskedIsr]:
         # On the state in ZooKeeper. A row of a leader that has read it may come before the row of the write.
         leader, epoch = self._picture.leader, self._picture.epoch
         if leader is None:
             return frozenset()
-        asked = self._asked.get((leader, epoch, self._version), ())
-        return frozenset(AskedIsr(isr, self._led.get((leader, epoch), 0)) for isr in asked)
+        requests = self._asked.get((leader, epoch, self._version), ())
+        return frozenset(AskedIsr(isr, self._led.get((leader, epoch), 0)) for isr in requests)
 
-    def _changed(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
+    def _replica_changes(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
+        """The pictures of a replica after each step that a row tells."""
         was = self._picture.replicas[index]
         if not was.up and event.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER):  # a new replica on a restarted broker
             was = replace(was, up=True)
@@ -166,9 +169,9 @@ class _Partition:
                 yield replace(_OUTSIDE, up=False, log=was.log)
             case K.RECOVERED:
                 was = self._with_unrecorded(index, event.leo or 0)
-                yield from self._restarted(was, replace(_OUTSIDE, log=was.log[: event.leo or 0], hw=event.hw or 0))
+                yield from self._pictures_of_restart(was, replace(_OUTSIDE, log=was.log[: event.leo or 0], hw=event.hw or 0))
             case K.REPLICA_DELETED:  # like a disk that comes back empty
-                yield from self._restarted(was, _OUTSIDE)
+                yield from self._pictures_of_restart(was, _OUTSIDE)
             case K.BECAME_LEADER:
                 isr = frozenset(self._index[member] for member in event.isr or ())
                 yield replace(was, epoch=event.leader_epoch or 0, leader=index, truncating=False, isr=isr)
@@ -189,21 +192,21 @@ class _Partition:
             case K.TRUNCATE:
                 yield replace(was, log=was.log[: event.offset or 0])
             case K.APPEND:
-                yield from self._appended(event, was)
+                yield from self._pictures_of_append(event, was)
             case K.HW:
                 yield from self._fetching(was, replace(was, hw=event.hw or 0))
 
-    def _restarted(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
+    def _pictures_of_restart(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
         if was.up:
             yield replace(_OUTSIDE, up=False, log=was.log)
         yield now
 
-    def _appended(self, event: ClusterEvent, was: ReplicaPicture) -> Iterator[ReplicaPicture]:
+    def _pictures_of_append(self, event: ClusterEvent, was: ReplicaPicture) -> Iterator[ReplicaPicture]:
         record: Record = (event.value or "", -1 if event.leader_epoch is None else event.leader_epoch)
         yield from self._fetching(was, replace(was, log=(*was.log[: event.offset or 0], record)))
 
     def _fetching(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
-        # What a follower learns by a fetch; so it has truncated its log.
+        """What a follower learns by a fetch; so it has truncated its log."""
         if was.truncating:
             yield replace(was, truncating=False)
         yield replace(now, truncating=False)

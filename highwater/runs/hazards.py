@@ -43,13 +43,13 @@ def _measures(hazard: Hazard, history: History) -> Iterator[int]:
         case "unknown-hw":
             return _unknown(history)
         case "parted-logs":
-            return _parted(history)
+            return _records_cut(history)
         case "missed-elections":
-            return _missed(history)
+            return _elections_missed(history)
         case "outlived-isr":
-            return _outlived(history)
+            return _isr_without_brokers(history)
         case "last-replica":
-            return _lost_by_the_last(history)
+            return _records_lost_by_last_member(history)
         case _:
             assert_never(hazard)
 
@@ -66,7 +66,8 @@ def acknowledged_before(history: History, time_ns: int) -> int:
     return max((row.offset + 1 for row in done if row.offset is not None), default=0)
 
 
-def _parted(history: History) -> Iterator[int]:
+def _records_cut(history: History) -> Iterator[int]:
+    """How many records each truncation cut below the LEO of the last leader."""
     began: ClusterEvent | None = None
     leaders = _of_kind(history, EventKind.BECAME_LEADER)
     for row in history.events:
@@ -80,7 +81,8 @@ def _parted(history: History) -> Iterator[int]:
             yield began.leo - row.offset
 
 
-def _missed(history: History) -> Iterator[int]:
+def _elections_missed(history: History) -> Iterator[int]:
+    """How many elections the broker without a session missed, at each write of the state."""
     running: set[str | None] = set()
     missed: dict[str | None, int] = {}  # by running replica without a session: elections of another leader since then
     leader: str | None = None
@@ -102,7 +104,8 @@ def _missed(history: History) -> Iterator[int]:
                 yield max(missed.values(), default=0) - 1
 
 
-def _outlived(history: History) -> Iterator[int]:
+def _isr_without_brokers(history: History) -> Iterator[int]:
+    """1 whenever brokers are registered and none of the ISR is."""
     registered: set[str | None] = set()
     isr: set[str | None] = set()
     for row in history.events:
@@ -117,7 +120,8 @@ def _outlived(history: History) -> Iterator[int]:
             yield 1 if registered and not registered & isr else 0
 
 
-def _lost_by_the_last(history: History) -> Iterator[int]:
+def _records_lost_by_last_member(history: History) -> Iterator[int]:
+    """How many acknowledged records the only member of the ISR lost."""
     isr: tuple[str, ...] = ()
     for row in history.events:
         if row.kind is EventKind.STATE_WRITTEN:

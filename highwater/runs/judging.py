@@ -33,7 +33,7 @@ from highwater.exit_codes import ExitCode, of_verdict
 from highwater.foreign import files as foreign
 from highwater.foreign import guess
 from highwater.foreign.files import LEDGER as LEDGER
-from highwater.foreign.files import LOG, Asked, arguments_of, histories_below
+from highwater.foreign.files import LOG, ModelChoice, arguments_of, histories_below
 from highwater.foreign.guess import judge_subject, subject_of
 from highwater.run_folder import temporary_folder
 from highwater.runs import run
@@ -75,7 +75,7 @@ class Task(Struct, frozen=True, kw_only=True):
     location: str
     digest: str
     judges: str
-    asked: Asked
+    asked: ModelChoice
     piece: giant.Piece | None = None  # of a history in parts
 
 
@@ -108,8 +108,8 @@ class Case(Struct, frozen=True, kw_only=True):
     @property
     def anomalies(self) -> tuple[Anomaly, ...]:
         """The anomalies that were found."""
-        found = self.ruling.verdict or self.ruling.judgement
-        return found.anomalies if found is not None else ()
+        judged = self.ruling.verdict or self.ruling.judgement
+        return judged.anomalies if judged is not None else ()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -124,28 +124,30 @@ class Case(Struct, frozen=True, kw_only=True):
 # --- what to judge ----------------------------------------------------------------------------------------------------
 
 
-def find(paths: Sequence[str], asked: Asked) -> list[Source]:
+def find(paths: Sequence[str], choice: ModelChoice) -> list[Source]:
     """The histories at and below these paths or URIs, with the digests of their files. HistoryError where a path has none.
 
     Below a folder these are the runs and, unless the model is `log`, the histories of other systems.
     """
-    found = dict.fromkeys(place for path in paths for place in (_remote(path) if "://" in path else _local(path, asked)))
+    places = dict.fromkeys(place for path in paths for place in (_remote(path) if "://" in path else _local(path, choice)))
     with ThreadPoolExecutor(_READERS) as pool:
-        located = [(path, path if "://" in path else os.path.abspath(path)) for path in found]
+        located = [(path, path if "://" in path else os.path.abspath(path)) for path in places]
         digests = pool.map(digest_of, (location for _, location in located))
         return [Source(path=path, location=at, digest=digest) for (path, at), digest in zip(located, digests, strict=True)]
 
 
-def _local(text: str, asked: Asked) -> list[str]:
+def _local(text: str, choice: ModelChoice) -> list[str]:
+    """The histories at a local path."""
     path = Path(text)
     if not path.is_dir():
         if not os.path.lexists(path):
             raise HistoryError(f"{path}: no such file or folder")
         return [str(path.parent if path.name in (store.OPERATIONS, store.EVENTS) else path)]
-    return histories_below(path, asked)
+    return histories_below(path, choice)
 
 
 def _remote(uri: str) -> list[str]:
+    """The runs below a URI."""
     try:
         names = storage_at(uri).names()
     except OSError as error:
@@ -166,7 +168,7 @@ def digest_of(location: str) -> str:
         storage = storage_at(location)
         if storage.folder is None or storage.folder.is_dir():
             names = {store.MANIFEST, store.OPERATIONS, store.EVENTS, *storage.names()}
-            parts = [f"{name}:{_proof(storage, name)}" for name in sorted(names) if _is_evidence(name)]
+            parts = [f"{name}:{_content_mark(storage, name)}" for name in sorted(names) if _is_evidence(name)]
         else:
             parts = [store.sha256_of(storage.folder)]
     except (HistoryError, PipelineError, OSError) as error:
@@ -178,7 +180,8 @@ def _is_evidence(name: str) -> bool:
     return name in (store.MANIFEST, store.JOURNAL) or name.endswith(".parquet")
 
 
-def _proof(storage: Storage, name: str) -> str:
+def _content_mark(storage: Storage, name: str) -> str:
+    """What changes when the file changes: its digest, or its size and time."""
     if storage.folder is None:
         info: fs.FileInfo = storage.filesystem.get_file_info(storage.path(name))
         return hashlib.sha256(storage.read(name)).hexdigest() if name == store.MANIFEST else f"{info.size} {info.mtime_ns}"
@@ -203,10 +206,10 @@ def digest_of_judges() -> str:
 # --- in a worker ------------------------------------------------------------------------------------------------------
 
 
-def item_of(source: Source, asked: Asked) -> Item:
+def item_of(source: Source, choice: ModelChoice) -> Item:
     """The item of work that judges a history."""
-    task = Task(location=source.location, digest=source.digest, judges=digest_of_judges(), asked=asked)
-    judged_by = hashlib.sha256(msgspec.json.encode((task.judges, asked))).hexdigest()
+    task = Task(location=source.location, digest=source.digest, judges=digest_of_judges(), asked=choice)
+    judged_by = hashlib.sha256(msgspec.json.encode((task.judges, choice))).hexdigest()
     return Item(f"{source.digest[:_KEY_DIGITS]}-{judged_by[:_KEY_DIGITS]}", msgspec.json.encode(task))
 
 
@@ -230,10 +233,11 @@ def _of_piece(task: Task) -> bytes:
 
 
 def _ruling(task: Task) -> Ruling:
+    """Judge a history; a file that cannot be read, or changed meanwhile, is refused."""
     try:
         with _at_hand(task.location) as path:
             try:
-                ruling = _judged(path, task.asked)
+                ruling = _ruling_of_file(path, task.asked)
             except (HistoryError, UsageError) as error:
                 return Ruling(refused=_without_place(error, str(path)))
     except (OSError, PipelineError) as error:
@@ -264,14 +268,15 @@ def _at_hand(location: str) -> Iterator[Path]:
         yield folder
 
 
-def _judged(path: Path, asked: Asked) -> Ruling:
+def _ruling_of_file(path: Path, choice: ModelChoice) -> Ruling:
+    """Judge the history in a file."""
     form = form_of(path)
-    subject = subject_of(path, form, asked.model)
+    subject = subject_of(path, form, choice.model)
     log = subject.log
-    if log is None and asked.model == LOG and form is Form.RECORDED:
+    if log is None and choice.model == LOG and form is Form.RECORDED:
         raise HistoryError(f"{path}: its manifest names another model than {LOG}; give it with --model")
     if log is None:
-        ruled = judge_subject(path, subject, asked)
+        ruled = judge_subject(path, subject, choice)
         judgement = replace(ruled.found, longest=(), cycles=UNSET)
         return Ruling(judgement=judgement, model=ruled.asked.model, guess=ruled.words, operations=judgement.operations)
     verdict = run.judge(log)
@@ -285,9 +290,9 @@ def _judged(path: Path, asked: Asked) -> Ruling:
 
 def _check_counts(path: Path, history: History, operations: int, events: int) -> None:
     """Raise HistoryError unless as many rows were judged as the manifest counts."""
-    said, found = (history.manifest.operation_rows, history.manifest.event_rows), (operations, events)
-    if any(count is not None and count != judged for count, judged in zip(said, found, strict=True)):
-        raise HistoryError(f"{path}: {found[0]} operations and {found[1]} events were judged, the manifest counts {said}")
+    stated, actual = (history.manifest.operation_rows, history.manifest.event_rows), (operations, events)
+    if any(count is not None and count != judged for count, judged in zip(stated, actual, strict=True)):
+        raise HistoryError(f"{path}: {actual[0]} operations and {actual[1]} events were judged, the manifest counts {stated}")
 
 
 # --- in the driver ----------------------------------------------------------------------------------------------------
@@ -314,7 +319,7 @@ def _folder_of_runs(path: Path) -> Path:
 
 def judge_all(
     sources: Sequence[Source],
-    asked: Asked,
+    choice: ModelChoice,
     ledger: Ledger,
     *,
     again: bool,
@@ -324,26 +329,29 @@ def judge_all(
 
     `perform` does items with `judge_item` and replaces their rows. A history whose item has no row afterwards has failed.
     """
-    items = [item_of(source, asked) for source in sources]
-    wanted = dict(zip((item.key for item in items), sources, strict=True))
-    known = {} if again else _verdicts(ledger, wanted.keys() & ledger.keys())
-    todo = {item.key: item for item in items if item.key not in known}
-    cut = {key: pieces for key in todo if (pieces := _pieces(wanted[key], asked, key))}
+    items = [item_of(source, choice) for source in sources]
+    sources_by_key = dict(zip((item.key for item in items), sources, strict=True))
+    judged_before = {} if again else _verdicts(ledger, sources_by_key.keys() & ledger.keys())
+    todo = {item.key: item for item in items if item.key not in judged_before}
+    cut = {key: pieces for key in todo if (pieces := _pieces(sources_by_key[key], choice, key))}
     whole = [item for key, item in todo.items() if key not in cut]
     perform([*whole, *(_item_of_piece(todo[key], piece) for key, pieces in cut.items() for piece in pieces)])
     for key, pieces in cut.items():
-        _join(wanted[key], key, pieces, ledger)
-    rulings = known | _rows(ledger, wanted.keys() - known.keys())
-    return [_case(source, rulings.get(item.key), new=item.key not in known) for source, item in zip(sources, items, strict=True)]
+        _join(sources_by_key[key], key, pieces, ledger)
+    rulings = judged_before | _readable_rows(ledger, sources_by_key.keys() - judged_before.keys())
+    return [
+        _case(source, rulings.get(item.key), new=item.key not in judged_before)
+        for source, item in zip(sources, items, strict=True)
+    ]
 
 
-def _pieces(source: Source, asked: Asked, key: str) -> list[Item]:
+def _pieces(source: Source, choice: ModelChoice, key: str) -> list[Item]:
     """The pieces of a history that is stored in parts (`pipeline.giant`); none if it is judged whole, by one item.
 
     Whole are judged: histories by another model than `log`, those in an object store, and damaged ones, whose item says why.
     """
     folder = Path(source.location)
-    if asked.model not in ("", LOG) or not (folder / store.MANIFEST).is_file():
+    if choice.model not in ("", LOG) or not (folder / store.MANIFEST).is_file():
         return []
     try:
         return giant.pieces(store.load_parts(folder), folder, key=key)
@@ -359,14 +367,14 @@ def _item_of_piece(whole: Item, piece: Item) -> Item:
 
 def _join(source: Source, key: str, pieces: Sequence[Item], ledger: Ledger) -> None:
     """Make one row of the rows of a history's pieces: its ruling, or why there is none."""
-    rows = _rows(ledger, {piece.key for piece in pieces})
+    rows = _readable_rows(ledger, {piece.key for piece in pieces})
     missing = [row for row in rows.values() if row.state != "done"]
     if missing or len(rows) < len(pieces):
         words = missing[0].words if missing else "the ledger lacks a piece of it: a worker died"
         row = Row(key=key, state=missing[0].state if missing else "failed", attempt=1, seconds=0.0, words=words)
     else:
         seconds = round(sum(row.seconds for row in rows.values()), 3)
-        result = msgspec.Raw(msgspec.json.encode(_joined(source, pieces, rows, ledger)))
+        result = msgspec.Raw(msgspec.json.encode(_ruling_of_parts(source, pieces, rows, ledger)))
         row = Row(key=key, state="done", attempt=1, seconds=seconds, result=result)
     ledger.commit(row)
     ledger.forget(set(rows))
@@ -378,8 +386,9 @@ class _Refusal(Struct):
     refused: str = ""
 
 
-def _joined(source: Source, pieces: Sequence[Item], rows: Mapping[str, Row], ledger: Ledger) -> Ruling:
-    refused = next((said for row in rows.values() if (said := msgspec.json.decode(row.result, type=_Refusal).refused)), "")
+def _ruling_of_parts(source: Source, pieces: Sequence[Item], rows: Mapping[str, Row], ledger: Ledger) -> Ruling:
+    """The ruling of a history in parts, from the rows of its parts."""
+    refused = next((refusal for row in rows.values() if (refusal := msgspec.json.decode(row.result, type=_Refusal).refused)), "")
     if refused:
         return Ruling(refused=refused)
     if digest_of(source.location) != source.digest:
@@ -396,10 +405,11 @@ def _joined(source: Source, pieces: Sequence[Item], rows: Mapping[str, Row], led
 
 def _verdicts(ledger: Ledger, keys: set[str]) -> dict[str, Row]:
     """The rows of these keys that hold a verdict. Those of failures and refusals are left out, so that they are done again."""
-    return {key: row for key, row in _rows(ledger, keys).items() if row.state == "done" and not _ruling_of(row).refused}
+    return {key: row for key, row in _readable_rows(ledger, keys).items() if row.state == "done" and not _ruling_of(row).refused}
 
 
-def _rows(ledger: Ledger, keys: set[str]) -> dict[str, Row]:
+def _readable_rows(ledger: Ledger, keys: set[str]) -> dict[str, Row]:
+    """The rows of these keys that can be read."""
     rows = {}
     for key in sorted(keys):
         with suppress(PipelineError):  # missing or damaged
@@ -412,16 +422,17 @@ def _ruling_of(row: Row) -> Ruling:
 
 
 def _case(source: Source, row: Row | None, *, new: bool) -> Case:
+    """The outcome of a history from its row."""
     if row is None:
         return Case(source=source, outcome="failed", words="the ledger has no row for it: its worker died")
     if row.state != "done":
         outcome: Outcome = "failed" if row.state == "lost" else row.state
         return Case(source=source, outcome=outcome, words=row.words, new=new)
     ruling = _ruling_of(row)
-    found = ruling.verdict or ruling.judgement
-    if found is None:
+    judged = ruling.verdict or ruling.judgement
+    if judged is None:
         return Case(source=source, outcome="refused", words=ruling.refused, new=new)
-    return Case(source=source, outcome=VALIDITY_NAMES[found.validity], ruling=ruling, new=new)
+    return Case(source=source, outcome=VALIDITY_NAMES[judged.validity], ruling=ruling, new=new)
 
 
 def keep_verdict(case: Case) -> bool:
@@ -442,11 +453,11 @@ def keep_verdict(case: Case) -> bool:
     return True
 
 
-def command(source: Source, asked: Asked) -> str:
+def command(source: Source, choice: ModelChoice) -> str:
     """The command that judges this history alone."""
     parts = ["highwater", "judge", "--again"] if "://" in source.path else ["highwater", "check"]
     parts.append(source.path)
-    return shlex.join([*parts, *arguments_of(asked)])
+    return shlex.join([*parts, *arguments_of(choice)])
 
 
 def digest_of_table(cases: Sequence[Case]) -> str:

@@ -27,7 +27,7 @@ def performed_record(summary: Summary, judged: Judged | None, plan: Plan, *, mix
     """
     digest = plan_digest(plan)
     repeatable = f"{summary.backend}-{plan.protocol}-{digest[:12]}"
-    known = Known(
+    facts = Known(
         plan=plan.name,
         run_id=repeatable if judged is None else judged.history.manifest.run_id,
         protocol=plan.protocol,
@@ -46,7 +46,7 @@ def performed_record(summary: Summary, judged: Judged | None, plan: Plan, *, mix
         sim_seconds=summary.sim_seconds,
         wall_seconds=summary.wall_seconds,
     )
-    return record_of_failure(known) if judged is None else record_of(known, judged.history, judged.verdict)
+    return record_of_failure(facts) if judged is None else record_of(facts, judged.history, judged.verdict)
 
 
 def stored_run(directory: Path) -> str:
@@ -61,17 +61,17 @@ def stored_record(directory: Path, *, evidence: bool) -> Record:
     """
     history = store.load_run(directory)
     stored = directory / store.VERDICT
-    verdict = _decoded(stored, Verdict) if stored.exists() else judge(history)
+    verdict = _decoded_file(stored, Verdict) if stored.exists() else judge(history)
     # Which checkers gave a stored verdict is not stored.
     checkers = "" if stored.exists() else digest_of_judges()
-    record = record_of(_known(directory, history.manifest, verdict, checkers), history, verdict)
+    record = record_of(_facts_of_run(directory, history.manifest, verdict, checkers), history, verdict)
     return with_evidence(record, history) if evidence else record
 
 
-def _known(directory: Path, manifest: RunManifest, verdict: Verdict, checkers: str) -> Known:
+def _facts_of_run(directory: Path, manifest: RunManifest, verdict: Verdict, checkers: str) -> Known:
     """From the manifest and, where there is a summary, the command that repeats the run and its options."""
     path = directory / SUMMARY
-    summary = _decoded(path, Summary) if path.exists() else None
+    summary = _decoded_file(path, Summary) if path.exists() else None
     repeat = "" if summary is None else summary.repeat
     failed = manifest.outcome == "harness-fault"
     return Known(
@@ -98,7 +98,7 @@ def _known(directory: Path, manifest: RunManifest, verdict: Verdict, checkers: s
 _T = TypeVar("_T")
 
 
-def _decoded(path: Path, type: type[_T]) -> _T:
+def _decoded_file(path: Path, type: type[_T]) -> _T:
     """Read a JSON file of a stored run. Raises HistoryError where it is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=type)
@@ -108,5 +108,5 @@ def _decoded(path: Path, type: type[_T]) -> _T:
 
 def _option(command: str, name: str) -> str:
     """The value of an option in the command that repeats a run; empty if it has none."""
-    found = re.search(rf"--{name} (\S+)", command)
-    return "" if found is None else found[1]
+    match = re.search(rf"--{name} (\S+)", command)
+    return "" if match is None else match[1]

@@ -196,13 +196,13 @@ def _hazard_on_page(text: str, history: History, verdict: Verdict) -> HazardOnPa
         plan = plan_from_yaml(text)
     except UsageError:
         return None
-    met = hazard_of(plan, history, accused=bool(verdict.anomalies))
-    if plan.hazard is UNSET or met is UNSET:
+    hazard = hazard_of(plan, history, accused=bool(verdict.anomalies))
+    if plan.hazard is UNSET or hazard is UNSET:
         return None
-    vacuous = verdict.validity is Validity.VALID and met == "not shown"
+    vacuous = verdict.validity is Validity.VALID and hazard == "not shown"
     failed = history.manifest.outcome == "harness-fault"
     code = of_verdict(Validity.UNKNOWN if vacuous else verdict.validity, live=verdict.live, laboratory_failed=failed)
-    return HazardOnPage(name=plan.hazard, words=HAZARDS[plan.hazard], met=met, exit_code=f"{code.value}: {EXIT_WORDS[code]}")
+    return HazardOnPage(name=plan.hazard, words=HAZARDS[plan.hazard], met=hazard, exit_code=f"{code.value}: {EXIT_WORDS[code]}")
 
 
 def encode_verdict(verdict: Verdict) -> bytes:

@@ -107,8 +107,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     @property
     def mix(self) -> str:
         """The fault kinds, families or mixes that were asked for; "" for the default ones, or those of a plan."""
-        found = re.search(r"--faults (\S+)", self.repeat)
-        return "" if found is None else found[1]
+        match = re.search(r"--faults (\S+)", self.repeat)
+        return "" if match is None else match[1]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -155,8 +155,8 @@ _A = TypeVar("_A", Anomaly, FoundAnomaly)
 def by_kind(anomalies: Sequence[_A]) -> tuple[str, ...]:
     """Summarize anomalies in one line for each kind, worst first: its first anomaly and the number of further ones."""
     return tuple(
-        f"{_titled(found[0])}: {without_count(found[0].words)}{_and_more(counts(found).total())}"
-        for found in _kinds(anomalies).values()
+        f"{_titled(of_kind[0])}: {without_count(of_kind[0].words)}{_and_more(counts(of_kind).total())}"
+        for of_kind in _kinds(anomalies).values()
     )
 
 
@@ -166,7 +166,7 @@ def in_short(anomalies: Sequence[_A], **reasons: Sequence[str]) -> tuple[str, ..
     A list is introduced by its argument's name: `not_live=("b1 leads nothing",)` becomes `not live: b1 leads nothing`.
     """
     lines = list(by_kind(anomalies)[:1])
-    numbers = {kind: counts(found).total() for kind, found in list(_kinds(anomalies).items())[1:]}
+    numbers = {kind: counts(of_kind).total() for kind, of_kind in list(_kinds(anomalies).items())[1:]}
     if numbers:
         kinds = f"{len(numbers)} other kind{'s' if len(numbers) > 1 else ''}"
         lines.append(f"and {sum(numbers.values())} of {kinds}: {', '.join(f'{kind} {n}' for kind, n in numbers.items())}")
@@ -209,7 +209,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
     """Make the summary of a judged run; the paths of stored files are added later."""
     manifest = history.manifest
     cause = cause_of(history, verdict)
-    told = None if cause is None else cause.anomaly
+    cause_anomaly = None if cause is None else cause.anomaly
     calls = history.operations_frame.filter(pl.col("slot") == 0)
     done = calls.filter(pl.col("type") == OpType.OK.value)
     return Summary(
@@ -222,7 +222,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         cause="" if cause is None else cause.sentence,
         anomalies=tuple(
             FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words)
-            for a in sorted(verdict.anomalies, key=lambda a: (severity(a.kind), a != told))
+            for a in sorted(verdict.anomalies, key=lambda a: (severity(a.kind), a != cause_anomaly))
         ),
         unchecked=verdict.unchecked,
         not_live=verdict.not_live,

@@ -41,6 +41,7 @@ def attempt(task: Task) -> tuple[Summary, Judged | None]:
 
 
 def _attempt(task: Task, backend: Backend) -> tuple[Summary, Judged | None]:
+    """Perform and judge; a failure of the harness becomes a summary without a verdict."""
     start, cpu = perf_counter(), process_time()
     try:
         judged = carry_out(task.plan, backend, build=task.build, repeat=task.repeat, keep=task.keep)

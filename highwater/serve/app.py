@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from highwater.serve.catalog import Catalog, Run
-from highwater.serve.listing import asked_in, listing, matrix, side_by_side
+from highwater.serve.listing import listing, matrix, query_in, side_by_side
 from highwater.serve.trends import Trend, trends_of
 from history import store
 from reports.render import render_named, static_text
@@ -65,22 +65,22 @@ class _Pages:
 
     def runs(self, request: Request) -> Response:
         """Campaigns, the matrix of verdicts, and the list of runs."""
-        seen = self._catalog.look()
-        asked = asked_in(request.query_params)
+        snapshot = self._catalog.look()
+        query = query_in(request.query_params)
         return _page(
             "serve_runs.html.j2",
             title=f"runs of {self._catalog.root}",
-            seen=seen,
-            listed=listing(seen.runs, asked),
-            matrix=matrix(seen.runs),
+            seen=snapshot,
+            listed=listing(snapshot.runs, query),
+            matrix=matrix(snapshot.runs),
             link_of=link_of,
             address_of=address_of,
         )
 
     def run(self, request: Request) -> Response:
         """One run in numbers."""
-        seen = self._catalog.look()
-        run = seen.by_key.get(request.query_params.get("key", ""))
+        snapshot = self._catalog.look()
+        run = snapshot.by_key.get(request.query_params.get("key", ""))
         if run is None:
             return _missing("no such run: it may have been removed from the store")
         return _page("serve_run.html.j2", title=run.name, run=run, link_of=link_of, address_of=address_of)
@@ -89,11 +89,13 @@ class _Pages:
         """Two runs side by side."""
         by_key = self._catalog.look().by_key
         keys = request.query_params.getlist("key")
-        found = [by_key[key] for key in keys if key in by_key]
-        if len(keys) != 2 or len(found) != 2:
-            return _missing(f"two runs of the store can be compared, not {len(found)}", status=400)
-        rows = side_by_side(*found)
-        return _page("serve_compare.html.j2", title="two runs", runs=found, rows=rows, link_of=link_of, address_of=address_of)
+        chosen_runs = [by_key[key] for key in keys if key in by_key]
+        if len(keys) != 2 or len(chosen_runs) != 2:
+            return _missing(f"two runs of the store can be compared, not {len(chosen_runs)}", status=400)
+        rows = side_by_side(*chosen_runs)
+        return _page(
+            "serve_compare.html.j2", title="two runs", runs=chosen_runs, rows=rows, link_of=link_of, address_of=address_of
+        )
 
     def trends(self, request: Request) -> Response:
         """Shares of failed runs over the campaigns that performed like runs."""

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from checkers.engine.verdict import Verdict, counts
-from highwater.campaigns.folder import LEDGER, REQUEST, Asked
+from highwater.campaigns.folder import LEDGER, REQUEST, CampaignOrder
 from highwater.campaigns.pages import BRANCHES, CAUSES, INDEX, JUNIT, RUNS
 from highwater.plans.plan import words_of
 from highwater.runs.run import SUMMARY
@@ -132,11 +132,11 @@ class Catalog:
     def refresh(self) -> Snapshot:
         """Read what has changed, now."""
         with self._lock:
-            found = _Reading(self.root, self._cache, self._stop.is_set, self._show)
-            runs, campaigns = found.read()
+            reading = _Reading(self.root, self._cache, self._stop.is_set, self._publish)
+            runs, campaigns = reading.read()
             if not self._stop.is_set():
-                self._cache = found.fresh
-                self._show(runs, campaigns, found.refused, read=True)
+                self._cache = reading.fresh
+                self._publish(runs, campaigns, reading.refused, read=True)
             return self.snapshot
 
     def _follow(self) -> None:
@@ -145,7 +145,8 @@ class Catalog:
                 self.refresh()
             self._stop.wait(_EVERY_S)
 
-    def _show(self, runs: list[Run], campaigns: list[CampaignRow], refused: int, *, read: bool) -> None:
+    def _publish(self, runs: list[Run], campaigns: list[CampaignRow], refused: int, *, read: bool) -> None:
+        """Make a new snapshot if anything has changed."""
         before = self.snapshot
         if read and before.read and (before.refused, list(before.runs), list(before.campaigns)) == (refused, runs, campaigns):
             return
@@ -158,7 +159,7 @@ class Catalog:
             by_key={run.key: run for run in runs},
             files={
                 **{run.folder: frozenset(run.files) for run in runs if run.files},
-                **{one.folder: frozenset(one.files) for one in campaigns if one.files},
+                **{campaign.folder: frozenset(campaign.files) for campaign in campaigns if campaign.files},
             },
         )
 
@@ -172,7 +173,7 @@ class _Reading:
         self._root = root
         self._cache = cache
         self._stopped = stopped
-        self._show = show
+        self._publish = show
         self._first = not cache
         self._shown = monotonic()
         self._campaigns: list[CampaignRow] = []
@@ -184,13 +185,13 @@ class _Reading:
         for folder, names in _folders(self._root):
             if self._stopped():
                 break
-            self._see(folder, names)
+            self._read_folder(folder, names)
             if self._first and monotonic() - self._shown > 1:  # a large store is shown while it is read
                 self._shown = monotonic()
-                self._show(self._joined(), list(self._campaigns), self.refused, read=False)
-        return self._joined(), sorted(self._campaigns, key=lambda one: (not one.running, one.name))
+                self._publish(self._joined_runs(), list(self._campaigns), self.refused, read=False)
+        return self._joined_runs(), sorted(self._campaigns, key=lambda campaign: (not campaign.running, campaign.name))
 
-    def _joined(self) -> list[Run]:
+    def _joined_runs(self) -> list[Run]:
         """A run with a folder that a campaign lists is one run."""
         runs = dict(self._stored)
         alone = []
@@ -202,52 +203,57 @@ class _Reading:
                 runs[run.folder] = msgspec.structs.replace(stored, campaign=run.campaign)
         return [*runs.values(), *alone]
 
-    def _see(self, folder: str, names: frozenset[str]) -> None:
+    def _read_folder(self, folder: str, names: frozenset[str]) -> None:
+        """Read a folder if it is a run, a campaign or the runs of the chaos job."""
         if store.MANIFEST in names:
-            for run in self._cached(folder, _times(self._root / folder), lambda: (_stored(self._root, folder, names),)):
+            for run in self._cached_runs(folder, _times(self._root / folder), lambda: (_stored_run(self._root, folder, names),)):
                 self._stored[folder] = run
         elif REQUEST in names:
-            self._see_campaign(folder, names)
+            self._read_campaign(folder, names)
         elif RUNS in names:
             path, name = self._root / folder / RUNS, folder or "chaos"
-            runs = list(self._cached(f"{folder}/{RUNS}", _times(path), lambda: tuple(_listed(path, folder, name))))
+            runs = list(self._cached_runs(f"{folder}/{RUNS}", _times(path), lambda: tuple(_listed_runs(path, folder, name))))
             self._kept += runs
             self._campaigns.append(_campaign_row(name, folder, runs, None, tuple(sorted(names & _SHOWN))))
 
-    def _see_campaign(self, folder: str, names: frozenset[str]) -> None:
+    def _read_campaign(self, folder: str, names: frozenset[str]) -> None:
+        """Read a campaign: its request, and its finished runs."""
         name, place = folder.rsplit("/", 1)[-1], self._root / folder
         try:
-            asked = msgspec.json.decode((place / REQUEST).read_bytes(), type=Asked)
+            campaign_order = msgspec.json.decode((place / REQUEST).read_bytes(), type=CampaignOrder)
             began = (place / REQUEST).stat().st_mtime_ns
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             self.refused += 1
             return
         runs: list[Run] = []
-        wanted = asked.order.runs
+        runs_wanted = campaign_order.order.runs
         if RUNS in names:
-            runs += self._cached(f"{folder}/{RUNS}", _times(place / RUNS), lambda: tuple(_listed(place / RUNS, folder, name)))
-        if len(runs) < wanted:  # it runs, or was stopped: the ledger has more
+            runs += self._cached_runs(
+                f"{folder}/{RUNS}", _times(place / RUNS), lambda: tuple(_listed_runs(place / RUNS, folder, name))
+            )
+        if len(runs) < runs_wanted:  # it runs, or was stopped: the ledger has more
             begun = _times(place / REQUEST)  # a campaign that begins anew writes rows of the same names
             runs = [run for row in _rows_of(place / LEDGER) for run in self._cached_row(folder, name, row, begun)] or runs
         self._kept += runs
-        row = _campaign_row(name, folder, runs, wanted, tuple(sorted(names & _SHOWN)))
-        self._campaigns.append(msgspec.structs.replace(row, begun_ns=began, commit=asked.build.commit))
+        row = _campaign_row(name, folder, runs, runs_wanted, tuple(sorted(names & _SHOWN)))
+        self._campaigns.append(msgspec.structs.replace(row, begun_ns=began, commit=campaign_order.build.commit))
 
     def _cached_row(self, folder: str, name: str, row: os.DirEntry[str], begun: tuple[int, ...]) -> tuple[Run, ...]:
         key = f"{folder}/{row.name}"
-        return self._cached(key, begun, lambda: tuple(_of_ledger(Path(row.path), folder, name)))
+        return self._cached_runs(key, begun, lambda: tuple(_of_ledger(Path(row.path), folder, name)))
 
-    def _cached(self, key: str, times: tuple[int, ...], read: Callable[[], tuple[Run, ...]]) -> tuple[Run, ...]:
-        held = self._cache.get(key)
-        if held is None or held[0] != times:
+    def _cached_runs(self, key: str, times: tuple[int, ...], read: Callable[[], tuple[Run, ...]]) -> tuple[Run, ...]:
+        """What was read of a file; read again if its time or size has changed."""
+        entry = self._cache.get(key)
+        if entry is None or entry[0] != times:
             try:
-                held = (times, read())
+                entry = (times, read())
             except (OSError, msgspec.DecodeError, UnicodeDecodeError, ValueError):
                 self.refused += 1
                 return ()
         # A file that was written just now may be written again within the same tick of the file system's clock.
-        self.fresh[key] = held if time_ns() - times[0] > _SETTLED_NS else (_UNSETTLED, held[1])
-        return held[1]
+        self.fresh[key] = entry if time_ns() - times[0] > _SETTLED_NS else (_UNSETTLED, entry[1])
+        return entry[1]
 
 
 DEFAULT_MIX = "(default)"
@@ -289,6 +295,7 @@ def _folders(root: Path, under: str = "", depth: int = 0) -> Iterator[tuple[str,
 
 
 def _times(path: Path) -> tuple[int, ...]:
+    """Time of change and size of a file, (-1,) if it is not there."""
     try:
         stat = path.stat(follow_symlinks=False)
     except OSError:
@@ -296,7 +303,7 @@ def _times(path: Path) -> tuple[int, ...]:
     return (stat.st_mtime_ns, stat.st_size)
 
 
-def _stored(root: Path, folder: str, names: frozenset[str]) -> Run:
+def _stored_run(root: Path, folder: str, names: frozenset[str]) -> Run:
     """A run with a folder: from its summary, else from manifest and verdict."""
     place = root / folder
     changed = place.stat().st_mtime_ns
@@ -306,26 +313,27 @@ def _stored(root: Path, folder: str, names: frozenset[str]) -> Run:
         return _run(summary, key=folder, folder=folder, campaign="", changed_ns=changed, files=files)
     manifest = msgspec.json.decode((place / store.MANIFEST).read_bytes(), type=RunManifest)
     verdict = msgspec.json.decode((place / store.VERDICT).read_bytes(), type=Verdict) if store.VERDICT in names else None
-    return _without_summary(manifest, verdict, folder, changed, files, place=place)
+    return _run_of_verdict(manifest, verdict, folder, changed, files, place=place)
 
 
-def _without_summary(
+def _run_of_verdict(
     manifest: RunManifest, verdict: Verdict | None, folder: str, changed: int, files: tuple[str, ...], *, place: Path
 ) -> Run:
+    """A run that has a verdict and no summary."""
     kinds = counts(() if verdict is None else verdict.anomalies)
     protocol = manifest.protocol if manifest.system is None else words_of(manifest.system)
     name = f"{folder.split('/')[-2] if '/' in folder else folder} on {protocol}"
     words = (
         () if verdict is None else tuple(a.words for a in verdict.anomalies[:1]) or verdict.not_live[:1] or verdict.unchecked[:1]
     )
-    said = "UNKNOWN" if verdict is None else VALIDITY_NAMES[verdict.validity]
+    verdict_name = "UNKNOWN" if verdict is None else VALIDITY_NAMES[verdict.validity]
     return Run(
         key=folder,
         name=name,
         folder=folder,
         protocol=protocol,
         mix=DEFAULT_MIX,
-        verdict=said,
+        verdict=verdict_name,
         live=None if verdict is None else verdict.live,
         kinds=tuple(kinds.items()),
         words=words or ((f"the run is {manifest.outcome}",) if verdict is None else ()),
@@ -341,11 +349,11 @@ def _without_summary(
         campaign="",
         changed_ns=changed,
         files=files,
-        text=f"{name} {folder} {said} {' '.join(kinds)} {' '.join(words)}".lower(),
+        text=f"{name} {folder} {verdict_name} {' '.join(kinds)} {' '.join(words)}".lower(),
     )
 
 
-def _listed(path: Path, folder: str, campaign: str) -> Iterator[Run]:
+def _listed_runs(path: Path, folder: str, campaign: str) -> Iterator[Run]:
     """The runs of a file runs.jsonl."""
     changed = path.stat().st_mtime_ns
     under = _store_of(folder)
@@ -380,6 +388,7 @@ def _store_of(folder: str) -> str:
 def _run(
     summary: Summary, *, key: str, folder: str, campaign: str, changed_ns: int, files: tuple[str, ...] = (), under: str = ""
 ) -> Run:
+    """A run from its summary."""
     if not folder and summary.store:
         folder = f"{under}/{summary.store}" if under else summary.store
     kinds = counts(summary.anomalies)
@@ -412,14 +421,15 @@ def _run(
     )
 
 
-def _campaign_row(name: str, folder: str, runs: list[Run], wanted: int | None, files: tuple[str, ...]) -> CampaignRow:
+def _campaign_row(name: str, folder: str, runs: list[Run], runs_wanted: int | None, files: tuple[str, ...]) -> CampaignRow:
+    """A campaign as the list shows it."""
     verdicts = Counter(run.verdict for run in runs)
     return CampaignRow(
         name=name,
         folder=folder,
-        wanted=len(runs) if wanted is None else wanted,
+        wanted=len(runs) if runs_wanted is None else runs_wanted,
         finished=len(runs),
         verdicts=tuple(sorted(verdicts.items(), key=lambda count: _ORDER.get(count[0], 1))),
-        running=wanted is not None and len(runs) < wanted,
+        running=runs_wanted is not None and len(runs) < runs_wanted,
         files=files,
     )

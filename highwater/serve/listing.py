@@ -23,7 +23,7 @@ _SORTS: dict[str, Callable[[Run], object]] = {
 _FILTERS = ("protocol", "mix", "verdict", "kind", "campaign", "signature")
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class Query(Struct, frozen=True, kw_only=True):
     """Search, filters, order and page of a list of runs, as its address has them. An empty filter lets all pass."""
 
     q: str = ""
@@ -39,17 +39,17 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     def address(self, **changes: object) -> str:
         """The address of the list with these changes; without a page it is the first."""
-        asked = replace(self, **{"page": 1, **changes})
+        query = replace(self, **{"page": 1, **changes})
         names = ("q", *_FILTERS, "sort", "down", "page")
-        default = Asked()
-        given = {name: getattr(asked, name) for name in names if getattr(asked, name) != getattr(default, name)}
-        return "?" + urlencode({name: "1" if value is True else value for name, value in given.items()})
+        default = Query()
+        parameters = {name: getattr(query, name) for name in names if getattr(query, name) != getattr(default, name)}
+        return "?" + urlencode({name: "1" if value is True else value for name, value in parameters.items()})
 
 
 class Listing(Struct, frozen=True, kw_only=True):
     """The runs of one page, how many there are, and the choices of each filter."""
 
-    asked: Asked
+    query: Query
     runs: tuple[Run, ...]
     found: int
     pages: int
@@ -73,29 +73,29 @@ class Matrix(Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
 
 
-def asked_in(given: Mapping[str, str]) -> Asked:
+def query_in(parameters: Mapping[str, str]) -> Query:
     """What an address asks for. Unknown names and values are ignored: an old link still shows a list."""
-    page = given.get("page", "1")
-    sort = given.get("sort", "verdict")
-    return Asked(
-        **{name: given.get(name, "")[:300] for name in ("q", *_FILTERS)},
+    page = parameters.get("page", "1")
+    sort = parameters.get("sort", "verdict")
+    return Query(
+        **{name: parameters.get(name, "")[:300] for name in ("q", *_FILTERS)},
         sort=sort if sort in _SORTS else "verdict",
-        down=given.get("down") == "1",
+        down=parameters.get("down") == "1",
         page=max(int(page), 1) if page.isdecimal() and len(page) < 7 else 1,
     )
 
 
-def listing(runs: Sequence[Run], asked: Asked) -> Listing:
-    """The page of runs that was asked for; the last page if there are not so many."""
-    words = asked.q.lower().split()
-    found = [run for run in runs if _passes(run, asked) and all(word in run.text for word in words)]
-    found.sort(key=_SORTS[asked.sort], reverse=asked.down)  # type: ignore[arg-type]  # each key gives one type
-    pages = max(-(-len(found) // PAGE), 1)
-    page = min(asked.page, pages)
+def listing(runs: Sequence[Run], query: Query) -> Listing:
+    """The page of runs that a query asks for; the last page if there are not so many."""
+    words = query.q.lower().split()
+    passing = [run for run in runs if _passes(run, query) and all(word in run.text for word in words)]
+    passing.sort(key=_SORTS[query.sort], reverse=query.down)  # type: ignore[arg-type]  # each key gives one type
+    pages = max(-(-len(passing) // PAGE), 1)
+    page = min(query.page, pages)
     return Listing(
-        asked=replace(asked, page=page),
-        runs=tuple(found[(page - 1) * PAGE : page * PAGE]),
-        found=len(found),
+        query=replace(query, page=page),
+        runs=tuple(passing[(page - 1) * PAGE : page * PAGE]),
+        found=len(passing),
         pages=pages,
         choices={
             "protocol": tuple(sorted({run.protocol for run in runs})),
@@ -107,14 +107,15 @@ def listing(runs: Sequence[Run], asked: Asked) -> Listing:
     )
 
 
-def _passes(run: Run, asked: Asked) -> bool:
+def _passes(run: Run, query: Query) -> bool:
+    """Whether the filters let a run through."""
     return (
-        (not asked.protocol or run.protocol == asked.protocol)
-        and (not asked.mix or run.mix == asked.mix)
-        and (not asked.verdict or run.verdict == asked.verdict or (asked.verdict == "not live" and run.live is False))
-        and (not asked.kind or any(kind == asked.kind for kind, _ in run.kinds))
-        and (not asked.campaign or run.campaign == asked.campaign)
-        and (not asked.signature or run.signature == asked.signature)
+        (not query.protocol or run.protocol == query.protocol)
+        and (not query.mix or run.mix == query.mix)
+        and (not query.verdict or run.verdict == query.verdict or (query.verdict == "not live" and run.live is False))
+        and (not query.kind or any(kind == query.kind for kind, _ in run.kinds))
+        and (not query.campaign or run.campaign == query.campaign)
+        and (not query.signature or run.signature == query.signature)
     )
 
 
@@ -133,26 +134,26 @@ def matrix(runs: Sequence[Run]) -> Matrix:
         count = counts.get((protocol, mix))
         if count is None:
             return None
-        address = Asked().address(protocol=protocol, mix=mix)
+        address = Query().address(protocol=protocol, mix=mix)
         return Cell(runs=count[0], invalid=count[1], bad=count[2], heat=-(-4 * count[1] // count[0]), address=address)
 
     return Matrix(mixes=mixes, rows=tuple((protocol, tuple(cell(protocol, mix) for mix in mixes)) for protocol in protocols))
 
 
-def side_by_side(one: Run, other: Run) -> list[tuple[str, str, str, bool]]:
+def side_by_side(first: Run, second: Run) -> list[tuple[str, str, str, bool]]:
     """Two runs, line by line: what, the value of each, and whether they differ."""
-    kinds = sorted({kind for run in (one, other) for kind, _ in run.kinds})
-    faults = sorted({fault.kind for run in (one, other) for fault in run.faults})
+    kinds = sorted({kind for run in (first, second) for kind, _ in run.kinds})
+    faults = sorted({fault.kind for run in (first, second) for fault in run.faults})
 
     def lines(run: Run) -> list[tuple[str, str]]:
-        found, injected = dict(run.kinds), {fault.kind: fault for fault in run.faults}
+        kinds_of_run, injected = dict(run.kinds), {fault.kind: fault for fault in run.faults}
         return [
             ("verdict", run.verdict),
             ("live", {True: "yes", False: "no", None: "not judged"}[run.live]),
             ("protocol", run.protocol),
             ("fault mix", run.mix),
             ("cause", run.cause or run.signature or "none"),
-            *((f"anomaly {kind}", str(found.get(kind, 0))) for kind in kinds),
+            *((f"anomaly {kind}", str(kinds_of_run.get(kind, 0))) for kind in kinds),
             ("acknowledged", str(run.acked)),
             ("leader changes", str(run.leader_changes)),
             *(
@@ -165,4 +166,7 @@ def side_by_side(one: Run, other: Run) -> list[tuple[str, str, str, bool]]:
             ("repeat", run.repeat),
         ]
 
-    return [(what, left, right, left != right) for (what, left), (_, right) in zip(lines(one), lines(other), strict=True)]
+    return [
+        (what, value, other_value, value != other_value)
+        for (what, value), (_, other_value) in zip(lines(first), lines(second), strict=True)
+    ]

@@ -43,15 +43,19 @@ class Trends(Struct, frozen=True, kw_only=True):
     left_out: int  # campaigns that have not ended, or share their name with another one
 
 
-def trends_of(seen: Snapshot) -> Trends:
+def trends_of(snapshot: Snapshot) -> Trends:
     """The trends of a store, those with most campaigns first."""
-    names = Counter(one.name for one in seen.campaigns)
-    ended = {one.name: one for one in seen.campaigns if one.begun_ns and not one.running and names[one.name] == 1}
+    names = Counter(campaign_there.name for campaign_there in snapshot.campaigns)
+    ended = {
+        campaign_there.name: campaign_there
+        for campaign_there in snapshot.campaigns
+        if campaign_there.begun_ns and not campaign_there.running and names[campaign_there.name] == 1
+    }
     groups: dict[str, dict[str, list[Run]]] = {}
-    for run in seen.runs:
+    for run in snapshot.runs:
         if run.campaign in ended and _SEED.search(run.repeat):
             groups.setdefault(_SEED.sub("", run.repeat), {}).setdefault(run.campaign, []).append(run)
-    found = [
+    steps = [
         Trend(
             command=command,
             steps=tuple(_step(ended[name], of[name]) for name in sorted(of, key=lambda name: (ended[name].begun_ns, name))),
@@ -59,17 +63,18 @@ def trends_of(seen: Snapshot) -> Trends:
         for command, of in groups.items()
         if len(of) > 1
     ]
-    asked = sum(one.begun_ns > 0 for one in seen.campaigns)
+    requested = sum(campaign_there.begun_ns > 0 for campaign_there in snapshot.campaigns)
     return Trends(
-        found=tuple(sorted(found, key=lambda trend: (-len(trend.steps), trend.command))),
-        single=len(groups) - len(found),
-        left_out=asked - len(ended),
+        found=tuple(sorted(steps, key=lambda trend: (-len(trend.steps), trend.command))),
+        single=len(groups) - len(steps),
+        left_out=requested - len(ended),
     )
 
 
 def _step(campaign: CampaignRow, runs: Sequence[Run]) -> Step:
+    """A campaign's point in the trends."""
     verdicts = Counter(run.verdict for run in runs)
-    seeds = sorted({int(found[1], 0) for run in runs if (found := _SEED.search(run.repeat)) is not None})
+    seeds = sorted({int(match[1], 0) for run in runs if (match := _SEED.search(run.repeat)) is not None})
 
     def share(count: int) -> Share:
         return Share(campaign=campaign.name, count=count, runs=len(runs))

@@ -25,7 +25,7 @@ from highwater.runs.provenance import present_build
 from highwater.runs.run import BackendName
 from highwater.shrink.neighbours import Neighbour, nearest, neighbours
 from highwater.shrink.search import Budget, Judges, Smallest, SpentError, shrink
-from highwater.shrink.trial import NOTHING_TO_COMPARE, Goal, Seen
+from highwater.shrink.trial import NOTHING_TO_COMPARE, Goal, RunFacts
 from history.store import PLAN, write_file
 from pipeline.ledger import Ledger
 from pipeline.owner import owned
@@ -37,7 +37,7 @@ REQUEST, BEFORE, LEDGER, NEIGHBOURS, NEAREST = "request.json", "before.yaml", "l
 INTERRUPTED = "interrupted"
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ShrinkOrder(Struct, frozen=True, kw_only=True):
     """What is to be shrunk, and how. On real nodes `failing` of `runs` runs of a plan must fail."""
 
     plan: Plan
@@ -96,7 +96,7 @@ def folder_of(store: Path, plan: Plan, backend: BackendName = "sim") -> Path:
 
 
 def shrink_in(
-    folder: Path, asked: Asked, *, budget: Budget, workers: int, tell: Callable[[Smallest], None] = lambda smallest: None
+    folder: Path, order: ShrinkOrder, *, budget: Budget, workers: int, tell: Callable[[Smallest], None] = lambda smallest: None
 ) -> Shrunk:
     """Shrink a failing plan in this folder; goes on where an earlier shrink of the same plan by the same code was ended.
 
@@ -104,40 +104,40 @@ def shrink_in(
     """
     build, is_new = present_build(), not folder.exists()
     ledger = folder / LEDGER
-    judges = Judges(str(ledger), build, budget=budget, workers=workers, backend=asked.backend)
+    judges = Judges(str(ledger), build, budget=budget, workers=workers, backend=order.backend)
     with owned(storage_at(str(folder))), closing(judges):
-        write_file(folder / BEFORE, plan_to_yaml(asked.plan))
+        write_file(folder / BEFORE, plan_to_yaml(order.plan))
         _forget_other_code(folder)
-        seen = judges.look(asked.plan)
-        if not seen.failed:
+        facts = judges.look(order.plan)
+        if not facts.failed:
             if is_new:
                 rmtree(folder)
-            raise UsageError(f"{asked.plan.name} on {asked.plan.protocol} is {seen.summary.words}: nothing to shrink")
-        goal, compared = _goal(asked, seen, judges)
-        _keep_ledger(folder, asked.plan, goal)
-        given = Smallest(plan=asked.plan, seen=seen)
-        return _Shrinking(folder, given, goal, compared=compared, judges=judges, tell=tell).run()
+            raise UsageError(f"{order.plan.name} on {order.plan.protocol} is {facts.summary.words}: nothing to shrink")
+        goal, compared = _goal(order, facts, judges)
+        _keep_ledger(folder, order.plan, goal)
+        start = Smallest(plan=order.plan, seen=facts)
+        return _Shrinking(folder, start, goal, compared=compared, judges=judges, tell=tell).run()
 
 
-def _goal(asked: Asked, seen: Seen, judges: Judges) -> tuple[Goal, str]:
+def _goal(order: ShrinkOrder, facts: RunFacts, judges: Judges) -> tuple[Goal, str]:
     """What must stay, and the protocol that is compared in words."""
-    plan = asked.plan
-    against: str | None = asked.against
-    compared = f"{asked.against} is VALID and live on it"
-    if plan.variant is None and plan.protocol == asked.against:
-        against, compared = None, f"{NOTHING_TO_COMPARE}: the plan is of {asked.against} itself"
+    plan = order.plan
+    against: str | None = order.against
+    compared = f"{order.against} is VALID and live on it"
+    if plan.variant is None and plan.protocol == order.against:
+        against, compared = None, f"{NOTHING_TO_COMPARE}: the plan is of {order.against} itself"
     else:
-        other = judges.look(replace(plan, protocol=asked.against, variant=None))
+        other = judges.look(replace(plan, protocol=order.against, variant=None))
         if other.summary.exit_code is not ExitCode.VALID:
-            against, compared = None, f"{NOTHING_TO_COMPARE}: {asked.against} is {other.summary.words} on the given plan, too"
+            against, compared = None, f"{NOTHING_TO_COMPARE}: {order.against} is {other.summary.words} on the given plan, too"
     goal = Goal(
-        signature=seen.signature,
-        checker=seen.checker,
-        early=seen.proof_ms is not None,
+        signature=facts.signature,
+        checker=facts.checker,
+        early=facts.proof_ms is not None,
         against=against,
-        backend=asked.backend,
-        runs=asked.runs,
-        failing=asked.failing,
+        backend=order.backend,
+        runs=order.runs,
+        failing=order.failing,
     )
     return goal, compared
 
@@ -145,8 +145,8 @@ def _goal(asked: Asked, seen: Seen, judges: Judges) -> tuple[Goal, str]:
 def _forget_other_code(folder: Path) -> None:
     """Forget the answers of other code."""
     try:
-        found = msgspec.json.decode((folder / REQUEST).read_bytes(), type=_Identity)
-        same = found.code == present_stamp().code
+        identity = msgspec.json.decode((folder / REQUEST).read_bytes(), type=_Identity)
+        same = identity.code == present_stamp().code
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         same = False
     if not same:
@@ -173,11 +173,11 @@ class _Shrinking:
     """A shrink under way, with the smallest plan so far on disk."""
 
     def __init__(
-        self, folder: Path, given: Smallest, goal: Goal, *, compared: str, judges: Judges, tell: Callable[[Smallest], None]
+        self, folder: Path, start: Smallest, goal: Goal, *, compared: str, judges: Judges, tell: Callable[[Smallest], None]
     ) -> None:
         self._folder = folder
-        self._before = size_of(given.plan, given.seen)
-        self._best = given
+        self._before = size_of(start.plan, start.seen)
+        self._best = start
         self._goal = goal
         self._compared = compared
         self._judges = judges
@@ -186,37 +186,40 @@ class _Shrinking:
         self._nearest = ""
 
     def run(self) -> Shrunk:
+        """Shrink until nothing gets smaller, the budget is spent or Ctrl-C is pressed; the result is on disk in any case."""
         self._write()
         try:
-            self._best = shrink(self._best.plan, self._best.seen, self._goal, self._judges, self._accepted)
-            self._look_around()
+            self._best = shrink(self._best.plan, self._best.seen, self._goal, self._judges, self._on_accepted)
+            self._try_neighbours()
         except SpentError as spent:
             self._best = replace(self._best, stopped=str(spent))
         except KeyboardInterrupt:
             self._best = replace(self._best, stopped=INTERRUPTED)
         self._write()
-        return self._said()
+        return self._shrunk()
 
-    def _look_around(self) -> None:
+    def _try_neighbours(self) -> None:
+        """Try the nearest neighbours, and store the nearest that passes."""
         tried = neighbours(self._best.plan, self._judges)
-        self._neighbours = tuple(one.neighbour for one in tried)
+        self._neighbours = tuple(trial.neighbour for trial in tried)
         near = nearest(tried)
         if near is not None:
             self._nearest = near.neighbour.what
             write_file(self._folder / NEAREST, plan_to_yaml(near.plan))
 
-    def _accepted(self, smallest: Smallest) -> None:
+    def _on_accepted(self, smallest: Smallest) -> None:
         self._best = smallest
         self._write()
         self._tell(smallest)
 
     def _write(self) -> None:
-        write_file(self._folder / PLAN, plan_to_yaml(told(self._best)))
+        write_file(self._folder / PLAN, plan_to_yaml(shrunk_in(self._best)))
         text = "".join(f"{neighbour.words}\n" for neighbour in self._neighbours)
         if text:
             write_file(self._folder / NEIGHBOURS, text)
 
-    def _said(self) -> Shrunk:
+    def _shrunk(self) -> Shrunk:
+        """The result so far."""
         best, summary = self._best, self._best.seen.summary
         return Shrunk(
             plan=str(self._folder / PLAN),
@@ -237,12 +240,12 @@ class _Shrinking:
         )
 
 
-def told(smallest: Smallest) -> Plan:
+def shrunk_in(smallest: Smallest) -> Plan:
     """The plan with the story of its failure."""
     return replace(smallest.plan, story=" ".join(smallest.seen.story)) if smallest.seen.story else smallest.plan
 
 
-def size_of(plan: Plan, seen: Seen) -> Size:
+def size_of(plan: Plan, facts: RunFacts) -> Size:
     """How large a plan is, and its failing run up to the proof."""
     topics = topics_of(plan)
     return Size(
@@ -253,8 +256,8 @@ def size_of(plan: Plan, seen: Seen) -> Size:
         partitions=sum(topic.partitions for topic in topics),
         clients=plan.workload.producers + plan.workload.consumers,
         faults_ms=plan.faults_ms,
-        operations=seen.operations,
-        acked=seen.acked,
+        operations=facts.operations,
+        acked=facts.acked,
     )
 
 

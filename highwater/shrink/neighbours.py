@@ -35,9 +35,9 @@ class Tried(NamedTuple):
     plan: Plan
 
 
-def nearest(found: Sequence[Tried]) -> Tried | None:
+def nearest(neighbours_tried: Sequence[Tried]) -> Tried | None:
     """The neighbour that passes with the smallest change: a shorter fault before one that is missing."""
-    passing = [tried for tried in found if tried.neighbour.passes]
+    passing = [tried for tried in neighbours_tried if tried.neighbour.passes]
     return min(passing, key=lambda tried: tried.neighbour.what.startswith("without"), default=None)
 
 
@@ -46,28 +46,30 @@ def neighbours(plan: Plan, judges: Judges) -> tuple[Tried, ...]:
 
     The protocol is the plan's own: VALID and live here means that the failure needs this fault. Raises SpentError.
     """
-    found = [_of_window(plan, window, judges) for window in plan.schedule]
+    found = [_neighbour_of_window(plan, window, judges) for window in plan.schedule]
     for number, step in enumerate(plan.script):
         without = replace(plan, script=plan.script[:number] + plan.script[number + 1 :])
-        found.append(_judged(f"without the request {step.do} at {step.at_ms} ms", without, judges))
+        found.append(_tried_neighbour(f"without the request {step.do} at {step.at_ms} ms", without, judges))
     return tuple(tried for tried in found if tried is not None)
 
 
-def _of_window(plan: Plan, window: Window, judges: Judges) -> Tried | None:
+def _neighbour_of_window(plan: Plan, window: Window, judges: Judges) -> Tried | None:
+    """The plan without the window, or else with the shortest window that still passes."""
     without = replace(plan, schedule=tuple(other for other in plan.schedule if other.id != window.id))
     name = f"{window.id} ({window.kind})"
-    bare = _judged(f"without {name}", without, judges)
+    bare = _tried_neighbour(f"without {name}", without, judges)
     if bare is None or not bare.neighbour.passes:
         return bare
     for shorter, length_ms in _shorter(plan, window):
         words = f"with {name} for {length_ms} ms instead of {window.until_ms - window.at_ms} ms"
-        nearer = _judged(words, shorter, judges)
+        nearer = _tried_neighbour(words, shorter, judges)
         if nearer is not None and nearer.neighbour.passes:
             return nearer
     return bare
 
 
 def _shorter(plan: Plan, window: Window) -> Iterator[tuple[Plan, int]]:
+    """The plan with a shorter window, and its length, each length once."""
     lengths = set()
     for eighths in _EIGHTHS:
         shorter = with_length(plan, window.id, eighths)
@@ -77,7 +79,7 @@ def _shorter(plan: Plan, window: Window) -> Iterator[tuple[Plan, int]]:
             yield shorter, length_ms
 
 
-def _judged(words: str, plan: Plan, judges: Judges) -> Tried | None:
+def _tried_neighbour(words: str, plan: Plan, judges: Judges) -> Tried | None:
     """The whole run of a neighbour; None if nobody could perform it."""
     fitting = mended(plan)
     if fitting is None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from highwater.plans.derive import PLAIN
 from highwater.plans.plan import NetworkShape, Plan, complaints, topics_of
-from highwater.shrink.trial import Seen
+from highwater.shrink.trial import RunFacts
 from history.promise import Promise, time_to_replace_ms
 from nemesis.faults import hits_every_broker
 from nemesis.schedule import Window
@@ -28,30 +28,30 @@ T = TypeVar("T")
 
 GRAIN_MS = 100  # times are not made shorter by less than this: a plan must be readable, and real nodes need some time
 
-Reduction = Callable[[Plan, Seen], Iterator[Plan]]
+Reduction = Callable[[Plan, RunFacts], Iterator[Plan]]
 
 
 class Pass(Struct, frozen=True, kw_only=True):
     """One pass: its name, and its reductions for a plan as it is when the pass begins."""
 
     name: str
-    reductions: Callable[[Plan, Seen], Sequence[Reduction]]
+    reductions: Callable[[Plan, RunFacts], Sequence[Reduction]]
 
 
-def proposals(reduction: Reduction, plan: Plan, seen: Seen) -> Iterator[Plan]:
+def proposals(reduction: Reduction, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """The plans that a reduction proposes, without windows and steps that no longer fit; plans that nobody could perform become
     the plan itself, so that every proposal keeps its place.
     """
-    for proposal in reduction(plan, seen):
+    for proposal in reduction(plan, facts):
         yield mended(proposal) or plan
 
 
 def mended(plan: Plan) -> Plan | None:
     """The plan without the windows and steps that its cluster or its length no longer allow; None if that does not mend it."""
-    while found := complaints(plan):
-        windows = {complaint.path[1] for complaint in found if complaint.path[0] == "schedule"}
-        steps = {complaint.path[1] for complaint in found if complaint.path[0] == "script"}
-        if any(complaint.path[0] not in ("schedule", "script") for complaint in found):
+    while complaints_found := complaints(plan):
+        windows = {complaint.path[1] for complaint in complaints_found if complaint.path[0] == "schedule"}
+        steps = {complaint.path[1] for complaint in complaints_found if complaint.path[0] == "script"}
+        if any(complaint.path[0] not in ("schedule", "script") for complaint in complaints_found):
             return None
         plan = replace(
             plan,
@@ -61,44 +61,44 @@ def mended(plan: Plan) -> Plan | None:
     return plan
 
 
-def first_proposals(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def first_proposals(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """The plan without what only counts in campaigns (seed, required marks, least number of acknowledgements).
 
     First also with its end at the proof of the failure, which makes each later trial cheap.
     """
     bare = replace(plan, name=f"{plan.name}-shrunk"[-128:], seed=None, derivation=UNSET, required_marks=(), min_acked=1)
-    yield from _end_at_proof(bare, seen)
+    yield from _end_at_proof(bare, facts)
     yield bare
 
 
 # --- end the run early ----------------------------------------------------------------------------------------------------------
 
 
-def _early_end(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _early_end(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return (_end_at_proof, _no_audit, _shortest_quiet, _end_earlier)
 
 
-def _end_at_proof(plan: Plan, seen: Seen) -> Iterator[Plan]:
-    if seen.proof_ms is not None:
-        yield _ended(replace(plan, audit_ms=0, quiet_ms=plan.promise.bound_ms), seen.proof_ms)
+def _end_at_proof(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    if facts.proof_ms is not None:
+        yield _plan_ending_at(replace(plan, audit_ms=0, quiet_ms=plan.promise.bound_ms), facts.proof_ms)
 
 
-def _no_audit(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _no_audit(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     if plan.audit_ms:
         yield replace(plan, audit_ms=0)
 
 
-def _shortest_quiet(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _shortest_quiet(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     if plan.quiet_ms > plan.promise.bound_ms:
         yield replace(plan, quiet_ms=plan.promise.bound_ms)
 
 
-def _end_earlier(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _end_earlier(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for eighths in (1, 2, 4, 6, 7):
-        yield _ended(plan, plan.faults_ms * eighths // 8)
+        yield _plan_ending_at(plan, plan.faults_ms * eighths // 8)
 
 
-def _ended(plan: Plan, end_ms: int) -> Plan:
+def _plan_ending_at(plan: Plan, end_ms: int) -> Plan:
     """The plan with workload and faults ending at this time, if it is earlier."""
     end_ms = min(_up(end_ms, GRAIN_MS), plan.faults_ms)
     schedule = tuple(replace(w, until_ms=min(w.until_ms, end_ms)) for w in plan.schedule if w.at_ms < end_ms - 1)
@@ -108,58 +108,60 @@ def _ended(plan: Plan, end_ms: int) -> Plan:
 # --- brokers by name ------------------------------------------------------------------------------------------------------------
 
 
-def _by_name(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _by_name(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return (_all_named, *(partial(_one_named, window.id) for window in plan.schedule))
 
 
-def _all_named(plan: Plan, seen: Seen) -> Iterator[Plan]:
-    yield replace(plan, schedule=tuple(named for window in plan.schedule if (named := _named(window, seen)) is not None))
+def _all_named(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    yield replace(
+        plan, schedule=tuple(named for window in plan.schedule if (named := _window_on_hit_brokers(window, facts)) is not None)
+    )
 
 
-def _one_named(window_id: str, plan: Plan, seen: Seen) -> Iterator[Plan]:
-    schedule = tuple(_named(window, seen) if window.id == window_id else window for window in plan.schedule)
+def _one_named(window_id: str, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    schedule = tuple(_window_on_hit_brokers(window, facts) if window.id == window_id else window for window in plan.schedule)
     yield replace(plan, schedule=tuple(window for window in schedule if window is not None))
 
 
-def _named(window: Window, seen: Seen) -> Window | None:
+def _window_on_hit_brokers(window: Window, facts: RunFacts) -> Window | None:
     """The window on the brokers that it hit; None if it hit nobody."""
     if isinstance(window.target, Named | ClientPlace):
         return window
     if hits_every_broker(window.fault):
         return replace(window, target=Everyone())
-    hit = seen.hits.get(window.id, ())
+    hit = facts.hits.get(window.id, ())
     return replace(window, target=Named(brokers=hit)) if hit else None
 
 
 # --- topics and partitions ------------------------------------------------------------------------------------------------------
 
 
-def _topics(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _topics(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return (_one_topic, *(partial(_fewer_partitions, topic.name) for topic in plan.cluster.topics), _no_later_topics)
 
 
-def _one_topic(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _one_topic(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """That of the failure first."""
     if len(plan.cluster.topics) > 1:
-        for topic in sorted(plan.cluster.topics, key=lambda topic: not seen.key.startswith(f"{topic.name}-")):
+        for topic in sorted(plan.cluster.topics, key=lambda topic: not facts.key.startswith(f"{topic.name}-")):
             yield _with_topics(plan, (topic,))
 
 
-def _fewer_partitions(name: str, plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _fewer_partitions(name: str, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for count in range(1, max((topic.partitions for topic in plan.cluster.topics if topic.name == name), default=1)):
         yield _with_topics(plan, tuple(replace(t, partitions=count) if t.name == name else t for t in plan.cluster.topics))
 
 
-def _no_later_topics(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _no_later_topics(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     if plan.cluster.later:
-        yield _promised(replace(plan, cluster=replace(plan.cluster, later=())))
+        yield _with_own_promise(replace(plan, cluster=replace(plan.cluster, later=())))
 
 
 def _with_topics(plan: Plan, topics: tuple[TopicSpec, ...]) -> Plan:
-    return _promised(replace(plan, cluster=replace(plan.cluster, topics=topics)))
+    return _with_own_promise(replace(plan, cluster=replace(plan.cluster, topics=topics)))
 
 
-def _promised(plan: Plan) -> Plan:
+def _with_own_promise(plan: Plan) -> Plan:
     """The plan with a promise for its topics alone, and for no more replicas than they have."""
     factors = {topic.name: topic.replication_factor for topic in topics_of(plan)}
     topics = tuple(
@@ -173,20 +175,20 @@ def _promised(plan: Plan) -> Plan:
 # --- windows and script steps ---------------------------------------------------------------------------------------------------
 
 
-def _windows(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _windows(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return tuple(partial(_fewer_windows, size) for size in _sizes(len(plan.schedule)))
 
 
-def _fewer_windows(size: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _fewer_windows(size: int, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for schedule in _without_runs(plan.schedule, size):
         yield replace(plan, schedule=schedule)
 
 
-def _steps(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _steps(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return tuple(partial(_fewer_steps, size) for size in _sizes(len(plan.script)))
 
 
-def _fewer_steps(size: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _fewer_steps(size: int, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for script in _without_runs(plan.script, size):
         yield replace(plan, script=script)
 
@@ -212,7 +214,8 @@ def _without_runs(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
 _RATES = (1, 2, 5, 10, 20)
 
 
-def _clients(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _clients(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
+    """Fewer and simpler clients."""
     return (
         _plain_workload,
         scripted,
@@ -228,7 +231,7 @@ def _clients(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     )
 
 
-def _plain_workload(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _plain_workload(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """One producer that writes rarely and nothing else; then the plain workload with the clients as they are."""
     plain = replace(plan.workload, name=PLAIN, scratch=None, edits=UNSET)
     for rate in _RATES:
@@ -244,26 +247,26 @@ def _plain_workload(plan: Plan, seen: Seen) -> Iterator[Plan]:
             places=1,
         )
         if rate <= plan.workload.produce_per_s:
-            yield _promised(replace(plan, workload=few))
-    yield _promised(replace(plan, workload=plain))
+            yield _with_own_promise(replace(plan, workload=few))
+    yield _with_own_promise(replace(plan, workload=plain))
 
 
-def scripted(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def scripted(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """The plain workload with the requests that the workload drew as a script, whose steps can be left out one by one."""
-    if plan.workload.name == PLAIN or not seen.requests:
+    if plan.workload.name == PLAIN or not facts.requests:
         return
     scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
     cluster = replace(plan.cluster, later=(*plan.cluster.later, *scratch))
     workload = replace(plan.workload, name=PLAIN, scratch=None)
-    yield _promised(replace(plan, cluster=cluster, workload=workload, script=seen.requests))
+    yield _with_own_promise(replace(plan, cluster=cluster, workload=workload, script=facts.requests))
 
 
-def _acks_of_all(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _acks_of_all(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     if plan.workload.acks != (-1,):
         yield replace(plan, workload=replace(plan.workload, acks=(-1,)))
 
 
-def _smaller(part: str, field: str, values: Sequence[int], plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _smaller(part: str, field: str, values: Sequence[int], plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """The plan with a smaller number in one field of its cluster or workload, the smallest first."""
     spec = getattr(plan, part)
     for value in values:
@@ -278,13 +281,13 @@ _MANY = 20  # operations
 _OTHER_DRAWS = (1, 2, 3, 4, 5, 6)
 
 
-def _small_world(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
-    return (_one_producer_by_other_draws,) if seen.operations > _MANY else ()
+def _small_world(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
+    return (_one_producer_by_other_draws,) if facts.operations > _MANY else ()
 
 
-def _one_producer_by_other_draws(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _one_producer_by_other_draws(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """One producer and one topic with other draws: where an operation goes is drawn, and few of them must hit the moment."""
-    topic = min(plan.cluster.topics, key=lambda topic: not seen.key.startswith(f"{topic.name}-"))
+    topic = min(plan.cluster.topics, key=lambda topic: not facts.key.startswith(f"{topic.name}-"))
     workload = replace(
         plan.workload, producers=1, consumers=0, idempotent=min(1, plan.workload.idempotent), acks=(-1,), only=UNSET
     )
@@ -298,25 +301,26 @@ def _one_producer_by_other_draws(plan: Plan, seen: Seen) -> Iterator[Plan]:
 _RUNS_MAX = 32  # of neighbours that are left out at one size; smaller ones wait until there are fewer operations
 
 
-def _operations(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
-    count = len(_produces(plan, seen))
+def _operations(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
+    count = len(_produces(plan, facts))
     return tuple(partial(_fewer_produces, size) for size in _sizes(count) if size * _RUNS_MAX >= count)
 
 
-def _fewer_produces(size: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
-    for only in _without_runs(_produces(plan, seen), size):
+def _fewer_produces(size: int, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    for only in _without_runs(_produces(plan, facts), size):
         yield replace(plan, workload=replace(plan.workload, only=only))
 
 
-def _produces(plan: Plan, seen: Seen) -> tuple[int, ...]:
+def _produces(plan: Plan, facts: RunFacts) -> tuple[int, ...]:
     """The numbers of the produces that each producer makes, at most so many as all together made up to the proof."""
-    return tuple(range(seen.produces)) if plan.workload.only is UNSET else plan.workload.only
+    return tuple(range(facts.produces)) if plan.workload.only is UNSET else plan.workload.only
 
 
 # --- brokers --------------------------------------------------------------------------------------------------------------------
 
 
-def _brokers(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _brokers(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
+    """Fewer brokers, replicas, ZooKeeper servers and directories."""
     return (
         _fewer_brokers,
         _fewer_replicas,
@@ -326,17 +330,17 @@ def _brokers(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     )
 
 
-def _fewer_brokers(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _fewer_brokers(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for count in range(1, plan.cluster.brokers):
         yield _with_brokers(plan, count)
 
 
-def _fewer_replicas(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _fewer_replicas(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for count in range(1, max(topic.replication_factor for topic in topics_of(plan))):
         yield _with_replicas(plan, count)
 
 
-def _no_legacy_brokers(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _no_legacy_brokers(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     if plan.cluster.legacy_brokers:
         yield replace(plan, cluster=replace(plan.cluster, legacy_brokers=()))
 
@@ -357,6 +361,8 @@ def _within(window: Window, brokers: int) -> Window:
 
 
 def _with_replicas(plan: Plan, count: int) -> Plan:
+    """The plan with at most so many replicas."""
+
     def narrow(topic: TopicSpec) -> TopicSpec:
         return replace(
             topic,
@@ -367,17 +373,17 @@ def _with_replicas(plan: Plan, count: int) -> Plan:
     cluster = replace(plan.cluster, topics=tuple(map(narrow, plan.cluster.topics)), later=tuple(map(narrow, plan.cluster.later)))
     scratch = plan.workload.scratch
     workload = plan.workload if scratch is None else replace(plan.workload, scratch=narrow(scratch))
-    return _promised(replace(plan, cluster=cluster, workload=workload))
+    return _with_own_promise(replace(plan, cluster=cluster, workload=workload))
 
 
 # --- times ----------------------------------------------------------------------------------------------------------------------
 
 
-def _lengths(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _lengths(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return tuple(partial(_shorter_window, window.id) for window in plan.schedule)
 
 
-def _shorter_window(window_id: str, plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _shorter_window(window_id: str, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for eighths in (1, 2, 4, 6):
         yield with_length(plan, window_id, eighths)
 
@@ -395,11 +401,11 @@ def with_length(plan: Plan, window_id: str, eighths: int) -> Plan:
     )
 
 
-def _earlier(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
-    return (*(partial(_pulled_forward, number) for number in range(len(plan.schedule))), *_early_end(plan, seen))
+def _earlier(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
+    return (*(partial(_pulled_forward, number) for number in range(len(plan.schedule))), *_early_end(plan, facts))
 
 
-def _pulled_forward(number: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _pulled_forward(number: int, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """All from the `number`-th window or step on happens earlier: there is less time between it and what comes before."""
     moments = sorted({window.at_ms for window in plan.schedule} | {step.at_ms for step in plan.script})
     if number >= len(moments):
@@ -407,10 +413,12 @@ def _pulled_forward(number: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
     begin = moments[number]
     before = moments[number - 1] if number else 0
     for eighths in (0, 1, 2, 4, 6):
-        yield _moved(plan, from_ms=begin, by_ms=(begin - before) * (8 - eighths) // 8 // GRAIN_MS * GRAIN_MS)
+        yield _moved_forward(plan, from_ms=begin, by_ms=(begin - before) * (8 - eighths) // 8 // GRAIN_MS * GRAIN_MS)
 
 
-def _moved(plan: Plan, *, from_ms: int, by_ms: int) -> Plan:
+def _moved_forward(plan: Plan, *, from_ms: int, by_ms: int) -> Plan:
+    """The plan in which everything from a time on comes earlier."""
+
     def earlier(window: Window) -> Window:
         # A window that is open at this time ends as much earlier, so that what overlaps goes on overlapping.
         until = window.until_ms - by_ms if window.until_ms > from_ms else window.until_ms
@@ -427,11 +435,12 @@ def _moved(plan: Plan, *, from_ms: int, by_ms: int) -> Plan:
     )
 
 
-def _round(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _round(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return (_round_times,)
 
 
-def _round_times(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _round_times(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    """The plan with rounder times, the roundest first."""
     for unit in (1000, 500, GRAIN_MS, 10):
         schedule = tuple(
             replace(w, at_ms=w.at_ms // unit * unit, until_ms=_up(max(w.until_ms, w.at_ms // unit * unit + 1), unit))
@@ -448,11 +457,12 @@ def _up(number: int, unit: int) -> int:
     return max(1, -(-number // unit)) * unit
 
 
-def _delays(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _delays(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     return (_constant_delays,)
 
 
-def _constant_delays(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _constant_delays(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    """The plan with constant delays of links and flushes."""
     now = plan.network
     for network in (
         NetworkShape(delay_us_min=1000, delay_us_max=1000, flush_us_min=1000, flush_us_max=1000),
@@ -480,7 +490,8 @@ _TIMEOUTS = (
 )
 
 
-def _timeouts(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+def _timeouts(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
+    """Shorter timeouts and the usual settings."""
     return (
         *(partial(_shorter_timeout, name, values) for name, values in _TIMEOUTS),
         _usual_settings,
@@ -489,13 +500,14 @@ def _timeouts(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     )
 
 
-def _shorter_timeout(name: str, values: Sequence[int], plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _shorter_timeout(name: str, values: Sequence[int], plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for value in values:
         if value < getattr(plan.cluster, name):
             yield _judged_by_cluster(replace(plan, cluster=replace(plan.cluster, **{name: value})))
 
 
-def _usual_settings(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _usual_settings(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    """The plan with usual settings of brokers and clients, of both or one of them."""
     usual = replace(plan.cluster, fetch_wait_max_ms=500, checkpoint_interval_ms=5000)
     clients = replace(plan.workload, poll_interval_ms=200, request_timeout_ms=plan.cluster.request_timeout_ms)
     yield replace(plan, cluster=usual, workload=clients)
@@ -503,7 +515,7 @@ def _usual_settings(plan: Plan, seen: Seen) -> Iterator[Plan]:
     yield replace(plan, cluster=usual)
 
 
-def _promise_of_the_cluster(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def _promise_of_the_cluster(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     judged = _judged_by_cluster(plan)
     if judged != plan:
         yield judged

@@ -21,19 +21,19 @@ class Recorded(Struct, frozen=True, kw_only=True):
     beside: tuple[tuple[str, Path], ...] = ()
 
 
-def record(found: Shrunk, store: Path) -> Recorded:
+def record(shrunk: Shrunk, store: Path) -> Recorded:
     """Perform a shrunk plan and its neighbours in the simulator, and store them with their pages.
 
     The neighbours are the nearest plan that passes, and the plan on the protocol that it was compared with.
     """
-    file = Path(found.plan)
+    file = Path(shrunk.plan)
     plan = load_plan(file)
     run = _stored(plan, f"highwater run --plan {file}", store)
     near = file.with_name(NEAREST)
-    others = [(found.nearest, load_plan(near), f"highwater run --plan {near}")] if found.nearest else []
-    if found.against:
-        other = replace(plan, protocol=found.against, variant=None)
-        others.append((found.against, other, f"highwater run --plan {file} --protocol {found.against}"))
+    others = [(shrunk.nearest, load_plan(near), f"highwater run --plan {near}")] if shrunk.nearest else []
+    if shrunk.against:
+        other = replace(plan, protocol=shrunk.against, variant=None)
+        others.append((shrunk.against, other, f"highwater run --plan {file} --protocol {shrunk.against}"))
     pages = []
     for words, plan_beside, repeat in others:
         beside = _stored(plan_beside, repeat, store)

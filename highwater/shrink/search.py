@@ -24,7 +24,7 @@ from highwater.plans.plan import Plan, plan_digest
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName
 from highwater.shrink.passes import LAST, PASSES, Pass, Reduction, first_proposals, proposals
-from highwater.shrink.trial import Goal, Question, Seen, Trial, answer_encoded
+from highwater.shrink.trial import Goal, Question, RunFacts, Trial, answer_encoded
 from pipeline.ledger import Ledger, Row
 from pipeline.local import call_on_processes
 from pipeline.storage import storage_at
@@ -45,7 +45,7 @@ class Smallest(Struct, frozen=True, kw_only=True):
     """The smallest plan so far. `accepted`: proposals by pass; `stopped`: why the search ended early."""
 
     plan: Plan
-    seen: Seen
+    seen: RunFacts
     trials: int = 0
     cpu_seconds: float = 0.0
     accepted: dict[str, int] = {}
@@ -82,7 +82,7 @@ class Judges:
         if self._rows is not None:
             self._rows.close()
 
-    def look(self, plan: Plan) -> Seen:
+    def look(self, plan: Plan) -> RunFacts:
         """What the whole run of a plan shows, whatever is left of the budget.
 
         Raises HarnessError if it could not be performed.
@@ -91,11 +91,11 @@ class Judges:
         row = self._row(item)
         if row.state != "done":
             raise HarnessError(f"{plan.name}: {row.words}")
-        seen = self._count(item.key, row).seen
-        assert seen is not None
-        return seen
+        facts = self._count(item.key, row).seen
+        assert facts is not None
+        return facts
 
-    def first_fitting(self, plans: Iterator[Plan], goal: Goal, *, quick: bool) -> tuple[int, Plan, Seen | None] | None:
+    def first_fitting(self, plans: Iterator[Plan], goal: Goal, *, quick: bool) -> tuple[int, Plan, RunFacts | None] | None:
         """The first of these plans that fits, its number among them, and its whole run (None if `quick`). Raises SpentError."""
         ahead: deque[tuple[int, Plan, Item]] = deque()
         numbered = enumerate(plans)
@@ -123,8 +123,8 @@ class Judges:
 
     def _item(self, plan: Plan, goal: Goal | None, *, quick: bool = False) -> Item:
         question = Question(plan=plan, build=self._build, backend=self._backend, goal=goal, quick=quick)
-        asked = "look" if goal is None else "quick" if quick else "fits"
-        return Item(f"{plan_digest(plan)}-{asked}", msgspec.json.encode(question))
+        question_kind = "look" if goal is None else "quick" if quick else "fits"
+        return Item(f"{plan_digest(plan)}-{question_kind}", msgspec.json.encode(question))
 
     def _ask(self, item: Item) -> None:
         if self._workers == 1 or item.key in self._under_way or self._ledger.holds(item.key):
@@ -142,7 +142,10 @@ class Judges:
         while True:
             if self._rows is None:
                 self._rows = call_on_processes(
-                    partial(_perform_here, self._job), _Feed(self._queue, self._under_way), jobs=self._workers, died=self._died
+                    partial(_perform_here, self._job),
+                    _Feed(self._queue, self._under_way),
+                    jobs=self._workers,
+                    died=self._row_of_dead_worker,
                 )
             row = next(self._rows, _Nothing.MORE)
             if isinstance(row, _Nothing):
@@ -152,7 +155,8 @@ class Judges:
             if row.key == item.key:
                 return row
 
-    def _died(self, item: Item, attempt: int, how: str) -> Row | None:
+    def _row_of_dead_worker(self, item: Item, attempt: int, how: str) -> Row | None:
+        """The row of an item whose worker died; None after the first time, so that it is tried again."""
         if attempt == 1:
             return None
         row = Row(key=item.key, state="failed", attempt=attempt, seconds=0.0, words=f"its worker process died ({how})")
@@ -181,6 +185,7 @@ class _Feed:
         return self
 
     def __next__(self) -> Item:
+        """The next trial for a worker."""
         if not self._queue:
             raise StopIteration
         item = self._queue.popleft()
@@ -192,14 +197,14 @@ def _perform_here(job: Job, item: Item, attempt: int) -> Row:
     return perform_item(job, Ledger(storage_at(job.ledger)), item, attempt=attempt)
 
 
-def shrink(plan: Plan, seen: Seen, goal: Goal, judges: Judges, accepted: Callable[[Smallest], None]) -> Smallest:
+def shrink(plan: Plan, seen: RunFacts, goal: Goal, judges: Judges, accepted: Callable[[Smallest], None]) -> Smallest:
     """Shrink a plan whose whole run was seen to fail. `accepted` is called with each smaller plan, before the search goes on."""
     search = _Search(Smallest(plan=plan, seen=seen), goal, judges, accepted)
     try:
         search.run()
     except SpentError as spent:
-        return search.said(stopped=str(spent))
-    return search.said()
+        return search.outcome(stopped=str(spent))
+    return search.outcome()
 
 
 class _Search:
@@ -220,13 +225,13 @@ class _Search:
                 break
         for _ in range(ROUNDS_MAX):
             before = self._best.plan
-            for one in PASSES:
-                self._pass(one)
+            for pass_ in PASSES:
+                self._pass(pass_)
             if self._best.plan == before:
                 break
         self._pass(LAST)
 
-    def said(self, stopped: str | None = None) -> Smallest:
+    def outcome(self, stopped: str | None = None) -> Smallest:
         """The smallest plan with what the search has spent."""
         return msgspec.structs.replace(
             self._best,
@@ -236,29 +241,29 @@ class _Search:
             stopped=stopped,
         )
 
-    def _pass(self, one: Pass) -> None:
+    def _pass(self, pass_: Pass) -> None:
         """Take proposals of each reduction until none is left; after each one taken from its place on."""
         if self._goal.backend == "sim":
-            chained = self._chained(one)
-            if chained == self._best.plan or self._accept(one.name, chained):
+            chained = self._chained_plan(pass_)
+            if chained == self._best.plan or self._accept(pass_.name, chained):
                 return
-        for reduction in one.reductions(self._best.plan, self._best.seen):
+        for reduction in pass_.reductions(self._best.plan, self._best.seen):
             place = 0
-            while (found := self._first(reduction, self._best.plan, place, quick=False)) is not None:
-                place, plan, seen = found
-                assert seen is not None
-                self._accepted_by(one.name, plan, seen)
+            while (accepted_trial := self._first(reduction, self._best.plan, place, quick=False)) is not None:
+                place, plan, facts = accepted_trial
+                assert facts is not None
+                self._accepted_by(pass_.name, plan, facts)
 
-    def _chained(self, one: Pass) -> Plan:
+    def _chained_plan(self, pass_: Pass) -> Plan:
         """The plan after the proposals of a pass that the one checker lets through."""
         plan = self._best.plan
-        for reduction in one.reductions(plan, self._best.seen):
+        for reduction in pass_.reductions(plan, self._best.seen):
             place = 0
-            while (found := self._first(reduction, plan, place, quick=True)) is not None:
-                place, plan, _ = found
+            while (fitting := self._first(reduction, plan, place, quick=True)) is not None:
+                place, plan, _ = fitting
         return plan
 
-    def _first(self, reduction: Reduction, plan: Plan, place: int, *, quick: bool) -> tuple[int, Plan, Seen | None] | None:
+    def _first(self, reduction: Reduction, plan: Plan, place: int, *, quick: bool) -> tuple[int, Plan, RunFacts | None] | None:
         """The first proposal from a place on that fits: its place, the plan and its run."""
         places: list[int] = []
 
@@ -268,19 +273,19 @@ class _Search:
                     places.append(number)
                     yield proposal
 
-        found = self._judges.first_fitting(others(), self._goal, quick=quick)
-        return None if found is None else (places[found[0]], found[1], found[2])
+        fitting = self._judges.first_fitting(others(), self._goal, quick=quick)
+        return None if fitting is None else (places[fitting[0]], fitting[1], fitting[2])
 
     def _accept(self, name: str, plan: Plan) -> bool:
         """Accept a plan if its whole run fits."""
-        found = self._judges.first_fitting(iter([plan]), self._goal, quick=False)
-        if found is None:
+        fitting = self._judges.first_fitting(iter([plan]), self._goal, quick=False)
+        if fitting is None:
             return False
-        assert found[2] is not None
-        self._accepted_by(name, plan, found[2])
+        assert fitting[2] is not None
+        self._accepted_by(name, plan, fitting[2])
         return True
 
-    def _accepted_by(self, name: str, plan: Plan, seen: Seen) -> None:
-        self._best = Smallest(plan=plan, seen=seen)
+    def _accepted_by(self, name: str, plan: Plan, facts: RunFacts) -> None:
+        self._best = Smallest(plan=plan, seen=facts)
         self._counts[name] = self._counts.get(name, 0) + 1
-        self._accepted(self.said())
+        self._accepted(self.outcome())

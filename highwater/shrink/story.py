@@ -27,27 +27,29 @@ _TOLD = (
 )
 
 
-def story(history: History, found: Signature, *, zero_ns: int) -> tuple[str, ...]:
+def story(history: History, failure: Signature, *, zero_ns: int) -> tuple[str, ...]:
     """Tell a failure in a few sentences; seconds count from the start of the workload, at `zero_ns`."""
-    last_ns = history.manifest.end_ns if found.at_ns is None else found.at_ns
-    rows = _rows(history, found.key)
+    last_ns = history.manifest.end_ns if failure.at_ns is None else failure.at_ns
+    rows = _rows(history, failure.key)
     events = [event for event in rows if zero_ns <= event.time_ns <= last_ns]
-    told = list(_sentences(events, zero_ns))
-    if len(told) > SENTENCES_MAX:
-        told = list(_sentences([event for event in events if event.kind in _DECISIVE], zero_ns))
-    left_out = max(0, len(told) - SENTENCES_MAX)
-    head = [*_start(rows, found.key, zero_ns), *([f"The next {left_out} steps are left out."] if left_out else [])]
-    moment = "At the end" if found.at_ns is None else f"At {(found.at_ns - zero_ns) / S:.3f} s"
-    where = f" of {found.key}" if found.key and found.key not in found.words else ""
-    return (*head, *told[left_out:], f"{moment} it is proven{where}: {found.words}.")
+    sentences = list(_sentences(events, zero_ns))
+    if len(sentences) > SENTENCES_MAX:
+        sentences = list(_sentences([event for event in events if event.kind in _DECISIVE], zero_ns))
+    left_out = max(0, len(sentences) - SENTENCES_MAX)
+    head = [*_start(rows, failure.key, zero_ns), *([f"The next {left_out} steps are left out."] if left_out else [])]
+    moment = "At the end" if failure.at_ns is None else f"At {(failure.at_ns - zero_ns) / S:.3f} s"
+    where = f" of {failure.key}" if failure.key and failure.key not in failure.words else ""
+    return (*head, *sentences[left_out:], f"{moment} it is proven{where}: {failure.words}.")
 
 
 def _rows(history: History, key: str) -> list[ClusterEvent]:
     """The rows to tell: of nodes, and of the partition of the failure (of all partitions where it has none)."""
-    told = [event for event in history.events if event.kind in _TOLD]
-    partitions = {f"{event.topic}-{event.partition}" for event in told if event.partition is not None}
+    telling_rows = [event for event in history.events if event.kind in _TOLD]
+    partitions = {f"{event.topic}-{event.partition}" for event in telling_rows if event.partition is not None}
     return [
-        event for event in told if event.partition is None or key not in partitions or f"{event.topic}-{event.partition}" == key
+        event
+        for event in telling_rows
+        if event.partition is None or key not in partitions or f"{event.topic}-{event.partition}" == key
     ]
 
 
@@ -67,8 +69,8 @@ def _sentences(events: list[ClusterEvent], zero_ns: int) -> Iterator[str]:
         if words:
             moments.setdefault((event.time_ns // 1_000_000, words), []).append(event.node or "")
     for (at_ms, words), nodes in moments.items():
-        who = ", ".join(dict.fromkeys(node for node in nodes if node))
-        yield f"At {at_ms / 1000 - zero_ns / S:.3f} s {words.format(who=who)}."
+        names = ", ".join(dict.fromkeys(node for node in nodes if node))
+        yield f"At {at_ms / 1000 - zero_ns / S:.3f} s {words.format(who=names)}."
 
 
 def _words(event: ClusterEvent) -> str:

@@ -54,7 +54,7 @@ class Goal(Struct, frozen=True, kw_only=True):
     failing: int = 1  # of these must fail
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class RunFacts(Struct, frozen=True, kw_only=True):
     """What the harness saw in one whole run. `operations` and `acked` are of clients, up to the proof of the failure."""
 
     summary: Summary
@@ -81,7 +81,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     fits: bool
     why: str = ""  # it does not fit
     cpu_seconds: float = 0.0
-    seen: Seen | None = None
+    seen: RunFacts | None = None
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -108,14 +108,14 @@ def answer(question: Question) -> Trial:
         backend = backend_named(question.backend)
         trial = Trial(fits=_still_fails(question.plan, question.goal, question.build, backend))
     else:
-        trial = _tried(question.plan, question.goal, question.build)
+        trial = _trial(question.plan, question.goal, question.build)
     return replace(trial, cpu_seconds=round(process_time() - start, 3))
 
 
-def look(plan: Plan, backend: Backend, build: Build) -> Seen:
+def look(plan: Plan, backend: Backend, build: Build) -> RunFacts:
     """Perform a plan and judge its whole run with all checkers."""
     try:
-        run = _performed(plan, backend, build)
+        run = _run(plan, backend, build)
     except CrashError as error:
         failed = of_failure(
             plan.name,
@@ -126,28 +126,29 @@ def look(plan: Plan, backend: Backend, build: Build) -> Seen:
             repeat="",
             crash=error.where,
         )
-        return Seen(summary=failed, signature=_crash_signature(error), checker="")
+        return RunFacts(summary=failed, signature=_crash_signature(error), checker="")
     verdict = judge(run.history)
-    found = signature(run.history, verdict) if verdict.validity is Validity.INVALID or verdict.live is False else None
+    failure = signature(run.history, verdict) if verdict.validity is Validity.INVALID or verdict.live is False else None
     summary = summarize(plan, run.history, verdict, repeat="", wall_seconds=0.0)
-    if found is None:
-        return Seen(summary=summary)
-    return _seen(plan, run.history, verdict, found, summary)
+    if failure is None:
+        return RunFacts(summary=summary)
+    return _facts(plan, run.history, verdict, failure, summary)
 
 
-def _tried(plan: Plan, goal: Goal, build: Build) -> Trial:
+def _trial(plan: Plan, goal: Goal, build: Build) -> Trial:
+    """The trial of a plan: whether it fails in this way, and does not fail where it must not."""
     backend = backend_named(goal.backend)
     if goal.backend != "sim":
-        return _tried_often(plan, goal, build, backend)
+        return _trial_of_runs(plan, goal, build, backend)
     if not _still_fails(plan, goal, build, backend):
         return Trial(fits=False, why="it does not fail in this way")
     refused = _refusal(plan, goal, build, backend)
     if refused is not None:
         return Trial(fits=False, why=refused)
-    seen = look(plan, backend, build)
-    if seen.signature != goal.signature:
-        return Trial(fits=False, why=f"the whole run has the signature {seen.signature or 'of no failure'}", seen=seen)
-    return Trial(fits=True, seen=seen)
+    facts = look(plan, backend, build)
+    if facts.signature != goal.signature:
+        return Trial(fits=False, why=f"the whole run has the signature {facts.signature or 'of no failure'}", seen=facts)
+    return Trial(fits=True, seen=facts)
 
 
 def _still_fails(plan: Plan, goal: Goal, build: Build, backend: Backend) -> bool:
@@ -157,17 +158,17 @@ def _still_fails(plan: Plan, goal: Goal, build: Build, backend: Backend) -> bool
     so it may name another step.
     """
     try:
-        run = _performed(replace(plan, quiet_ms=1, audit_ms=0) if goal.early else plan, backend, build)
+        run = _run(replace(plan, quiet_ms=1, audit_ms=0) if goal.early else plan, backend, build)
     except CrashError as error:
         return _crash_signature(error) == goal.signature
     if not goal.checker:
         return False
-    one = judge_with(run.history, tuple(checker for checker in ALL if checker.name == goal.checker))
-    kinds = {found.kind for found in one.anomalies} | ({NOT_LIVE} if one.not_live else set())
+    verdict_of_checker = judge_with(run.history, tuple(checker for checker in ALL if checker.name == goal.checker))
+    kinds = {failure.kind for failure in verdict_of_checker.anomalies} | ({NOT_LIVE} if verdict_of_checker.not_live else set())
     if goal.signature.partition("/")[0] not in kinds:
         return False
-    found = signature(run.history, replace(judge_with(run.history, ALL), unchecked=()))
-    return found is not None and found.text == goal.signature
+    failure = signature(run.history, replace(judge_with(run.history, ALL), unchecked=()))
+    return failure is not None and failure.text == goal.signature
 
 
 def _refusal(plan: Plan, goal: Goal, build: Build, backend: Backend) -> str | None:
@@ -178,21 +179,22 @@ def _refusal(plan: Plan, goal: Goal, build: Build, backend: Backend) -> str | No
     return None if summary.exit_code is ExitCode.VALID else f"{goal.against} is {summary.words} on it, too"
 
 
-def _tried_often(plan: Plan, goal: Goal, build: Build, backend: Backend) -> Trial:
+def _trial_of_runs(plan: Plan, goal: Goal, build: Build, backend: Backend) -> Trial:
     """Perform a plan on real nodes until `failing` runs have the signature, or until too few are left."""
-    fitting: list[Seen] = []
+    fitting: list[RunFacts] = []
     for number in range(goal.runs):
         if len(fitting) + goal.runs - number < goal.failing:
             break
-        seen = look(plan, backend, build)
-        fitting += [seen] * (seen.signature == goal.signature)
+        facts = look(plan, backend, build)
+        fitting += [facts] * (facts.signature == goal.signature)
         if len(fitting) == goal.failing:
             refused = _refusal(plan, goal, build, backend)
             return Trial(fits=refused is None, why=refused or "", seen=fitting[0])
     return Trial(fits=False, why=f"fewer than {goal.failing} of {goal.runs} runs fail in this way")
 
 
-def _performed(plan: Plan, backend: Backend, build: Build) -> Run:
+def _run(plan: Plan, backend: Backend, build: Build) -> Run:
+    """Perform the plan. Raises HarnessError if the harness fails."""
     with attempting(f"performing {plan.name} on {backend.name}", "highwater shrink"):
         run = perform(plan, backend, build)
     if run.history.manifest.outcome == "interrupted":
@@ -207,31 +209,32 @@ def _crash_signature(error: CrashError) -> str:
     return f"{CRASH}/{': '.join(error.where.split(': ')[:2])}"
 
 
-def _seen(plan: Plan, history: History, verdict: Verdict, found: Signature, summary: Summary) -> Seen:
+def _facts(plan: Plan, history: History, verdict: Verdict, failure: Signature, summary: Summary) -> RunFacts:
+    """What shrinking needs to know of a run that failed."""
     zero_ns = _zero_ns(plan, history)
     healed_ns = history.manifest.healed_at_ns
-    proven = found.at_ns is not None and healed_ns is not None and found.at_ns < healed_ns
-    last = history.manifest.end_ns if found.at_ns is None else found.at_ns
+    proven = failure.at_ns is not None and healed_ns is not None and failure.at_ns < healed_ns
+    last = history.manifest.end_ns if failure.at_ns is None else failure.at_ns
     calls = history.operations_frame.filter((pl.col("slot") == 0) & (pl.col("time_ns") <= last))
     invoked = calls.filter(pl.col("type") == OpType.INVOKE.value)
     acked = (pl.col("type") == OpType.OK.value) & (pl.col("f") == "produce")
-    return Seen(
+    return RunFacts(
         summary=summary,
-        signature=found.text,
-        checker=found.checker,
-        key=found.key,
-        proof_ms=(found.at_ns - zero_ns) // MS + 1 if proven and found.at_ns is not None else None,
+        signature=failure.text,
+        checker=failure.checker,
+        key=failure.key,
+        proof_ms=(failure.at_ns - zero_ns) // MS + 1 if proven and failure.at_ns is not None else None,
         hits=_hits(history),
         operations=invoked.height,
         produces=invoked.filter(pl.col("f") == "produce").height,
         acked=calls.filter(acked).height,
         requests=_requests(invoked, zero_ns),
-        story=story(history, found, zero_ns=zero_ns),
+        story=story(history, failure, zero_ns=zero_ns),
     )
 
 
 def _requests(invoked: pl.DataFrame, zero_ns: int) -> tuple[Step, ...]:
-    # Without the edits of an operator: their znodes are not in the history.
+    """Without the edits of an operator: their znodes are not in the history."""
     rows = invoked.filter(pl.col("f").is_in(ADMIN_REQUESTS) & (pl.col("f") != "edit-znode")).sort("index")
     return tuple(
         step_of(do, value or "", (at_ns - zero_ns) // MS) for do, value, at_ns in rows.select("f", "value", "time_ns").iter_rows()
@@ -243,12 +246,12 @@ def step_of(do: str, value: str, at_ms: int) -> Step:
     subject, _, placed = value.partition(" on ")
     replicas = tuple(tuple(map(int, of.split(","))) for of in placed.split())
     whole = do in ("create-topic", "delete-topic") or not subject
-    found = (
+    step = (
         {"topic": subject}
         if whole
         else {"topic": topic_of(TopicPartition(subject)), "partition": index_of(TopicPartition(subject))}
     )
-    return msgspec.convert({"at_ms": max(0, at_ms), "do": do, "replicas": replicas, **found}, Step)
+    return msgspec.convert({"at_ms": max(0, at_ms), "do": do, "replicas": replicas, **step}, Step)
 
 
 def _zero_ns(plan: Plan, history: History) -> int:
@@ -258,6 +261,7 @@ def _zero_ns(plan: Plan, history: History) -> int:
 
 
 def _hits(history: History) -> dict[str, tuple[int, ...]]:
+    """The brokers that each window hit."""
     begun = history.events_frame.filter(
         (pl.col("kind") == str(K.FAULT_BEGUN)) & pl.col("partition").is_null() & pl.col("node").str.contains(r"^b\d+$")
     )

@@ -77,12 +77,12 @@ def value(text: str) -> Hashable:
     """Parse the text of one EDN value that a user wrote, for instance an initial value. Raises HistoryError."""
     refusal = f"{text!r} is not one EDN value"
     try:
-        found = list(rows(io.BytesIO(b"{:value " + text.encode() + b"\n}"), exact=True))
+        maps = list(rows(io.BytesIO(b"{:value " + text.encode() + b"\n}"), exact=True))
     except (HistoryError, UnicodeEncodeError) as error:
         raise HistoryError(refusal) from error
-    if len(found) != 1 or found[0][1] != ("value",):
+    if len(maps) != 1 or maps[0][1] != ("value",):
         raise HistoryError(refusal)
-    return found[0][2][0]
+    return maps[0][2][0]
 
 
 class _Reader:
@@ -110,6 +110,7 @@ class _Reader:
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut: no {_CLOSES[self._outer]} at its end")
 
     def _piece(self) -> Iterator[Row]:
+        """The maps that end in the present piece of text; simple lines are read many at a time."""
         at = 0
         while True:
             if self._lines is not None and not (self._open or self._dropping or self._closed):
@@ -125,17 +126,17 @@ class _Reader:
     def _simple(self, lines: SimpleLines, at: int) -> Generator[Row, None, int]:
         """Yield the records of the simple lines from this position on, and return the position after them."""
         text = self._text
-        for first, end, found in lines.read(text.rest, at):
+        for first, end, decoded in lines.read(text.rest, at):
             self._seen = True
             line = text.line_at(first)
-            for keys, values in found:
+            for keys, values in decoded:
                 yield line, keys, values
                 line += 1
             at = end
         return at
 
     def _may_wait(self, at: int) -> bool:
-        # The rest of the piece is the beginning of one line, whose end is in the next piece.
+        """The rest of the piece is the beginning of one line, whose end is in the next piece."""
         text = self._text
         return not text.whole and len(text.rest) - at < _LINE_CHARS_MIN and text.rest.find("\n", at) < 0
 
@@ -148,11 +149,11 @@ class _Reader:
             # Fast path: most tokens are known names or short numbers inside a form.
             if items is not None and match.end() < size and not (items and type(items[-1]) is _Prefix):
                 token = match.group()
-                known = atoms.get(token, _DISCARD)
-                if known is _DISCARD and len(token) < _SHORT and token.isdecimal() and token.isascii():
-                    known = int(token)
-                if known is not _DISCARD:
-                    items.append(known)
+                atom = atoms.get(token, _DISCARD)
+                if atom is _DISCARD and len(token) < _SHORT and token.isdecimal() and token.isascii():
+                    atom = int(token)
+                if atom is not _DISCARD:
+                    items.append(atom)
                     continue
             kind = match.lastgroup
             # A token that touches the end of the buffer may continue in the next piece.
@@ -169,6 +170,7 @@ class _Reader:
         return None, size
 
     def _take(self, kind: str | None, token: str, at: int) -> Row | None:
+        """Take in one token; the map that it completes, if any."""
         match kind:
             case "open":
                 self._begin(token, at)
@@ -186,6 +188,7 @@ class _Reader:
         return None
 
     def _begin(self, bracket: str, at: int) -> None:
+        """Open a form, or the vector that holds the whole history."""
         if self._closed:
             raise HistoryError(f"line {self._text.line_at(at)}: unexpected content after the end of the history")
         if not self._open and self._outer is None and not self._seen and bracket in "[(":
@@ -196,6 +199,7 @@ class _Reader:
         self._open.append((bracket, [], self._text.line_at(at) if not self._open else 0))
 
     def _end(self, bracket: str, at: int) -> Row | None:
+        """Close the innermost form: the step if it was a top-level map, else None."""
         if not self._open:
             if self._outer is None or self._closed or _CLOSES[self._outer] != bracket:
                 raise HistoryError(f"line {self._text.line_at(at)}: {bracket} without an opening bracket")
@@ -217,8 +221,8 @@ class _Reader:
             return None
         if opened != "{":
             raise HistoryError(f"line {line}: a step must be a map, not {opened}…{bracket}")
-        found = self._map(map_of, items, at)
-        return line, tuple(found), tuple(found.values())
+        fields = self._map(map_of, items, at)
+        return line, tuple(fields), tuple(fields.values())
 
     def _form(self, opened: str, items: list[Hashable], at: int) -> Hashable:
         if opened == "{":
@@ -232,6 +236,7 @@ class _Reader:
             raise HistoryError(f"line {self._text.line_at(at)}: a map has {error}") from error
 
     def _add(self, value: Hashable, at: int) -> None:
+        """Put a value into the innermost form, after the discards and tags before it."""
         if not self._open:
             if self._dropping:
                 self._dropping = False
@@ -248,6 +253,7 @@ class _Reader:
         items.append(value)
 
     def _value(self, kind: str | None, token: str, at: int) -> Hashable:
+        """The value of a string, character or other token; equal atoms are one object."""
         if kind == "string":
             return Atom("string", _text(token[1:-1]) if "\\" in token else token[1:-1])
         if kind == "char":
@@ -260,6 +266,7 @@ class _Reader:
         return value
 
     def _atom(self, token: str, at: int) -> Hashable:
+        """The value of a number, keyword or symbol. Raises HistoryError for what EDN does not allow."""
         line, number = self._text.line_at(at), token.removesuffix("N")
         if len(token) > DIGITS_MAX and token[0] in "+-0123456789":
             raise HistoryError(f"line {line}: a number has {len(token)} digits; at most {DIGITS_MAX} are allowed")
@@ -299,8 +306,8 @@ def _shortest(number: Decimal) -> str:
     """A decimal without the zeros at its end, whatever the precision of Python's decimals is."""
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int), number
-    kept = max((place + 1 for place, digit in enumerate(digits) if digit), default=0)
-    return str(Decimal((sign, digits[:kept], exponent + len(digits) - kept))) if kept else "0"
+    digits_kept = max((place + 1 for place, digit in enumerate(digits) if digit), default=0)
+    return str(Decimal((sign, digits[:digits_kept], exponent + len(digits) - digits_kept))) if digits_kept else "0"
 
 
 def _character(name: str) -> str:
@@ -309,10 +316,10 @@ def _character(name: str) -> str:
 
 def _text(escaped: str) -> str:
     """Decode the escapes of a string, and join the surrogate pairs of characters beyond 16 bits."""
-    return _ESCAPE.sub(_unescaped, escaped).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return _ESCAPE.sub(_unescaped_text, escaped).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescaped_text(match: re.Match[str]) -> str:
     escape = match.group(1)
     if len(escape) == 5:
         return chr(int(escape[1:], 16))

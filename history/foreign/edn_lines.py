@@ -117,9 +117,9 @@ class SimpleLines:
         end = _after(_LINES, text, at)
         while at < end:
             stop = text.rfind("\n", at, min(end, at + self._chars)) + 1 or text.index("\n", at) + 1
-            found = self._read(text[at:stop])
-            if found is not None:
-                yield at, stop, found
+            fields = self._read(text[at:stop])
+            if fields is not None:
+                yield at, stop, fields
                 at, self._chars = stop, min(2 * self._chars, _LINES_CHARS_MAX)
             elif text.index("\n", at) + 1 == stop:
                 return
@@ -127,19 +127,21 @@ class SimpleLines:
                 self._chars = (stop - at) // 2
 
     def _read(self, lines: str) -> list[Fields] | None:
+        """The steps of these lines; None if one is not simple, or a word is new."""
         parts = lines.encode().split(b'"')
         text = _one_line(_STRING.join(parts[::2]))
         if text is None:
             return None
         try:
-            found = self._decoded(text, parts[1::2])
-            if found is None and self._learn(text):
-                found = self._decoded(text, parts[1::2])
-            return None if found is None else [self._fields(items) for items in found]
+            rows = self._decoded_lines(text, parts[1::2])
+            if rows is None and self._learn(text):
+                rows = self._decoded_lines(text, parts[1::2])
+            return None if rows is None else [self._fields(items) for items in rows]
         except _NotSimple:
             return None
 
-    def _decoded(self, text: bytes, strings: list[bytes]) -> list[tuple[Hashable, ...]] | None:
+    def _decoded_lines(self, text: bytes, strings: list[bytes]) -> list[tuple[Hashable, ...]] | None:
+        """Keys and values of each line, by JSON; None if the JSON has another number of lines or cannot be read."""
         text = self._with_words(text)
         lines = text.split(_RECORD)
         forms = [(sign, json) for sign, json in _FORMS if sign in text]
@@ -149,24 +151,25 @@ class SimpleLines:
         if strings:
             text = _with_strings(text, strings)
         if not forms and not strings:
-            found = self._decode(text, nested=False)
-            return None if found is None or len(found) != len(lines) else [record.items for record in found]
-        found = self._decode(text, nested=self._nested)
-        if found is None:
-            found = self._decode(text, nested=not self._nested)
-            if found is not None:
+            records = self._decode(text, nested=False)
+            return None if records is None or len(records) != len(lines) else [record.items for record in records]
+        records = self._decode(text, nested=self._nested)
+        if records is None:
+            records = self._decode(text, nested=not self._nested)
+            if records is not None:
                 self._nested = not self._nested
-        if found is None or len(found) != len(lines):
+        if records is None or len(records) != len(lines):
             return None
         return [
-            _settled(record.items, nested=self._nested) if _FORM.search(line) else record.items
-            for record, line in zip(found, lines, strict=True)
+            _plain_values(record.items, nested=self._nested) if _FORM.search(line) else record.items
+            for record, line in zip(records, lines, strict=True)
         ]
 
     def _decode(self, text: bytes, *, nested: bool) -> list[_Record[Hashable]] | None:
+        """Decode the JSON with a decoder that knows the keywords met so far; None if that fails."""
         if nested not in self._decoders:
-            known = {word for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
-            names = ["", *sorted(word[1:].decode() for word in known)] if len(self._words) <= _WORDS_MAX else []
+            keywords = {word for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
+            names = ["", *sorted(word[1:].decode() for word in keywords)] if len(self._words) <= _WORDS_MAX else []
             self._decoders[nested] = _decoder(names, nested=nested)
         try:
             return self._decoders[nested].decode(text)
@@ -174,8 +177,9 @@ class SimpleLines:
             return None
 
     def _with_words(self, text: bytes) -> bytes:
+        """Replace words of EDN by their JSON."""
         if len(self._words) > _WORDS_MAX:
-            return _WORDS.sub(_replaced, text)
+            return _WORDS.sub(_json_of_word, text)
         for words, json in self._words:
             text = text.replace(words, json)
         return text
@@ -184,8 +188,8 @@ class SimpleLines:
         """Remember the words of these lines. False if all were known."""
         if len(self._words) > _WORDS_MAX:
             return False
-        known = {words for words, _ in self._words}
-        new = {words: _as_json(words) for words in set(_WORDS.findall(text)) - known}
+        learned = {words for words, _ in self._words}
+        new = {words: _as_json(words) for words in set(_WORDS.findall(text)) - learned}
         new = {words: json for words, json in new.items() if _NO_JSON not in json}
         # A longer run first, for it may contain a shorter one.
         self._words = sorted([*self._words, *new.items()], key=lambda pair: len(pair[0]), reverse=True)
@@ -194,21 +198,22 @@ class SimpleLines:
         return bool(new)
 
     def _fields(self, items: tuple[Hashable, ...]) -> Fields:
+        """Keys and values of a line, with one tuple for all equal keys. Raises _NotSimple if they are no map."""
         keys = items[::2]
-        known = self._keys.get(keys)
-        if known is None:
+        shared = self._keys.get(keys)
+        if shared is None:
             if len(items) % 2 or len(set(keys)) < len(keys):
                 raise _NotSimple
             if len(self._keys) == _KEYS_MAX:
                 self._keys.clear()
-            known = self._keys.setdefault(keys, keys)
-        return known, items[1::2]
+            shared = self._keys.setdefault(keys, keys)
+        return shared, items[1::2]
 
 
 def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    assert found is not None, pattern  # every part of it may be absent
-    return found.end()
+    match = pattern.match(text, at)
+    assert match is not None, pattern  # every part of it may be absent
+    return match.end()
 
 
 def _one_line(text: bytes) -> bytes | None:
@@ -236,7 +241,7 @@ def _name(word: bytes) -> bytes:
     return b'"' + word[1:] + b'"' if word[:1] == b":" and len(word) > 1 else word and _NO_JSON
 
 
-def _replaced(match: re.Match[bytes]) -> bytes:
+def _json_of_word(match: re.Match[bytes]) -> bytes:
     return _as_json(match.group())
 
 
@@ -247,22 +252,23 @@ def _with_strings(text: bytes, strings: list[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def _settled(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ...]:
+def _plain_values(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ...]:
     """The items with their forms as values."""
     return tuple(
         [
-            _value(one, nested=nested)
-            if type(one) is _Form
-            else _settled(one, nested=nested)
-            if type(one) is tuple and one
-            else one
-            for one in items
+            _value(item, nested=nested)
+            if type(item) is _Form
+            else _plain_values(item, nested=nested)
+            if type(item) is tuple and item
+            else item
+            for item in items
         ]
     )
 
 
 def _value(form: _Form[Hashable], *, nested: bool) -> Hashable:
-    items = _settled(form.items, nested=True) if nested else form.items
+    """The value of a form that JSON cannot hold by itself. Raises _NotSimple for other forms."""
+    items = _plain_values(form.items, nested=True) if nested else form.items
     match form.begin, form.end:
         case "string", "":
             return Atom("string", form.text)

@@ -21,7 +21,7 @@ _PAIR = re.compile(rf"\[(-?\d{{1,{DIGITS_MAX}}}) (-?\d{{1,{DIGITS_MAX}}})\]\Z", 
 
 def steps(file: BinaryIO) -> Iterator[Step]:
     """Yield the invocations and completions of clients in a log of Jepsen's etcd test. HistoryError for a log without any."""
-    told = False
+    is_jepsen = False
     for number, raw in enumerate(file, 1):
         # The logger ends each line. Without the line end, the last number may be cut.
         if not raw.endswith(b"\n"):
@@ -31,7 +31,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
             text = raw.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise HistoryError(f"line {number}: not UTF-8: {error.reason}") from error
-        told = told or "jepsen.util" in text
+        is_jepsen = is_jepsen or "jepsen.util" in text
         match = _LINE.match(text)
         if match is None:
             if "jepsen.util" in text and "nemesis" not in text:
@@ -45,7 +45,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
             yield Step(number, _process(process, number), OpType.OK, f, FALSE)
         else:
             yield Step(number, _process(process, number), OpType(kind), f, value)
-    if not told:
+    if not is_jepsen:
         raise HistoryError("the file has no invocation or completion of a client")
 
 
@@ -56,6 +56,7 @@ def _process(text: str, line: int) -> int:
 
 
 def _value(words: str, line: int) -> Hashable:
+    """The number, pair or None that a line of the log shows. Raises HistoryError."""
     if words in ("", "nil", ":timed-out"):
         return None
     if pair := _PAIR.match(words):

@@ -34,17 +34,18 @@ def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
 
 def lines(steps: Callable[[], Iterable[Step]], *, names: bool = False) -> Iterator[str]:
     """Yield a history as EDN, one line for each step. Calls `steps` twice. `names`: text stands for names, as it does in EDN."""
-    asked: dict[Hashable, Step] = {}
+    invocations: dict[Hashable, Step] = {}
     for index, step in enumerate(renewed(steps)):
         if step.type is OpType.INVOKE:
-            asked[step.process] = step
-        yield _line(index, step, asked.get(step.process, step), names=names)
+            invocations[step.process] = step
+        yield _line(index, step, invocations.get(step.process, step), names=names)
 
 
-def _line(index: int, step: Step, asked: Step, *, names: bool) -> str:
+def _line(index: int, step: Step, invocation: Step, *, names: bool) -> str:
+    """A step as a line of EDN; a refused cas is a failure, as Knossos expects."""
     kind, value = step.type, step.value
     if step.f == "cas" and kind is OpType.OK and value in _REFUSED:
-        kind, value = OpType.FAIL, asked.value
+        kind, value = OpType.FAIL, invocation.value
     parts = [f":index {index}"]
     if step.time is not None:
         parts.append(f":time {step.time}")
@@ -65,13 +66,18 @@ def _line(index: int, step: Step, asked: Step, *, names: bool) -> str:
 
 def _value(value: Hashable, *, names: bool) -> str:
     """The EDN of one operation's value. In a transaction the names of its micro-operations become keywords."""
-    if not names and type(value) is tuple and value and all(type(one) is tuple and one and one[0] in MICRO for one in value):
-        return "[" + " ".join(_micro(one) for one in value if isinstance(one, tuple)) + "]"
+    if (
+        not names
+        and type(value) is tuple
+        and value
+        and all(type(micro) is tuple and micro and micro[0] in MICRO for micro in value)
+    ):
+        return "[" + " ".join(_micro(micro) for micro in value if isinstance(micro, tuple)) + "]"
     return edn(value, names=names)
 
 
 def _micro(micro: tuple[Hashable, ...]) -> str:
-    return "[" + " ".join([f":{micro[0]}", *(edn(one) for one in micro[1:])]) + "]"
+    return "[" + " ".join([f":{micro[0]}", *(edn(part) for part in micro[1:])]) + "]"
 
 
 def edn(value: Hashable, *, names: bool = False) -> str:
@@ -86,9 +92,9 @@ def edn(value: Hashable, *, names: bool = False) -> str:
         case Pairs():
             return "{" + ", ".join(f"{edn(key, names=names)} {edn(inner, names=names)}" for key, inner in value) + "}"
         case tuple():
-            return "[" + " ".join(edn(one, names=names) for one in value) + "]"
+            return "[" + " ".join(edn(item, names=names) for item in value) + "]"
         case frozenset():
-            return "#{" + " ".join(sorted(edn(one, names=names) for one in value)) + "}"
+            return "#{" + " ".join(sorted(edn(item, names=names) for item in value)) + "}"
         case Atom() | int() | float():
             return repr(value)
         case _:

@@ -44,16 +44,19 @@ class AsEdn(RawIOBase):
 
 
 def _maps(file: BinaryIO) -> Iterator[bytes]:
+    """The lines as EDN maps; the lines of a stack trace after an error are left blank, to keep line numbers."""
     has_error = False
     for number, line in enumerate(file, 1):
         match = _LINE.match(line)
         if match is None:
             if line.strip() and (not has_error or _BEGUN.match(line)):
-                raise HistoryError(f"line {number}: not a process, a type, a function and a value between tabs: {_shown(line)}")
+                raise HistoryError(
+                    f"line {number}: not a process, a type, a function and a value between tabs: {_line_in_short(line)}"
+                )
             yield b"\n"
             continue
         if not line.endswith(b"\n"):  # the last value may be cut
-            raise HistoryError(f"line {number}: cut: no line end after {_shown(line)}")
+            raise HistoryError(f"line {number}: cut: no line end after {_line_in_short(line)}")
         process, kind, f, value = match.groups()
         has_error = line[match.end() :].strip() != b""
         if process == b":nemesis":
@@ -62,5 +65,5 @@ def _maps(file: BinaryIO) -> Iterator[bytes]:
             yield b"{:process %b, :type :%b, :f %b, :value %b}\n" % (process, kind, f, value or b"nil")
 
 
-def _shown(line: bytes) -> str:
+def _line_in_short(line: bytes) -> str:
     return shown(line.decode(errors="replace").strip()[:60])

@@ -32,11 +32,11 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
 def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
     """The same for records that are given as line, keys and values. Most rows of a history have the same keys."""
     line = 0
-    known: _Values = ()
-    fields = _fields(known)
+    last_keys: _Values = ()
+    fields = _fields(last_keys)
     for line, keys, values in rows:
-        if keys is not known:
-            known, fields = keys, _fields(keys)
+        if keys is not last_keys:
+            last_keys, fields = keys, _fields(keys)
         kind, process, f, value, key, time, index, log, rewinds = fields((*values, *_ABSENT))
         type_ = _TYPES.get(kind)
         if type_ is None:
@@ -53,8 +53,8 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
             name, number = ("index", index) if time is None or type(time) is int else ("time", time)
             raise HistoryError(f"line {line}: :{name} must be a whole number, not {shown(number)}")
         if f in _WITH_READS and type(value) is tuple:
-            value = _filled(value)
-        keys_moved = () if log is None else _rebalanced(log, line)
+            value = _filled_transaction(value)
+        keys_moved = () if log is None else _rebalanced_keys(log, line)
         yield Step(line, process, type_, f, value, key, time, index, keys_moved, rewinds == TRUE)
     if not line:
         raise HistoryError("the file has no invocation or completion of a client")
@@ -68,17 +68,17 @@ def _fields(keys: _Values) -> Callable[[_Values], _Values]:
     return itemgetter(*(place.get(name, absent[name]) for name in _FIELDS))
 
 
-def _filled(value: _Values) -> _Values:
+def _filled_transaction(value: _Values) -> _Values:
     """A transaction whose reads have a value each, nil where it was left out."""
     try:
         if 2 not in map(len, value):  # type: ignore[arg-type]  # what has no length is no micro-operation
             return value
     except TypeError:
         return value
-    return tuple((*one, None) if type(one) is tuple and len(one) == 2 and one[0] in _READS else one for one in value)
+    return tuple((*micro, None) if type(micro) is tuple and len(micro) == 2 and micro[0] in _READS else micro for micro in value)
 
 
-def _rebalanced(log: Hashable, line: int) -> tuple[Hashable, ...]:
+def _rebalanced_keys(log: Hashable, line: int) -> tuple[Hashable, ...]:
     """The keys of `:rebalance-log [{:keys [...]} ...]`, which consumer operations may carry."""
     events = log if isinstance(log, tuple) else (None,)
     keys: list[Hashable] = []

@@ -45,7 +45,7 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                 continue
             try:
                 value, end = decoder.raw_decode(text.rest, place)
-                found = {key: frozen(inner) for key, inner in value.items()} if isinstance(value, dict) else None
+                fields = {key: frozen(inner) for key, inner in value.items()} if isinstance(value, dict) else None
             except RecursionError as error:
                 raise HistoryError(f"line {text.line_at(place)}: values are nested deeper than {DEPTH_MAX}") from error
             except ValueError as error:
@@ -55,9 +55,9 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                     why = error.msg if isinstance(error, json.JSONDecodeError) else error
                     raise HistoryError(f"line {text.line_at(place)}: cut, or not JSON: {why}") from error
                 break
-            if found is None:
+            if fields is None:
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
-            yield text.line_at(place), found
+            yield text.line_at(place), fields
             started, before = True, kind
             place = end
         text.keep_from(place)
@@ -72,19 +72,20 @@ def _skip(text: str, place: int) -> int:
 
 
 def _nothing_after(text: Text, place: int) -> None:
+    """Refuse anything but white space after the array."""
     line = text.line_at(place)
-    rest = text.rest[place:]
-    while not rest.strip() and text.more():
-        rest = text.rest[place:]
-    if rest.strip():
+    tail = text.rest[place:]
+    while not tail.strip() and text.more():
+        tail = text.rest[place:]
+    if tail.strip():
         raise HistoryError(f"line {line}: unexpected content after the end of the history")
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("one key twice in an object")
-    return found
+    return fields
 
 
 def _no_json(word: str) -> NoReturn:

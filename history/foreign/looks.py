@@ -55,10 +55,11 @@ def looks_like(path: Path) -> str:
         if error.start < len(head) - 4:
             return "UTF-16 text; histories are UTF-8" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "binary data"
         text = head[: error.start].decode()
-    return _text(text, path.suffix)
+    return _kind_of_text(text, path.suffix)
 
 
-def _text(text: str, suffix: str) -> str:
+def _kind_of_text(text: str, suffix: str) -> str:
+    """What a text looks like, by its first lines and the file's suffix; "" if it may be a history."""
     start = text.lstrip()
     lines = [line for line in start.splitlines() if line.strip()]
     first = lines[0].strip() if lines else ""

@@ -33,7 +33,7 @@ def steps(history: History) -> Iterator[Step]:
 
 
 def _steps(history: History, *, ends: bool) -> Iterator[Step]:
-    # With `ends`, also the questions of the final readers for the end of a log.
+    """With `ends`, also the questions of the final readers for the end of a log."""
     final = history.manifest.final_reads_at_ns if ends else None
     for index, rows in by_index(history.operations):
         first = rows[0]
@@ -45,6 +45,7 @@ def _steps(history: History, *, ends: bool) -> Iterator[Step]:
 
 
 def _value(row: Operation) -> Hashable:
+    """The value of an operation, which is JSON in a column of text."""
     if row.value is None:
         return None
     try:
@@ -70,7 +71,10 @@ def calls(history: History) -> Paired:
         return pair(steps(history))
     sent, paired = _Sent(history), pair(_steps(history, ends=True))
     return Paired(
-        calls=_of_records(paired.calls, sent), failed=_of_records(paired.failed, sent), steps=paired.steps, unsure=paired.unsure
+        calls=_calls_of_records(paired.calls, sent),
+        failed=_calls_of_records(paired.failed, sent),
+        steps=paired.steps,
+        unsure=paired.unsure,
     )
 
 
@@ -89,55 +93,60 @@ class _Sent:
                 offsets.setdefault(row.topic_id, set()).add(row.offset)
         gone = (row.value for row in history.operations if row.f in _DELETIONS and row.type is OpType.INVOKE)
         self._gone = frozenset(gone)  # topics, and partitions of topics, that an administrator asked to delete
-        self._told = {one.invoke[0].index: one.completion for one in history.attempts}
+        self._told = {attempt.invoke[0].index: attempt.completion for attempt in history.attempts}
 
     def key(self, line: int, asked: Operation) -> str:
         """The log that the operation of this invocation used: topic, partition, and the how-manieth topic of that name it was."""
-        told = self._told.get(line, ())
-        by_answer = told[0].topic_id if told else None
+        answer = self._told.get(line, ())
+        by_answer = answer[0].topic_id if answer else None
         read = self._read.get((asked.topic, asked.partition, asked.value), {}) if asked.f == "produce" else {}
         # A produce of unknown outcome may have reached a topic that its client did not know yet: it is where it was read.
-        found = next(iter(read)) if read and not (told and told[0].type is OpType.OK) else by_answer
-        number = self._ids.get(asked.topic, {}).get(found or "", 1)
+        topic_key = next(iter(read)) if read and not (answer and answer[0].type is OpType.OK) else by_answer
+        number = self._ids.get(asked.topic, {}).get(topic_key or "", 1)
         return f"{asked.topic}-{asked.partition}" + (f"/{number}" if number > 1 else "")
 
-    def is_kept(self, asked: Operation) -> bool:
+    def is_kept(self, row: Operation) -> bool:
         """Whether a record that was acknowledged is promised to stay: sent with acks=all, to a log that nobody deletes."""
-        return asked.acks == _ACKS_ALL and not {asked.topic, f"{asked.topic}-{asked.partition}"} & self._gone
+        return row.acks == _ACKS_ALL and not {row.topic, f"{row.topic}-{row.partition}"} & self._gone
 
     def again(self, line: int, asked: Operation) -> int:
         """How many more times than once a record may be in its log."""
         if asked.delivery is not None:
             return 0
-        told = self._told.get(line, ())
-        if told and told[0].attempts is not None:
-            return max(told[0].attempts - 1, 0)
+        answer = self._told.get(line, ())
+        if answer and answer[0].attempts is not None:
+            return max(answer[0].attempts - 1, 0)
         read = self._read.get((asked.topic, asked.partition, asked.value), {})
         return max((len(offsets) for offsets in read.values()), default=1) - 1
 
 
-def _of_records(calls: Sequence[Call], sent: _Sent) -> tuple[Call, ...]:
-    found: list[Call] = []
+def _calls_of_records(calls: Sequence[Call], sent: _Sent) -> tuple[Call, ...]:
+    """One call per record: appends, reads and ends of logs; a batch of unknown outcome may have been appended more than once."""
+    record_calls: list[Call] = []
     for whole in calls:
-        asked: _Rows = whole.argument  # type: ignore[assignment]  # `steps` put them there
-        told: _Rows = () if whole.result is UNKNOWN else whole.result  # type: ignore[assignment]
-        key = sent.key(whole.line, asked[0])
+        sent_rows: _Rows = whole.argument  # type: ignore[assignment]  # `steps` put them there
+        answered_rows: _Rows = () if whole.result is UNKNOWN else whole.result  # type: ignore[assignment]
+        key = sent.key(whole.line, sent_rows[0])
         if whole.f == "produce":
-            for slot, row in enumerate(asked):
+            for slot, row in enumerate(sent_rows):
                 if row.value is None:
                     continue  # a request without records
-                certain = slot < len(told) and sent.is_kept(row)
-                append = _call(whole, len(found), key, f="append", argument=row.value, result=UNKNOWN, end=None)
-                found.append(replace(append, result=told[slot].offset, end=whole.end) if certain else append)
-                found += [replace(append, index=len(found) + n) for n in range(sent.again(whole.line, row))]
+                certain = slot < len(answered_rows) and sent.is_kept(row)
+                append = _call(whole, len(record_calls), key, f="append", argument=row.value, result=UNKNOWN, end=None)
+                record_calls.append(replace(append, result=answered_rows[slot].offset, end=whole.end) if certain else append)
+                record_calls += [replace(append, index=len(record_calls) + n) for n in range(sent.again(whole.line, row))]
             continue
-        for row in told:
+        for row in answered_rows:
             if whole.f == "latest":
                 if row.offset is not None:
-                    found.append(_call(whole, len(found), key, f="end", argument=None, result=row.offset, end=whole.end))
+                    record_calls.append(
+                        _call(whole, len(record_calls), key, f="end", argument=None, result=row.offset, end=whole.end)
+                    )
             elif row.offset is not None and row.value is not None:
-                found.append(_call(whole, len(found), key, f="read", argument=row.offset, result=row.value, end=whole.end))
-    return tuple(found)
+                record_calls.append(
+                    _call(whole, len(record_calls), key, f="read", argument=row.offset, result=row.value, end=whole.end)
+                )
+    return tuple(record_calls)
 
 
 def _call(whole: Call, index: int, key: str, *, f: str, argument: Hashable, result: Hashable, end: int | None) -> Call:
@@ -162,7 +171,7 @@ def queue_steps(history: History) -> Iterator[Step]:
     key_of = {call.line: sent.key(call.line, call.argument[0]) for call in (*paired.calls, *paired.failed)}  # type: ignore[index]
     numbers = {name: number for number, name in enumerate(_names(key_of.values()))}
     position: dict[int, tuple[int, int | None]] = {}  # process -> key, and the next offset
-    asked: dict[int, _Rows] = {}
+    invocations: dict[int, _Rows] = {}
     another = 1 + max(row.process for row in history.operations)  # a process that sends a record again
     for step in steps(history):
         rows: _Rows = step.value  # type: ignore[assignment]  # `steps` put them there
@@ -170,27 +179,27 @@ def queue_steps(history: History) -> Iterator[Step]:
             raise HistoryError(f"row {step.line}: {step.f} is neither a produce nor a poll")
         process = rows[0].process
         if step.type is OpType.INVOKE:
-            asked[process] = rows
-        line = asked[process][0].index
+            invocations[process] = rows
+        line = invocations[process][0].index
         key = numbers[key_of[line]]
         if step.type is OpType.INVOKE:
             if step.f == "poll" and position.get(process) != (key, rows[0].offset):
-                yield from _assigned(step, key)
+                yield from _assigned_steps(step, key)
         elif step.f == "poll" and step.type is OpType.OK:
             read = [row.offset for row in rows if row.offset is not None]
-            start = asked[process][0].offset
+            start = invocations[process][0].offset
             position[process] = (key, read[-1] + 1 if read else start)
         if step.f == "poll":
-            yield _step(step, "poll", _polled(step, rows, key))
+            yield _step(step, "poll", _polled_value(step, rows, key))
             continue
-        if step.type is OpType.OK and not sent.is_kept(asked[process][0]):
+        if step.type is OpType.OK and not sent.is_kept(invocations[process][0]):
             step = replace(step, type=OpType.INFO)  # nobody promised to keep the record
-        yield _step(step, "send", _sent(step, rows, asked[process], key))
+        yield _step(step, "send", _sent_value(step, rows, invocations[process], key))
         if step.type is not OpType.INVOKE and step.type is not OpType.FAIL:
-            for _ in range(max(sent.again(line, row) for row in asked[process])):
+            for _ in range(max(sent.again(line, row) for row in invocations[process])):
                 for kind in (OpType.INVOKE, OpType.INFO):
                     again = replace(step, process=another, type=kind)
-                    yield _step(again, "send", _sent(again, (), asked[process], key))
+                    yield _step(again, "send", _sent_value(again, (), invocations[process], key))
                 another += 1
 
 
@@ -205,20 +214,20 @@ def _names(keys: Iterable[str]) -> list[str]:
     return sorted(set(keys))
 
 
-def _assigned(step: Step, key: int) -> Iterator[Step]:
+def _assigned_steps(step: Step, key: int) -> Iterator[Step]:
     for value in ((), (key,)):
         for kind in (OpType.INVOKE, OpType.OK):
             yield Step(step.line, step.process, kind, "assign", value, None, step.time)
 
 
-def _sent(step: Step, rows: _Rows, asked: _Rows, key: int) -> Hashable:
+def _sent_value(step: Step, rows: _Rows, invoked: _Rows, key: int) -> Hashable:
     if step.type is not OpType.OK:
-        return tuple(("send", key, row.value) for row in asked)
-    offsets = [row.offset for row in rows] + [None] * len(asked)
-    return tuple(("send", key, (offset, row.value)) for row, offset in zip(asked, offsets, strict=False))
+        return tuple(("send", key, row.value) for row in invoked)
+    offsets = [row.offset for row in rows] + [None] * len(invoked)
+    return tuple(("send", key, (offset, row.value)) for row, offset in zip(invoked, offsets, strict=False))
 
 
-def _polled(step: Step, rows: _Rows, key: int) -> Hashable:
+def _polled_value(step: Step, rows: _Rows, key: int) -> Hashable:
     if step.type is not OpType.OK:
         return (("poll",),)
     read = tuple((row.offset, row.value) for row in rows if row.offset is not None and row.value is not None)

@@ -108,45 +108,48 @@ def _is_bare(step: Step) -> bool:
     """Whether a step may be one of a history without invocations: it completes a transaction of appends, writes and reads."""
     if step.type is OpType.INVOKE or step.f != "txn" or not isinstance(step.value, tuple):
         return False
-    return all(type(one) is tuple and one and one[0] in MICRO - _RECORDS for one in step.value)
+    return all(type(micro) is tuple and micro and micro[0] in MICRO - _RECORDS for micro in step.value)
 
 
 def _without_call(step: Step) -> str:
     return f"{_who(step)} completes {step.f}, but it has no call open"
 
 
-def _contradiction(asked: Hashable, told: Hashable) -> str:
-    # What is wrong with the answer to a transaction, compared with its invocation; "" if nothing is, or if one was not recorded.
-    if asked is None or told is None or not (_is_transaction(asked) or _is_transaction(told)):
+def _contradiction(invoked: Hashable, answered: Hashable) -> str:
+    """What is wrong with the answer to a transaction, compared with its invocation; "" if nothing, or if one is not recorded."""
+    if invoked is None or answered is None or not (_is_transaction(invoked) or _is_transaction(answered)):
         return ""
-    if not isinstance(asked, tuple):
+    if not isinstance(invoked, tuple):
         return "a transaction instead of the value"
-    if not isinstance(told, tuple) or len(asked) != len(told):
-        return f"{len(told) if isinstance(told, tuple) else 'no list of'} micro-operations instead of the {len(asked)}"
-    for one, other in zip(asked, told, strict=True):
-        if one != other and not _fits(one, other):
-            return f"{short(other)} instead of {short(one)}"
+    if not isinstance(answered, tuple) or len(invoked) != len(answered):
+        return f"{len(answered) if isinstance(answered, tuple) else 'no list of'} micro-operations instead of the {len(invoked)}"
+    for before, after in zip(invoked, answered, strict=True):
+        if before != after and not _fits(before, after):
+            return f"{short(after)} instead of {short(before)}"
     return ""
 
 
 def _is_transaction(value: Hashable) -> bool:
-    return type(value) is tuple and value != () and all(type(one) is tuple and one and one[0] in MICRO for one in value)
+    return type(value) is tuple and value != () and all(type(micro) is tuple and micro and micro[0] in MICRO for micro in value)
 
 
-def _fits(asked: Hashable, told: Hashable) -> bool:
+def _fits(invoked: Hashable, answered: Hashable) -> bool:
     # A read is answered by any value, a poll by any records, a send by [offset value]; anything else by itself.
-    if not (isinstance(asked, tuple) and isinstance(told, tuple) and asked and told) or asked[0] != told[0]:
+    if not (isinstance(invoked, tuple) and isinstance(answered, tuple) and invoked and answered) or invoked[0] != answered[0]:
         return False
-    if asked[0] == "poll":
+    if invoked[0] == "poll":
         return True
-    if len(asked) != 3 or len(told) != 3 or asked[1] != told[1]:
+    if len(invoked) != 3 or len(answered) != 3 or invoked[1] != answered[1]:
         return False
-    value = told[2]
-    return asked[0] in _READS or (asked[0] == "send" and isinstance(value, tuple) and len(value) == 2 and value[1] == asked[2])
+    value = answered[2]
+    return invoked[0] in _READS or (
+        invoked[0] == "send" and isinstance(value, tuple) and len(value) == 2 and value[1] == invoked[2]
+    )
 
 
 def _call(index: int, start: int, invocation: Step, end: int | None, completion: Step | None) -> Call:
-    known = completion is not None and completion.type is OpType.OK
+    """The call of an invocation; without an acknowledgement its result is UNKNOWN and it never ends."""
+    is_ok = completion is not None and completion.type is OpType.OK
     return Call(
         index=index,
         line=invocation.line,
@@ -154,13 +157,17 @@ def _call(index: int, start: int, invocation: Step, end: int | None, completion:
         f=invocation.f,
         key=invocation.key,
         argument=invocation.value,
-        result=completion.value if known and completion is not None else UNKNOWN,
+        result=completion.value if is_ok and completion is not None else UNKNOWN,
         start=start,
-        end=end if known else None,
+        end=end if is_ok else None,
     )
 
 
 def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str], late: list[str]) -> Iterator[Step]:
+    """The steps, checked for the order of their indices and times; `deny` raises.
+
+    Doubts about times go into `unsure`; `late` gets the lines of invocations that were written long after their time.
+    """
     last_index: int | None = None
     latest: tuple[int, int] | None = None  # time and line
     for step in steps:

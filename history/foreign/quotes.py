@@ -58,7 +58,7 @@ class Quote(Struct, frozen=True, kw_only=True, gc=False):
         value = self.asked if self.answered is UNKNOWN or self.answered is None else self.answered
         if type(value) is not tuple or not value or not all(type(m) is tuple and m and m[0] in MICRO for m in value):
             return ()
-        return tuple(_micro(m) for m in value)
+        return tuple(_micro_in_words(m) for m in value)
 
     @property
     def call(self) -> str:
@@ -71,8 +71,8 @@ class Quote(Struct, frozen=True, kw_only=True, gc=False):
         """What came of it: `ok`, `ok -> 3`, `fail`, `info` or "no answer"."""
         if self.type is None:
             return "no answer"
-        told = self.type is OpType.OK and tells(self.f, self.asked, self.answered)
-        return f"{self.type} -> {named(self.answered)}" if told else str(self.type)
+        has_answer = self.type is OpType.OK and tells(self.f, self.asked, self.answered)
+        return f"{self.type} -> {named(self.answered)}" if has_answer else str(self.type)
 
     @property
     def words(self) -> str:
@@ -95,38 +95,39 @@ def quotes(steps: Iterable[Step]) -> Iterator[Quote]:
 
 def cited(steps: Iterable[Step], lines: Collection[int]) -> dict[int, Quote]:
     """The calls that have one of these lines, by that line."""
-    wanted = frozenset(lines)
-    found: dict[int, Quote] = {}
+    cited_lines = frozenset(lines)
+    quotes_found: dict[int, Quote] = {}
     for quote in quotes(steps):
-        found.update((line, quote) for line in (quote.line, quote.answer_line) if line in wanted and line is not None)
-    return found
+        quotes_found.update((line, quote) for line in (quote.line, quote.answer_line) if line in cited_lines and line is not None)
+    return quotes_found
 
 
-def _quote(start: int, asked: Step, answer: Step | None, end: int | None) -> Quote:
+def _quote(start: int, invocation: Step, answer: Step | None, end: int | None) -> Quote:
+    """The quote of a call; its answer is UNKNOWN if none was recorded."""
     return Quote(
-        line=asked.line,
-        answer_line=None if answer is None or answer.line == asked.line else answer.line,
-        process=asked.process,
-        f=asked.f,
-        key=asked.key,
-        asked=asked.value,
+        line=invocation.line,
+        answer_line=None if answer is None or answer.line == invocation.line else answer.line,
+        process=invocation.process,
+        f=invocation.f,
+        key=invocation.key,
+        asked=invocation.value,
         answered=UNKNOWN if answer is None else answer.value,
         type=None if answer is None else answer.type,
         start=start,
         end=end,
-        time_ns=asked.time,
+        time_ns=invocation.time,
         answer_ns=None if answer is None else answer.time,
     )
 
 
-def _micro(micro: tuple[Hashable, ...]) -> str:
-    f, *rest = micro
+def _micro_in_words(micro: tuple[Hashable, ...]) -> str:
+    f, *arguments = micro
     if f == "poll":
-        told = rest[0] if rest and isinstance(rest[0], Pairs) else ()
-        return "poll" + "".join(f" {named(key)}: {_records(records)};" for key, records in told).rstrip(";")
-    if len(rest) != 2:
-        return f"{f} {' '.join(map(named, rest))}".rstrip()
-    key, value = rest
+        polled = arguments[0] if arguments and isinstance(arguments[0], Pairs) else ()
+        return "poll" + "".join(f" {named(key)}: {_records(records)};" for key, records in polled).rstrip(";")
+    if len(arguments) != 2:
+        return f"{f} {' '.join(map(named, arguments))}".rstrip()
+    key, value = arguments
     if f == "send" and type(value) is tuple and len(value) == 2:
         return f"send {named(key)} {named(value[1])} at {named(value[0])}"
     return f"{f} {named(key)} -> {named(value)}" if f in ("r", "read") else f"{f} {named(key)} {named(value)}"
@@ -135,5 +136,5 @@ def _micro(micro: tuple[Hashable, ...]) -> str:
 def _records(records: Hashable) -> str:
     if type(records) is not tuple or not all(type(record) is tuple and len(record) == 2 for record in records):
         return named(records)
-    said = [f"{named(value)} at {named(offset)}" for offset, value in records]
-    return ", ".join(said if len(said) <= _RECORDS else [*said[:_RECORDS], f"{len(said) - _RECORDS} more"]) or "nothing"
+    words = [f"{named(value)} at {named(offset)}" for offset, value in records]
+    return ", ".join(words if len(words) <= _RECORDS else [*words[:_RECORDS], f"{len(words) - _RECORDS} more"]) or "nothing"

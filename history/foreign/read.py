@@ -127,8 +127,8 @@ def calls(path: Path | str) -> Paired:
             return replace(found, untimed=True, notes=(session_text.UNTIMED,))
         return found
     except HistoryError as error:
-        said = str(error)
-        raise error if said.startswith(str(path)) else HistoryError(f"{path}: {said}") from error
+        reason = str(error)
+        raise error if reason.startswith(str(path)) else HistoryError(f"{path}: {reason}") from error
 
 
 def history_of(text: str) -> Paired:
@@ -137,6 +137,7 @@ def history_of(text: str) -> Paired:
 
 
 def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
+    """The steps of a file in this form."""
     match form:
         case Form.EDN:
             return jepsen.of_rows(edn.rows(file))

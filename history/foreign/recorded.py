@@ -44,12 +44,12 @@ def _whole(value: object, *, least: int = 0) -> bool:
 
 
 def _texts(value: object) -> bool:
-    return isinstance(value, list) and value != [] and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and value != [] and all(isinstance(text, str) for text in value)
 
 
 def _records(value: object) -> bool:
     pairs = value if isinstance(value, list) else [None]
-    return all(isinstance(one, list) and len(one) == 2 and _whole(one[0]) and isinstance(one[1], str) for one in pairs)
+    return all(isinstance(pair, list) and len(pair) == 2 and _whole(pair[0]) and isinstance(pair[1], str) for pair in pairs)
 
 
 def _one_of(*names: str) -> _Test:
@@ -169,21 +169,21 @@ class _Reader:
         if not text.strip():
             return
         try:
-            found = json.loads(text, object_pairs_hook=_object, parse_constant=_no_json)
-            frozen(found)
+            fields = json.loads(text, object_pairs_hook=_object, parse_constant=_no_json)
+            frozen(fields)
         except (ValueError, RecursionError) as error:
             why = "it is nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
-            self._complain(number, f"not one JSON object: {why}; given: {_shown(text)}")
+            self._complain(number, f"not one JSON object: {why}; given: {_value_in_short(text)}")
             return
-        if not isinstance(found, dict):
-            self._complain(number, f"a line must be a JSON object, not {_shown(found)}")
+        if not isinstance(fields, dict):
+            self._complain(number, f"a line must be a JSON object, not {_value_in_short(fields)}")
         elif not self._begun:
             self._begun = True
-            self._take_manifest(number, found)
-        elif "mark" in found:
-            self._take_mark(number, found)
+            self._take_manifest(number, fields)
+        elif "mark" in fields:
+            self._take_mark(number, fields)
         else:
-            self._take_step(number, found)
+            self._take_step(number, fields)
 
     def finish(self) -> None:
         """Check the file as a whole."""
@@ -193,59 +193,63 @@ class _Reader:
     def _complain(self, number: int, words: str) -> None:
         self.mistakes.append(f"line {number}: {words}")
 
-    def _take_manifest(self, number: int, found: dict[str, Any]) -> None:
-        self.manifest = found["manifest"]
-        for name in found.keys() - {"manifest"}:
+    def _take_manifest(self, number: int, fields: dict[str, Any]) -> None:
+        """Take the first line; complain about fields beside the manifest."""
+        self.manifest = fields["manifest"]
+        for name in fields.keys() - {"manifest"}:
             self._complain(number, f"the first line must have the manifest alone, not {name!r} too")
         self._knows_model = self._allowed["model"][0](self.manifest.get("model"))
-        self._fields(number, self.manifest, self._allowed, needs=("system", "model"), where="manifest: ")
+        self._has_right_fields(number, self.manifest, self._allowed, needs=("system", "model"), where="manifest: ")
 
-    def _take_mark(self, number: int, found: dict[str, Any]) -> None:
+    def _take_mark(self, number: int, fields: dict[str, Any]) -> None:
+        """Take a mark, which says that the final reads begin here."""
         allowed = {"mark": _one_of(FINAL_READS), "time": _EVERY["time"]}
         if self.manifest.get("final_reads") is False:
             self._complain(number, "the manifest says that the history has no final reads (final_reads is false)")
-        if self._fields(number, found, allowed, needs=("mark", "time")):
-            self.lines.append(_Line(number, found, found))
+        if self._has_right_fields(number, fields, allowed, needs=("mark", "time")):
+            self.lines.append(_Line(number, fields, fields))
 
-    def _take_step(self, number: int, found: dict[str, Any]) -> None:
+    def _take_step(self, number: int, fields: dict[str, Any]) -> None:
+        """Take an invocation or an answer; complain if its fields, its time or its invocation do not fit."""
         log = self.manifest.get("model") == LOG
         allowed = {**_EVERY, **(_OF_LOGS if log else _OF_STEPS)}
         if not self._knows_model:  # what else a line may have depends on the model
-            allowed = {**dict.fromkeys(found, _ANY), **_EVERY}
+            allowed = {**dict.fromkeys(fields, _ANY), **_EVERY}
         if log:
             allowed["f"] = _one_of(*_FS)
-        if not self._fields(number, found, allowed, needs=tuple(_EVERY)):
+        if not self._has_right_fields(number, fields, allowed, needs=tuple(_EVERY)):
             return
-        if found["time"] < self._time:
-            self._complain(number, f"time must be at least {self._time}, that of a line above, not {found['time']}")
-        self._time = max(self._time, found["time"])
-        asked = self._in_turn(number, found)
-        if asked is not None and (not log or self._fits(number, found, asked)):
-            self.lines.append(_Line(number, found, asked))
+        if fields["time"] < self._time:
+            self._complain(number, f"time must be at least {self._time}, that of a line above, not {fields['time']}")
+        self._time = max(self._time, fields["time"])
+        invocation = self._in_turn(number, fields)
+        if invocation is not None and (not log or self._fits(number, fields, invocation)):
+            self.lines.append(_Line(number, fields, invocation))
 
-    def _fields(
-        self, number: int, found: dict[str, Any], allowed: dict[str, _Test], *, needs: Sequence[str], where: str = ""
+    def _has_right_fields(
+        self, number: int, fields: dict[str, Any], allowed: dict[str, _Test], *, needs: Sequence[str], where: str = ""
     ) -> bool:
+        """Whether the line has the needed fields and no wrong one; complain about each that is wrong."""
         before = len(self.mistakes)
         for name in needs:
-            if name not in found:
+            if name not in fields:
                 self._complain(number, f"{where}{name} is missing; it must be {allowed[name][1]}")
-        for name, value in found.items():
+        for name, value in fields.items():
             test = allowed.get(name)
             if test is None:
                 self._complain(number, f"{where}unknown field {name!r}; known: {', '.join(allowed)}")
             elif not test[0](value):
-                self._complain(number, f"{where}{name} must be {test[1]}, not {_shown(value)}")
+                self._complain(number, f"{where}{name} must be {test[1]}, not {_value_in_short(value)}")
         return len(self.mistakes) == before
 
-    def _in_turn(self, number: int, found: dict[str, Any]) -> dict[str, Any] | None:
+    def _in_turn(self, number: int, fields: dict[str, Any]) -> dict[str, Any] | None:
         """What a line completes, or itself; None if its process may not do this now: it has one call open at a time."""
-        process, f = found["process"], found["f"]
+        process, f = fields["process"], fields["f"]
         before = self._open.get(process)
-        if found["type"] == OpType.INVOKE:
+        if fields["type"] == OpType.INVOKE:
             if before is None:
-                self._open[process] = _Line(number, found, found)
-                return found
+                self._open[process] = _Line(number, fields, fields)
+                return fields
             was = f"{before.fields['f']} of line {before.number}"
             self._complain(number, f"process {process} invokes {f} while its {was} is open; complete that first")
         elif before is None:
@@ -257,16 +261,16 @@ class _Reader:
             return before.fields
         return None
 
-    def _fits(self, number: int, found: dict[str, Any], asked: dict[str, Any]) -> bool:
+    def _fits(self, number: int, fields: dict[str, Any], invocation: dict[str, Any]) -> bool:
         """Whether a line of the model `log` has what its operation needs and answers what was asked."""
         before = len(self.mistakes)
-        for name in _NEEDS.get((found["f"], found["type"]), ()):
-            if name not in found:
-                self._complain(number, f"{name} is missing; {found['f']} {found['type']} needs {_OF_LOGS[name][1]}")
+        for name in _NEEDS.get((fields["f"], fields["type"]), ()):
+            if name not in fields:
+                self._complain(number, f"{name} is missing; {fields['f']} {fields['type']} needs {_OF_LOGS[name][1]}")
         for name in ("topic", "partition"):
-            if name in found and found[name] != asked.get(name):
-                self._complain(number, f"{name} must be {asked.get(name)!r} as invoked, not {found[name]!r}")
-        values, offsets = asked.get("values", ()), found.get("offsets")
+            if name in fields and fields[name] != invocation.get(name):
+                self._complain(number, f"{name} must be {invocation.get(name)!r} as invoked, not {fields[name]!r}")
+        values, offsets = invocation.get("values", ()), fields.get("offsets")
         if offsets is not None and len(offsets) != len(values):
             self._complain(number, f"offsets must have one number for each of {len(values)} values, not {len(offsets)}")
         return len(self.mistakes) == before
@@ -277,13 +281,13 @@ def _no_json(word: str) -> NoReturn:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("one key twice in an object")
-    return found
+    return fields
 
 
-def _shown(value: object) -> str:
+def _value_in_short(value: object) -> str:
     text = value.decode(errors="replace").strip() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
@@ -292,6 +296,7 @@ def _shown(value: object) -> str:
 
 
 def _history(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
+    """The recorded lines as a history of our own, with a manifest that promises nothing of brokers."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     for line in lines:
@@ -325,15 +330,16 @@ def _history(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
 
 
 def _rows(line: _Line) -> Iterator[Operation]:
-    fields, asked, f = line.fields, line.asked, line.fields["f"]
+    """The operations of one line: one row for each record."""
+    fields, invocation, f = line.fields, line.asked, line.fields["f"]
     records: list[tuple[int | None, str | None]] = [(fields.get("offset"), None)]
     if f == "produce":
-        values = asked["values"]
+        values = invocation["values"]
         records = list(zip(fields.get("offsets", [None] * len(values)), values, strict=True))
-    elif f == "poll" and asked is not fields:
+    elif f == "poll" and invocation is not fields:
         records = [(offset, value) for offset, value in fields.get("records", ())] or [(None, None)]
     elif f in ("commit", "committed"):
-        records = [(fields.get("offset", asked.get("offset") if f == "commit" else None), asked["group"])]
+        records = [(fields.get("offset", invocation.get("offset") if f == "commit" else None), invocation["group"])]
     for slot, (offset, value) in enumerate(records):
         yield Operation(
             index=line.number,
@@ -341,11 +347,11 @@ def _rows(line: _Line) -> Iterator[Operation]:
             process=fields["process"],
             type=OpType(fields["type"]),
             f=f,
-            topic=asked.get("topic", _TOPIC),
-            partition=asked.get("partition", 0),
+            topic=invocation.get("topic", _TOPIC),
+            partition=invocation.get("partition", 0),
             value=value,
             offset=offset,
-            acks=asked.get("acks", _ACKS_ALL) if f == "produce" else None,
+            acks=invocation.get("acks", _ACKS_ALL) if f == "produce" else None,
             error=fields.get("error"),
             node=fields.get("node"),
             time_ns=fields["time"],

@@ -28,7 +28,7 @@ class Atom(Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         match self.kind:
             case "string":
-                return '"' + _HALF.sub(_escaped, self.value.translate(_ESCAPES)) + '"'
+                return '"' + _HALF.sub(_escaped_half, self.value.translate(_ESCAPES)) + '"'
             case "character":
                 return "\\" + _CHARACTERS.get(self.value, self.value)
             case "decimal":
@@ -47,7 +47,7 @@ _WIDTH = 160  # characters of a value in a message
 _CHARACTERS = {"\n": "newline", " ": "space", "\t": "tab", "\r": "return", "\b": "backspace", "\f": "formfeed"}
 
 
-def _escaped(half: re.Match[str]) -> str:
+def _escaped_half(half: re.Match[str]) -> str:
     return f"\\u{ord(half.group()):04x}"
 
 
@@ -68,16 +68,16 @@ def map_of(items: Sequence[Hashable]) -> dict[Hashable, Hashable]:
     """The map that is written as these keys and values in turn. ValueError, with what the map has, if it is none."""
     if len(items) % 2:
         raise ValueError("a key without a value")
-    found = dict(zip(items[::2], items[1::2], strict=True))
-    if len(found) * 2 != len(items):
+    fields = dict(zip(items[::2], items[1::2], strict=True))
+    if len(fields) * 2 != len(items):
         raise ValueError("one key twice")
-    return found
+    return fields
 
 
 def pairs_of(items: Sequence[Hashable]) -> Pairs:
     """The same map as a value. ValueError as for `map_of`."""
-    found = map_of(items).items()
-    return Pairs(sorted(found, key=_place) if len(found) > 1 else found)
+    pairs = map_of(items).items()
+    return Pairs(sorted(pairs, key=_place) if len(pairs) > 1 else pairs)
 
 
 def _place(pair: tuple[Hashable, Hashable]) -> str:
@@ -137,9 +137,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[:half]} … {text[-half:]}"
 
 
-def tells(f: str, asked: Hashable, answered: Hashable) -> bool:
+def tells(f: str, invoked: Hashable, answered: Hashable) -> bool:
     """Whether the answer of a call that succeeded is worth showing: not if it repeats the question, but nil was read."""
-    return answered is not UNKNOWN and (answered != asked or (asked is None and f not in ("acquire", "release")))
+    return answered is not UNKNOWN and (answered != invoked or (invoked is None and f not in ("acquire", "release")))
 
 
 class Unknown(Enum):

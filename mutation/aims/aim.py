@@ -64,10 +64,10 @@ class Aim(Struct, frozen=True, order=True):
 @cache
 def read(words: str) -> Aim:
     """Read an edit. Raises AimError."""
-    found = re.fullmatch(r"(\S+)\s+(.+?)\s+=>(?:\s+(.+?))??(?:\s+where (.+))?", words.strip(), re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"(\S+)\s+(.+?)\s+=>(?:\s+(.+?))??(?:\s+where (.+))?", words.strip(), re.DOTALL)
+    if match is None:
         raise AimError(f"`{' '.join(words.split())}` is not of the form AT OLD => NEW")
-    at, old, new, where = found.groups(default="")
+    at, old, new, where = match.groups(default="")
     fragment(old, new)
     return Aim(at, old, new, where)
 
@@ -107,6 +107,7 @@ def fragment(old: str, new: str) -> tuple[list[ast.AST], list[ast.AST]]:
 
 
 def _cases(text: str) -> list[ast.AST]:
+    """The cases of a `match`, from their text."""
     if not text:
         return []
     (match,) = ast.parse(f"match _:\n{indent(dedent(text), '    ')}").body
@@ -129,20 +130,20 @@ def anys(*nodes: ast.AST) -> Iterator[ast.AST]:
             yield from anys(*ast.iter_child_nodes(node))
 
 
-def same(one: object, other: object) -> bool:
+def same(first: object, second: object) -> bool:
     """Whether two syntax trees, or lists of them, are equal."""
-    if isinstance(one, ast.AST) and isinstance(other, ast.AST):
-        return type(one) is type(other) and ast.dump(one) == ast.dump(other)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return type(one) is type(other) and one == other
+    if isinstance(first, ast.AST) and isinstance(second, ast.AST):
+        return type(first) is type(second) and ast.dump(first) == ast.dump(second)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return type(first) is type(second) and first == second
 
 
-def ends(one: Sequence[ast.AST], other: Sequence[ast.AST]) -> tuple[int, int]:
+def ends(first: Sequence[ast.AST], second: Sequence[ast.AST]) -> tuple[int, int]:
     """How many nodes are the same at the beginning and at the end."""
-    shorter = min(len(one), len(other))
-    head = next((n for n in range(shorter) if not same(one[n], other[n])), shorter)
-    return head, next((n for n in range(shorter - head) if not same(one[-1 - n], other[-1 - n])), shorter - head)
+    shorter = min(len(first), len(second))
+    head = next((n for n in range(shorter) if not same(first[n], second[n])), shorter)
+    return head, next((n for n in range(shorter - head) if not same(first[-1 - n], second[-1 - n])), shorter - head)
 
 
 def name_of(node: ast.AST) -> str:
@@ -158,8 +159,8 @@ def names_of(*nodes: ast.AST) -> frozenset[str]:
 
 def bound_by(*nodes: ast.AST) -> frozenset[str]:
     """The names that these trees give to something."""
-    given = (node for node in _walk(*nodes) if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)))
-    return frozenset(map(name_of, given)) - {""}
+    giving = (node for node in _walk(*nodes) if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)))
+    return frozenset(map(name_of, giving)) - {""}
 
 
 def read_by(*nodes: ast.AST) -> frozenset[str]:

@@ -33,11 +33,11 @@ def applied(aim: Aim, source: str) -> str:
     return with_changes(source, changes(aim, source))
 
 
-def with_changes(source: str, found: Sequence[Change]) -> str:
+def with_changes(source: str, changes_made: Sequence[Change]) -> str:
     """A text with these changes. Raises AimError where one is in the way of another."""
     data, end = source.encode(), 0
     parts: list[bytes] = []
-    for change in sorted(found):
+    for change in sorted(changes_made):
         if parts and change.start <= end:
             raise AimError(f"two edits change line {data.count(bytes([10]), 0, change.start) + 1}")
         parts += [data[end : change.start], change.new.encode()]
@@ -75,6 +75,7 @@ class _Filler:
         return [copy for node in nodes for copy in self._fill(node)]
 
     def _fill(self, node: ast.AST) -> list[ast.AST]:
+        """A copy of a node of the new code, with the nodes and names that the match found."""
         if id(node) in self._nodes:
             return deepcopy(self._nodes[id(node)])
         copy = type(node)(**{field: self._value(value) for field, value in ast.iter_fields(node)})
@@ -86,14 +87,15 @@ class _Filler:
         return [ast.fix_missing_locations(copy)]
 
     def _value(self, value: object) -> object:
+        """A field of a node, filled. Raises AimError if `...` stands for several expressions where one fits."""
         if isinstance(value, list):
             return [copy for item in value for copy in (self._fill(item) if isinstance(item, ast.AST) else [item])]
         if not isinstance(value, ast.AST):
             return value
-        found = self._fill(value)
-        if len(found) != 1:
-            raise AimError(f"`...` stands for {len(found)} expressions where one is needed")
-        return found[0]
+        filled = self._fill(value)
+        if len(filled) != 1:
+            raise AimError(f"`...` stands for {len(filled)} expressions where one is needed")
+        return filled[0]
 
 
 class _Text(NamedTuple):
@@ -122,7 +124,7 @@ class _Text(NamedTuple):
 @cache
 def _text(source: str) -> _Text:
     data = source.encode()
-    return _Text(data, ast.parse(source), [0, *(found.end() for found in re.finditer(rb"\n", data))])
+    return _Text(data, ast.parse(source), [0, *(line_end.end() for line_end in re.finditer(rb"\n", data))])
 
 
 class _WholeError(Exception):
@@ -144,6 +146,7 @@ class _Changer:
             raise AimError("the edit needs a statement beside it that stays") from None
 
     def _node(self, old: ast.AST, new: ast.AST) -> list[Change]:
+        """The changes that make one node of another; the whole node if nothing smaller does."""
         try:
             return self._within(old, new)
         except _WholeError:
@@ -152,34 +155,36 @@ class _Changer:
             return [self._instead([old], [new])]
 
     def _within(self, old: ast.AST, new: ast.AST) -> list[Change]:
+        """The changes within two nodes of one kind. Raises _WholeError if they differ in more than parts."""
         if same(old, new):
             return []
         if type(old) is not type(new) or isinstance(old, ast.JoinedStr):
             raise _WholeError
-        found: list[Change] = []
+        all_changes: list[Change] = []
         for field, value in ast.iter_fields(old):
             other = getattr(new, field)
             if isinstance(value, list) and isinstance(other, list):
-                found += self._lists(value, other)
+                all_changes += self._lists(value, other)
             elif isinstance(value, ast.AST) and isinstance(other, ast.AST):
-                found += self._node(value, other)
+                all_changes += self._node(value, other)
             elif not same(value, other):
                 raise _WholeError
-        return found
+        return all_changes
 
     def _lists(self, old: list[ast.AST], new: list[ast.AST]) -> list[Change]:
+        """The changes of a list of nodes: a run of statements or cases may be replaced or added."""
         if same(old, new):
             return []
-        if len(old) == len(new) and all(is_any(one) == is_any(other) for one, other in zip(old, new, strict=True)):
-            return [change for one, other in zip(old, new, strict=True) for change in self._node(one, other)]
+        if len(old) == len(new) and all(is_any(before) == is_any(after) for before, after in zip(old, new, strict=True)):
+            return [change for before, after in zip(old, new, strict=True) for change in self._node(before, after)]
         if not all(isinstance(node, ast.stmt | ast.match_case) for node in (*old, *new)):
             raise _WholeError
         head, tail = ends(old, new)
-        gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
-        if self._theirs(gone) and (come or not self._is_block(gone)):
-            return [self._instead(gone, come)]
-        if not gone and old:
-            return [self._beside(self._theirs(old[:head]), self._theirs(old[head:]), come)]
+        removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
+        if self._theirs(removed) and (added or not self._is_block(removed)):
+            return [self._instead(removed, added)]
+        if not removed and old:
+            return [self._beside(self._theirs(old[:head]), self._theirs(old[head:]), added)]
         raise _WholeError
 
     def _is_block(self, nodes: list[ast.AST]) -> bool:
@@ -191,16 +196,17 @@ class _Changer:
     def _theirs(self, nodes: Sequence[ast.AST]) -> list[ast.AST]:
         return [theirs for node in nodes for theirs in self._match.nodes[id(node)]]
 
-    def _instead(self, gone: Sequence[ast.AST], come: Sequence[ast.AST]) -> Change:
-        theirs = self._theirs(gone)
+    def _instead(self, removed: Sequence[ast.AST], added: Sequence[ast.AST]) -> Change:
+        """The change that puts nodes in the place of others."""
+        theirs = self._theirs(removed)
         start, end = self._text.span(theirs[0])[0], self._text.span(theirs[-1])[1]
-        if isinstance(gone[0], ast.stmt | ast.match_case):
-            if come:
-                return Change(start, end, self._lines(come, start), start)
+        if isinstance(removed[0], ast.stmt | ast.match_case):
+            if added:
+                return Change(start, end, self._lines(added, start), start)
             data = self._text.data
             return Change(data.rfind(b"\n", 0, start) + 1, data.find(b"\n", end) + 1 or len(data), "", start)
-        new, *more = self._filler.filled(come)
-        if more:
+        new, *others = self._filler.filled(added)
+        if others:
             raise AimError("`...` stands for several expressions where one is needed")
         # The parentheses of a call belong to a generator that is its only argument.
         bare = isinstance(theirs[0], ast.GeneratorExp) and not isinstance(new, ast.GeneratorExp)

@@ -33,27 +33,33 @@ class _Fitter:
             return [so_far] if mine is theirs else []
         if not (is_any(mine) and isinstance(theirs, ast.expr)) and type(mine) is not type(theirs):
             return []
-        found = [so_far.with_nodes(mine, [theirs])]
+        fits = [so_far.with_nodes(mine, [theirs])]
         for field in () if is_any(mine) else mine._fields:
-            found = [after for match in found for after in self._field(mine, theirs, field, match)]
-        return found
+            fits = [after for match in fits for after in self._field(mine, theirs, field, match)]
+        return fits
 
     def _field(self, mine: ast.AST, theirs: ast.AST, field: str, so_far: Match) -> list[Match]:
-        one, other = getattr(mine, field, None), getattr(theirs, field, None)
-        if field == "keywords" and isinstance(mine, ast.Call) and (rest := next(filter(is_any, mine.args), None)) is not None:
+        """How a field of the pattern fits that of a node."""
+        own, its = getattr(mine, field, None), getattr(theirs, field, None)
+        if (
+            field == "keywords"
+            and isinstance(mine, ast.Call)
+            and (any_argument := next(filter(is_any, mine.args), None)) is not None
+        ):
             named = {keyword.arg for keyword in mine.keywords}
-            others = [keyword for keyword in other or () if keyword.arg not in named]
-            so_far = so_far.with_nodes(rest, [*so_far.nodes[id(rest)], *others])
-            other = [keyword for keyword in other or () if keyword.arg in named]
-        if isinstance(one, list) and any(isinstance(item, ast.AST) for item in one):
-            return self.run(one, other or [], so_far)
-        if isinstance(one, ast.AST):
-            return self.one(one, other, so_far)
-        if field == NAMED.get(type(mine)) and one in self._variables and isinstance(other, str):
-            return self._name(one, other, so_far)
-        return [so_far] if type(one) is type(other) and one == other else []
+            others = [keyword for keyword in its or () if keyword.arg not in named]
+            so_far = so_far.with_nodes(any_argument, [*so_far.nodes[id(any_argument)], *others])
+            its = [keyword for keyword in its or () if keyword.arg in named]
+        if isinstance(own, list) and any(isinstance(item, ast.AST) for item in own):
+            return self.run(own, its or [], so_far)
+        if isinstance(own, ast.AST):
+            return self.one(own, its, so_far)
+        if field == NAMED.get(type(mine)) and own in self._variables and isinstance(its, str):
+            return self._name(own, its, so_far)
+        return [so_far] if type(own) is type(its) and own == its else []
 
     def _name(self, mine: str, theirs: str, so_far: Match) -> list[Match]:
+        """How a name of the pattern fits a name of the code: a variable stands for one local name."""
         if mine in so_far.names:
             return [so_far] if so_far.names[mine] == theirs else []
         if theirs not in self._allowed or theirs in so_far.names.values():
@@ -74,9 +80,9 @@ class _Fitter:
 
 def matches(old: Sequence[ast.AST], scope: Scope, outer: Scope) -> list[Match]:
     """Each way in which old code fits: as it is, or else with its unknown names as variables."""
-    found = matches_with(old, scope, outer, frozenset())
+    fits = matches_with(old, scope, outer, frozenset())
     unknown = names_of(*old) - names_of(outer)
-    return matches_with(old, scope, outer, unknown) if unknown and not found else found
+    return matches_with(old, scope, outer, unknown) if unknown and not fits else fits
 
 
 def matches_with(
@@ -107,14 +113,14 @@ def spots(old: Sequence[ast.AST], scope: Scope) -> Iterator[Sequence[ast.AST]]:
 
 def named(where: str, match: Match, scope: Scope, outer: Scope) -> dict[str, str]:
     """The local names of a match, and those that the expressions of `where` tell. Raises AimError if they leave a choice."""
-    (found,), _ = fragment(where, where)
+    (expression,), _ = fragment(where, where)
     names = dict(match.names)
-    for part in found.elts if isinstance(found, ast.Tuple) else [found]:
+    for part in expression.elts if isinstance(expression, ast.Tuple) else [expression]:
         variables = names_of(part) - names_of(outer)
         if not variables - names.keys():
             continue
-        told = {tuple(sorted(hit.names.items())) for hit in matches_with([part], scope, outer, variables, names)}
-        if len(told) != 1:
-            raise AimError(f"`{ast.unparse(part)}` tells {len(told)} ways, not one, to name {', '.join(sorted(variables))}")
-        names |= dict(told.pop())
+        names_told = {tuple(sorted(hit.names.items())) for hit in matches_with([part], scope, outer, variables, names)}
+        if len(names_told) != 1:
+            raise AimError(f"`{ast.unparse(part)}` tells {len(names_told)} ways, not one, to name {', '.join(sorted(variables))}")
+        names |= dict(names_told.pop())
     return names

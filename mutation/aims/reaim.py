@@ -59,6 +59,7 @@ class _Place(Struct, frozen=True):
     scope: str
 
     def takes(self, aim: Aim) -> bool:
+        """Whether the edit fits here."""
         try:
             changes(replace(aim, at=self.at), self.file.read_text(encoding="utf-8"))
         except AimError:
@@ -73,6 +74,7 @@ def _places(path: Path, root: Path) -> Iterator[_Place]:
 
 
 def _scopes(node: ast.AST, prefix: str) -> Iterator[str]:
+    """The names of functions, classes and methods below a node."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, NAMES):
             yield prefix + child.name
@@ -89,16 +91,16 @@ def _near(aim: Aim, path: Path, complaint: str) -> Proposal | None:
     old, _ = fragment(aim.old, aim.new)
     texts = {("\n" if isinstance(old[0], ast.stmt) else "").join(map(ast.unparse, spot)) for spot in spots(old, scope)}
     before = "\n".join(map(ast.unparse, old))
-    found = max(texts, key=lambda text: (SequenceMatcher(None, before, text).ratio(), text), default="")
-    if SequenceMatcher(None, before, found).ratio() < _NEAR:
+    nearest = max(texts, key=lambda text: (SequenceMatcher(None, before, text).ratio(), text), default="")
+    if SequenceMatcher(None, before, nearest).ratio() < _NEAR:
         return None
-    words, others = (re.findall(r"\w+|\W", text) for text in (before, found))
+    words, others = (re.findall(r"\w+|\W", text) for text in (before, nearest))
     same_length = [op for op in SequenceMatcher(None, words, others, autojunk=False).get_opcodes() if op[0] == "replace"]
     changed = {a: b for _, i, j, k, m in same_length if j - i == m - k for a, b in zip(words[i:j], others[k:m], strict=True)}
     new = "".join(changed.get(word, word) for word in re.findall(r"\w+|\W", aim.new))
-    near = Aim(aim.at, found, new, aim.where)
+    near = Aim(aim.at, nearest, new, aim.where)
     try:
         changes(near, path.read_text(encoding="utf-8"))
     except AimError:
-        return Proposal(f"near `{' '.join(found.split())}`: {complaint}")
+        return Proposal(f"near `{' '.join(nearest.split())}`: {complaint}")
     return Proposal(f"near: {complaint}", near)

@@ -25,6 +25,7 @@ def outer_of(tree: ast.Module, name: str) -> Scope:
 
 
 def _path(tree: ast.Module, name: str) -> list[Scope]:
+    """The module, and the classes and functions that lead to the named one. Raises AimError."""
     path: list[Scope] = [tree]
     for part in name.split(".") if name else ():
         inner = [node for node in _body(path[-1]) if isinstance(node, NAMES) and node.name == part]
@@ -48,13 +49,13 @@ def inside(scope: Scope) -> Sequence[ast.AST]:
 
     Python 3.11 does not know the positions of what is inside of an f-string, so only the whole of it can be changed.
     """
-    found: list[ast.AST] = [scope]
-    for node in found:
+    nodes: list[ast.AST] = [scope]
+    for node in nodes:
         if node is scope or not (
             isinstance(node, ast.JoinedStr) or (isinstance(node, NAMES) and not isinstance(scope, FUNCTION))
         ):
-            found += ast.iter_child_nodes(node)
-    return found
+            nodes += ast.iter_child_nodes(node)
+    return nodes
 
 
 @cache
@@ -68,15 +69,15 @@ def locals_of(scope: Scope) -> frozenset[str]:
 @cache
 def known_in(tree: ast.Module, name: str) -> frozenset[str]:
     """The names that code of a scope may read."""
-    found = set(dir(builtins))
+    names = set(dir(builtins))
     for scope in _path(tree, name):
-        found |= (
+        names |= (
             bound_by(scope) if isinstance(scope, FUNCTION) else bound_by(*(n for n in _body(scope) if isinstance(n, ast.Name)))
         )
         for node in ast.walk(scope) if isinstance(scope, FUNCTION) else _body(scope):
             match node:
                 case ast.ClassDef(name=inner) | ast.FunctionDef(name=inner) | ast.AsyncFunctionDef(name=inner):
-                    found.add(inner)
+                    names.add(inner)
                 case ast.alias(name=inner, asname=other):
-                    found.add((other or inner).partition(".")[0])
-    return frozenset(found)
+                    names.add((other or inner).partition(".")[0])
+    return frozenset(names)

@@ -39,7 +39,7 @@ def aimed(file: str, before: str, after: str) -> Aim:
     at, depth = _scope(file, path)
     scope, outer = scope_of(old, place(at)[1]), outer_of(old, place(at)[1])
     texts = {old: before, new: after}
-    pairs = {(_text(one, texts[old]), _text(other, texts[new])) for one, other in _fragments(path[depth:])}
+    pairs = {(_text(nodes, texts[old]), _text(other, texts[new])) for nodes, other in _fragments(path[depth:])}
     teller = _Teller(scope, outer)
     aims = [Aim(at, *pair, teller.where(*pair)) for pair in pairs if pair[0]]
     aims.sort(key=lambda aim: (_cost(aim), aim))
@@ -82,8 +82,8 @@ class _Teller:
 
     def _tell(self, name: str) -> str:
         if name not in self._found:
-            told = (text for text, names in self._parts if name in names and self._tells(text, name))
-            self._found[name] = next(told, name)
+            telling = (text for text, names in self._parts if name in names and self._tells(text, name))
+            self._found[name] = next(telling, name)
         return self._found[name]
 
     def _tells(self, text: str, name: str) -> bool:
@@ -98,13 +98,13 @@ def _path(old: ast.AST, new: ast.AST) -> Iterator[_Step]:
         if len(fields) != 1 or isinstance(old, ast.JoinedStr):
             break
         yield _Step(old, new, fields[0])
-        one, other = getattr(old, fields[0]), getattr(new, fields[0])
-        if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-            differ = [pair for pair in zip(one, other, strict=True) if not same(*pair)]
-            one, other = differ[0] if len(differ) == 1 else (None, None)
-        if not isinstance(one, ast.AST) or not isinstance(other, ast.AST):
+        before, after = getattr(old, fields[0]), getattr(new, fields[0])
+        if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+            differ = [pair for pair in zip(before, after, strict=True) if not same(*pair)]
+            before, after = differ[0] if len(differ) == 1 else (None, None)
+        if not isinstance(before, ast.AST) or not isinstance(after, ast.AST):
             return
-        old, new = one, other
+        old, new = before, after
     yield _Step(old, new)
 
 
@@ -124,12 +124,12 @@ def _scope(file: str, path: Sequence[_Step]) -> tuple[str, int]:
 def _fragments(path: Sequence[_Step]) -> Iterator[tuple[list[ast.AST], list[ast.AST]]]:
     """Old and new code, from the innermost to the whole scope, in full and with `...`."""
     for n, (old, new, field) in enumerate(path):
-        kept = [_kept(path[n:], 0), _kept(path[n:], 1)]
+        needed = [_needed_nodes(path[n:], 0), _needed_nodes(path[n:], 1)]
         if (isinstance(old, ast.expr) and not isinstance(old, ast.Slice)) or (
             isinstance(old, ast.stmt | ast.match_case) and type(old) is type(new)
         ):
             yield [old], [new]
-            yield [_sketch(old, kept[0])], [_sketch(new, kept[1])]
+            yield [_sketch(old, needed[0])], [_sketch(new, needed[1])]
         one, other = getattr(old, field, None), getattr(new, field, None)
         if isinstance(one, list) and isinstance(other, list) and one and isinstance(one[0], ast.stmt | ast.match_case):
             head, tail = ends(one, other)
@@ -141,7 +141,7 @@ def _fragments(path: Sequence[_Step]) -> Iterator[tuple[list[ast.AST], list[ast.
                         *_gaps("body", run[head : len(run) - tail], stays),
                         *(_sketch(node, stays) for node in run[len(run) - tail : len(run) - tail + after]),
                     ]
-                    for run, stays in ((one, kept[0]), (other, kept[1]))
+                    for run, stays in ((one, needed[0]), (other, needed[1]))
                 )
                 yield old_run, new_run
 
@@ -154,32 +154,33 @@ class _Kept(NamedTuple):
     after: int = 0
 
 
-def _kept(path: Sequence[_Step], side: int) -> _Kept:
+def _needed_nodes(path: Sequence[_Step], side: int) -> _Kept:
+    """The nodes that the shortest edit has to show, of one side."""
     way = {id(step[side]) for step in path}
     last = path[-1]
     if not last.field:
         return _Kept(way - {id(last[side])}, {id(last[side])})
-    one, other = getattr(last.old, last.field), getattr(last.new, last.field)
-    mine = (one, other)[side]
-    if not isinstance(one, list) or not isinstance(other, list):
+    before, after = getattr(last.old, last.field), getattr(last.new, last.field)
+    mine = (before, after)[side]
+    if not isinstance(before, list) or not isinstance(after, list):
         return _Kept(way, {id(mine)})
-    if len(one) == len(other):
-        return _Kept(way, {id(pair[side]) for pair in zip(one, other, strict=True) if not same(*pair)})
-    head, tail = ends(one, other)
+    if len(before) == len(after):
+        return _Kept(way, {id(pair[side]) for pair in zip(before, after, strict=True) if not same(*pair)})
+    head, tail = ends(before, after)
     return _Kept(way, {id(node) for node in mine[head : len(mine) - tail]}, id(mine[-tail]) if tail else 0)
 
 
-def _sketch(node: ast.AST, kept: _Kept) -> ast.AST:
+def _sketch(node: ast.AST, needed: _Kept) -> ast.AST:
     """A copy with `...` for blocks, arguments and elements in which nothing changes."""
     is_block = isinstance(getattr(node, "body", None), list)
-    if id(node) in kept.changed or isinstance(node, ast.JoinedStr) or (id(node) not in kept.way and not is_block):
+    if id(node) in needed.changed or isinstance(node, ast.JoinedStr) or (id(node) not in needed.way and not is_block):
         return node
     copy = type(node)(**dict(ast.iter_fields(node)))
     for field, value in ast.iter_fields(node):
-        if isinstance(value, ast.AST) and id(value) in kept.way:
-            setattr(copy, field, _sketch(value, kept))
+        if isinstance(value, ast.AST) and id(value) in needed.way:
+            setattr(copy, field, _sketch(value, needed))
         elif isinstance(value, list) and (field in _RUNS or (field == "keywords" and isinstance(node, ast.Call))):
-            setattr(copy, field, _gaps(field, value, kept))
+            setattr(copy, field, _gaps(field, value, needed))
     if (
         isinstance(copy, ast.Call)
         and len(copy.keywords) < len(getattr(node, "keywords", ()))
@@ -193,17 +194,18 @@ def _constant(node: ast.AST) -> object:
     return node.value if isinstance(node, ast.Constant) else None
 
 
-def _gaps(field: str, items: Sequence[ast.AST], kept: _Kept) -> list[ast.AST]:
-    found: list[ast.AST] = []
+def _gaps(field: str, items: Sequence[ast.AST], needed: _Kept) -> list[ast.AST]:
+    """A list of nodes with `...` for the ones that need not be shown."""
+    sketched: list[ast.AST] = []
     gap = False
     for item in items:
-        stays = id(item) in kept.way | kept.changed
+        stays = id(item) in needed.way | needed.changed
         if stays or not isinstance(item, ast.expr | ast.stmt | ast.keyword):
-            found.append(_sketch(item, kept))
-        elif (not gap or id(item) == kept.after) and field != "keywords":
-            found.append(ast.Expr(ast.Constant(...)) if isinstance(item, ast.stmt) else ast.Constant(...))
+            sketched.append(_sketch(item, needed))
+        elif (not gap or id(item) == needed.after) and field != "keywords":
+            sketched.append(ast.Expr(ast.Constant(...)) if isinstance(item, ast.stmt) else ast.Constant(...))
         gap = not stays
-    return found
+    return sketched
 
 
 # --- text ---------------------------------------------------------------------------------------------------------------------
@@ -217,18 +219,20 @@ def _text(nodes: Sequence[ast.AST], source: str) -> str:
 
 
 def _line(node: ast.AST, source: str) -> str:
+    """A node as one line of text that parses to the same tree."""
     segment = ast.get_source_segment(source, node) or "" if isinstance(node, ast.expr | ast.stmt) else ""
     joined = re.sub(r"(?<=[(\[{]) | (?=[)\]}])", "", " ".join(segment.split()))
     plain = ast.unparse(node)
     quoted = re.sub(r"'([^'\"\\]*)'", r'"\1"', plain)
-    head, *rest = quoted.split("\n")
-    short = f"{head} {'; '.join(line.strip() for line in rest)}".rstrip()
+    head, *lines = quoted.split("\n")
+    short = f"{head} {'; '.join(line.strip() for line in lines)}".rstrip()
     return next((text for text in (re.sub(r",(?=[)\]}])", "", joined), joined, short, quoted) if _parses(text, [node])), plain)
 
 
 def _parses(text: str, nodes: Sequence[ast.AST]) -> bool:
+    """Whether the text is these nodes."""
     try:
-        found, _ = fragment(text, text if isinstance(nodes[0], ast.expr) else "")
+        parsed, _ = fragment(text, text if isinstance(nodes[0], ast.expr) else "")
     except AimError:
         return False
-    return same(found, list(nodes))
+    return same(parsed, list(nodes))

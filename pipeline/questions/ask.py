@@ -55,12 +55,12 @@ def ask(source: Source, questions: Sequence[Question]) -> list[Answer]:
     def answers(engine: Engine) -> list[Answer]:
         return [Answer(question=question, table=engine.table(question.sql)) for question in questions]
 
-    return _asked(source, tables_in(*(question.sql for question in questions)), answers)
+    return _answer_of(source, tables_in(*(question.sql for question in questions)), answers)
 
 
 def ask_sql(source: Source, sql: str) -> Answer:
     """Run one statement in Spark's dialect over the tables. Raises PipelineError where it is refused."""
-    table = _asked(source, tables_in(sql), lambda engine: engine.table(sql))
+    table = _answer_of(source, tables_in(sql), lambda engine: engine.table(sql))
     own = tuple(Column(name=name, words="") for name in table.column_names)
     return Answer(question=Question(name="sql", title="SQL", words=sql, columns=own, sql=sql), table=table)
 
@@ -69,7 +69,7 @@ def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
     """Compare two campaigns; see `pipeline.questions.diff`."""
     from pipeline.questions.diff import compare
 
-    return _asked(replace(source, campaigns=(before, after)), OF_A_RECORD, lambda engine: compare(engine, before, after))
+    return _answer_of(replace(source, campaigns=(before, after)), OF_A_RECORD, lambda engine: compare(engine, before, after))
 
 
 def tables_in(*statements: str) -> tuple[Table, ...]:
@@ -78,7 +78,7 @@ def tables_in(*statements: str) -> tuple[Table, ...]:
     return tuple(table for table in TABLES if table in words)
 
 
-def _asked(source: Source, tables: Sequence[Table], answer: Callable[[Engine], Asked]) -> Asked:
+def _answer_of(source: Source, tables: Sequence[Table], answer: Callable[[Engine], Asked]) -> Asked:
     """What an engine answers. Files are compared with their manifests first, before Spark starts.
 
     A compaction may take files away under a question: then it is asked again, of the parts that are there now.

@@ -107,20 +107,20 @@ def compare(engine: Engine, before: str, after: str) -> list[Finding]:
     """Compare two campaigns of a dataset; what is worse comes first."""
 
     def rows(sql: str) -> list[_Row]:
-        found = engine.table(sql, {"before": before, "after": after}).to_pylist()
-        return [_Row(row.pop("protocol"), row.pop("subject"), row) for row in found]
+        answers = engine.table(sql, {"before": before, "after": after}).to_pylist()
+        return [_Row(answer.pop("protocol"), answer.pop("subject"), answer) for answer in answers]
 
     outcomes = rows(_OUTCOMES)
-    lost = [_lost(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]
+    lost = [_lost_protocol(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]
     plans = {row.protocol: row.n for row in outcomes if row.n["of_before"] and row.n["of_after"]}
-    found = [finding for row in outcomes if row.protocol in plans for finding in _outcomes(row)]
-    found += [_kind(row, plans[row.protocol]) for row in rows(_KINDS) if row.protocol in plans]
-    found += [_recovery(row) for row in rows(_RECOVERY) if row.protocol in plans]
-    found += [_coverage(row, plans[row.protocol]) for row in rows(_COVERAGE) if row.protocol in plans and row.n["before"]]
-    return sorted([*lost, *_corrected(found)], key=lambda finding: not finding.worse)
+    findings = [finding for row in outcomes if row.protocol in plans for finding in _outcomes(row)]
+    findings += [_kind(row, plans[row.protocol]) for row in rows(_KINDS) if row.protocol in plans]
+    findings += [_recovery(row) for row in rows(_RECOVERY) if row.protocol in plans]
+    findings += [_coverage(row, plans[row.protocol]) for row in rows(_COVERAGE) if row.protocol in plans and row.n["before"]]
+    return sorted([*lost, *_corrected_findings(findings)], key=lambda finding: not finding.worse)
 
 
-def _corrected(findings: Sequence[Finding]) -> Iterator[Finding]:
+def _corrected_findings(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Correct each p for the number of tests, and judge by it what is not proven."""
     tests = Counter(finding.what for finding in findings if finding.p is not None)
     for finding in findings:
@@ -131,7 +131,7 @@ def _corrected(findings: Sequence[Finding]) -> Iterator[Finding]:
         yield structs.replace(finding, p=p, worse=p <= LEVEL)
 
 
-def _lost(row: _Row) -> Finding:
+def _lost_protocol(row: _Row) -> Finding:
     performed = row.n["of_before"]
     return Finding(
         protocol=row.protocol, what="protocol", subject="", before=performed, of_before=performed, after=0, of_after=0, worse=True
@@ -139,6 +139,7 @@ def _lost(row: _Row) -> Finding:
 
 
 def _outcomes(row: _Row) -> Iterator[Finding]:
+    """How many plans had each bad outcome in both campaigns; INVALID or not live after VALID is proof, the rest a p-value."""
     names: tuple[tuple[What, str], ...] = (("invalid", "invalid"), ("not-live", "stuck"), ("unknown", "unknown"))
     for what, name in names:
         before, after, changed = (row.n[f"{name}_{side}"] for side in ("before", "after", "changed"))
@@ -152,7 +153,7 @@ def _outcomes(row: _Row) -> Iterator[Finding]:
             after=after,
             of_after=row.n["of_after"],
             changed=changed,
-            p=None if proven else _more(after, row.n["of_after"], before, row.n["of_before"]),
+            p=None if proven else _p_of_more(after, row.n["of_after"], before, row.n["of_before"]),
             worse=proven,
         )
 
@@ -170,20 +171,21 @@ def _kind(row: _Row, plans: dict[str, int]) -> Finding:
         after=after,
         of_after=plans["of_after"],
         changed=changed,
-        p=None if before or proven else _more(after, plans["of_after"], 0, plans["of_before"]),
+        p=None if before or proven else _p_of_more(after, plans["of_after"], 0, plans["of_before"]),
         worse=proven,
     )
 
 
 def _recovery(row: _Row) -> Finding:
+    """Whether runs recover more slowly: plan by plan if both campaigns share plans, else all against all."""
     slower, faster, pairs = row.n["slower"], row.n["faster"], row.n["pairs"]
     return Finding(
         protocol=row.protocol,
         what="recovery",
         subject=row.subject,
-        before=_reached(row.n["before"]),
+        before=_reached_ns(row.n["before"]),
         of_before=row.n["of_before"],
-        after=_reached(row.n["after"]),
+        after=_reached_ns(row.n["after"]),
         of_after=row.n["of_after"],
         changed=slower if pairs else None,
         p=_mostly(slower, faster) if pairs else _higher(row.n),
@@ -191,6 +193,7 @@ def _recovery(row: _Row) -> Finding:
 
 
 def _coverage(row: _Row, plans: dict[str, int]) -> Finding:
+    """Whether fewer plans reach this state."""
     before, after = row.n["before"], row.n["after"]
     return Finding(
         protocol=row.protocol,
@@ -200,15 +203,15 @@ def _coverage(row: _Row, plans: dict[str, int]) -> Finding:
         of_before=plans["of_before"],
         after=after,
         of_after=plans["of_after"],
-        p=_more(before, plans["of_before"], after, plans["of_after"]),
+        p=_p_of_more(before, plans["of_before"], after, plans["of_after"]),
     )
 
 
-def _reached(ns: int | None) -> int | None:
+def _reached_ns(ns: int | None) -> int | None:
     return None if ns == NEVER_NS else ns
 
 
-def _more(many: int, of_many: int, few: int, of_few: int) -> float:
+def _p_of_more(many: int, of_many: int, few: int, of_few: int) -> float:
     """Fisher's exact test, one-sided: how likely is a share of at least many / of_many if both shares are equal?"""
     return float(stats.hypergeom.sf(many - 1, of_many + of_few, many + few, of_many))
 

@@ -345,6 +345,7 @@ def on_flushed(turn: Turn, broker: Broker, dir_: int, id_: int) -> None:
 
 
 def _flush_of(broker: Broker, dir_: int) -> DirFlush:
+    """The flush state of a log directory, added on first use."""
     for flush in broker.flushes:
         if flush.dir == dir_:
             return flush

@@ -184,12 +184,12 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
 
 def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> None:
     """ZooKeeper answered `request`: send the StopReplica answer that waited for it. If lost, the controller asks again."""
-    found = next((s for s in broker.settling if s.request == request), None)
-    if found is None:
+    settled = next((s for s in broker.settling if s.request == request), None)
+    if settled is None:
         return
-    broker.settling.remove(found)
+    broker.settling.remove(settled)
     if not isinstance(answer, (Unknown, SessionExpired)):
-        turn.send(found.source, found.reply)
+        turn.send(settled.source, settled.reply)
 
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> ErrorCode:
@@ -277,10 +277,10 @@ def on_log_info(turn: Turn, broker: Broker, source: Address, request: LogInfo) -
     offline: tuple[TopicPartition, ...] = ()
     if error is ErrorCode.NONE:
         offline = tuple(tp for tp in request.partitions if log_dirs.is_offline(broker, tp))
-        found = (broker.partitions.get(tp) for tp in request.partitions if tp not in offline)
+        replicas = (broker.partitions.get(tp) for tp in request.partitions if tp not in offline)
         # The whole log counts, flushed or not: right after a start nothing is known to be flushed, but every record that this
         # replica ever acknowledged was.
         ends = tuple(
-            LogEnd(p.tp, last_record_epoch(p.log), p.log.leo, p.log.born, p.log.topic_id) for p in found if p is not None
+            LogEnd(p.tp, last_record_epoch(p.log), p.log.leo, p.log.born, p.log.topic_id) for p in replicas if p is not None
         )
     turn.send(source, LogInfoReply(request.correlation, error, ends, offline))

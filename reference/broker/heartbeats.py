@@ -82,20 +82,21 @@ def on_reply(turn: Turn, broker: Broker, reply: MetadataHeartbeatReply) -> None:
     match reply.error:
         case ErrorCode.NONE:
             arm_fence(turn)
-            _enter(turn, broker, reply.current_state)
+            _change_state(turn, broker, reply.current_state)
         case ErrorCode.INVALID_INCARNATION_ID:
             # The controller knows a later registration, or the end of this one: fence at once (B-43).
-            _enter(turn, broker, BrokerState.INACTIVE)
+            _change_state(turn, broker, BrokerState.INACTIVE)
         case _:
             turn.retry("heartbeat")
 
 
 def on_fence_timer(turn: Turn, broker: Broker) -> None:
     """R-185: fence this broker, because no controller answered for broker.heartbeat.timeout.ms."""
-    _enter(turn, broker, BrokerState.INACTIVE)
+    _change_state(turn, broker, BrokerState.INACTIVE)
 
 
-def _enter(turn: Turn, broker: Broker, state: BrokerState) -> None:
+def _change_state(turn: Turn, broker: Broker, state: BrokerState) -> None:
+    """Set the broker's KIP-343 state, and note when it becomes fenced or is fenced no more."""
     before, broker.membership.state = broker.membership.state, state
     if before is BrokerState.INACTIVE and state is not BrokerState.INACTIVE:
         turn.note(Note(kind="unfenced", incarnation=broker.incarnation))

@@ -22,36 +22,36 @@ def send_due(turn: Turn, broker: Broker) -> None:
     due = [broker.partitions[tp] for tp in sorted(turn.isr_due) if tp in broker.partitions]
     turn.isr_due = []
     config, controller = turn.config, broker.membership.controller
-    asked = IsrAsked(correlation=turn.correlation()) if due else None
+    request = IsrAsked(correlation=turn.correlation()) if due else None
     proposals = []
     for partition in due:
         leader = partition.role
-        if asked is None or not isinstance(leader, Leader) or leader.change is None:
+        if request is None or not isinstance(leader, Leader) or leader.change is None:
             continue
-        leader.change.request, leader.change.step = asked.correlation, IsrStep.ASKING
-        asked.tps = (*asked.tps, partition.tp)
-        wanted, topic_id = leader.change.wanted, partition.log.topic_id
-        proposals.append(IsrProposal(partition.tp, partition.leader_epoch, wanted, leader.zk_version, topic_id))
+        leader.change.request, leader.change.step = request.correlation, IsrStep.ASKING
+        request.tps = (*request.tps, partition.tp)
+        proposed, topic_id = leader.change.wanted, partition.log.topic_id
+        proposals.append(IsrProposal(partition.tp, partition.leader_epoch, proposed, leader.zk_version, topic_id))
         turn.arm(f"ask-isr:{partition.tp}", config.request_timeout_ms)
-    if asked is None or not proposals or controller is None:
+    if request is None or not proposals or controller is None:
         return
-    broker.asked = [earlier for earlier in broker.asked if _waits(broker, earlier)] + [asked]
-    turn.send(broker_address(controller), IsrChange(asked.correlation, config.broker, broker.incarnation, tuple(proposals)))
+    broker.asked = [earlier for earlier in broker.asked if _waits(broker, earlier)] + [request]
+    turn.send(broker_address(controller), IsrChange(request.correlation, config.broker, broker.incarnation, tuple(proposals)))
 
 
-def _waits(broker: Broker, asked: IsrAsked) -> bool:
-    roles = (broker.partitions[tp].role for tp in asked.tps if tp in broker.partitions)
-    return any(isinstance(r, Leader) and r.change is not None and r.change.request == asked.correlation for r in roles)
+def _waits(broker: Broker, request: IsrAsked) -> bool:
+    roles = (broker.partitions[tp].role for tp in request.tps if tp in broker.partitions)
+    return any(isinstance(r, Leader) and r.change is not None and r.change.request == request.correlation for r in roles)
 
 
 def on_reply(turn: Turn, broker: Broker, reply: IsrChangeReply) -> None:
     """The controller answered an IsrChangeRequest (R-198): results in the order of the request."""
-    asked = next((a for a in broker.asked if a.correlation == reply.correlation), None)
-    if asked is None:
+    request = next((a for a in broker.asked if a.correlation == reply.correlation), None)
+    if request is None:
         return
-    broker.asked.remove(asked)
+    broker.asked.remove(request)
     anything = turn.config.variant.isr_pending_clear == "on_lair"
-    for place, tp in enumerate(asked.tps):
+    for place, tp in enumerate(request.tps):
         partition = broker.partitions.get(tp)
         leader = None if partition is None else partition.role
         if partition is None or not isinstance(leader, Leader):

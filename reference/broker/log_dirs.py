@@ -103,8 +103,8 @@ def is_out_of_reach(turn: Turn, broker: Broker, state: PartitionState, *, new: b
     if not broker.offline_dirs or variant.offline_replica_recreated:
         broker.offline.pop(tp, None)
         return False
-    known = broker.offline.get(tp)
-    offline = known is not None and (known == state.topic_id or NO_TOPIC_ID in (known, state.topic_id))
+    topic_id = broker.offline.get(tp)
+    offline = topic_id is not None and (topic_id == state.topic_id or NO_TOPIC_ID in (topic_id, state.topic_id))
     if new and not offline:
         # never created under this id, so no directory holds it; a log of its name there is of another topic
         broker.offline.pop(tp, None)

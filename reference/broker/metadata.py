@@ -15,12 +15,12 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
     if error is ErrorCode.NONE and not _is_late(turn, broker, command):
         broker.live_brokers = command.live_brokers
         broker.known_controller = command.controller
-        told = {state.tp: state for state in command.states}
-        known = {tp: state for tp, state in broker.metadata.items() if tp in told or not command.full}
-        for tp, state in told.items():
-            if tp not in known or _age(known[tp]) <= _age(state):
-                known[tp] = state
-        broker.metadata = {tp: known[tp] for tp in sorted(known)}
+        received = {state.tp: state for state in command.states}
+        remembered = {tp: state for tp, state in broker.metadata.items() if tp in received or not command.full}
+        for tp, state in received.items():
+            if tp not in remembered or _age(remembered[tp]) <= _age(state):
+                remembered[tp] = state
+        broker.metadata = {tp: remembered[tp] for tp in sorted(remembered)}
         if command.full:
             strays.look(turn, broker)
     turn.send(source, UpdateMetadataReply(command.correlation, error))

@@ -52,7 +52,7 @@ def on_request(turn: Turn, ids: ProducerIds, source: Address, request: InitProdu
     ids.waiting.append(Waiting(source, request.correlation))
     if len(ids.waiting) > WAITING_MAX:
         _answer(turn, ids.waiting.pop(0), ErrorCode.BROKER_NOT_AVAILABLE)
-    _give(turn, ids)
+    _serve_waiting(turn, ids)
 
 
 def _ask(turn: Turn, ids: ProducerIds, op: AnyOp) -> None:
@@ -63,7 +63,7 @@ def _ask(turn: Turn, ids: ProducerIds, op: AnyOp) -> None:
 def on_answer(turn: Turn, ids: ProducerIds, answer: AnyAnswer) -> None:
     """ZooKeeper answered a read of the last block, or the write that reserves the next one."""
     ids.request = 0
-    wanted, ids.wanted = ids.wanted, None
+    first_id, ids.wanted = ids.wanted, None
     match answer:
         case Data(data=data, version=version):
             ids.wanted = paths.producer_ids_end(data)
@@ -74,9 +74,9 @@ def on_answer(turn: Turn, ids: ProducerIds, answer: AnyAnswer) -> None:
         case BadVersion() | NodeExists():
             _ask(turn, ids, GetData(paths.PRODUCER_IDS))  # another broker reserved that block first: read again
         case Written() | Created():
-            assert wanted is not None
-            ids.next, ids.end = wanted, ProducerId(wanted + turn.config.producer_id_block_size)
-            _give(turn, ids)
+            assert first_id is not None
+            ids.next, ids.end = first_id, ProducerId(first_id + turn.config.producer_id_block_size)
+            _serve_waiting(turn, ids)
         case _:
             waiting, ids.waiting = ids.waiting, []
             for asker in waiting:
@@ -87,7 +87,8 @@ def _block(turn: Turn, start: ProducerId) -> bytes:
     return paths.producer_ids_payload(turn.config.broker, start, ProducerId(start + turn.config.producer_id_block_size))
 
 
-def _give(turn: Turn, ids: ProducerIds) -> None:
+def _serve_waiting(turn: Turn, ids: ProducerIds) -> None:
+    """Answer waiting InitProducerId requests from the reserved block; reserve another block if some are left."""
     while ids.waiting and ids.next < ids.end:
         _answer(turn, ids.waiting.pop(0), ErrorCode.NONE, ids.next)
         ids.next = ProducerId(ids.next + 1)

@@ -59,6 +59,7 @@ def end_of_turn(turn: Turn, broker: Broker) -> None:
 
 
 def _close(turn: Turn, broker: Broker) -> None:
+    """Stop leading and following, then ask for the last flush of each working directory."""
     for partition in broker.partitions.values():
         follower.resign(turn, partition)
     broker.closing = log_dirs.good(turn, broker)

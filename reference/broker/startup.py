@@ -8,7 +8,7 @@ former life. The czxid of the registration is the broker's incarnation (KIP-343,
       reading
     creating                  created, or there already     reading               read the registration     on_answer
     reading                   it is of this session         learning-topics       list the topics           learn
-    reading                   V3: a new session, learned    registered                                      _registered
+    reading                   V3: a new session, learned    registered                                      _on_registered
                               before
     learning-topics,          no answer                     learning-topics       list the topics           learn
       learning-assignments,
@@ -81,7 +81,7 @@ def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool
     the mark of their creation decides; logs from before the mark was stored have none. The leader epoch could not tell: it
     begins at 0 again for a partition that was removed and added (V3 §H).
     """
-    same = [_age(other, found.dir) for found in image for other in found.logs if other.tp == log.tp]
+    same = [_age(other, image_dir.dir) for image_dir in image for other in image_dir.logs if other.tp == log.tp]
     return len(same) > 1 and _age(log, dir_) != max(same)
 
 
@@ -121,7 +121,7 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], sessio
         case Registration.READING:
             found = answers[0]
             if isinstance(found, Data) and found.owner == session:
-                _registered(turn, broker, Incarnation(found.czxid))
+                _on_registered(turn, broker, Incarnation(found.czxid))
                 return True
             turn.retry("register")  # the registration of a former life: wait until its session ends
         case Registration.LEARNING_TOPICS:
@@ -141,7 +141,8 @@ def on_timer(turn: Turn, broker: Broker) -> None:
         learn(turn, broker)
 
 
-def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
+def _on_registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
+    """The broker's znode exists: take its czxid as incarnation, mark new directories with it, and read the assignments."""
     broker.incarnation = turn.incarnation = incarnation  # R-181: the czxid of the registration
     turn.note(Note(kind="registered", incarnation=incarnation))
     for dir_, born in enumerate(broker.dir_births):
@@ -163,6 +164,7 @@ def learn(turn: Turn, broker: Broker) -> None:
 
 
 def _read_assignments(turn: Turn, broker: Broker, answer: AnyAnswer) -> None:
+    """Read the topic znodes that were listed; with no topics go on to the partition states."""
     topics = answer.names if isinstance(answer, Children) else ()
     broker.learning_topics = topics
     broker.registration = Registration.LEARNING_ASSIGNMENTS

@@ -23,18 +23,18 @@ from reference.types import TopicId, TopicPartition, topic_of
 def look(turn: Turn, broker: Broker) -> None:
     """On each full UpdateMetadata: find local replicas that it does not list, or lists for other brokers."""
     if broker.registration is Registration.REGISTERED:
-        _suspect(turn, broker, _unlisted(turn, broker))
+        _suspect(turn, broker, _unlisted_replicas(turn, broker))
     else:
         broker.strays.late = True  # the assignments being read may be older than the deletion of a topic
 
 
 def after_learning(turn: Turn, broker: Broker, remaining: tuple[TopicPartition, ...]) -> None:
     """Check unassigned replicas that got a command while the broker started, perhaps from a deposed controller."""
-    unlisted = _unlisted(turn, broker) if broker.strays.late else ()
+    unlisted = _unlisted_replicas(turn, broker) if broker.strays.late else ()
     _suspect(turn, broker, tuple(sorted({*unlisted, *remaining})))
 
 
-def _unlisted(turn: Turn, broker: Broker) -> tuple[TopicPartition, ...]:
+def _unlisted_replicas(turn: Turn, broker: Broker) -> tuple[TopicPartition, ...]:
     return tuple(tp for tp, replica in broker.partitions.items() if _is_elsewhere(turn, replica, broker.metadata.get(tp)))
 
 

@@ -12,10 +12,10 @@ REQUEST_TIMED_OUT; the request stays, and the controller goes on with it.
     idle                any other command                        asking      write its request           start
     asking              no answer, and it may be written         looking     look for its znode          _forget
     below               no answer, or the session ends           listing     list the admin paths        _forget
-    looking             its deletion did not arrive              asking      delete the znode again      _answered
-    asking              written; the controller must delete it   watching    watch its znode             _answered
-    looking             its znode is found                       watching    wait for the watch          _answered
-    listing             the admin paths are listed               below       list the nodes of topics    _listed
+    looking             its deletion did not arrive              asking      delete the znode again      _on_answers
+    asking              written; the controller must delete it   watching    watch its znode             _on_answers
+    looking             its znode is found                       watching    wait for the watch          _on_answers
+    listing             the admin paths are listed               below       list the nodes of topics    _on_listing
     any but idle        the outcome is known, or time is over    idle        answer                      _end
 """
 
@@ -111,7 +111,7 @@ class Admin(Machine):
                 if id_ != self.request:
                     return []
                 self.request = 0
-                return self._answered(answers)
+                return self._on_answers(answers)
             case ZkWatch():
                 return self._go_on() if self.step is CommandStep.WATCHING and self.request == 0 else []
             case TimerFired(name=name):
@@ -122,6 +122,7 @@ class Admin(Machine):
                 assert_never(event)
 
     def _on_session(self, event: ZkState) -> Outputs:
+        """A new session repeats the command's last request; an expired one opens another session."""
         if event.state == "connected" and event.session != self.session:
             self.session, self.connecting = event.session, False
             return self._go_on() if self.command is not None else []
@@ -131,7 +132,9 @@ class Admin(Machine):
         return []  # requests in flight are answered Unknown; new ones wait for the connection
 
     def _forget(self) -> Outputs:
-        # The session or the answer is lost: a request in flight may have been performed.
+        """The session or the answer is lost: a request in flight may have been performed. Ends the command if it may not be
+        repeated.
+        """
         if self.step is CommandStep.ASKING and self.asked:
             assert self.command is not None
             assert not isinstance(self.command, ListPending)
@@ -150,18 +153,19 @@ class Admin(Machine):
             if self.step is CommandStep.BELOW:
                 return self._ask(tuple(GetChildren(path) for path in self.below))
             return self._ask((*(Exists(path) for path in SINGLE), *(GetChildren(path) for path in (*BELOW, *NESTED))))
-        wanted = script(command)
+        request = script(command)
         if self.step is CommandStep.ASKING:
             self.asked += 1
-            return self._ask(ops_of(wanted), atomic=wanted.beside is not None)
-        return self._ask((Exists(wanted.path, watch=True),))
+            return self._ask(ops_of(request), atomic=request.beside is not None)
+        return self._ask((Exists(request.path, watch=True),))
 
     def _ask(self, ops: Sequence[AnyOp], *, atomic: bool = False) -> Outputs:
         self.ids += 1
         self.request = self.ids
         return [ZkRequest(self.request, tuple(ops), atomic)]
 
-    def _answered(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
+    def _on_answers(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
+        """Go on with the command by ZooKeeper's answers to its last request, or report its outcome."""
         command = self.command
         assert command is not None
         if any(isinstance(answer, SessionExpired) for answer in answers):
@@ -169,25 +173,25 @@ class Admin(Machine):
         if any(isinstance(answer, Unknown) for answer in answers):
             return self._forget() or self._go_on()
         if isinstance(command, ListPending):
-            return self._listed(answers)
-        wanted, answer = script(command), answers[-1]
+            return self._on_listing(answers)
+        request, answer = script(command), answers[-1]
         match answer:
-            case Deleted() | NoNode() if wanted.gone:
+            case Deleted() | NoNode() if request.gone:
                 return self._end(ErrorCode.NONE)
-            case Data() if wanted.gone:
+            case Data() if request.gone:
                 self.step = CommandStep.ASKING
                 return self._go_on()  # a deletion may be repeated
-            case RolledBack() if wanted.beside is not None:
+            case RolledBack() if request.beside is not None:
                 return self._end(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-            case Created() if wanted.until_gone:
+            case Created() if request.until_gone:
                 self.step = CommandStep.WATCHING
                 return self._go_on()
             case Created() | Written():
                 return self._end(ErrorCode.NONE)
             case NodeExists():
-                return self._end(wanted.taken)
-            case Data(data=data) if data == wanted.data:
-                if not wanted.until_gone:
+                return self._end(request.taken)
+            case Data(data=data) if data == request.data:
+                if not request.until_gone:
                     return self._end(ErrorCode.NONE)
                 self.step, self.doubtful = CommandStep.WATCHING, False  # the watch is set; its firing is the next event
                 return []
@@ -202,7 +206,8 @@ class Admin(Machine):
             case _:
                 raise AssertionError(f"{answer} is not an answer to the ZooKeeper request of an admin command")
 
-    def _listed(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
+    def _on_listing(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
+        """Collect the paths of pending requests: first the znodes of one request, then the children of nested folders."""
         if self.step is CommandStep.LISTING:
             self.found = tuple(p for p, a in zip(SINGLE, answers, strict=False) if isinstance(a, Data))
             below = zip((*BELOW, *NESTED), answers[len(SINGLE) :], strict=True)
@@ -220,5 +225,5 @@ class Admin(Machine):
     def _end(self, error: ErrorCode) -> Outputs:
         command, self.command, self.step, self.request = self.command, None, CommandStep.IDLE, 0
         assert command is not None
-        found = self.found if error is ErrorCode.NONE else ()
-        return [CancelTimer(TIMER), Answered(id=command.id, error=error, attempts=self.asked, found=found)]
+        pending = self.found if error is ErrorCode.NONE else ()
+        return [CancelTimer(TIMER), Answered(id=command.id, error=error, attempts=self.asked, found=pending)]

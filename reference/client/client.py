@@ -103,11 +103,11 @@ class Client(Machine, kw_only=True):
                 self.session.asked = None
                 return self._ask_for_id() if any(self._wants_id(p) for p in self.pending.values()) else []
             case TimerFired(name=name) if name.startswith(_ATTEMPT_TIMER):
-                return self._attempt_overdue(name, now)
+                return self._on_attempt_timer(name, now)
             case TimerFired(name=name):
-                return self._call_overdue(name)
+                return self._on_call_timer(name)
             case ConnectionLost():
-                return self._disconnected(event.peer, now)
+                return self._on_disconnect(event.peer, now)
             case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed() | ShutDown():
                 return []  # a client has no ZooKeeper session and no disk
             case _:
@@ -116,6 +116,7 @@ class Client(Machine, kw_only=True):
     # --- finding leaders --------------------------------------------------------------------------------------------------
 
     def _look_up(self) -> Outputs:
+        """Ask the next bootstrap broker for metadata."""
         self.looking_at = self.bootstrap[self.turn]
         self.turn = (self.turn + 1) % len(self.bootstrap)
         return [
@@ -130,7 +131,8 @@ class Client(Machine, kw_only=True):
     def _wants_route(self, pending: Pending) -> bool:
         return pending.leader is None and not pending.backing_off and not self._wants_id(pending)
 
-    def _learn(self, reply: MetadataReply, now: Now) -> Outputs:
+    def _on_metadata(self, reply: MetadataReply, now: Now) -> Outputs:
+        """Take routes from a metadata reply, and send the calls that waited for one."""
         # An answer to an earlier lookup counts too: on a slow link every answer arrives after the timeout of its lookup.
         if self.looking_at is None:
             return []
@@ -155,6 +157,7 @@ class Client(Machine, kw_only=True):
         return is_idempotent(pending.call) and self.session.producer_id == NO_PRODUCER_ID
 
     def _ask_for_id(self) -> Outputs:
+        """Ask the next bootstrap broker for a producer id."""
         session = self.session
         session.asked = self.bootstrap[session.turn]
         session.turn = (session.turn + 1) % len(self.bootstrap)
@@ -164,7 +167,8 @@ class Client(Machine, kw_only=True):
             SetTimer(sessions.TIMER, sessions.ASK_TIMEOUT_MS, sessions.ASK_TIMEOUT_MS),
         ]
 
-    def _given_id(self, reply: InitProducerIdReply, now: Now) -> Outputs:
+    def _on_producer_id(self, reply: InitProducerIdReply, now: Now) -> Outputs:
+        """Begin a producer session, and send the produces that waited for one; after an error ask again later."""
         if reply.correlation != self.session.correlation or self.session.asked is None:
             return []
         if reply.error is not ErrorCode.NONE:
@@ -196,7 +200,7 @@ class Client(Machine, kw_only=True):
         route = self.routes[pending.call.tp]
         if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
             # The topic of the first attempt is deleted: sent again, the records might be in both topics (docs/promise.md DUR-8).
-            return self._end(pending, ErrorCode.UNKNOWN_TOPIC_ID)
+            return self._finish(pending, ErrorCode.UNKNOWN_TOPIC_ID)
         pending.leader, pending.leader_epoch, pending.topic_id = leader, route.leader_epoch, route.topic_id
         pending.asked = leader
         pending.correlation = self._next_correlation()
@@ -209,18 +213,19 @@ class Client(Machine, kw_only=True):
             outputs = [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", left_ms, left_ms)]
         outputs.append(Send(broker_address(leader), request_of(pending, self.session, left_ms)))
         if isinstance(pending.call, ProduceCall) and pending.call.acks == 0:
-            outputs += self._end(pending, ErrorCode.NONE)
+            outputs += self._finish(pending, ErrorCode.NONE)
         return outputs
 
     def _receive(self, message: AnyMessage, now: Now) -> Outputs:
+        """Dispatch a reply; replies to calls that have ended are dropped."""
         match message:
             case MetadataReply():
-                return self._learn(message, now)
+                return self._on_metadata(message, now)
             case InitProducerIdReply():
-                return self._given_id(message, now)
+                return self._on_producer_id(message, now)
             case FetchReply() | ProduceReply() | ListOffsetsReply():
                 pending = self._waiting_for(message.correlation)
-                return [] if pending is None else self._answer(pending, message, now)
+                return [] if pending is None else self._on_reply(pending, message, now)
             case _:
                 return []  # messages between nodes; an open port may receive anything
 
@@ -228,18 +233,19 @@ class Client(Machine, kw_only=True):
         waiting = (p for p in self.pending.values() if p.leader is not None and p.correlation == correlation)
         return next(waiting, None)
 
-    def _answer(self, pending: Pending, reply: _Answer, now: Now) -> Outputs:
+    def _on_reply(self, pending: Pending, reply: _Answer, now: Now) -> Outputs:
+        """End the call with the leader's reply, or send a produce again after a retriable error."""
         assert pending.leader is not None
         epoch = reply.leader_epoch
         if reply.error == ErrorCode.NONE and epoch is not None:
             learn_epoch(self.routes, pending.call.tp, pending.leader, epoch, pending.topic_id)
         match pending.call, reply:
             case PollCall(offset=start), FetchReply(hw=hw, batches=batches):
-                return self._end(pending, reply.error, leader_epoch=epoch, hw=hw, records=polled(batches, start))
+                return self._finish(pending, reply.error, leader_epoch=epoch, hw=hw, records=polled(batches, start))
             case ProduceCall(), ProduceReply() if reply.error in RETRIABLE and self._may_try_again(pending, now):
                 return self._try_again(pending, reply.error)
             case (ProduceCall(), ProduceReply(offset=offset)) | (LatestCall() | EarliestCall(), ListOffsetsReply(offset=offset)):
-                return self._end(pending, reply.error, leader_epoch=epoch, offset=offset)
+                return self._finish(pending, reply.error, leader_epoch=epoch, offset=offset)
             case _:
                 return []  # a reply of the wrong type is ignored
 
@@ -252,14 +258,15 @@ class Client(Machine, kw_only=True):
         return isinstance(call, ProduceCall) and pending.attempts <= call.retries and in_time
 
     def _try_again(self, pending: Pending, error: ErrorCode) -> Outputs:
+        """Let the call's next attempt begin after the backoff."""
         if error in REFRESH_METADATA:
             distrust(self.routes, pending.call.tp)
         pending.earlier = (*pending.earlier, error)
         pending.leader, pending.backing_off = None, True
         return [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", RETRY_BACKOFF_MS, RETRY_BACKOFF_MS)]
 
-    def _attempt_overdue(self, timer: str, now: Now) -> Outputs:
-        # The pause between two attempts is over, or an attempt got no answer in its time.
+    def _on_attempt_timer(self, timer: str, now: Now) -> Outputs:
+        """Begin the next attempt when the pause is over; give up an attempt that got no answer in its time."""
         pending = self.pending.get(timer.removeprefix(_ATTEMPT_TIMER))
         if pending is None:
             return []
@@ -271,17 +278,19 @@ class Client(Machine, kw_only=True):
 
     # --- the end of a call ------------------------------------------------------------------------------------------------
 
-    def _call_overdue(self, timer: str) -> Outputs:
+    def _on_call_timer(self, timer: str) -> Outputs:
+        """End a call that is open at its timeout."""
         pending = self.pending.get(timer.removeprefix(_CALL_TIMER))
         if pending is None:
             return []
         route = self.routes.get(pending.call.tp)
         # The partition has no leader, as far as known: that error says more than a timeout (docs/promise.md SILENT-2).
         if pending.attempts == 0 and route is not None and route.leader is None:
-            return self._end(pending, ErrorCode.LEADER_NOT_AVAILABLE)
-        return self._end(pending, ErrorCode.REQUEST_TIMED_OUT)
+            return self._finish(pending, ErrorCode.LEADER_NOT_AVAILABLE)
+        return self._finish(pending, ErrorCode.REQUEST_TIMED_OUT)
 
-    def _disconnected(self, peer: Address, now: Now) -> Outputs:
+    def _on_disconnect(self, peer: Address, now: Now) -> Outputs:
+        """Retry or end the calls that were waiting for this broker; what they asked for may have been done."""
         distrust_peer(self.routes, peer)
         outputs: Outputs = []
         for pending in list(self.pending.values()):
@@ -290,7 +299,7 @@ class Client(Machine, kw_only=True):
             if self._may_try_again(pending, now):
                 outputs += self._try_again(pending, ErrorCode.NETWORK_EXCEPTION)
             else:
-                outputs += self._end(pending, ErrorCode.NETWORK_EXCEPTION)
+                outputs += self._finish(pending, ErrorCode.NETWORK_EXCEPTION)
         if self.session.asked is not None and broker_address(self.session.asked) == peer:
             outputs.append(SetTimer(sessions.TIMER, sessions.ASK_BACKOFF_MS, sessions.ASK_BACKOFF_MS))
         if self.looking_at is not None and broker_address(self.looking_at) == peer:
@@ -298,7 +307,7 @@ class Client(Machine, kw_only=True):
             outputs.append(SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS))
         return outputs
 
-    def _end(
+    def _finish(
         self,
         pending: Pending,
         error: ErrorCode,
@@ -308,6 +317,7 @@ class Client(Machine, kw_only=True):
         hw: Offset | None = None,
         records: tuple[Polled, ...] = (),
     ) -> Outputs:
+        """Answer the caller and cancel the call's timers; an unacknowledged idempotent produce ends the producer session."""
         call = pending.call
         del self.pending[str(call.id)]
         if error in REFRESH_METADATA:

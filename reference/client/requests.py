@@ -35,8 +35,8 @@ def request_of(pending: Pending, session: Session, left_ms: Millis) -> Request:
         case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent, misuse=misuse):
             if not idempotent:
                 return Produce(pending.correlation, tp, acks, values, left_ms, topic_id)
-            told = sessions.told(session, tp, misuse)
-            return Produce(pending.correlation, tp, acks, values, left_ms, topic_id, *told)
+            batch_ids = sessions.next_batch_ids(session, tp, misuse)
+            return Produce(pending.correlation, tp, acks, values, left_ms, topic_id, *batch_ids)
         case PollCall(tp=tp, offset=offset, max_records=max_records, max_wait_ms=max_wait_ms):
             wait_ms = min(max_wait_ms, left_ms)
             return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records, topic_id)

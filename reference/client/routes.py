@@ -35,23 +35,23 @@ def learn_states(routes: Routes, states: tuple[PartitionState, ...]) -> None:
     Of two topics of one name the later one has the greater id, whatever their leader epochs (KIP-516).
     """
     for state in states:
-        known = routes.get(state.tp)
-        if known is None or (state.topic_id, state.leader_epoch) >= (known.topic_id, known.leader_epoch):
+        route = routes.get(state.tp)
+        if route is None or (state.topic_id, state.leader_epoch) >= (route.topic_id, route.leader_epoch):
             routes[state.tp] = Route(state.leader, state.leader_epoch, topic_id=state.topic_id)
 
 
 def learn_epoch(routes: Routes, tp: TopicPartition, leader: BrokerId, leader_epoch: LeaderEpoch, topic_id: TopicId) -> None:
     """Take the leader epoch from the answer of a partition's leader."""
-    known = routes.get(tp)
-    if known is None or (known.topic_id == topic_id and leader_epoch > known.leader_epoch):
+    route = routes.get(tp)
+    if route is None or (route.topic_id == topic_id and leader_epoch > route.leader_epoch):
         routes[tp] = Route(leader, leader_epoch, topic_id=topic_id)
 
 
 def distrust(routes: Routes, tp: TopicPartition) -> None:
     """Mark the known leader of a partition as stale after an error of REFRESH_METADATA, so that it is looked up again."""
-    known = routes.get(tp)
-    if known is not None:
-        routes[tp] = replace(known, stale=True)
+    route = routes.get(tp)
+    if route is not None:
+        routes[tp] = replace(route, stale=True)
 
 
 def distrust_peer(routes: Routes, peer: Address) -> None:

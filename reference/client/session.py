@@ -43,7 +43,7 @@ def end(session: Session) -> None:
     session.sequences = {}
 
 
-def told(session: Session, tp: TopicPartition, misuse: Misuse = "") -> tuple[ProducerId, int, int]:
+def next_batch_ids(session: Session, tp: TopicPartition, misuse: Misuse = "") -> tuple[ProducerId, int, int]:
     """The producer id, epoch and sequence for the next batch; with `misuse`, wrong ones that no leader may accept."""
     id_, epoch, sequence = session.producer_id, session.producer_epoch, session.sequences.get(tp, 0)
     match misuse:

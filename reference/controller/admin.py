@@ -103,6 +103,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
 
 
 def _start(turn: Turn, controller: Controller, kind: AdminKind) -> None:
+    """List what an administrator asks for under this kind's path, and set the watch."""
     procedure = controller.admin[kind]
     procedure.again = False
     procedure.writes = []
@@ -127,6 +128,7 @@ def on_answer(turn: Turn, controller: Controller, kind: AdminKind, answers: tupl
 
 
 def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
+    """One of the procedure's writes is done: go on with the next, or read again if another client was faster."""
     procedure = controller.admin[kind]
     if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
         # Another client changed a znode that was read. Not at once: a faster writer would keep this controller busy.
@@ -173,23 +175,23 @@ def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answ
     An unclean election leaves a partition alone that has a leader or can elect one without loss, so it is safe to repeat.
     """
     procedure = controller.admin[kind]
-    found = answers[0]
-    if not isinstance(found, Data):
+    answer = answers[0]
+    if not isinstance(answer, Data):
         procedure.step = AdminStep.IDLE
         return
-    listed = sorted(set(paths.decode_preferred(found.data)))
+    listed = sorted(set(paths.decode_preferred(answer.data)))
     unknown = [tp for tp in listed if tp not in controller.assignments]
     if unknown or not listed:
         refuse(turn, _PATHS[kind], f"no such partition: {', '.join(unknown)}" if listed else "it names no partition")
     procedure.partitions = {tp: controller.assignments[tp] for tp in listed if tp in controller.assignments}
-    procedure.writes = [(Delete(_PATHS[kind], found.version),)]
+    procedure.writes = [(Delete(_PATHS[kind], answer.version),)]
     procedure.step = AdminStep.ELECTING
     for tp in procedure.partitions:
         leader_election.start(turn, controller, tp, PreferredLeader() if kind == "preferred" else UncleanLeader())
 
 
 def _wait_for_elections(controller: Controller, kind: str, procedure: AdminProcedure) -> None:
-    # Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced.
+    """Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced."""
     changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
     if all(change.step is ChangeStep.ASKING and kind == "preferred" for change in changes):
         procedure.step = AdminStep.READY

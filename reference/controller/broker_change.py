@@ -30,14 +30,14 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 def registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
     """Names and data of /brokers/ids as live brokers; a broker that left between the two reads is not live."""
-    found = zip(names, answers, strict=True)
-    return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(a.czxid)) for name, a in found if isinstance(a, Data)))
+    answered = zip(names, answers, strict=True)
+    return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(a.czxid)) for name, a in answered if isinstance(a, Data)))
 
 
 def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
     """The live brokers that send no heartbeats (R-206)."""
-    found = zip(names, answers, strict=True)
-    legacy = [(name, a.czxid) for name, a in found if isinstance(a, Data) and paths.is_legacy_registration(a.data)]
+    answered = zip(names, answers, strict=True)
+    legacy = [(name, a.czxid) for name, a in answered if isinstance(a, Data) and paths.is_legacy_registration(a.data)]
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(czxid)) for name, czxid in legacy))
 
 

@@ -36,15 +36,15 @@ def channel_of(controller: Controller, broker: BrokerId) -> Channel | None:
 
 def open_channels(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> tuple[BrokerId, ...]:
     """Keep one queue of control requests for each live registration; return the brokers with a new one."""
-    kept = []
+    channels = []
     for channel in controller.channels:
         if LiveBroker(channel.broker, channel.incarnation) in live:
-            kept.append(channel)
+            channels.append(channel)
         else:
             turn.effects.append(CancelTimer(name_of(Timer.CHANNEL, channel.broker)))
-    known = {channel.broker for channel in kept}
-    fresh = [Channel(broker=b.broker, incarnation=b.incarnation) for b in live if b.broker not in known]
-    controller.channels = sorted(kept + fresh, key=attrgetter("broker"))
+    connected = {channel.broker for channel in channels}
+    fresh = [Channel(broker=b.broker, incarnation=b.incarnation) for b in live if b.broker not in connected]
+    controller.channels = sorted(channels + fresh, key=attrgetter("broker"))
     return tuple(channel.broker for channel in fresh)
 
 
@@ -152,9 +152,10 @@ def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
 
 
 def _forget_command(channel: Channel, tp: TopicPartition) -> None:
+    """Take a partition that is deleted or lost its replica out of the commands that are queued or in flight."""
     if isinstance(channel.in_flight, LeaderAndIsr):
-        kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
-        channel.in_flight = replace(channel.in_flight, states=kept)  # sent again, it must not create the replica again
+        others = tuple(state for state in channel.in_flight.states if state.tp != tp)
+        channel.in_flight = replace(channel.in_flight, states=others)  # sent again, it must not create the replica again
     channel.states.pop(tp, None)
     channel.new = tuple(other for other in channel.new if other != tp)
     channel.offline = tuple(other for other in channel.offline if other != tp)
@@ -175,6 +176,7 @@ def pump(turn: Turn, controller: Controller) -> None:
 
 
 def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
+    """Send the next request to the broker, if any: StopReplica, then LeaderAndIsr, LogInfo, UpdateMetadata."""
     me, epoch, incarnation = turn.config.broker, controller.epoch, channel.incarnation
     if channel.stops:
         number, stops = turn.correlation(), tuple(channel.stops[tp] for tp in sorted(channel.stops))
@@ -191,8 +193,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.logs = ()
     elif channel.metadata_due:
         full = channel.metadata_full
-        found = {tp: stamped(controller, s) for tp, s in controller.states.items()} if full else channel.metadata
-        states = tuple(_with_offline(controller, found[tp]) for tp in sorted(found))
+        metadata = {tp: stamped(controller, s) for tp, s in controller.states.items()} if full else channel.metadata
+        states = tuple(_with_offline(controller, metadata[tp]) for tp in sorted(metadata))
         number, live = turn.correlation(), served_by(controller)
         channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False

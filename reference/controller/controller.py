@@ -90,6 +90,7 @@ def on_answer(turn: Turn, controller: Controller, sent: Outstanding, answers: tu
 
 
 def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    """Give ZooKeeper's answers to the procedure that asked."""
     match pending:
         case OwnElection():
             _on_step(turn, controller, answers, session)
@@ -118,6 +119,7 @@ def _proceed(turn: Turn, controller: Controller) -> None:
 
 
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    """Answers to the controller's own election and failover (V3 §D), by the step that it is in."""
     match controller.step:
         case ControllerStep.LOOKING | ControllerStep.REMOVALS | ControllerStep.ACTIVE:
             controller_election.on_looked(turn, controller, answers, session)

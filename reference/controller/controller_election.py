@@ -47,53 +47,53 @@ def look(turn: Turn, controller: Controller) -> None:
 
 def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
     """/controller was read: another broker is controller (watch), this one is (go on), or none is (claim it)."""
-    found, epoch = answers
-    if isinstance(found, Data):
-        _seen(turn, controller, paths.decode_controller(found.data))
-    ours = isinstance(found, Data) and found.owner == session
+    owner, epoch = answers
+    if isinstance(owner, Data):
+        _learn_controller(turn, controller, paths.decode_controller(owner.data))
+    ours = isinstance(owner, Data) and owner.owner == session
     if in_office(controller):
         if not ours:
             resign(turn, controller)
             look(turn, controller)
         return
-    known = int(epoch.data) if isinstance(epoch, Data) else 0
+    last_epoch = int(epoch.data) if isinstance(epoch, Data) else 0
     if not turn.config.variant.controller_epoch_persist:
-        known = controller.epoch  # B-46: each broker counts its own terms
+        last_epoch = controller.epoch  # B-46: each broker counts its own terms
     version = epoch.version if isinstance(epoch, Data) else -1
     if ours:
-        _ours_already(turn, controller, known, version)
-    elif isinstance(found, Data):
+        _resume_claim(turn, controller, last_epoch, version)
+    elif isinstance(owner, Data):
         controller.step = ControllerStep.WATCHING
     else:
-        _claim(turn, controller, known, version)
+        _claim(turn, controller, last_epoch, version)
 
 
-def _seen(turn: Turn, controller: Controller, broker: BrokerId) -> None:
+def _learn_controller(turn: Turn, controller: Controller, broker: BrokerId) -> None:
     """Tell this broker who is controller: heartbeats and ISR changes go there (R-185, R-192); an older protocol: none (R-205)."""
     if sends_heartbeats(turn.config) or asks_controller(turn.config):
         controller.elected = broker
 
 
-def _ours_already(turn: Turn, controller: Controller, known: int, version: int) -> None:
-    # An earlier claim was done, but its answer was lost. Without the multi, /controller_epoch may not be raised yet.
+def _resume_claim(turn: Turn, controller: Controller, last_epoch: int, version: int) -> None:
+    """An earlier claim was done, but its answer was lost. Without the multi, /controller_epoch may not be raised yet."""
     variant = turn.config.variant
-    controller.epoch = ControllerEpoch(known if variant.controller_epoch else 0)
+    controller.epoch = ControllerEpoch(last_epoch if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)
     if _raises(variant) and not variant.zk_guard:
-        _raise_epoch(turn, controller, known, version)
+        _raise_epoch(turn, controller, last_epoch, version)
     else:
         _won(turn, controller)
 
 
-def _claim(turn: Turn, controller: Controller, known: int, version: int) -> None:
+def _claim(turn: Turn, controller: Controller, last_epoch: int, version: int) -> None:
     """V3 §D step 1: create /controller; it is ephemeral, and the first to create it is the controller (R-001, C-01)."""
     variant = turn.config.variant
     create = Create(paths.CONTROLLER, paths.controller_payload(turn.config.broker), ephemeral=True)
     controller.step = ControllerStep.CLAIMING
-    controller.epoch = ControllerEpoch(known + 1 if variant.controller_epoch else 0)
+    controller.epoch = ControllerEpoch(last_epoch + 1 if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)
     if _raises(variant) and variant.zk_guard:
-        ask(turn, controller, OwnElection(), (create, _epoch_op(known, version)), atomic=True)
+        ask(turn, controller, OwnElection(), (create, _epoch_op(last_epoch, version)), atomic=True)
     else:
         ask(turn, controller, OwnElection(), (create,))
 
@@ -102,9 +102,9 @@ def _raises(variant: Variant) -> bool:
     return variant.controller_epoch and variant.controller_epoch_persist
 
 
-def _epoch_op(known: int, version: int) -> AnyOp:
+def _epoch_op(last_epoch: int, version: int) -> AnyOp:
     """R-154: /controller_epoch holds a bare integer."""
-    data = str(known + 1).encode()
+    data = str(last_epoch + 1).encode()
     return Create(paths.CONTROLLER_EPOCH, data) if version < 0 else SetData(paths.CONTROLLER_EPOCH, data, version)
 
 
@@ -121,10 +121,10 @@ def on_claimed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...
         _won(turn, controller)
 
 
-def _raise_epoch(turn: Turn, controller: Controller, known: int, version: int) -> None:
+def _raise_epoch(turn: Turn, controller: Controller, last_epoch: int, version: int) -> None:
     controller.step = ControllerStep.RAISING_EPOCH
-    controller.epoch = ControllerEpoch(known + 1)
-    ask(turn, controller, OwnElection(), (_epoch_op(known, version),))
+    controller.epoch = ControllerEpoch(last_epoch + 1)
+    ask(turn, controller, OwnElection(), (_epoch_op(last_epoch, version),))
 
 
 def on_epoch_raised(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
@@ -142,7 +142,7 @@ def on_epoch_raised(turn: Turn, controller: Controller, answer: AnyAnswer) -> No
 
 def _won(turn: Turn, controller: Controller) -> None:
     turn.note(Note(kind="controller-elected", controller_epoch=_noted_epoch(turn, controller)))
-    _seen(turn, controller, turn.config.broker)
+    _learn_controller(turn, controller, turn.config.broker)
     failover.begin(turn, controller)
 
 

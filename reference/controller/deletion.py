@@ -21,13 +21,13 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     ops: tuple[AnyOp, ...]
     match procedure.step:
         case AdminStep.LISTING:
-            found = answers[0]
-            if not isinstance(found, Data):
+            answer = answers[0]
+            if not isinstance(answer, Data):
                 on_done(controller, procedure)
                 return
             procedure.step = AdminStep.TOPICS
-            procedure.topics = paths.decode_delete_topics(found.data)
-            procedure.version = found.version
+            procedure.topics = paths.decode_delete_topics(answer.data)
+            procedure.version = answer.version
             if not procedure.topics:
                 refuse(turn, paths.DELETE_TOPICS, "it names no topic")
             ops = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
@@ -57,6 +57,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
 
 
 def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers: tuple[AnyAnswer, ...]) -> None:
+    """Set the procedure's writes: erase the partitions, the topics and the request; replicas are stopped first."""
     count = 2 * len(procedure.partitions)
     erase = erasures(tuple(procedure.partitions), answers[:count])
     for topic, above in zip(procedure.topics, answers[count:], strict=True):

@@ -15,7 +15,7 @@ from reference.types import Address, BrokerId, BrokerState
 
 def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
     """A broker's heartbeat (R-194, R-195, R-196): it gets the state that it asks for (R-191)."""
-    error, words = _error(turn, controller, request)
+    error, words = _refusal(turn, controller, request)
     if error is not ErrorCode.NONE:
         turn.send(source, MetadataHeartbeatReply(request.correlation, error, words, BrokerState.INACTIVE))
         return
@@ -34,15 +34,16 @@ def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: M
     turn.send(source, MetadataHeartbeatReply(request.correlation, ErrorCode.NONE, None, state))
 
 
-def _error(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> tuple[ErrorCode, str | None]:
+def _refusal(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> tuple[ErrorCode, str | None]:
+    """The error and words that refuse a heartbeat, or NONE. A registration that the controller has not read yet is adopted."""
     if controller.step is not ControllerStep.ACTIVE:
         return ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
     if request.broker < 0 or request.target_state not in (BrokerState.ACTIVE, BrokerState.STOPPING):
         # R-196; the text also names endpoint fields, which the request does not have (C-16)
         return ErrorCode.INVALID_REQUEST, f"broker {request.broker} cannot become {request.target_state.name.lower()}"
     live = next((b for b in controller.live if b.broker == request.broker), None)
-    known = standings.of(controller, request.broker)
-    latest = max((b.incarnation for b in (live, known) if b is not None), default=None)
+    standing = standings.of(controller, request.broker)
+    latest = max((b.incarnation for b in (live, standing) if b is not None), default=None)
     if latest is None or (turn.config.variant.broker_incarnation and request.incarnation > latest):
         _adopt(turn, controller, request)
     elif turn.config.variant.broker_incarnation and (request.incarnation < latest or live is None):

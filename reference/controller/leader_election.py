@@ -29,7 +29,7 @@ Every write is conditional on the version that was read, and in `safe` also on /
                               write, another round
     reading                   logs must be compared first         asking    LogInfo to the brokers        _choose
     reading, asking           leader and ISR are chosen           writing   write on the version read     _send_write
-    any                       nothing is left to do               gone      after a write: commands,      _finish, _landed,
+    any                       nothing is left to do               gone      after a write: commands,      _finish, _publish,
                                                                             metadata                      _choose
 """
 
@@ -91,10 +91,11 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal 
 
 
 def _add_goal(change: StateChange, goal: AnyGoal) -> None:
-    # A later order replaces an earlier one; NewEpoch stands beside an order, in front of it.
-    #
-    # A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
-    # replicas that were assigned before.
+    """A later order replaces an earlier one; NewEpoch stands beside an order, in front of it.
+
+    A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
+    replicas that were assigned before.
+    """
     match goal:
         case Repair():
             pass  # every round begins with it
@@ -129,7 +130,7 @@ def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: t
     if change.step is ChangeStep.READING:
         _choose(turn, controller, tp, change, answers[0])
     else:
-        _written(turn, controller, tp, change, answers[0])
+        _on_written(turn, controller, tp, change, answers[0])
 
 
 def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
@@ -158,19 +159,19 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     if isinstance(order, UncleanLeader):
         choice = _unclean(base, choice, live)
     elif order is not None and isinstance(choice, Keep):
-        choice = _ordered(turn, controller, order, base)
+        choice = _choice_by_order(turn, controller, order, base)
         change.serves = (order,)
     if NEW_EPOCH in change.goals:
         choice = leader_selection.stay(base) if isinstance(choice, Keep) else choice
         change.serves = (NEW_EPOCH, *change.serves)
     match choice:
         case Keep():
-            _keep(turn, controller, change, base)
+            _keep_leader(turn, controller, change, base)
         case Elect(leader=leader, isr=isr):
-            wanted = _next_state(turn, controller, base, leader, isr)
+            chosen = _next_state(turn, controller, base, leader, isr)
             if IsrInTarget() in change.serves:  # a broker that loses its replica does not count any more
-                wanted = replace(wanted, elr=tuple(m for m in wanted.elr if m.broker in base.replicas))
-            _write(turn, controller, change, wanted)
+                chosen = replace(chosen, elr=tuple(m for m in chosen.elr if m.broker in base.replicas))
+            _write(turn, controller, change, chosen)
         case Offline(isr=isr):
             _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
         case AskLogs(brokers=brokers):
@@ -207,10 +208,10 @@ def _order_of(change: StateChange) -> Order | None:
     return next((goal for goal in change.goals if isinstance(goal, Order)), None)
 
 
-def _ordered(
+def _choice_by_order(
     turn: Turn, controller: Controller, order: PreferredLeader | LeaderInTarget | IsrInTarget, base: PartitionState
 ) -> Choice:
-    # Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184).
+    """Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184)."""
     variant, live = turn.config.variant, staying(controller, base.tp)
     enough = leader_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
     match order:
@@ -222,14 +223,14 @@ def _ordered(
             return leader_selection.shrink_to_target(variant, base, live, enough)
 
 
-def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
-    # The leader stays, and may have the ISR that it proposed (R-065: leaders change only by the controller's own choice).
+def _keep_leader(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
+    """The leader stays, and may have the ISR that it proposed (R-065: leaders change only by the controller's own choice)."""
     change.goals, change.serves = (), ()
-    known = controller.states.get(base.tp)
+    remembered = controller.states.get(base.tp)
     controller.states[base.tp] = base
-    if known is None or known.leader_epoch != base.leader_epoch:
+    if remembered is None or remembered.leader_epoch != base.leader_epoch:
         channel.tell_state(controller, base)
-    elif known.zk_version != base.zk_version or _moves_unled(known, base):
+    elif remembered.zk_version != base.zk_version or _moves_unled(remembered, base):
         # Only the other brokers must hear of it: ZooKeeper's answer to an ISR change was lost, the leader wrote its ISR itself,
         # or a move begins.
         channel.tell_metadata(controller, base)
@@ -238,31 +239,33 @@ def _keep(turn: Turn, controller: Controller, change: StateChange, base: Partiti
         _finish(turn, controller, base.tp, change)
     else:
         change.serves = (ProposedIsr(proposal),)
-        _write(turn, controller, change, proposals.wanted(turn, controller, proposal, base))
+        _write(turn, controller, change, proposals.state_with(turn, controller, proposal, base))
 
 
-def _moves_unled(known: PartitionState | None, base: PartitionState) -> bool:
+def _moves_unled(remembered: PartitionState | None, base: PartitionState) -> bool:
     """R-051: whether a move changed the replicas of a partition that nobody leads, so that no state is written and told."""
-    return known is not None and base.leader is None and known.replicas != base.replicas
+    return remembered is not None and base.leader is None and remembered.replicas != base.replicas
 
 
 def _next_state(
     turn: Turn, controller: Controller, base: PartitionState, leader: IsrMember | None, isr: tuple[IsrMember, ...]
 ) -> PartitionState:
+    """The state to write for this leader and ISR, with its leader epoch, controller epoch and ELR."""
     broker = None if leader is None else leader.broker
     variant, min_isr = turn.config.variant, min_isr_of(turn.config, topic_of(base.tp))
     return replace(
         base,
         leader=broker,
         leader_incarnation=NO_INCARNATION if leader is None else leader.incarnation,
-        leader_epoch=LeaderEpoch(base.leader_epoch + (1 if _bumps(variant, base, broker) else 0)),
+        leader_epoch=LeaderEpoch(base.leader_epoch + (1 if _raises_epoch(variant, base, broker) else 0)),
         isr=isr,
         controller_epoch=controller.epoch,
         elr=eligible.after(variant, isr=base.isr, elr=base.elr, wanted=isr, min_isr=min_isr),
     )
 
 
-def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> bool:
+def _raises_epoch(variant: Variant, base: PartitionState, leader: BrokerId | None) -> bool:
+    """Whether the variant raises the leader epoch with this write."""
     match variant.epoch_bump:
         case "every_write":
             return True
@@ -272,15 +275,15 @@ def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> b
             return False
 
 
-def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
+def _write(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
     """V3 §A step 3.3: write the new state, on condition that the version read in step 3.1 is unchanged (R-005, R-155)."""
-    op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
-    _send_write(turn, controller, change, wanted, op)
+    op = SetData(paths.state_path(state.tp), paths.state_payload(state), state.zk_version)
+    _send_write(turn, controller, change, state, op)
 
 
 def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, first: Elect) -> None:
     """V3 §B init_leaders step 1.2: create the state znode of a new partition with its first leader and ISR."""
-    wanted = PartitionState(
+    state = PartitionState(
         tp=tp,
         leader=first.leader.broker,
         leader_incarnation=first.leader.incarnation,
@@ -291,31 +294,32 @@ def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         replicas=controller.assignments[tp],
     )
     turn.effects.append(ZkRequest(turn.zk_id(), tuple(Create(path, b"") for path in paths.state_parents(tp))))
-    _send_write(turn, controller, change, wanted, Create(paths.state_path(tp), paths.state_payload(wanted)))
+    _send_write(turn, controller, change, state, Create(paths.state_path(tp), paths.state_payload(state)))
 
 
-def _send_write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState, op: AnyOp) -> None:
+def _send_write(turn: Turn, controller: Controller, change: StateChange, state: PartitionState, op: AnyOp) -> None:
     change.step = ChangeStep.WRITING
-    change.wanted = wanted
-    write(turn, controller, LeaderElection(wanted.tp), (op,))
+    change.wanted = state
+    write(turn, controller, LeaderElection(state.tp), (op,))
 
 
-def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
-    wanted = change.wanted
-    assert wanted is not None
+def _on_written(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
+    """Tell the brokers the state that was written; after a lost race read again."""
+    proposed = change.wanted
+    assert proposed is not None
     match answer:
         case Written(version=version):
-            _landed(turn, controller, change, replace(wanted, zk_version=ZkVersion(version)))
+            _publish(turn, controller, change, replace(proposed, zk_version=ZkVersion(version)))
         case Created():
-            _landed(turn, controller, change, wanted)
-            channel.mark_new(controller, tp, wanted.replicas)
+            _publish(turn, controller, change, proposed)
+            channel.mark_new(controller, tp, proposed.replicas)
         case _:
             # V3 §A step 3.3: the version moved, so another client wrote between our read and our write. Read again (step 3.1)
             # rather than retry: the ISR that we chose from may have shrunk meanwhile.
             _read(turn, controller, tp, change)
 
 
-def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
+def _publish(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
     """V3 §A step 4: the state is in ZooKeeper, so send the command to the affected brokers (R-076) if the topic still exists."""
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
@@ -325,7 +329,7 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
     match change.serves:
         case (ProposedIsr(proposal=proposal),):
             channel.tell_metadata(controller, state)
-            proposals.applied(turn, controller, proposal, state)
+            proposals.accept(turn, controller, proposal, state)
         case _:
             # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its
             # followers must know the epoch that this write began.
@@ -375,9 +379,9 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
             topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
             winner = leader_selection.ordered(turn.config.variant, base, live, change.ends, topic_id)
         if winner is not None:
-            wanted = _next_state(turn, controller, base, winner.leader, winner.isr)
+            chosen = _next_state(turn, controller, base, winner.leader, winner.isr)
             # the former ISR and ELR do not count any more, for the new leader may lack records that they hold
-            _write(turn, controller, change, replace(wanted, elr=()) if by_order else wanted)
+            _write(turn, controller, change, replace(chosen, elr=()) if by_order else chosen)
         elif base.leader is not None:
             # No log of the ISR and ELR is left: the partition is offline until an operator orders a leader, and no broker may
             # take itself for the leader (docs/promise.md SILENT-2).

@@ -178,12 +178,12 @@ def held_by(variant: Variant, state: PartitionState, replicas: tuple[BrokerId, .
 
 def lead_from_target(variant: Variant, state: PartitionState, live: Live, enough: int) -> Choice:
     """KIP-236 step 2 (R-235): elect one of the target replicas; if one leads already, it gets a new epoch."""
-    held = {m.broker: m for m in held_by(variant, state, state.replicas, live)}
-    if len(held) < enough:
+    holders = {m.broker: m for m in held_by(variant, state, state.replicas, live)}
+    if len(holders) < enough:
         return Keep()
-    if state.leader in held:
-        return Elect(held[state.leader], state.isr)
-    leader = next((held[b] for b in state.replicas if b in held), None)
+    if state.leader in holders:
+        return Elect(holders[state.leader], state.isr)
+    leader = next((holders[b] for b in state.replicas if b in holders), None)
     if leader is not None:
         return Elect(leader, state.isr)
     # B-60: "elect a new leader from OAR" has no condition on the ISR there
@@ -193,10 +193,10 @@ def lead_from_target(variant: Variant, state: PartitionState, live: Live, enough
 
 def shrink_to_target(variant: Variant, state: PartitionState, live: Live, enough: int) -> Choice:
     """R-236, V3 §F step 3.2.2: the ISR keeps only the members that stay assigned."""
-    held = held_by(variant, state, state.replicas, live)
-    if not held or len(held) < enough or held == state.isr:
+    holders = held_by(variant, state, state.replicas, live)
+    if not holders or len(holders) < enough or holders == state.isr:
         return Keep()
-    leaders = {m.broker: m for m in held}
+    leaders = {m.broker: m for m in holders}
     # V3 §F does not mention a leader outside of RAR; a leader must be in its ISR.
     first = next(b for b in (state.leader, *state.replicas) if b in leaders)
-    return Elect(leaders[first], held)
+    return Elect(leaders[first], holders)

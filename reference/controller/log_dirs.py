@@ -8,8 +8,8 @@ deletes a notification: a deposed controller could delete one that its successor
 
     state       event                                 next        effects                         by
     any         a notification, or no answer          listing     list them, with a watch         _list
-    listing     there are some                        reading     read each                       _read
-    listing     there is none                         idle                                        _read
+    listing     there are some                        reading     read each                       _read_notifications
+    listing     there is none                         idle                                        _read_notifications
     reading     they are read                         deleting    delete them                     on_answer
     deleting    they are deleted                      idle        LeaderAndIsr to their brokers   on_answer
 """
@@ -61,7 +61,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     """ZooKeeper answered: the names of the log directory notifications, their data, or their deletion."""
     events = controller.dir_events
     if events.step is DirEventsStep.LISTING:
-        _read(turn, controller, answers[0])
+        _read_notifications(turn, controller, answers[0])
     elif events.step is DirEventsStep.READING:
         events.brokers = tuple(sorted({broker for answer in answers if (broker := _broker_of(answer)) is not None}))
         events.step = DirEventsStep.DELETING
@@ -77,7 +77,8 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         _list(turn, controller)
 
 
-def _read(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
+def _read_notifications(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
+    """Read the listed notifications of failed directories."""
     events = controller.dir_events
     events.names = answer.names if isinstance(answer, Children) else ()
     events.step = DirEventsStep.READING if events.names else DirEventsStep.IDLE
@@ -121,10 +122,11 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, reply: Log
 
 
 def _learn(turn: Turn, controller: Controller, broker: BrokerId, tp: TopicPartition, *, offline: bool) -> None:
-    told = channel.channel_of(controller, broker)
-    if told is None or (tp in told.offline) == offline:
+    """Note that a replica went offline or came back, tell the other brokers, and elect."""
+    peer = channel.channel_of(controller, broker)
+    if peer is None or (tp in peer.offline) == offline:
         return
-    told.offline = tuple(sorted((*told.offline, tp))) if offline else tuple(other for other in told.offline if other != tp)
+    peer.offline = tuple(sorted((*peer.offline, tp))) if offline else tuple(other for other in peer.offline if other != tp)
     channel.tell_offline(controller, tp)
     if tp in controller.assignments:
         leader_election.start(turn, controller, tp)  # the replica leaves the ISR, another one leads (U-16)

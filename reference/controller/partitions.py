@@ -36,8 +36,8 @@ def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyA
                 if isinstance(answer, Children)
                 for name in answer.names
             ]
-            found = [topic_partition(topic, index) for topic, _, index in listed if index is not None]
-            procedure.partitions = dict.fromkeys(sorted(found), ())
+            partitions = [topic_partition(topic, index) for topic, _, index in listed if index is not None]
+            procedure.partitions = dict.fromkeys(sorted(partitions), ())
             procedure.strays = tuple(f"{root}/{topic}/{name}" for topic, name, index in listed if index is None)
             procedure.topics = tuple(sorted({topic for topic, _, _ in listed}))
             ops = _reads(kind, procedure)
@@ -51,6 +51,7 @@ def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyA
 
 
 def _reads(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
+    """The reads that a procedure needs before its writes: the topics, and for each partition its request or its state nodes."""
     topics = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
     if kind == "add":
         return topics + tuple(GetData(paths.partition_add_path(tp)) for tp in procedure.partitions)
@@ -59,27 +60,28 @@ def _reads(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
 
 
 def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAnswer, ...]) -> None:
+    """Set the procedure's writes from its reads: topic znodes with partitions added or removed, and the request taken away."""
     procedure = controller.admin[kind]
     count = len(procedure.topics)
-    found = dict(zip(procedure.topics, answers[:count], strict=True))
-    listed = {t: dict(paths.decode_topic(t, a.data)) for t, a in found.items() if isinstance(a, Data)}
-    versions = {t: a.version for t, a in found.items() if isinstance(a, Data)}
+    topic_answers = dict(zip(procedure.topics, answers[:count], strict=True))
+    listed = {t: dict(paths.decode_topic(t, a.data)) for t, a in topic_answers.items() if isinstance(a, Data)}
+    versions = {t: a.version for t, a in topic_answers.items() if isinstance(a, Data)}
     clear = _clear(kind, procedure)
-    wanted: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    accepted: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     erase: tuple[AnyOp, ...] = ()
     if kind == "add":
         for tp, answer in zip(procedure.partitions, answers[count:], strict=True):
             topic = topic_of(tp)
             replicas = paths.decode_replicas(answer.data) if isinstance(answer, Data) else ()
             if topic in listed and (replicas or tp in listed[topic]):
-                wanted[tp] = listed[topic].get(tp, replicas)  # a repeated request leaves the partition as it is
-        after = {t: old | {tp: r for tp, r in wanted.items() if topic_of(tp) == t} for t, old in listed.items()}
+                accepted[tp] = listed[topic].get(tp, replicas)  # a repeated request leaves the partition as it is
+        after = {t: old | {tp: r for tp, r in accepted.items() if topic_of(tp) == t} for t, old in listed.items()}
     else:
-        wanted = {tp: listed.get(topic_of(tp), {}).get(tp, ()) for tp in procedure.partitions}
-        erase = deletion.erasures(tuple(wanted), answers[count:])
-        after = {t: {tp: r for tp, r in old.items() if tp not in wanted} for t, old in listed.items()}
-    _refuse(turn, kind, procedure, [tp for tp in procedure.partitions if not wanted.get(tp)])
-    procedure.partitions = wanted
+        accepted = {tp: listed.get(topic_of(tp), {}).get(tp, ()) for tp in procedure.partitions}
+        erase = deletion.erasures(tuple(accepted), answers[count:])
+        after = {t: {tp: r for tp, r in old.items() if tp not in accepted} for t, old in listed.items()}
+    _refuse(turn, kind, procedure, [tp for tp in procedure.partitions if not accepted.get(tp)])
+    procedure.partitions = accepted
     # V3 §H on_partitions_add step 4, V3 §H on_partitions_remove step 4: update the topic path
     changed = [t for t in listed if after[t] != listed[t]]
     update = tuple(SetData(paths.topic_path(t), paths.partitions_payload(after[t]), versions[t]) for t in changed)

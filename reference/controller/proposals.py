@@ -33,7 +33,7 @@ def choose(turn: Turn, controller: Controller, base: PartitionState) -> IsrPropo
             error = judge(turn, controller, request, proposal, base)
             if error is ErrorCode.NONE:
                 return proposal
-            request.results[place] = IsrResult(error, _words(error), base)
+            request.results[place] = IsrResult(error, _in_words(error), base)
     answer(turn, controller)
     return None
 
@@ -51,8 +51,8 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
         newer = proposal.leader_epoch > base.leader_epoch
         return ErrorCode.NOT_CONTROLLER if newer else ErrorCode.FENCED_LEADER_EPOCH
     ids = [member.broker for member in proposal.isr]
-    known = {member.broker for member in base.isr}
-    strangers = [b for b in ids if b not in known and b not in base.replicas and variant.isr_assigned_check]  # B-38
+    members = {member.broker for member in base.isr}
+    strangers = [b for b in ids if b not in members and b not in base.replicas and variant.isr_assigned_check]  # B-38
     if base.leader not in ids or len(set(ids)) != len(ids) or strangers:
         return ErrorCode.INVALID_REQUEST  # R-202: no ISR, one without its leader, or one with strangers
     if variant.isr_change_version and proposal.zk_version != base.zk_version:
@@ -77,11 +77,11 @@ def _eligibility(turn: Turn, controller: Controller, proposal: IsrProposal, base
     return ErrorCode.NONE
 
 
-def _words(error: ErrorCode) -> str:
+def _in_words(error: ErrorCode) -> str:
     return error.name.lower().replace("_", " ")
 
 
-def wanted(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> PartitionState:
+def state_with(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> PartitionState:
     """The partition state with the proposed ISR. Leader and epoch stay."""
     config, isr = turn.config, proposal.isr
     if not config.variant.isr_member_epoch:
@@ -94,7 +94,7 @@ def wanted(turn: Turn, controller: Controller, proposal: IsrProposal, base: Part
     return replace(base, isr=isr, elr=elr, controller_epoch=controller.epoch)
 
 
-def applied(turn: Turn, controller: Controller, proposal: IsrProposal, state: PartitionState) -> None:
+def accept(turn: Turn, controller: Controller, proposal: IsrProposal, state: PartitionState) -> None:
     """R-203: the proposed ISR is in ZooKeeper. Answer the proposal; equal and later ones are judged by the new state."""
     for request in controller.isr_requests:
         for place, (other, result) in enumerate(_places(request)):
@@ -109,7 +109,7 @@ def refuse(turn: Turn, controller: Controller, tp: TopicPartition, error: ErrorC
     for request in controller.isr_requests:
         for place, (proposal, result) in enumerate(_places(request)):
             if result is None and proposal.tp == tp:
-                request.results[place] = IsrResult(error, _words(error), state)
+                request.results[place] = IsrResult(error, _in_words(error), state)
     answer(turn, controller)
 
 

@@ -32,12 +32,12 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     else:
         for topic, answer in zip(listing.names, answers, strict=True):
             if isinstance(answer, Data):
-                _see(turn, controller, topic, answer)
+                _take_topic(turn, controller, topic, answer)
     listings.resume(turn, controller, TopicList())
 
 
-def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
-    # A topic that exists: it is new, or known, or another topic has taken its name.
+def _take_topic(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
+    """Take in a topic znode: a new topic's partitions get leaders; another czxid means a deleted topic was replaced."""
     if topic in controller.topics:
         if controller.topic_ids.get(topic) == znode.czxid:
             return

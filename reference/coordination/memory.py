@@ -102,26 +102,26 @@ class MemoryZooKeeper(Struct):
 
     def touch(self, session: int, *, now_ms: int) -> bool:
         """Record that a ZooKeeper client was heard. False if its session is over."""
-        found = self.sessions.get(str(session))
-        if found is None:
+        session_state = self.sessions.get(str(session))
+        if session_state is None:
             return False
-        found.heard_ms = now_ms
+        session_state.heard_ms = now_ms
         return True
 
     def due_ms(self, session: int) -> int | None:
         """When the caller must expire this session if its client stays silent; None if it is over."""
-        found = self.sessions.get(str(session))
-        return None if found is None else found.heard_ms + found.timeout_ms
+        session_state = self.sessions.get(str(session))
+        return None if session_state is None else session_state.heard_ms + session_state.timeout_ms
 
     def expire(self, session: int) -> Fired:
         """End a session that timed out or was closed: its ephemerals are deleted in one transaction."""
-        found = self.sessions.pop(str(session), None)
-        if found is None:
+        session_state = self.sessions.pop(str(session), None)
+        if session_state is None:
             return []
         self.forget_watches(session)
         self.zxid += 1
         changes: list[tuple[str, Change]] = []
-        for path in found.ephemerals:
+        for path in session_state.ephemerals:
             self._remove(path, changes)
         return self._fire(changes)
 
@@ -162,16 +162,17 @@ class MemoryZooKeeper(Struct):
         return fired
 
     def _fire(self, changes: list[tuple[str, Change]]) -> Fired:
+        """The watch events of these changes; a watch that fires is removed."""
         fired: Fired = []
         for path, change in changes:
             if change == "children":
                 fired += [(session, path, change) for session in self.child_watches.pop(path, ())]
                 continue
-            told = self.data_watches.pop(path, [])
+            watchers = self.data_watches.pop(path, [])
             if change == "deleted":
                 # A session that watched both data and children of the node is told once that it is deleted.
-                told = sorted({*told, *self.child_watches.pop(path, ())})
-            fired += [(session, path, change) for session in told]
+                watchers = sorted({*watchers, *self.child_watches.pop(path, ())})
+            fired += [(session, path, change) for session in watchers]
         return fired
 
     # --- operations -------------------------------------------------------------------------------------------------------
@@ -198,8 +199,9 @@ class MemoryZooKeeper(Struct):
         return tuple(answers), fired
 
     def _multi(self, session: int, ops: tuple[AnyOp, ...], changes: list[tuple[str, Change]]) -> tuple[AnyAnswer, ...]:
+        """Perform the operations in order; if one is refused undo all and answer RolledBack for the others."""
         self.zxid += 1
-        saved = self._saved(session, ops)
+        saved = self._copies(session, ops)
         answers: list[AnyAnswer] = []
         for op in ops:
             assert not isinstance(op, GetData | Exists | GetChildren)  # a multi only writes and checks
@@ -212,8 +214,8 @@ class MemoryZooKeeper(Struct):
                 return tuple(answer if i == at else RolledBack() for i in range(len(ops)))
         return tuple(answers)
 
-    def _saved(self, session: int, ops: tuple[AnyOp, ...]) -> _Saved:
-        # Copies of the nodes and ephemerals that a multi may change, except sequential nodes, whose names are unknown.
+    def _copies(self, session: int, ops: tuple[AnyOp, ...]) -> _Saved:
+        """Copies of the nodes and ephemerals that a multi may change, except sequential nodes, whose names are unknown."""
         nodes: dict[str, Znode | None] = {}
         owners = {session}
         for op in ops:
@@ -224,6 +226,7 @@ class MemoryZooKeeper(Struct):
         return nodes, {str(o): list(self.sessions[str(o)].ephemerals) for o in sorted(owners) if str(o) in self.sessions}
 
     def _restore(self, saved: _Saved, created: list[str]) -> None:
+        """Undo a multi: delete the created nodes, put the copies back."""
         self.zxid -= 1
         nodes, ephemerals = saved
         for path in created:
@@ -235,6 +238,7 @@ class MemoryZooKeeper(Struct):
             self.sessions[owner].ephemerals = paths
 
     def _read(self, session: int, op: GetData | Exists | GetChildren) -> AnyAnswer:
+        """Answer a read, and set its watch; only an exists watches a node that is not there."""
         node = self.nodes.get(op.path)
         if op.watch and (node is not None or isinstance(op, Exists)):
             _watch(self.child_watches if isinstance(op, GetChildren) else self.data_watches, op.path, session)
@@ -245,6 +249,7 @@ class MemoryZooKeeper(Struct):
         return Data(node.data, node.version, node.czxid, node.owner)
 
     def _write(self, session: int, op: Create | Delete | SetData | Check, changes: list[tuple[str, Change]]) -> AnyAnswer:
+        """Answer a write or check and append its changes for the watches; the version must match unless it is -1."""
         if isinstance(op, Create):
             return self._create(session, op, changes)
         node = self.nodes.get(op.path)
@@ -270,6 +275,7 @@ class MemoryZooKeeper(Struct):
                 assert_never(op)
 
     def _create(self, session: int, op: Create, changes: list[tuple[str, Change]]) -> AnyAnswer:
+        """Create a node below an existing parent, with the next sequence number if it is sequential."""
         parent_path = _parent(op.path)
         parent = self.nodes.get(parent_path)
         if parent is None or parent.owner:
@@ -288,6 +294,7 @@ class MemoryZooKeeper(Struct):
         return Created(path)
 
     def _remove(self, path: str, changes: list[tuple[str, Change]]) -> None:
+        """Delete a node, and take it from its parent and its session."""
         node = self.nodes.pop(path)
         parent_path, _, name = path.rpartition("/")
         parent = self.nodes[parent_path or "/"]

@@ -280,10 +280,10 @@ def log_dir_event_payload(broker: BrokerId) -> bytes:
 def decode_log_dir_event(data: bytes) -> BrokerId | None:
     """The broker whose directory failed; None if the data is invalid."""
     try:
-        found = msgspec.json.decode(data, type=_LogDirEventJson)
+        event = msgspec.json.decode(data, type=_LogDirEventJson)
     except msgspec.DecodeError:
         return None
-    return BrokerId(found.broker) if found.event == LOG_DIR_FAILURE else None
+    return BrokerId(event.broker) if event.event == LOG_DIR_FAILURE else None
 
 
 def tp_of_state_path(path: str) -> TopicPartition | None:

@@ -48,13 +48,13 @@ def decode_request(data: bytes) -> Request:
         json = msgspec.json.decode(data, type=_RequestJson)
     except msgspec.DecodeError:
         return Request({})
-    found = {
+    targets = {
         topic_partition(topic, int(index)): tuple(BrokerId(b) for b in replicas)
         for topic, partitions in json.assignments.items()
         for index, replicas in partitions.items()
         if paths.is_topic(topic) and paths.index_named(index) is not None and replicas and _distinct(replicas)
     }
-    return Request(dict(sorted(found.items())), json.legacy)
+    return Request(dict(sorted(targets.items())), json.legacy)
 
 
 def _distinct(brokers: list[BrokerId] | list[int]) -> bool:
@@ -67,9 +67,9 @@ def entry_payload(entry: Reassignment) -> bytes:
     KIP-236 stores no more. But the next controller must also know which brokers get a new replica (R-308), which ones may hold
     one (B-59), and which replicas are to be removed at once.
     """
-    held, original = list(entry.held), list(entry.original)
+    holders, original = list(entry.held), list(entry.original)
     return msgspec.json.encode(
-        _EntryJson(_VERSION, list(entry.replicas), entry.top, original, held, list(entry.drop), entry.legacy)
+        _EntryJson(_VERSION, list(entry.replicas), entry.top, original, holders, list(entry.drop), entry.legacy)
     )
 
 

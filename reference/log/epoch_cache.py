@@ -52,10 +52,10 @@ def end_by_kip279(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) ->
     """
     if not entries:
         return None
-    found: EpochStart | None = None
+    latest: EpochStart | None = None
     for entry in entries:
         if entry.epoch > epoch:
-            return (epoch, entry.start) if found is None else (found.epoch, entry.start)
-        found = entry
-    assert found is not None
-    return found.epoch, leo
+            return (epoch, entry.start) if latest is None else (latest.epoch, entry.start)
+        latest = entry
+    assert latest is not None
+    return latest.epoch, leo

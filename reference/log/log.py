@@ -70,11 +70,12 @@ def recover(image: LogImage, dir_: int, *, trusted: bool = False) -> tuple[Log, 
         if not batch.intact and not trusted:
             return log, True
         assert batch.base_offset == log.leo, "a log on disk has a gap"
-        _take(log, batch)
+        _append_batch(log, batch)
     return log, False
 
 
-def _take(log: Log, batch: Batch, *, strict: bool = True) -> None:
+def _append_batch(log: Log, batch: Batch, *, strict: bool = True) -> None:
+    """Append a batch and update LEO, epoch cache and producer sequences; `strict` refuses an epoch that goes back."""
     log.batches.append(batch)
     log.leo = end_of(batch)
     epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset, strict=strict)
@@ -87,7 +88,7 @@ def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
     variant = turn.config.variant
     for batch in batches:
         assert batch.base_offset == log.leo or not variant.append_check, "append must start at the log end"
-        _take(log, batch, strict=variant.epoch_cache == "strict")
+        _append_batch(log, batch, strict=variant.epoch_cache == "strict")
     turn.effects.append(Append(log.dir, log.tp, batches))
 
 
@@ -134,7 +135,7 @@ def read(log: Log, start: Offset, end: Offset, max_records: int, max_bytes: int 
     if log.batches and log.batches[-1].base_offset <= start and end == log.leo:
         return (log.batches[-1],)
     index = max(bisect_right(log.batches, start, key=_BASE) - 1, 0)
-    found: list[Batch] = []
+    batches: list[Batch] = []
     records = taken = 0
     while index < len(log.batches) and records < max_records:
         batch = log.batches[index]
@@ -146,12 +147,12 @@ def read(log: Log, start: Offset, end: Offset, max_records: int, max_bytes: int 
             batch = _part(batch, batch.base_offset, end)
         if max_bytes is not None:
             taken += size(batch.values)
-            if found and taken > max_bytes:
+            if batches and taken > max_bytes:
                 break
-        found.append(batch)
+        batches.append(batch)
         records += count(batch.values)
         index += 1
-    return tuple(found)
+    return tuple(batches)
 
 
 def without_head(batches: tuple[Batch, ...], start: Offset) -> tuple[Batch, ...]:

@@ -42,13 +42,13 @@ def _find(producers: list[Producer], id_: ProducerId) -> tuple[int, Producer | N
 def wrote(producers: list[Producer], batch: Batch) -> None:
     """Record a batch of an idempotent producer that was appended to this log, as leader or as follower."""
     written = Written(batch.base_sequence, batch.base_sequence + count(batch.values) - 1, batch.base_offset)
-    at, known = _find(producers, batch.producer_id)
-    if known is None:
+    at, state = _find(producers, batch.producer_id)
+    if state is None:
         producers.insert(at, Producer(batch.producer_id, batch.producer_epoch, [written]))
         return
-    if known.epoch != batch.producer_epoch:
-        known.epoch, known.batches = batch.producer_epoch, []
-    known.batches = [*known.batches, written][-WINDOW:]
+    if state.epoch != batch.producer_epoch:
+        state.epoch, state.batches = batch.producer_epoch, []
+    state.batches = [*state.batches, written][-WINDOW:]
 
 
 def rebuild(producers: list[Producer], batches: list[Batch]) -> None:
@@ -66,18 +66,18 @@ def check(producers: list[Producer], produce: Produce, *, complete: bool) -> Err
 
     `complete`: `producers` holds every producer of this log; if not, any sequence of an unknown producer is accepted.
     """
-    _, known = _find(producers, produce.producer_id)
+    _, state = _find(producers, produce.producer_id)
     first, last = produce.base_sequence, produce.base_sequence + count(produce.values) - 1
-    if known is None:
+    if state is None:
         return ErrorCode.NONE if first == 0 or not complete else ErrorCode.UNKNOWN_PRODUCER_ID
-    if produce.producer_epoch < known.epoch:
+    if produce.producer_epoch < state.epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if produce.producer_epoch > known.epoch:
+    if produce.producer_epoch > state.epoch:
         return ErrorCode.NONE if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    for written in known.batches:
+    for written in state.batches:
         if (written.first, written.last) == (first, last):
             return written
-    if first == known.batches[-1].last + 1:
+    if first == state.batches[-1].last + 1:
         return ErrorCode.NONE
     # A batch older than the window was appended, but its offset is forgotten.
-    return ErrorCode.DUPLICATE_SEQUENCE_NUMBER if last < known.batches[0].first else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    return ErrorCode.DUPLICATE_SEQUENCE_NUMBER if last < state.batches[0].first else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

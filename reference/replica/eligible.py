@@ -20,5 +20,5 @@ def after(
     if not variant.elr or len(wanted) >= min_isr:
         return ()
     present = {m.broker for m in wanted}
-    left = {m.broker: m for m in (*elr, *isr) if m.broker not in present}
-    return tuple(sorted(left.values()))
+    absent = {m.broker: m for m in (*elr, *isr) if m.broker not in present}
+    return tuple(sorted(absent.values()))

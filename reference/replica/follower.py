@@ -123,13 +123,13 @@ def on_epoch_end(turn: Turn, partition: Partition, reply: EpochEndReply) -> None
     if reply.error is not ErrorCode.NONE:
         _back_off(turn, partition, role)
         return
-    if _cut(turn, partition, reply):
+    if _truncate_by(turn, partition, reply):
         role.step = FollowerStep.FETCHING
     ask(turn, partition)
 
 
-def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
-    # Truncate by the answer; False if the follower must ask again.
+def _truncate_by(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
+    """Truncate by the answer; False if the follower must ask again."""
     match turn.config.variant.truncation:
         case "kip101":
             # KIP-101: without an answer the follower truncates to its high watermark, as before (B-04)

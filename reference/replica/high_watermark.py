@@ -67,9 +67,9 @@ def _smallest_leo(turn: Turn, partition: Partition, leader: Leader) -> Offset | 
 def follow(turn: Turn, partition: Partition, hw: Offset) -> None:
     """V3 §G at the follower: r.hw = response.hw; in `safe` never above the own log end (U-03), and never lower than before."""
     variant = turn.config.variant
-    told = min(hw, partition.log.leo) if variant.hw_clamp else hw
-    if told > partition.hw or (told < partition.hw and not variant.hw_monotone):
-        partition.hw = told
+    leader_hw = min(hw, partition.log.leo) if variant.hw_clamp else hw
+    if leader_hw > partition.hw or (leader_hw < partition.hw and not variant.hw_monotone):
+        partition.hw = leader_hw
         _note(turn, partition, "follower")
 
 

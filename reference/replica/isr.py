@@ -18,7 +18,7 @@ version, because the lost copy may still land. Until the change ends, the HW and
     reading               another leader or epoch is in the       superseded                              _compare
                           state
     asking                a later epoch, or (B-55) any refusal    superseded                              on_result
-    any                   the change is applied or refused        gone         HW may advance             _ended
+    any                   the change is applied or refused        gone         HW may advance             _finish
 """
 
 from reference.config import asks_controller
@@ -40,8 +40,8 @@ def maybe_expand(turn: Turn, partition: Partition, leader: Leader, follower: Fol
     if turn.config.variant.isr_assigned_check and follower.broker not in partition.replicas:
         return  # B-38: its log is about to be deleted, and on an idle partition it would stay in the ISR
     member = IsrMember(follower.broker, follower.incarnation)
-    known = leader.isr if turn.config.variant.broker_incarnation else brokers_of(leader.isr)
-    if (member if turn.config.variant.broker_incarnation else follower.broker) in known:
+    members = leader.isr if turn.config.variant.broker_incarnation else brokers_of(leader.isr)
+    if (member if turn.config.variant.broker_incarnation else follower.broker) in members:
         return
     refused = follower.refused_ms
     if refused is not None and turn.now.monotonic_ms - refused < turn.config.request_timeout_ms:
@@ -52,6 +52,7 @@ def maybe_expand(turn: Turn, partition: Partition, leader: Leader, follower: Fol
 
 
 def _may_join(turn: Turn, partition: Partition, leader: Leader, follower: FollowerProgress) -> bool:
+    """Whether the follower has caught up far enough to enter the ISR, by the variant's rule."""
     assert follower.leo is not None
     match turn.config.variant.isr_join:
         case "epoch_start":
@@ -72,14 +73,15 @@ def maybe_shrink(turn: Turn, partition: Partition, leader: Leader) -> None:
         if leader.change.step is IsrStep.LOST and not asks_controller(turn.config):
             _read_back(turn, partition, leader.change)
         return
-    slow = _slow(turn, partition, leader)
+    slow = _laggards(turn, partition, leader)
     if turn.config.variant.isr_assigned_check:  # B-39: the ISR in the command may be wider than the assignment
         slow += [m.broker for m in leader.isr if m.broker not in (turn.config.broker, *partition.replicas)]
     if slow:
         _propose(turn, partition, leader, tuple(m for m in leader.isr if m.broker not in slow))
 
 
-def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
+def _laggards(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
+    """The members of the ISR that lag, by the variant's rule and clock."""
     config = turn.config
     now = turn.now.monotonic_ms if config.variant.lag_clock == "monotonic" else turn.now.wall_ms
     members = [f for f in leader.followers if f.broker in brokers_of(leader.isr)]
@@ -91,19 +93,19 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
         late = now - config.replica_lag_time_max_ms
         return [f.broker for f in members if f.fetched_ms < late or (f.leo is not None and f.leo < ends)]
     # V3 §G: only the replica with the smallest leo is checked, also on an idle partition (B-41)
-    known = [f for f in members if f.leo is not None]
-    if not known:
+    fetching = [f for f in members if f.leo is not None]
+    if not fetching:
         return [f.broker for f in members if now - f.changed_ms > config.replica_lag_time_max_ms]
-    last = min(known, key=lambda f: (f.leo, f.broker))
+    last = min(fetching, key=lambda f: (f.leo, f.broker))
     assert last.leo is not None
     behind = partition.log.leo - last.leo > config.lag_max_records
     return [last.broker] if behind or now - last.changed_ms > config.replica_lag_time_max_ms else []
 
 
-def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
+def _propose(turn: Turn, partition: Partition, leader: Leader, isr: tuple[IsrMember, ...]) -> None:
     """C-08: start a change of the partition's ISR to `wanted`, through the controller or ZooKeeper."""
-    leader.change = IsrChange(wanted=wanted)
-    _note(turn, partition, "isr-change-sent", version=leader.zk_version, isr=wanted)
+    leader.change = IsrChange(wanted=isr)
+    _note(turn, partition, "isr-change-sent", version=leader.zk_version, isr=isr)
     if asks_controller(turn.config):
         turn.needs_isr_change(partition.tp)  # R-192
     else:
@@ -113,6 +115,7 @@ def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[Isr
 def _note(
     turn: Turn, partition: Partition, kind: str, *, version: ZkVersion, isr: tuple[IsrMember, ...], detail: str | None = None
 ) -> None:
+    """Note a step of an ISR change, with the ISR that it is about."""
     turn.note(
         Note(
             kind=kind,
@@ -127,9 +130,10 @@ def _note(
 
 
 def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
-    # Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
-    #
-    # Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
+    """Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
+
+    Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
+    """
     me, variant = turn.config.broker, turn.config.variant
     change.step, change.request = IsrStep.WRITING, turn.zk_id()
     change.elr = eligible.after(variant, isr=leader.isr, elr=leader.elr, wanted=change.wanted, min_isr=partition.min_isr)
@@ -178,7 +182,7 @@ def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResul
     mine = state is not None and state.leader_epoch == partition.leader_epoch and state.leader == turn.config.broker
     if state is not None and mine and state.zk_version > leader.zk_version:
         how = "applied" if result.error is ErrorCode.NONE else "read-back"
-        _ended(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how=how)
+        _finish(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how=how)
     elif state is not None and state.leader_epoch > partition.leader_epoch:
         change.step = IsrStep.SUPERSEDED  # the command for that epoch is on its way
     elif result.error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST):
@@ -191,6 +195,7 @@ def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResul
 
 
 def _withdraw(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
+    """Give up the proposed ISR: propose the present one in its place, so that the outcome of the old one is known."""
     for follower in leader.followers:
         if any(m.broker == follower.broker and m not in leader.isr for m in change.wanted):
             follower.refused_ms = turn.now.monotonic_ms
@@ -205,7 +210,7 @@ def take_unasked(turn: Turn, partition: Partition, leader: Leader, result: IsrRe
     """B-32, KAFKA-12686: apply the answer to an ISR change that a command of the controller has cleared meanwhile."""
     if result.error is ErrorCode.NONE and result.state is not None:
         state = result.state
-        _ended(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how="applied")
+        _finish(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how="applied")
     elif leader.change is not None:
         on_result(turn, partition, leader, result)
 
@@ -232,10 +237,10 @@ def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswe
     assert change is not None
     match answer:
         case Written(version=version):
-            _ended(turn, partition, leader, isr=change.wanted, elr=change.elr, version=ZkVersion(version), how="applied")
+            _finish(turn, partition, leader, isr=change.wanted, elr=change.elr, version=ZkVersion(version), how="applied")
         case BadVersion() if not turn.config.variant.isr_version_reread:
             # The letter of V3: try again later with the version that was just refused (B-40).
-            _ended(turn, partition, leader, isr=leader.isr, elr=leader.elr, version=leader.zk_version, how="refused")
+            _finish(turn, partition, leader, isr=leader.isr, elr=leader.elr, version=leader.zk_version, how="refused")
         case BadVersion():
             _read_back(turn, partition, change)
         case Unknown():
@@ -249,20 +254,21 @@ def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswe
 
 
 def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> None:
+    """After a write of unknown outcome, compare the state in ZooKeeper: write again, or take what it says."""
     change = leader.change
     assert change is not None
-    found = paths.decode_state(partition.tp, partition.replicas, node)
-    if found.leader_epoch != partition.leader_epoch or found.leader != turn.config.broker:
+    state = paths.decode_state(partition.tp, partition.replicas, node)
+    if state.leader_epoch != partition.leader_epoch or state.leader != turn.config.broker:
         # The controller wrote in between: this write never lands, and this leader may no longer change the ISR. The controller's
         # command is on its way; until it arrives, both ISRs count.
         change.step = IsrStep.SUPERSEDED
-    elif found.zk_version == leader.zk_version:
+    elif state.zk_version == leader.zk_version:
         _write(turn, partition, leader, change)
     else:
-        _ended(turn, partition, leader, isr=found.isr, elr=found.elr, version=found.zk_version, how="read-back")
+        _finish(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how="read-back")
 
 
-def _ended(
+def _finish(
     turn: Turn,
     partition: Partition,
     leader: Leader,
@@ -272,6 +278,7 @@ def _ended(
     version: ZkVersion,
     how: str,
 ) -> None:
+    """Take this ISR and version as the outcome of the change under way."""
     leader.isr = isr
     leader.elr = elr
     leader.zk_version = version

@@ -98,6 +98,7 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
 
 
 def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
+    """The error that refuses a fetch of a follower or consumer, or NONE."""
     variant = turn.config.variant
     if is_of_another_topic(turn, partition, fetch.topic_id):
         return ErrorCode.UNKNOWN_TOPIC_ID if fetch.replica is None else ErrorCode.INCONSISTENT_TOPIC_ID
@@ -106,8 +107,8 @@ def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
     if variant.fetch_fencing and fetch.leader_epoch != NO_EPOCH and fetch.leader_epoch != partition.leader_epoch:
         return _epoch_error(fetch.leader_epoch, partition)
     if fetch.replica is not None and variant.broker_incarnation:
-        known = progress_of(partition.role, fetch.replica)
-        if known is not None and fetch.incarnation < known.incarnation:
+        progress = progress_of(partition.role, fetch.replica)
+        if progress is not None and fetch.incarnation < progress.incarnation:
             return ErrorCode.STALE_BROKER_EPOCH  # a delayed fetch of an earlier life of this follower
     if fetch.offset > partition.log.leo and fetch.last_epoch == NO_EPOCH:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -120,17 +121,18 @@ def _divergence(partition: Partition, fetch: Fetch) -> Diverging | None:
     """The offset where the follower's log diverges, if the fetch names its last epoch (KIP-595); None if it does not diverge."""
     if fetch.last_epoch == NO_EPOCH:
         return None
-    found = epoch_cache.end_by_kip279(partition.log.epochs, fetch.last_epoch, partition.log.leo)
-    if found is None or (found[0] == fetch.last_epoch and found[1] >= fetch.offset):
+    epoch_end = epoch_cache.end_by_kip279(partition.log.epochs, fetch.last_epoch, partition.log.leo)
+    if epoch_end is None or (epoch_end[0] == fetch.last_epoch and epoch_end[1] >= fetch.offset):
         return None
-    return Diverging(*found)
+    return Diverging(*epoch_end)
 
 
-def _epoch_error(asked: int, partition: Partition) -> ErrorCode:
-    return ErrorCode.FENCED_LEADER_EPOCH if asked < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+def _epoch_error(epoch: int, partition: Partition) -> ErrorCode:
+    return ErrorCode.FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fetch) -> None:
+    """Take the fetch offset as the follower's LEO, then grow the ISR and advance the HW where that allows it."""
     assert fetch.replica is not None
     now = _lag_now(turn)
     follower = progress_of(leader, fetch.replica)
@@ -175,13 +177,13 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
     if not produce.values:
         refuse(turn, source, produce, ErrorCode.INVALID_REQUEST)
         return
-    known = _known(turn, partition, produce)
-    if isinstance(known, Written):
-        _await(turn, partition, source, produce, known.base_offset)
+    checked = _sequence_check(turn, partition, produce)
+    if isinstance(checked, Written):
+        _await(turn, partition, source, produce, checked.base_offset)
         delayed.complete_produces(turn, partition, high_watermark.in_sync_for_min_isr(turn, leader))
         return
-    if known is not ErrorCode.NONE:
-        refuse(turn, source, produce, known)
+    if checked is not ErrorCode.NONE:
+        refuse(turn, source, produce, checked)
         return
     in_sync = high_watermark.in_sync_for_min_isr(turn, leader)
     if produce.acks == -1 and turn.config.variant.min_isr_check != "none" and in_sync < partition.min_isr:
@@ -194,8 +196,8 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
     high_watermark.advance(turn, partition, leader)
 
 
-def _known(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Written:
-    # The result of `producers.check`; NONE for a produce without a producer id.
+def _sequence_check(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Written:
+    """The result of `producers.check`; NONE for a produce without a producer id."""
     variant = turn.config.variant
     if produce.producer_id == NO_PRODUCER_ID or not variant.idempotence:
         return ErrorCode.NONE
@@ -203,6 +205,7 @@ def _known(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Wr
 
 
 def _batch(turn: Turn, partition: Partition, produce: Produce) -> Batch:
+    """The batch that a produce appends at the log end; with idempotence it keeps the producer's id, epoch and sequence."""
     if not turn.config.variant.idempotence:
         return Batch(partition.log.leo, partition.leader_epoch, produce.values)
     return Batch(
@@ -256,7 +259,7 @@ def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: Epo
     elif variant.truncation == "kip101":
         end = epoch_cache.end_by_kip101(partition.log.epochs, epoch, partition.log.leo)
     else:
-        found = epoch_cache.end_by_kip279(partition.log.epochs, epoch, partition.log.leo)
-        assert found is not None or not variant.record_epoch_start, "a leader's own epoch is in its cache"
-        epoch, end = found or (epoch, None)
+        epoch_end = epoch_cache.end_by_kip279(partition.log.epochs, epoch, partition.log.leo)
+        assert epoch_end is not None or not variant.record_epoch_start, "a leader's own epoch is in its cache"
+        epoch, end = epoch_end or (epoch, None)
     turn.send(source, EpochEndReply(request.correlation, partition.tp, error, epoch, end))

@@ -145,9 +145,9 @@ class Partition(Struct):
     fetches: list[ParkedFetch] = []
 
 
-def is_of_another_topic(turn: Turn, partition: Partition, asked: TopicId) -> bool:
+def is_of_another_topic(turn: Turn, partition: Partition, topic_id: TopicId) -> bool:
     """True if a request names another topic of the same name, deleted or created again (KIP-516, B-61)."""
-    return turn.config.variant.topic_id and asked not in (NO_TOPIC_ID, partition.log.topic_id)
+    return turn.config.variant.topic_id and topic_id not in (NO_TOPIC_ID, partition.log.topic_id)
 
 
 def note_of(partition: Partition, kind: str) -> Note:

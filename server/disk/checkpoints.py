@@ -68,6 +68,7 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def _rows(text: str, columns: int) -> Sequence[list[str]]:
+    """The rows of a Kafka checkpoint, split at spaces. Raises ValueError for another version or count."""
     version, count, *lines = text.splitlines()
     rows = [line.split(" ") for line in lines]
     if version != _VERSION or int(count) != len(rows) or any(len(row) != columns for row in rows):
@@ -88,14 +89,14 @@ def metadata_text(metadata: Metadata) -> str:
 
 def metadata_of(text: str) -> Metadata:
     """The content of a partition.metadata, which may lack `created`. ValueError or KeyError if it does not parse."""
-    found = _pairs(text, ": ")
-    uuid = urlsafe_b64decode(f"{found['topic_id']}==")
+    entries = _pairs(text, ": ")
+    uuid = urlsafe_b64decode(f"{entries['topic_id']}==")
     if len(uuid) != _ID_BYTES:
-        raise ValueError(f"topic_id must be a UUID of {_ID_BYTES} bytes in base64, not {found['topic_id']}")
+        raise ValueError(f"topic_id must be a UUID of {_ID_BYTES} bytes in base64, not {entries['topic_id']}")
     number = int.from_bytes(uuid, "big")
     topic_id = TopicId(number) if number else NO_TOPIC_ID
     return Metadata(
-        Incarnation(int(found["born"])), topic_id, _creation_of(found["created"]) if "created" in found else NO_CREATION
+        Incarnation(int(entries["born"])), topic_id, _creation_of(entries["created"]) if "created" in entries else NO_CREATION
     )
 
 
@@ -111,13 +112,14 @@ def mark_text(mark: DirMark) -> str:
 
 def mark_of(text: str) -> DirMark:
     """The content of a meta.properties. ValueError or KeyError if it does not parse."""
-    found = _pairs(text, "=")
-    return DirMark(Incarnation(int(found["born"])), int(found["dirs"]))
+    entries = _pairs(text, "=")
+    return DirMark(Incarnation(int(entries["born"])), int(entries["dirs"]))
 
 
 def _pairs(text: str, between: str) -> dict[str, str]:
-    found = dict(line.split(between, 1) for line in text.splitlines())
-    missing = {"version", "born"} - found.keys()
-    if missing or found["version"] != _VERSION:
+    """The entries of a file of `key{between}value` lines. Raises ValueError without the version or the birth."""
+    entries = dict(line.split(between, 1) for line in text.splitlines())
+    missing = {"version", "born"} - entries.keys()
+    if missing or entries["version"] != _VERSION:
         raise ValueError(f"the file must have version {_VERSION} and an entry `born`")
-    return found
+    return entries

@@ -71,6 +71,8 @@ class Disk:
         return tuple(self._recover_dir(dir_, path) for dir_, path in enumerate(self._paths))
 
     def _recover_dir(self, dir_: int, path: Path) -> DirImage:
+        """Finish interrupted deletions and read the logs of a directory; an unreadable image if the disk refuses."""
+
         def batches(folder: Path, trusted: bool) -> tuple[Batch, ...]:
             tp = TopicPartition(folder.name)
             log = self._logs[dir_, tp] = self._log(dir_, folder)
@@ -110,7 +112,7 @@ class Disk:
         _write_durably(aside / segment_name(0), "")
         sync_folder(aside)
         # before the rename: the name may be that of an earlier, deleted replica
-        self._ledger.made(dir_, f"{tp}/{segment_name(0)}")
+        self._ledger.created(dir_, f"{tp}/{segment_name(0)}")
         folder = aside.rename(path / tp)
         self._settle(dir_)
         log = self._logs[dir_, tp] = self._log(dir_, folder)
@@ -137,12 +139,12 @@ class Disk:
         """Delete a replica's log: rename its folder now; the next sweep removes the files."""
         self._faults.meet(dir_, needs_room=False)
         path = self._paths[dir_]
-        gone = path / _beside(tp, f".{secrets.token_hex(16)}{DELETED}")
-        (path / tp).rename(gone)
-        self._ledger.renamed(dir_, tp, gone.name)
+        doomed = path / _beside(tp, f".{secrets.token_hex(16)}{DELETED}")
+        (path / tp).rename(doomed)
+        self._ledger.renamed(dir_, tp, doomed.name)
         self._logs.pop((dir_, tp)).close()
         self._dirty.get(dir_, {}).pop(tp, None)
-        self._deleted.setdefault(dir_, []).append(gone)
+        self._deleted.setdefault(dir_, []).append(doomed)
         self._renames[dir_] = self._renames.get(dir_, 0) + 1
 
     def append(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> None:
@@ -162,6 +164,7 @@ class Disk:
         self._replace(dir_, CHECKPOINT, offsets_text(entries))
 
     def _replace(self, dir_: int, name: str, content: str) -> None:
+        """Replace a small file atomically and durably."""
         self._faults.meet(dir_, needs_room=True)
         path = self._paths[dir_] / name
         aside = path.with_suffix(".tmp")
@@ -173,13 +176,13 @@ class Disk:
 
     def flush_job(self, dir_: int) -> Callable[[], None]:
         """A function that fsyncs all writes to this log directory so far; call it once, on any thread."""
-        with ExitStack() as taken:
-            jobs = [self._logs[dir_, tp].sync_job(taken) for tp in self._dirty.pop(dir_, {})]
-            held = taken.pop_all()  # descriptors that the job closes, whether it succeeds or not
+        with ExitStack() as descriptors:
+            jobs = [self._logs[dir_, tp].sync_job(descriptors) for tp in self._dirty.pop(dir_, {})]
+            pending_close = descriptors.pop_all()  # descriptors that the job closes, whether it succeeds or not
         renames = self._renames.get(dir_, 0)
 
         def job() -> None:
-            with held:
+            with pending_close:
                 self._faults.wait(dir_)
                 self._faults.meet(dir_, needs_room=False)
                 for sync in jobs:
@@ -189,9 +192,10 @@ class Disk:
         return job
 
     def _settle_renames(self, dir_: int, renames: int) -> None:
-        # Make the first `renames` renames durable.
-        #
-        # Two threads may do so at once; each updates the count only after its fsync.
+        """Make the first `renames` renames durable.
+
+        Two threads may do so at once; each updates the count only after its fsync.
+        """
         if self._settled.get(dir_, 0) < renames:
             self._settle(dir_)
             self._settled[dir_] = renames
@@ -221,7 +225,7 @@ class Disk:
 
     def dir_of(self, tp: TopicPartition) -> int:
         """The directory with the log of this replica; the most recently added log if a failed directory holds another one."""
-        return next(dir_ for dir_, held in reversed(self._logs) if held == tp)
+        return next(dir_ for dir_, held_tp in reversed(self._logs) if held_tp == tp)
 
     def close(self) -> None:
         """Close all open log files of the broker."""
@@ -245,13 +249,14 @@ def _batches(folder: Path, _: bool) -> tuple[Batch, ...]:
 
 
 def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, ...]]) -> DirImage:
+    """What a directory holds at startup: its logs, checkpoint and mark; unreadable if any file is damaged."""
     try:
         clean = (path / CLEAN).exists()
         logs = []
         for folder in replica_folders(path):
-            found = metadata_of((folder / _METADATA).read_text())
+            metadata = metadata_of((folder / _METADATA).read_text())
             tp = TopicPartition(folder.name)
-            logs.append(LogImage(tp, batches(folder, clean), found.born, found.topic_id, found.created))
+            logs.append(LogImage(tp, batches(folder, clean), metadata.born, metadata.topic_id, metadata.created))
         checkpoint, mark = path / CHECKPOINT, path / _MARK
         entries = offsets_of(checkpoint.read_text()) if checkpoint.exists() else ()
         marked = mark_of(mark.read_text()) if mark.exists() else DirMark()
@@ -266,6 +271,7 @@ def _beside(tp: TopicPartition, suffix: str) -> str:
 
 
 def _write_durably(path: Path, content: str) -> None:
+    """Write a whole file and fsync it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     data = content.encode()
     try:

@@ -7,7 +7,7 @@ from typing import Protocol
 class FlushObserver(Protocol):
     """Interface: is told of every change to a broker's files, to know which bytes are durable (`server.lab.flush_ledger`)."""
 
-    def made(self, dir_: int, file: str) -> None:
+    def created(self, dir_: int, file: str) -> None:
         """A log segment was created; the empty file and its name are durable."""
 
     def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
@@ -39,7 +39,7 @@ class DiskHarm(Protocol):
 class Unwatched:
     """The `FlushObserver` of a broker without a flush ledger; it records nothing."""
 
-    def made(self, dir_: int, file: str) -> None:
+    def created(self, dir_: int, file: str) -> None:
         """Return at once: without a flush ledger the creation of a segment is not recorded."""
 
     def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:

@@ -90,19 +90,20 @@ class SegmentedLog:
             with path.open("rb", buffering=_READ_BYTES) as file:
                 for data, header in _whole(file, size, expected, trusted=trusted):
                     batch = batch_with(header, data)
-                    self._took(segment, batch, LENGTH_FROM + header.length)
+                    self._index(segment, batch, LENGTH_FROM + header.length)
                     expected = _end(header)
                     yield batch
             # After a crash the log may be in the page cache only, so the first flush of this process syncs it.
             segment.is_dirty = True
             if segment.length < size:
-                self._cut(segment, segment.length)
+                self._cut_segment(segment, segment.length)
                 self._unlink(names[index + 1 :])
                 break
         if not self._segments:
             self._roll(Offset(0))
 
     def _unlink(self, paths: Sequence[Path]) -> None:
+        """Remove segment files, durably."""
         for path in paths:
             path.unlink()
         if paths:
@@ -135,6 +136,7 @@ class SegmentedLog:
         self._write(waiting)
 
     def _write(self, batches: Sequence[Batch]) -> None:
+        """Append the batches to the last segment; after a partial write cut it back and raise."""
         if not batches:
             return
         segment = self._segments[-1]
@@ -148,13 +150,14 @@ class SegmentedLog:
                 os.ftruncate(segment.fd, segment.length)
             raise
         segment.is_dirty = True
-        known = len(self._epochs)
+        epochs_before = len(self._epochs)
         for batch in batches:
-            self._took(segment, batch, len(batch.values))
-        if len(self._epochs) > known:
+            self._index(segment, batch, len(batch.values))
+        if len(self._epochs) > epochs_before:
             self._write_epochs()
 
-    def _took(self, segment: Segment, batch: Batch, size: int) -> None:
+    def _index(self, segment: Segment, batch: Batch, size: int) -> None:
+        """Enter a batch of `size` bytes into the segment's index, and into the epoch cache if its epoch is new."""
         segment.offsets.append(batch.base_offset)
         segment.positions.append(segment.length)
         segment.length += size
@@ -162,28 +165,28 @@ class SegmentedLog:
             self._epochs.append((batch.leader_epoch, batch.base_offset))
 
     def _roll(self, base: Offset) -> None:
-        self._ledger.made(self._dir, f"{self._folder.name}/{segment_name(base)}")
+        self._ledger.created(self._dir, f"{self._folder.name}/{segment_name(base)}")
         self._open(base)
         sync_folder(self._folder)
 
     def truncate(self, to: Offset) -> None:
         """Remove every batch of the log whose base offset is `to` or above."""
-        gone = 0
-        while len(self._segments) - gone > 1 and self._segments[-1 - gone].base >= to:
-            gone += 1
-        segment = self._segments[-1 - gone]
+        removed = 0
+        while len(self._segments) - removed > 1 and self._segments[-1 - removed].base >= to:
+            removed += 1
+        segment = self._segments[-1 - removed]
         keep = len(segment.offsets)
         while keep and segment.offsets[keep - 1] >= to:
             keep -= 1
-        if keep == len(segment.offsets) and not gone:
+        if keep == len(segment.offsets) and not removed:
             return
-        self._cut(segment, segment.positions[keep] if keep < len(segment.positions) else segment.length)
+        self._cut_segment(segment, segment.positions[keep] if keep < len(segment.positions) else segment.length)
         segment.forget(keep)
-        for _ in range(gone):
+        for _ in range(removed):
             dropped = self._segments.pop()
             os.close(dropped.fd)
             dropped.path.unlink()
-        if gone:
+        if removed:
             # A truncation that removes segments is rare; it is synced at once, so that no removed file comes back.
             os.fsync(segment.fd)
             sync_folder(self._folder)
@@ -191,7 +194,9 @@ class SegmentedLog:
         self._epochs = [epoch for epoch in self._epochs if epoch[1] < to]
         self._write_epochs()
 
-    def _cut(self, segment: Segment, length: int) -> None:
+    def _cut_segment(self, segment: Segment, length: int) -> None:
+        """Cut a segment to this length; the flush ledger gets the bytes that are lost."""
+
         def lost() -> bytes:
             return os.pread(segment.fd, os.fstat(segment.fd).st_size - length, length)
 
@@ -214,16 +219,18 @@ class SegmentedLog:
         return [self._read(batch) for batch in batches]
 
     def _read(self, batch: Batch) -> bytes:
+        """The bytes of a batch, found by its base offset and the rest of its header. Raises OSError if it is not there."""
         assert isinstance(batch.values, bytes)
-        rest = batch.values[16:HEADER_BYTES]
+        header_end = batch.values[16:HEADER_BYTES]
         for segment, index in self._candidates(batch.base_offset):
             start = segment.positions[index]
             data = os.pread(segment.fd, segment.end_of(index) - start, start)
-            if data[16:HEADER_BYTES] == rest:
+            if data[16:HEADER_BYTES] == header_end:
                 return data
         raise OSError(f"the batch at offset {batch.base_offset} is not where it was written in {self._folder.name}")
 
     def _candidates(self, base: Offset) -> Iterator[tuple[Segment, int]]:
+        """The places in the segments where a batch with this base offset stands, the latest segment first."""
         for segment in reversed(self._segments):
             index = bisect_left(segment.offsets, base)
             if index < len(segment.offsets) and segment.offsets[index] == base:
@@ -290,7 +297,7 @@ def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterat
 
 def headers_in(folder: Path) -> list[bytes]:
     """The headers of the batches in a log's files that recovery would keep, in order; changes no file."""
-    found: list[bytes] = []
+    headers: list[bytes] = []
     expected = 0
     for path in _segments_in(folder):
         if path.name != segment_name(expected):
@@ -300,18 +307,18 @@ def headers_in(folder: Path) -> list[bytes]:
             for data, header in _whole(file, size, expected, trusted=False):
                 expected = _end(header)
                 whole += LENGTH_FROM + header.length
-                found.append(data)
+                headers.append(data)
         if whole < size:
             break
-    return found
+    return headers
 
 
 def _segments_in(folder: Path) -> list[Path]:
     """The segment files of a log, by first offset. OSError if the first is missing: without retention nothing deletes it."""
-    found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
-    if found and found[0].name != segment_name(0):
+    segments = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
+    if segments and segments[0].name != segment_name(0):
         raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))
-    return found
+    return segments
 
 
 def sync_folder(path: Path) -> None:

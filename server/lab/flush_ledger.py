@@ -84,7 +84,7 @@ class FlushLedger:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._bytes = os.open(bytes_file(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def made(self, dir_: int, file: str) -> None:
+    def created(self, dir_: int, file: str) -> None:
         """A log segment was created; the empty file and its name are durable."""
         self._cuts[dir_, file] = 0
         self._write(Made(dir_, file))

@@ -89,10 +89,10 @@ def lose_power(
             for folder in layout.replicas(dirs[dir_]):
                 for path in sorted(folder.glob("*.log")):
                     name = f"{folder.name}/{path.name}"
-                    known = book.files.get((dir_, name))
-                    if known is not None:
-                        _cut_back(path, known, bytes_file(ledger), chance, loss, ends=layout.ends)
-                    keeper.made(dir_, name)
+                    booked = book.files.get((dir_, name))
+                    if booked is not None:
+                        _cut_back(path, booked, bytes_file(ledger), chance, loss, ends=layout.ends)
+                    keeper.created(dir_, name)
                     keeper.synced(dir_, name, length=path.stat().st_size, cuts=0)
             keeper.settled(dir_)
             wounds += _wounds(dir_, dirs[dir_], before, layout)
@@ -102,6 +102,7 @@ def lose_power(
 
 
 def _book(ledger: Path) -> _Book:
+    """Per file what is durable and what truncations could undo, from the flush ledger; and the renames that were not settled."""
     book = _Book()
     for entry in read_ledger(ledger):
         match entry:
@@ -129,15 +130,15 @@ def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all
 
 
 def _cut_back(
-    path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss, *, ends: Callable[[bytes], list[int]]
+    path: Path, known_file: _File, cut_bytes: Path, chance: random.Random, loss: Loss, *, ends: Callable[[bytes], list[int]]
 ) -> None:
     """Undo the last changes of a segment since its last fsync, as many as `chance` draws."""
-    survive = 0 if loss.lose_all else chance.randrange(len(known.cuts) + 1)
-    undone = known.cuts[survive:]
+    survive = 0 if loss.lose_all else chance.randrange(len(known_file.cuts) + 1)
+    undone = known_file.cuts[survive:]
     data = path.read_bytes()
     for cut in reversed(undone):
         data = data[: cut.length] + _bytes_at(cut_bytes, cut)
-    floor = min(known.cuts[survive - 1].length if survive else known.durable, len(data))
+    floor = min(known_file.cuts[survive - 1].length if survive else known_file.durable, len(data))
     if loss.lose_all:
         length = floor
     elif loss.torn and chance.randrange(2):
@@ -187,12 +188,13 @@ def _logs(path: Path, layout: Layout) -> dict[str, list[tuple[int, bytes]]]:
 
 
 def _wounds(dir_: int, path: Path, before: dict[str, list[tuple[int, bytes]]], layout: Layout) -> list[Wound]:
-    found = []
+    """For each log that lost bytes: the first offset at which it differs from what it was before."""
+    wounds = []
     for name, old in before.items():
         offset = _first_difference(old, layout.batches(path / name))
         if offset is not None:
-            found.append(Wound(dir=dir_, tp=TopicPartition(name), topic_id=layout.topic_id(path / name), offset=Offset(offset)))
-    return found
+            wounds.append(Wound(dir=dir_, tp=TopicPartition(name), topic_id=layout.topic_id(path / name), offset=Offset(offset)))
+    return wounds
 
 
 def _first_difference(before: list[tuple[int, bytes]], after: list[tuple[int, bytes]]) -> int | None:
@@ -214,15 +216,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--torn", action="store_true", help="also cut inside batches")
     parser.add_argument("--all", action="store_true", help="undo everything that was not synced")
     parser.add_argument("--only", type=int, action="append", metavar="I", help="number of a directory, from 0 (default: all)")
-    given = parser.parse_args(arguments)
-    only = range(len(given.dir)) if given.only is None else given.only
-    if not set(only) <= set(range(len(given.dir))):
-        sys.stderr.write(f"--only must be from 0 to {len(given.dir) - 1}, the directories given\n")
+    options = parser.parse_args(arguments)
+    only = range(len(options.dir)) if options.only is None else options.only
+    if not set(only) <= set(range(len(options.dir))):
+        sys.stderr.write(f"--only must be from 0 to {len(options.dir) - 1}, the directories given\n")
         return 2
     try:
-        wounds = lose_power(given.ledger, given.dir, only, Loss(seed=given.seed, torn=given.torn, lose_all=given.all))
+        wounds = lose_power(options.ledger, options.dir, only, Loss(seed=options.seed, torn=options.torn, lose_all=options.all))
     except (OSError, msgspec.MsgspecError, ValueError) as error:
-        sys.stderr.write(f"{given.ledger}: {error}\n")
+        sys.stderr.write(f"{options.ledger}: {error}\n")
         return 2
     for wound in wounds:
         sys.stdout.write(msgspec.json.encode(wound).decode() + "\n")

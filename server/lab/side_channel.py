@@ -70,16 +70,18 @@ class SideChannel:
             self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the lines of one connection until it closes."""
         try:
             while line := await reader.readline():
-                writer.write(_encode(self._answer(line)) + b"\n")
+                writer.write(_encode(self._answer_to(line)) + b"\n")
                 await writer.drain()
         except (ValueError, ConnectionError):  # a line beyond the limit; a disconnected client
             pass
         finally:
             writer.close()
 
-    def _answer(self, line: bytes) -> Answer:
+    def _answer_to(self, line: bytes) -> Answer:
+        """Set the fault that is asked for, and answer with the counts of refused effects."""
         try:
             ask = _decode_ask(line)
             if isinstance(ask, SetDir):

@@ -28,15 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     # kazoo logs a warning for every lost connection; the node's notes already record them.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     # Raise the limit as the JVM does: clients alone could use all of the usual 1024 descriptors, and a log directory in which no
     # file can be opened fails.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems report "unlimited" as the hard limit and refuse to set it
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
-        settings = load(given.config)
-        return _health(settings) if given.health else asyncio.run(run(settings, Node.boot))
+        settings = load(options.config)
+        return _health(settings) if options.health else asyncio.run(run(settings, Node.boot))
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _health(settings: NodeSettings) -> int:
+    """Print whether the broker serves clients, and return the exit code."""
     if not settings.clients:
         raise SettingsError("--health needs a client listener, and clients is empty")
     broker = settings.broker.broker

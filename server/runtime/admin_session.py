@@ -75,6 +75,7 @@ class AdminSession:
         self._do(self._machine.handle(event))
 
     def _do(self, outputs: Outputs) -> None:
+        """Perform the admin machine's outputs; its answer ends the command that waits."""
         for output in outputs:
             match output:
                 case ZkConnect():

@@ -69,6 +69,7 @@ class Administration:
         self._session.close()
 
     async def _work(self) -> None:
+        """Perform queued tasks one after another, until cancelled; cancelled moves are looked after in between."""
         while True:
             if self._is_cancelling:
                 await self._allow_if_rolled_back()
@@ -107,15 +108,16 @@ class Administration:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _pending(self) -> tuple[ErrorCode, tuple[PendingMove, ...]]:
+        """The moves that are pending in both request znodes, or the error why they are not known."""
         error = await self._run(ListPending(id=1))
         if error is not ErrorCode.NONE:
             return error, ()
         answers = await self._session.look(GetData(REASSIGN), GetData(REASSIGN_EXTRA), timeout_s=STEP_MS_MIN / 1000)
-        found: dict[str, PendingMove] = {}
+        moves: dict[str, PendingMove] = {}
         for answer in answers:
             for tp, entry in decode_reassignments(answer.data)[0].items() if isinstance(answer, Data) else ():
-                found[tp] = PendingMove(tp, entry.replicas, entry.original)
-        return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(found[tp] for tp in sorted(found))
+                moves[tp] = PendingMove(tp, entry.replicas, entry.original)
+        return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(moves[tp] for tp in sorted(moves))
 
     async def _cancel(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
         """Roll back all moves, wait for the end, then delete the cancel znode, which blocks new moves (R-233, R-239).

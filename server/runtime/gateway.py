@@ -148,6 +148,7 @@ class _Connection(asyncio.Protocol):
         self._silence = SilenceTimer(gateway.limits.idle_ms / 1000, self._fell_silent)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the client, or close the connection if a limit is reached."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         name = transport.get_extra_info("peername")
@@ -161,6 +162,7 @@ class _Connection(asyncio.Protocol):
         self._silence.start()
 
     def data_received(self, data: bytes) -> None:
+        """Feed the bytes to the session; a client that breaks the protocol is cut off after its earlier answers."""
         if self._over:
             return
         self._silence.restart()
@@ -194,6 +196,7 @@ class _Connection(asyncio.Protocol):
             self.hear(Done(0))  # no request has correlation 0; this makes the session start the requests that wait
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Give back what the connection counted for, and forget its client."""
         self._over = True
         self._silence.stop()
         if self._address is not None:
@@ -204,9 +207,9 @@ class _Connection(asyncio.Protocol):
     def count(self) -> None:
         """Update the gateway's total of the bytes that client connections hold."""
         if self._transport is not None:
-            held = self._session.buffered + self._transport.get_write_buffer_size()
-            self._gateway.held += held - self._held
-            self._held = held
+            buffered = self._session.buffered + self._transport.get_write_buffer_size()
+            self._gateway.held += buffered - self._held
+            self._held = buffered
 
     def hang_up(self) -> None:
         """Close the client connection after the bytes already written are sent; read no more requests."""
@@ -217,7 +220,7 @@ class _Connection(asyncio.Protocol):
     # --- after each input --------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        # Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop.
+        """Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop."""
         if self._settling or self._transport is None:
             return
         self._settling = True
@@ -235,6 +238,7 @@ class _Connection(asyncio.Protocol):
         self._account()
 
     def _ask(self, ask: Request | AnyTask) -> None:
+        """Send a request of the session to the machine or the administration; a pause ends by itself."""
         if self._address is None:
             return
         if isinstance(ask, Pause):

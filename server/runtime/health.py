@@ -31,7 +31,7 @@ def is_serving(where: tuple[str, int], broker: BrokerId) -> bool:
         response = told_by((_EVERYWHERE.get(where[0], where[0]), where[1]), MetadataRequest(topics=()))
     except (OSError, WireError):
         return False
-    return any(found.node_id == broker for found in response.brokers)
+    return any(metadata_broker.node_id == broker for metadata_broker in response.brokers)
 
 
 def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataResponse:

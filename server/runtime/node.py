@@ -135,6 +135,7 @@ class Host:
             self._drain()
 
     def _drain(self) -> None:
+        """Handle queued events one by one; a nested call leaves them to the running one."""
         if self._busy:
             return
         self._busy = True
@@ -183,6 +184,7 @@ class Host:
     # --- one event ---------------------------------------------------------------------------------------------------------
 
     def _handle(self, event: AnyEvent) -> None:
+        """Hand one event to the machine and perform its effects; a failed assertion halts the broker."""
         if isinstance(event, Received):
             message, self._records = without_records(event.message)
             event = Received(event.source, message)
@@ -197,6 +199,7 @@ class Host:
         self._records = {}
 
     def _attempt(self, effect: AnyEffect) -> str | None:
+        """Perform an effect; the words of the error where the disk refuses."""
         try:
             self._perform(effect)
         except OSError as error:
@@ -204,6 +207,7 @@ class Host:
         return None
 
     def _perform(self, effect: AnyEffect) -> None:
+        """Perform one effect of the machine."""
         assert self._network is not None
         assert self._coordination is not None
         match effect:
@@ -244,10 +248,11 @@ class Host:
                 assert_never(effect)
 
     def _whole(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        # Replace the header of each batch of the current event by the whole batch.
+        """Replace the header of each batch of the current event by the whole batch."""
         return tuple(replace(batch, values=self._records.get(batch.values, batch.values)) for batch in batches)
 
     def _send(self, to: Address, message: AnyMessage) -> None:
+        """Send a message; the batches of a fetch reply get their records from the disk, and a disk error is an event."""
         assert self._network is not None
         if isinstance(message, FetchReply) and message.batches:
             dir_ = self._disk.dir_of(message.tp)

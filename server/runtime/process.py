@@ -71,7 +71,7 @@ class _Process:
         self._disk = _disk(settings, self._faults)
         machine = boot(configured(settings), self._disk.recover(), settings.life)
         self._notes = _notes(settings, me)
-        self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
+        self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._on_node_stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}
         # A machine repeats an unanswered request after this time; after twice this time without a response the connection is bad.
         patience_s = (settings.broker.request_timeout_ms + settings.broker.fetch_wait_max_ms) / 1000
@@ -85,12 +85,13 @@ class _Process:
     async def listen(self) -> None:
         """Open all listeners and the side-channel of the broker; SettingsError if an address cannot be bound."""
         peers, clients = self._settings.peers, self._settings.clients
-        await _bound(peers, self._transport.listen)
+        await _listen(peers, self._transport.listen)
         for listener in clients:
-            await _bound(listener, partial(self._gateway.listen, facing=_facing(self._settings, listener)))
+            await _listen(listener, partial(self._gateway.listen, facing=_facing(self._settings, listener)))
         await self._open_side_channel()
 
     async def _open_side_channel(self) -> None:
+        """Listen on the side-channel's socket, if the settings name one."""
         path = self._settings.side_channel
         if path is not None:
             try:
@@ -101,12 +102,12 @@ class _Process:
     async def live(self) -> int:
         """Run the broker until it ends; SettingsError if it was not registered within its startup timeout."""
         # By default asyncio logs an exception of a callback and goes on; a node must end when a callback was broken off.
-        self._loop.set_exception_handler(self._failed)
+        self._loop.set_exception_handler(self._on_loop_error)
         if self._settings.end_with_stdin:
             end_with_stdin(self._loop, self._end)
         self._loop.add_signal_handler(signal.SIGTERM, self._host.deliver, ShutDown())
         if self._settings.startup_timeout_ms is not None:
-            self._loop.call_later(self._settings.startup_timeout_ms / 1000, self._look_at_start)
+            self._loop.call_later(self._settings.startup_timeout_ms / 1000, self._end_unless_registered)
         self._host.start(self, self._zookeeper)
         await self._end.wait()
         if self._broken:
@@ -125,18 +126,20 @@ class _Process:
         await self._administration.close()
         await self._transport.close()
 
-    def _stopped(self, reason: str) -> None:
+    def _on_node_stopped(self, reason: str) -> None:
         self._reasons.append(reason)
         self._end.set()
 
-    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Record an exception of a callback, and end the process."""
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in _NO_ROOM and "socket" in context:
             return  # accept() failed: asyncio pauses accepting for a second, and no callback was broken off
         self._broken.append(error or RuntimeError(context["message"]))
         self._end.set()
 
-    def _look_at_start(self) -> None:
+    def _end_unless_registered(self) -> None:
+        """End the process if the broker has not registered by the startup timeout."""
         if self._is_registered or self._end.is_set():
             return
         me, zookeeper = self._settings.broker.broker, self._settings.zookeeper
@@ -185,14 +188,14 @@ class _Process:
 
     def _directories(self) -> tuple[Directory, ...]:
         """The log directories with the bytes of each log; a directory that failed or cannot be read is offline."""
-        found = []
+        directories = []
         for index, path in enumerate(self._settings.log_dirs):
             try:
                 sizes = _sizes(Path(path)) if index not in self._bad_dirs else None
             except OSError:
                 sizes = None
-            found.append(Directory(path, online=sizes is not None, sizes=sizes or ()))
-        return tuple(found)
+            directories.append(Directory(path, online=sizes is not None, sizes=sizes or ()))
+        return tuple(directories)
 
     # --- coordination.api.Listener: called by the ZooKeeper client; and notes of the machine --------------------------------
 
@@ -210,6 +213,7 @@ class _Process:
         self._host.state_changed(state, session)
 
     def _note(self, note: Note) -> None:
+        """Write a note; remember registration and failed directories, and name the latter on stderr."""
         self._is_registered = self._is_registered or note.kind == "registered"
         if note.kind == "dir-failed" and note.dir is not None:
             self._bad_dirs.add(note.dir)
@@ -219,6 +223,7 @@ class _Process:
 
 
 def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
+    """The disk of this broker, with its flush ledger if the settings name one."""
     try:
         ledger = None if settings.power_ledger is None else FlushLedger(Path(settings.power_ledger))
     except (OSError, msgspec.MsgspecError) as error:
@@ -245,7 +250,8 @@ def _notes(settings: NodeSettings, me: Address) -> NoteWriter:
         raise SettingsError(f"cannot write notes to {settings.notes}: {error.strerror}") from None
 
 
-async def _bound(listener: Listener, listen: Callable[[str, int], Awaitable[int]]) -> None:
+async def _listen(listener: Listener, listen: Callable[[str, int], Awaitable[int]]) -> None:
+    """Open a listener. Raises SettingsError with the system's reason."""
     try:
         await listen(*host_and_port(listener.bind))
     except OSError as error:
@@ -255,6 +261,7 @@ async def _bound(listener: Listener, listen: Callable[[str, int], Awaitable[int]
 
 
 def _facing(settings: NodeSettings, listener: Listener) -> Facing:
+    """What clients of this listener are told: the broker, the advertised addresses and the limits."""
     return Facing(
         broker=BrokerId(settings.broker.broker),
         advertised=advertised(listener),

@@ -61,12 +61,12 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 def advertised(listener: Listener) -> dict[BrokerId, tuple[str, int]]:
     """The advertised host and port of each broker; SettingsError for a key that is not "b" and a number."""
-    found = {}
+    addresses = {}
     for address, where in listener.advertised.items():
         if not address.startswith("b") or not address[1:].isdecimal():
             raise SettingsError(f"a key of advertised must be like b1, not {address!r}")
-        found[BrokerId(int(address[1:]))] = host_and_port(where)
-    return found
+        addresses[BrokerId(int(address[1:]))] = host_and_port(where)
+    return addresses
 
 
 def configured(settings: NodeSettings) -> BrokerConfig:
@@ -92,6 +92,7 @@ def load(path: Path) -> NodeSettings:
 
 
 def _check(settings: NodeSettings) -> None:
+    """Refuse settings that contradict each other. Raises SettingsError."""
     for listener in (settings.peers, *settings.clients):
         host_and_port(listener.bind)
         advertised(listener)

@@ -67,6 +67,7 @@ class SilenceTimer:
             self._timer.cancel()
 
     def _check(self) -> None:
+        """Expire if nothing was heard for the limit, else wait for what is left of it."""
         loop = asyncio.get_running_loop()
         left_s = self._heard_s + self._limit_s - loop.time()
         if left_s > 0:

@@ -93,6 +93,7 @@ class Transport:
             connection.close()
 
     def _ask(self, to: Address, request: NodeRequest) -> None:
+        """Send a request to a peer, over a new connection if there is none."""
         if to not in self._peers:
             return
         if to not in self._outgoing:
@@ -101,6 +102,7 @@ class Transport:
         self._outgoing[to].ask(request)
 
     async def _dial(self, to: Address, connection: "_Outgoing") -> None:
+        """Connect to the peer; if that fails, the machine hears that the connection broke."""
         host, port = self._peers[to]
         try:
             async with asyncio.timeout(DIAL_S_MAX):
@@ -203,6 +205,7 @@ class _Outgoing(asyncio.Protocol):
         self._open.add(request, version)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the requests that waited for the connection."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.writelines(self._waiting)
@@ -210,13 +213,14 @@ class _Outgoing(asyncio.Protocol):
         self._silence.start()
 
     def data_received(self, data: bytes) -> None:
+        """Decode responses and hand them to the machine; one that answers no request closes the connection."""
         self._silence.restart()
         try:
             for frame in self._buffer.feed(data):
-                asked = self._open.pop(read_correlation(frame), None)
-                if asked is None:
+                request = self._open.pop(read_correlation(frame), None)
+                if request is None:
                     raise WireError("response with an unknown correlation id")
-                self._owner.received(self.peer, read_reply(*asked, frame))
+                self._owner.received(self.peer, read_reply(*request, frame))
         except WireError:
             self.close()
 
@@ -247,6 +251,7 @@ class _Incoming(asyncio.Protocol):
         self._silence = SilenceTimer(IDLE_S_MAX, self.close)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Give the peer's connection an address, or refuse it."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._address = self._owner.admit(self)
@@ -256,6 +261,7 @@ class _Incoming(asyncio.Protocol):
             self._silence.start()
 
     def data_received(self, data: bytes) -> None:
+        """Decode requests and hand them to the machine; bytes that are no request close the connection."""
         self._silence.restart()
         try:
             for frame in self._buffer.feed(data):
@@ -271,16 +277,17 @@ class _Incoming(asyncio.Protocol):
 
     def answer(self, reply: NodeReply) -> None:
         """Send a response to the broker; abort the connection if more than UNSENT_BYTES_MAX bytes would wait."""
-        asked = self._open.pop(reply.correlation, None)
-        if asked is None or self._transport is None:
+        request = self._open.pop(reply.correlation, None)
+        if request is None or self._transport is None:
             return
-        frame = reply_frame(*asked, reply)
+        frame = reply_frame(*request, reply)
         if self._transport.get_write_buffer_size() + len(frame) > UNSENT_BYTES_MAX:
             self.close()
         else:
             self._transport.write(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the machine that answers to this peer go nowhere."""
         self._silence.stop()
         self._account(0)
         if self._address is not None:
@@ -292,8 +299,8 @@ class _Incoming(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _account(self, held: int) -> None:
-        self._owner.held += held - self._held
-        self._held = held
+    def _account(self, unread: int) -> None:
+        self._owner.held += unread - self._held
+        self._held = unread
         if self._owner.held > HELD_BYTES_MAX:
             self.close()

@@ -96,6 +96,7 @@ def request_frame(request: NodeRequest, *, version: int | None = None, client_id
 
 
 def _request_body(request: NodeRequest, version: int) -> list[bytes]:
+    """A request without its header; replication requests have their own writer."""
     match request:
         case Fetch():
             return replication.write_fetch(request, version)
@@ -135,14 +136,14 @@ def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> 
     if api is Api.OFFSET_FOR_LEADER_EPOCH:
         return replication.read_epoch_end(header.correlation, frame, at)
     layout, _ = LAYOUTS[_OWN[api]][version]
-    found = read_layout(layout, header.correlation, frame, at, flexible=is_flexible(api, version))
-    match found:
+    request = read_layout(layout, header.correlation, frame, at, flexible=is_flexible(api, version))
+    match request:
         case LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo() | IsrChange():
-            return found
+            return request
         case frames.HeartbeatKip343() | frames.IsrChangeKip343():
-            return proposals.proposal_of(header.correlation, found)
+            return proposals.proposal_of(header.correlation, request)
         case _:
-            return control.command_of(header.correlation, cast(control.CommandFrame, found))
+            return control.command_of(header.correlation, cast(control.CommandFrame, request))
 
 
 # --- responses ------------------------------------------------------------------------------------------------------------
@@ -155,6 +156,7 @@ def reply_frame(request: NodeRequest, version: int, reply: NodeReply) -> bytes:
 
 
 def _reply_body(request: NodeRequest, version: int, reply: NodeReply) -> list[bytes]:
+    """A response without its header, in the layout that answers this request in this version."""
     match request, reply:
         case Fetch(), FetchReply():
             return replication.write_fetch_reply(request, version, reply)
@@ -181,12 +183,12 @@ def read_reply(request: NodeRequest, version: int, frame: bytes) -> NodeReply:
             return replication.read_epoch_end_reply(request, frame, at)
         case _:
             _, layout = LAYOUTS[type(request)][version]
-            found = read_layout(layout, request.correlation, frame, at, flexible=is_flexible(APIS[type(request)], version))
-    match found:
+            reply = read_layout(layout, request.correlation, frame, at, flexible=is_flexible(APIS[type(request)], version))
+    match reply:
         case frames.V3Response():
             assert isinstance(request, LeaderAndIsr | StopReplica)
-            return control.answer_of(request, found)
+            return control.answer_of(request, reply)
         case frames.HeartbeatResponseKip343() | frames.IsrChangeResponseKip343():
-            return proposals.decision_of(request.correlation, found)
+            return proposals.decision_of(request.correlation, reply)
         case _:
-            return cast(NodeReply, found)
+            return cast(NodeReply, reply)

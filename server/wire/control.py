@@ -54,6 +54,7 @@ def frame_of(command: Command, version: int) -> CommandFrame:
 
 
 def _leader_and_isr(command: LeaderAndIsr, version: int) -> CommandFrame:
+    """The command in V3's layout (version 0) or that of KIP-112."""
     if version == 0:
         return frames.LeaderAndIsrV3(
             client_id=command.controller,

@@ -102,9 +102,9 @@ def write_response(api_key: int, version: int, entity: msgspec.Struct) -> list[b
 
 def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
     """Decode a request's or response's body of this schema at position `at`; WireError if it is malformed."""
-    found = decoded(_struct_reader(schema, into), data, at)
-    assert isinstance(found, into)
-    return found
+    entity = decoded(_struct_reader(schema, into), data, at)
+    assert isinstance(entity, into)
+    return entity
 
 
 def decoded(read: Read, data: bytes, at: int) -> typing.Any:
@@ -167,7 +167,7 @@ def _is_array(field: Field[object]) -> bool:
 
 @cache
 def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> Read:
-    # A reader for one entity; if `into` is None it skips the entity.
+    """A reader for one entity; if `into` is None it skips the entity."""
     known = {} if into is None else {field.name: field.type for field in msgspec.structs.fields(into)}
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
     plain: list[tuple[str | None, Read]] = []
@@ -194,6 +194,7 @@ def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> Read:
 
 
 def _read_tagged(cursor: Cursor, tagged: dict[int, tuple[str | None, Read]], values: dict[str, object]) -> None:
+    """Read the tagged fields at the cursor into `values`; unknown tags are skipped."""
     if not tagged:
         cursor.at = skip_tagged_fields(cursor.data, cursor.at)
         return
@@ -212,26 +213,27 @@ def _read_tagged(cursor: Cursor, tagged: dict[int, tuple[str | None, Read]], val
         cursor.at = end
 
 
-def _field_reader(field: Field[object], flexible: bool, wanted: object) -> Read:
+def _field_reader(field: Field[object], flexible: bool, kind: object) -> Read:
+    """The reader of a schema's field; `wanted` is the type of our field, None if we have none."""
     element = _element(field.type)
     if is_dataclass(element):
-        inner = _element(wanted)
+        inner = _element(kind)
         assert isinstance(element, type)
         into = inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else None
-        one = _struct_reader(element, into)
+        reader = _struct_reader(element, into)
     else:
-        one = primitive_reader(field.metadata["kafka_type"], flexible, nullable=_is_nullable(field.type))
-    return array_reader(one, flexible, nullable=_is_nullable(field.type)) if _is_array(field) else one
+        reader = primitive_reader(field.metadata["kafka_type"], flexible, nullable=_is_nullable(field.type))
+    return array_reader(reader, flexible, nullable=_is_nullable(field.type)) if _is_array(field) else reader
 
 
-def array_reader(one: Read, flexible: bool, *, nullable: bool) -> Read:
+def array_reader(reader: Read, flexible: bool, *, nullable: bool) -> Read:
     """A reader of an array of what `one` reads, as a tuple."""
 
     def read(cursor: Cursor) -> object:
         size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(4), "big", signed=True)
         if size == -1 and nullable:
             return None
-        return tuple([one(cursor) for _ in range(cursor.count(size))])
+        return tuple([reader(cursor) for _ in range(cursor.count(size))])
 
     return read
 
@@ -249,13 +251,15 @@ def primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> Read:
         size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(width), "big", signed=True)
         if size == -1 and nullable:
             return None
-        found = cursor.take(size)
-        return found.decode() if kind == "string" else found
+        data = cursor.take(size)
+        return data.decode() if kind == "string" else data
 
     return read
 
 
 def _fixed_reader(layout: struct.Struct) -> Read:
+    """A reader of one number of fixed width."""
+
     def read(cursor: Cursor) -> object:
         (value,) = layout.unpack_from(cursor.data, cursor.at)
         cursor.at += layout.size
@@ -269,25 +273,26 @@ def _fixed_reader(layout: struct.Struct) -> Read:
 
 @cache
 def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> Write:
+    """A writer of one entity: what our Struct lacks gets the schema's default, tagged fields at their default are left out."""
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
-    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    own_fields = {field.name: field for field in msgspec.structs.fields(kind)}
     plain: list[tuple[str | None, object, Write]] = []
     tagged: list[tuple[int, str, object, Write]] = []
     for field in sorted(fields(schema), key=lambda field: field.metadata.get("tag", -1)):
         name = _name(field)
-        write = _field_writer(field, flexible, known[name].type if name in known else None)
+        write = _field_writer(field, flexible, own_fields[name].type if name in own_fields else None)
         if "tag" not in field.metadata:
-            plain.append((name if name in known else None, _default(field), write))
-        elif name in known:
-            tagged.append((field.metadata["tag"], name, known[name].default, write))
+            plain.append((name if name in own_fields else None, _default(field), write))
+        elif name in own_fields:
+            tagged.append((field.metadata["tag"], name, own_fields[name].default, write))
 
     def write_entity(pieces: list[bytes], entity: object) -> None:
         for name, default, part in plain:
             part(pieces, default if name is None else getattr(entity, name))
         if flexible:
-            said = [entry for entry in tagged if getattr(entity, entry[1]) != entry[2]]
-            pieces.append(_varint(len(said)))
-            for tag, name, _, part in said:
+            present = [entry for entry in tagged if getattr(entity, entry[1]) != entry[2]]
+            pieces.append(_varint(len(present)))
+            for tag, name, _, part in present:
                 body: list[bytes] = []
                 part(body, getattr(entity, name))
                 pieces += (_varint(tag), _varint(sum(map(len, body))), *body)
@@ -310,23 +315,24 @@ def _default(field: Field[object]) -> object:
     return {"string": "", "bytes": b"", "records": b"", "bool": False}.get(str(kind), 0)
 
 
-def _field_writer(field: Field[object], flexible: bool, given: object) -> Write:
+def _field_writer(field: Field[object], flexible: bool, kind: object) -> Write:
+    """The writer of a schema's field; `given` is the type of our field, None if we have none."""
     element = _element(field.type)
     if is_dataclass(element):
-        inner = _element(given)
+        inner = _element(kind)
         assert isinstance(element, type)
         is_ours = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        one = _struct_writer(element, inner) if is_ours else _never
+        writer = _struct_writer(element, inner) if is_ours else _never
     else:
-        one = primitive_writer(field.metadata["kafka_type"], flexible)
-    return array_writer(one, flexible) if _is_array(field) else one
+        writer = primitive_writer(field.metadata["kafka_type"], flexible)
+    return array_writer(writer, flexible) if _is_array(field) else writer
 
 
 def _never(pieces: list[bytes], value: object) -> None:
     raise AssertionError("only an empty array can be encoded for an entity without a Struct")
 
 
-def array_writer(one: Write, flexible: bool) -> Write:
+def array_writer(writer: Write, flexible: bool) -> Write:
     """A writer of an array of what `one` writes."""
 
     def write(pieces: list[bytes], value: object) -> None:
@@ -334,7 +340,7 @@ def array_writer(one: Write, flexible: bool) -> Write:
         size = -1 if value is None else len(value)
         pieces.append(_varint(size + 1) if flexible else size.to_bytes(4, "big", signed=True))
         for item in value or ():
-            one(pieces, item)
+            writer(pieces, item)
 
     return write
 
@@ -358,6 +364,7 @@ def primitive_writer(kind: str, flexible: bool) -> Write:
 
 
 def _pieces(value: object) -> tuple[bytes, ...] | None:
+    """A string or bytes as pieces to write; None for null."""
     match value:
         case None:
             return None
@@ -371,6 +378,7 @@ def _pieces(value: object) -> tuple[bytes, ...] | None:
 
 
 def _varint(value: int) -> bytes:
+    """An unsigned varint (KIP-482)."""
     groups = bytearray()
     while value >= 0x80:
         groups.append(value & 0x7F | 0x80)

@@ -82,8 +82,8 @@ def fields_of(kind: type[Struct]) -> dict[str, Any]:
 
 def read_layout(layout: type[Struct], correlation: int, data: bytes, at: int, *, flexible: bool) -> Struct:
     """Decode a body of this layout at position `at`; WireError if it is malformed. A message gets the correlation."""
-    given = {"correlation": correlation} if issubclass(layout, Message) else {}
-    return layout(**given, **decoded(_fields(layout, flexible).read, data, at))
+    fields = {"correlation": correlation} if issubclass(layout, Message) else {}
+    return layout(**fields, **decoded(_fields(layout, flexible).read, data, at))
 
 
 def write_layout(entity: Struct, *, flexible: bool) -> list[bytes]:
@@ -147,25 +147,28 @@ def _entity(part: Codec, flexible: bool) -> Codec:
 
 
 def _array(kind: Any, flexible: bool) -> Codec:
-    one = codec(kind, flexible)
+    """Codec of an array of this type."""
+    element = codec(kind, flexible)
     if kind is TopicPartition or get_origin(kind) is tuple:
-        one = _entity(one._replace(words=f"({one.words})"), flexible)
-    read = array_reader(one.read, flexible, nullable=False)
-    return Codec(read, array_writer(one.write, flexible), f"array of {one.words}")
+        element = _entity(element._replace(words=f"({element.words})"), flexible)
+    read = array_reader(element.read, flexible, nullable=False)
+    return Codec(read, array_writer(element.write, flexible), f"array of {element.words}")
 
 
 def _tuple(kinds: tuple[Any, ...], flexible: bool) -> Codec:
+    """Codec of a tuple whose elements have these types."""
     parts = [codec(kind, flexible) for kind in kinds]
 
     def write(pieces: list[bytes], value: Any) -> None:
-        for part, one in zip(parts, value, strict=True):
-            part.write(pieces, one)
+        for part, element in zip(parts, value, strict=True):
+            part.write(pieces, element)
 
     words = ", ".join(part.words for part in parts)
     return Codec(lambda cursor: tuple([part.read(cursor) for part in parts]), write, words)
 
 
 def _partition(flexible: bool) -> Codec:
+    """Codec of a partition: topic and index."""
     topic, index = _primitive("string", flexible), _primitive("int32", flexible)
 
     def write(pieces: list[bytes], tp: Any) -> None:
@@ -176,6 +179,7 @@ def _partition(flexible: bool) -> Codec:
 
 
 def _optional(kind: Any, flexible: bool) -> Codec:
+    """Codec of a value or None: a null string, -1 for numbers, else an array of at most one."""
     if kind is str:
         return _primitive("string", flexible, nullable=True)
     if kind in _NUMBERS:

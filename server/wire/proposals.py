@@ -57,6 +57,7 @@ def frame_of(proposal: Proposal) -> ProposalFrame:
 
 
 def _kip343_frame(change: IsrProposal) -> frames.IsrChangePartitionKip343:
+    """A proposed ISR in KIP-343's layout, which has no registrations."""
     return frames.IsrChangePartitionKip343(
         leader_epoch=change.leader_epoch,
         partition_index=index_of(change.tp),

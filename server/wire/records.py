@@ -177,10 +177,11 @@ def _record(index: int, value: bytes) -> bytes:
 
 
 def _zigzag(number: int) -> bytes:
-    rest = number * 2 if number >= 0 else -number * 2 - 1
+    """A signed varint, as records encode their numbers."""
+    bits = number * 2 if number >= 0 else -number * 2 - 1
     groups = bytearray()
-    while rest >= 0x80:
-        groups.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    groups.append(rest)
+    while bits >= 0x80:
+        groups.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    groups.append(bits)
     return bytes(groups)

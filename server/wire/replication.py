@@ -58,18 +58,20 @@ OWN_TAGS = (
 )
 
 
-def _extended(schema: type, *fields: tuple[int, str, str]) -> type:
+def _with_own_tags(schema: type, *fields: tuple[int, str, str]) -> type:
     """Add our own tagged fields to one of Kafka's request schemas (as kio generates them)."""
-    more = [(name, int, dataclasses.field(metadata={"kafka_type": kind, "tag": tag}, default=0)) for tag, name, kind in fields]
-    return dataclasses.make_dataclass(schema.__name__, more, bases=(schema,), kw_only=True, frozen=True)
+    extra_fields = [
+        (name, int, dataclasses.field(metadata={"kafka_type": kind, "tag": tag}, default=0)) for tag, name, kind in fields
+    ]
+    return dataclasses.make_dataclass(schema.__name__, extra_fields, bases=(schema,), kw_only=True, frozen=True)
 
 
 _FETCH = {
-    BY_NAME: _extended(fetch_v12.FetchRequest, _MAX_RECORDS, _INCARNATION),
-    BY_ID: _extended(fetch_v15.FetchRequest, _MAX_RECORDS),
+    BY_NAME: _with_own_tags(fetch_v12.FetchRequest, _MAX_RECORDS, _INCARNATION),
+    BY_ID: _with_own_tags(fetch_v15.FetchRequest, _MAX_RECORDS),
 }
 _FETCH_RESPONSE: dict[int, type] = {BY_NAME: fetch_v12_response.FetchResponse, BY_ID: fetch_v15_response.FetchResponse}
-_EPOCH_END = _extended(epoch_v4.OffsetForLeaderEpochRequest, _TOPIC_ID)
+_EPOCH_END = _with_own_tags(epoch_v4.OffsetForLeaderEpochRequest, _TOPIC_ID)
 
 
 # --- bodies: the fields of Kafka's schemas that are used ----------------------------------------------------------------------

@@ -19,7 +19,7 @@ from checkers.linearizability.judge import judge
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_benchmark_history_of_every_checker_is_valid(subject: object, tmp_path: Path) -> None:
-    one = next(known for known in SUBJECTS if known is subject)
+    one = next(known_subject for known_subject in SUBJECTS if known_subject is subject)
     write_log(tmp_path / "2000", 2000)
 
     assert one.prepare(2000, tmp_path)()
@@ -69,8 +69,8 @@ def test_checkers_find_the_planted_benchmark_anomaly() -> None:
 
     history = transactions(400)
     lost = [call for call in history.calls if call.index != 10]
-    found = judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0))
-    assert {anomaly.kind for anomaly in found.anomalies} == {"phantom-read"}
+    judgement = judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0))
+    assert {anomaly.kind for anomaly in judgement.anomalies} == {"phantom-read"}
 
 
 def test_benchmark_plot_is_svg_with_a_dot_for_each_result() -> None:

@@ -84,12 +84,12 @@ def test_page_counts_all_rarely_caught_variants() -> None:
     assert f"Not measured yet: `{OPEN}`" in text
 
 
-@pytest.mark.parametrize(("guided", "said"), [(30, "yes"), (31, "sooner"), (None, "neither")])
-def test_escape_of_plain_runs_is_more_than_the_budget(guided: int | None, said: str) -> None:
+@pytest.mark.parametrize(("guided", "message"), [(30, "yes"), (31, "sooner"), (None, "neither")])
+def test_escape_of_plain_runs_is_more_than_the_budget(guided: int | None, message: str) -> None:
     """Plain runs that catch nothing within 60 runs need at least 61."""
     text = page([*_rows(RARE, "plain", None), *_rows(RARE, "guided", guided)], BUDGET)
 
-    assert f"| {said} |" in text
+    assert f"| {message} |" in text
 
 
 def test_rows_that_were_measured_again_replace_the_earlier_ones(tmp_path: Path) -> None:

@@ -6,17 +6,17 @@ import pytest
 
 from bench.reading import SUBJECTS, list_append, sends_and_polls, write
 from checkers.engine.verdict import Validity
-from highwater.foreign.files import Asked, judge_file
+from highwater.foreign.files import ModelChoice, judge_file
 
 
 @pytest.mark.parametrize(("model", "told"), [("list-append", list_append(300)), ("kafka", sends_and_polls(300))])
 def test_history_of_the_reading_benchmark_is_valid(model: str, told: list[object], tmp_path: Path) -> None:
     write(tmp_path / "history.edn", told)  # type: ignore[arg-type]  # steps
 
-    found = judge_file(tmp_path / "history.edn", Asked(model=model))
+    judgement = judge_file(tmp_path / "history.edn", ModelChoice(model=model))
 
-    assert (found.validity, found.unchecked, found.notes) == (Validity.VALID, (), ())
-    assert found.operations >= 150
+    assert (judgement.validity, judgement.unchecked, judgement.notes) == (Validity.VALID, (), ())
+    assert judgement.operations >= 150
 
 
 def test_reading_benchmark_measures_the_transaction_models() -> None:

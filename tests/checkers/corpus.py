@@ -57,16 +57,16 @@ QUEUES = _EXPECTED.kafka
 
 
 def _foreign() -> dict[str, Foreign]:
-    found: dict[str, Foreign] = {}
+    foreigns: dict[str, Foreign] = {}
     for side in SIDES:
         for name, level in _EXPECTED.elle.items():
             model = next(model for model in ("list-append", "rw-register") if name.startswith(f"{model}-"))
-            found[f"elle/{side}/{name}"] = Foreign("elle", model, level, name.removeprefix(f"{model}-"))
+            foreigns[f"elle/{side}/{name}"] = Foreign("elle", model, level, name.removeprefix(f"{model}-"))
         for model in NAMES:
-            found[f"linearizability/{side}/{model}"] = Foreign("linearizability", model, "linearizable", "nonlinearizable")
+            foreigns[f"linearizability/{side}/{model}"] = Foreign("linearizability", model, "linearizable", "nonlinearizable")
         for model, kind in _EXPECTED.jepsen.items():
-            found[f"jepsen/{side}/{model}"] = Foreign("jepsen", model, "linearizable", kind)
-    return found
+            foreigns[f"jepsen/{side}/{model}"] = Foreign("jepsen", model, "linearizable", kind)
+    return foreigns
 
 
 FOREIGN = _foreign()

@@ -43,7 +43,9 @@ def other_nodes(history: History) -> History:
     manifest = replace(
         was,
         brokers=tuple(NODES.get(node, node) for node in was.brokers),
-        assignments=tuple(replace(one, replicas=tuple(NODES.get(n, n) for n in one.replicas)) for one in was.assignments),
+        assignments=tuple(
+            replace(assignment, replicas=tuple(NODES.get(n, n) for n in assignment.replicas)) for assignment in was.assignments
+        ),
     )
     return History(manifest, operations=operations, events=events)  # type: ignore[arg-type]
 
@@ -106,11 +108,11 @@ def with_an_answer_more(history: History) -> History:
     ends = [(row.index, row.time_ns) for row in history.operations] + [(row.index, row.time_ns) for row in history.events]
     last, time_ns = max(ends)
     topic = history.manifest.promise.topics[0].topic
-    asked = Operation(
+    operation = Operation(
         index=last + 1, process=424_242, type=OpType.INVOKE, f="earliest", topic=topic, partition=0, time_ns=time_ns
     )
-    told = replace(asked, index=last + 2, type=OpType.FAIL, error="NOT_LEADER_OR_FOLLOWER")
-    return History(history.manifest, operations=[*history.operations, asked, told], events=history.events)
+    operation = replace(operation, index=last + 2, type=OpType.FAIL, error="NOT_LEADER_OR_FOLLOWER")
+    return History(history.manifest, operations=[*history.operations, operation, operation], events=history.events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def begin(promised: Promise | None = None) -> Story:
 BOUND_NS = 16_000 * MS
 
 
-def committed(story: Story, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:
+def commit_record(story: Story, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:
     """Produce, copy and acknowledge a record; return the row of the HW that promised it."""
     story.asks(1, value)
     story.append(nodes, offset, value, epoch)

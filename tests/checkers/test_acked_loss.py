@@ -16,11 +16,11 @@ from history.event import EventKind
 from history.promise import TopicPromise
 from proof.manifests import promise
 from tests.checkers import corpus
-from tests.checkers.story import Story, begin, committed, power_out
+from tests.checkers.story import Story, begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
-    return sorted({found.kind for found in verdict.anomalies})
+    return sorted({anomaly.kind for anomaly in verdict.anomalies})
 
 
 def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
@@ -85,7 +85,7 @@ def test_leader_of_an_ended_epoch_may_lack_later_records() -> None:
     story.state("b2", 2, "b2 b3")
     story.state("b3", 3, "b1 b3")
     story.leads("b3", 3, leo=0, isr="b1 b3")
-    committed(story, "x", 0, epoch=3, nodes="b3 b1")
+    commit_record(story, "x", 0, epoch=3, nodes="b3 b1")
     story.leads("b2", 2, leo=0, isr="b2 b3")
 
     assert "lost-write" not in kinds(judge(story.history()))
@@ -104,7 +104,7 @@ def test_record_committed_by_deposed_leader_must_survive() -> None:
 def test_loss_is_not_excused_while_a_counted_copy_remains() -> None:
     """DUR-3: b3 still has x, so the election of b2 lost it, not the harness."""
     story = begin()
-    committed(story)
+    commit_record(story)
     power_out(story, "b1 b2")
 
     assert "lost-write" in kinds(judge(lead_empty(story).history()))
@@ -114,7 +114,7 @@ def test_destroyed_copy_counts_until_its_loss_is_noticed() -> None:
     """b1 is gone for good, but its session lasts: until it ends the copy of x counts."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
-    committed(story, nodes="b1 b2")
+    commit_record(story, nodes="b1 b2")
     story.wound("b1", 0, 11)
     story.wound("b2", 0, 12)
     story.session_ended("b2", 12)
@@ -129,7 +129,7 @@ def test_destroyed_copy_counts_until_its_loss_is_noticed() -> None:
 def test_data_loss_is_noticed_when_broker_reports_failed_dir(reported: int | None, excused: list[str]) -> None:
     """docs/promise.md §1: with several directories the session goes on; another directory's failure says nothing of this one."""
     story = begin()
-    committed(story)
+    commit_record(story)
     story.wound("b1", 0, 11)
     if reported is not None:
         story.dir_failed("b1", reported)
@@ -143,7 +143,7 @@ def test_data_loss_is_noticed_when_broker_reports_failed_dir(reported: int | Non
 def test_dir_failure_report_ends_with_its_broker_process() -> None:
     """docs/promise.md §1: the next process reads its directories anew."""
     story = begin()
-    committed(story)
+    commit_record(story)
     story.dir_failed("b1")
     story.node_started("b1", 2)
     story.wound("b1", 0, 11)
@@ -156,7 +156,7 @@ def test_loss_is_excused_by_the_last_noticed_destruction() -> None:
     """The same with both sessions ended before the election."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
-    committed(story, nodes="b1 b2")
+    commit_record(story, nodes="b1 b2")
     power_out(story, "b2 b1")
     lead_empty(story)
 
@@ -170,7 +170,7 @@ def test_replica_leaving_in_pending_isr_change_does_not_count() -> None:
     """b2 holds x but is on its way out: destroying x on b1, the last that counts, excuses its loss."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
-    committed(story, nodes="b1 b2")
+    commit_record(story, nodes="b1 b2")
     story.change_isr("b1", 1, ("b1",))
     power_out(story, "b1")
     story.recovered("b1", 0)
@@ -185,7 +185,7 @@ def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
     """
     story = begin()
     story.state("b1", 1, "b1 b2")
-    committed(story, nodes="b1 b2")
+    commit_record(story, nodes="b1 b2")
     story.state("b1", 1, "b1")
     power_out(story, "b1 b3")
 
@@ -196,14 +196,14 @@ def test_loss_on_fewer_than_min_insync_replicas_is_no_excuse() -> None:
     """DUR-4: with m = 2 a record with one copy should not have been promised."""
     story = begin()
     story.state("b1", 1, "b1")
-    committed(story, nodes="b1")
+    commit_record(story, nodes="b1")
     power_out(story, "b1")
     lead_empty(story, "b1")
     assert "lost-write" in kinds(judge(story.history()))
 
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")
-    committed(story, nodes="b1")
+    commit_record(story, nodes="b1")
     power_out(story, "b1")
     lead_empty(story, "b1")
     assert "lost-write" not in kinds(judge(story.history()))
@@ -218,7 +218,7 @@ def test_data_losses_add_up_until_the_replica_rejoins_isr() -> None:
     story.state("b1", 2, "b1")
     story.state("b1", 2, "b1 b2")
     story.state("b1", 2, "b1")
-    committed(story, nodes="b1", epoch=2)
+    commit_record(story, nodes="b1", epoch=2)
     power_out(story, "b1")
     lead_empty(story, "b1", 3)
 
@@ -229,7 +229,7 @@ def test_record_that_came_back_must_not_be_lost_again() -> None:
     """x seemed destroyed, then a leader had it after all and truncated it."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")
-    committed(story, nodes="b1 b2")
+    commit_record(story, nodes="b1 b2")
     power_out(story, "b1")
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=1, hw=1, isr="b2")
@@ -245,7 +245,7 @@ def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
     outcomes = []
     for why in ("power-loss", "dropped", "swapped"):
         story = begin(promise(flush="before_ack"))
-        committed(story)
+        commit_record(story)
         power_out(story, "b1 b2 b3", why=why)
         outcomes.append("lost-write" in kinds(judge(lead_empty(story, "b3").history())))
 
@@ -265,17 +265,17 @@ def test_ordered_unclean_election_excuses_its_loss_if_promised() -> None:
 def test_last_leader_must_hold_every_promised_record_at_end() -> None:
     """There is no later election, so only the end of the log shows it."""
     story = begin()
-    at = committed(story)
+    at = commit_record(story)
     gone = story.truncate("b1", 0)
 
-    lost = [found for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+    lost = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
 
-    assert [found.witness for found in lost] == [(at, gone)]
+    assert [anomaly.witness for anomaly in lost] == [(at, gone)]
 
 
 def test_loss_before_the_next_election_is_not_judged() -> None:
     story = begin()
-    committed(story)
+    commit_record(story)
     story.wound("b1", 0, 11)
 
     assert judge(story.history()).validity == Validity.VALID
@@ -301,7 +301,7 @@ def test_record_restored_by_power_loss_may_replace_the_lost() -> None:
     story.unsure(1, "z")
     story.append("b1", 0, "z", epoch=0)
     story.truncate("b1", 0)
-    committed(story)
+    commit_record(story)
     power_out(story, "b1 b2 b3")
     story.recovered("b1", 1)
     story.state("b1", 2, "b1")
@@ -321,12 +321,12 @@ def test_record_restored_by_power_loss_may_replace_the_lost() -> None:
 def test_many_lost_records_are_one_anomaly() -> None:
     story = begin()
     for offset in range(50):
-        committed(story, f"v{offset}", offset)
+        commit_record(story, f"v{offset}", offset)
     story.truncate("b2", 10)
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=10, isr="b2")
 
-    lost = [found for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+    lost = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
 
     assert len(lost) == 1
     assert "and 39 more up to offset 49" in lost[0].words
@@ -389,8 +389,8 @@ def test_planted_mistake_in_the_loss_checker_is_caught(
 
 
 def _story_is_judged_as_told(name: str) -> None:
-    found = judge(corpus.history(name)).anomalies
-    assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == corpus.RUNS[name].anomalies
+    anomalies = judge(corpus.history(name)).anomalies
+    assert tuple((anomaly.kind, anomaly.witness) for anomaly in anomalies) == corpus.RUNS[name].anomalies
 
 
 def test_loss_checker_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,7 +428,7 @@ def test_loss_checker_that_notices_losses_at_once_is_caught(monkeypatch: pytest.
 def test_truncation_is_a_loss_despite_a_later_power_loss() -> None:
     """DUR-3: a truncation before the power loss is a loss, whatever wounds come before or after."""
     story = begin()
-    committed(story)
+    commit_record(story)
     story.truncate("b1", 0)
     story.wound("b1", 0, 11)
 
@@ -439,7 +439,7 @@ def test_data_loss_not_noticed_by_the_end_excuses_nothing() -> None:
     """docs/promise.md §1: until it is noticed the destroyed copy counts as held, so the leader's truncation is its own."""
     story = begin()
     story.state("b1", 1, "b1 b2")
-    committed(story, nodes="b1 b2")
+    commit_record(story, nodes="b1 b2")
     story.wound("b2", 0, 12)
     story.wound("b3", 0, 13)
     story.truncate("b1", 0)
@@ -453,7 +453,7 @@ def test_data_loss_not_noticed_by_the_end_excuses_nothing() -> None:
 def test_unclean_election_order_excuses_no_later_crash_loss() -> None:
     """DUR-7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
     story = begin(promise(by_operator=True))
-    committed(story)
+    commit_record(story)
     story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b2")
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=1, hw=1, isr="b2")
@@ -470,7 +470,7 @@ def test_unclean_election_order_survives_repeated_command() -> None:
     story.leads("b3", 2, leo=0, isr="b3")
     story.state("b1", 3, "b1 b2")
     story.leads("b1", 3, leo=0, isr="b1 b2")
-    committed(story, epoch=3, nodes="b1 b2")
+    commit_record(story, epoch=3, nodes="b1 b2")
     story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b3")
     story.leads("b3", 2, leo=0, isr="b3")
     story.state("b3", 4, "b3")
@@ -486,7 +486,7 @@ def test_lost_record_that_a_consumer_reads_is_promised_again() -> None:
     """DUR-1: x was excused; b3, which did not count, brings it back, commits it, and loses it by truncation."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")
-    committed(story, nodes="b1 b3")
+    commit_record(story, nodes="b1 b3")
     power_out(story, "b1")
     lead_empty(story, "b2")
     story.state("b3", 3, "b3")
@@ -515,13 +515,13 @@ def test_records_below_the_hw_of_a_new_leader_are_promised() -> None:
 def test_second_value_promised_at_an_offset_is_judged_too() -> None:
     """ORD-1 is broken already; the value that the next leader does not have is lost all the same."""
     story = begin()
-    committed(story)
+    commit_record(story)
     story.truncate("b1", 0)
     story.append("b1", 0, "y")
     story.polls(2, 0, "y")
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=1, hw=1, isr="b2")
 
-    lost = [found.words for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+    lost = [anomaly.words for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
 
     assert any("record y" in words for words in lost)

@@ -10,16 +10,16 @@ LATE = "hw node=b1 hw=1 leo=1 time_ns=9000000000"
 FAULT = "fault-begun fault=f node={} detail=clog"
 
 
-def found(*rows: str) -> list[str]:
+def complaints(*rows: str) -> list[str]:
     return sketch("advance", *rows)
 
 
 def test_record_that_is_committed_late_is_told() -> None:
     """The bound of these histories is 2.5 s."""
-    assert found(*BEGUN, *HELD, LATE) == [
+    assert complaints(*BEGUN, *HELD, LATE) == [
         "b1 raised the HW of t-0 above 0 only at row 5, though its ISR held offset 0 for 2500 ms"
     ]
-    assert found(*BEGUN, *HELD, LATE.replace("9000", "2400")) == []
+    assert complaints(*BEGUN, *HELD, LATE.replace("9000", "2400")) == []
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_record_that_is_committed_late_is_told() -> None:
     ids=["b2 lacks it", "b2 follows nobody", "a short ISR", "b2 died", "a fault is in force", "b2 resigned", "b2 got it lately"],
 )
 def test_record_may_wait_where_a_member_may_lack_it(rows: tuple[str, ...]) -> None:
-    assert found(*rows) == []
+    assert complaints(*rows) == []
 
 
 SHORT = "isr-change-sent node=b1 isr=b1"
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "is_reported"),
     [
         ((SHORT,), False),
         ((SHORT, "isr-change-ended node=b2 isr=b1,b2 detail=refused"), False),
@@ -56,14 +56,14 @@ SHORT = "isr-change-sent node=b1 isr=b1"
     ],
     ids=["open", "another's ended", "to more", "refused", "state written", "leads again", "a leader before", "a deposed leader"],
 )
-def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], told: bool) -> None:
+def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], is_reported: bool) -> None:
     """Seeds 150326 and 150334 of `--faults all`: no controller was in office that could answer the leader."""
     history = (*BEGUN, *rows, *HELD, LATE)
 
-    assert (found(*history) != []) == told
+    assert (complaints(*history) != []) == is_reported
 
 
 def test_record_waits_for_no_fault_that_has_ended() -> None:
     fault = (FAULT.format("b3"), "fault-ended fault=f node=b3 detail=clog")
 
-    assert found(*fault, *BEGUN, *HELD, LATE) != []
+    assert complaints(*fault, *BEGUN, *HELD, LATE) != []

@@ -73,7 +73,7 @@ def test_retry_that_is_not_recognized_may_be_refused(asked: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "is_reported"),
     [
         ("info earliest error=OFFSET_NOT_AVAILABLE", True),
         ("fail earliest error=OFFSET_OUT_OF_RANGE", True),
@@ -83,6 +83,6 @@ def test_retry_that_is_not_recognized_may_be_refused(asked: str) -> None:
         ("fail poll offset=9 error=OFFSET_OUT_OF_RANGE", False),
     ],
 )
-def test_first_offset_does_not_wait_for_the_high_watermark(answer: str, told: bool) -> None:
+def test_first_offset_does_not_wait_for_the_high_watermark(answer: str, is_reported: bool) -> None:
     """KIP-207 makes the end offset wait; the log begins where it did (promise V2)."""
-    assert sketch("answers", ACKNOWLEDGED, answer) == (["wrong-error"] if told else [])
+    assert sketch("answers", ACKNOWLEDGED, answer) == (["wrong-error"] if is_reported else [])

@@ -204,7 +204,7 @@ _REFUSED = "fail delete-topic process=0 error=REASSIGNMENT_IN_PROGRESS time_ns=9
 
 
 @pytest.mark.parametrize(
-    ("before", "refused", "told"),
+    ("before", "refused", "is_reported"),
     [
         ((), (_ASKED, _REFUSED), True),
         (("invoke delete-topic value=b process=1",), (_ASKED, _REFUSED), False),
@@ -227,7 +227,7 @@ _REFUSED = "fail delete-topic process=0 error=REASSIGNMENT_IN_PROGRESS time_ns=9
         *("an extra move", "a cancellation"),
     ],
 )
-def test_request_is_refused_only_because_of_another(before: tuple[str, ...], refused: tuple[str, ...], told: bool) -> None:
+def test_request_is_refused_only_because_of_another(before: tuple[str, ...], refused: tuple[str, ...], is_reported: bool) -> None:
     found = sketch("availability-cluster", "registered node=b1 incarnation=1", *before, *refused, "healed time_ns=10000000")
 
-    assert any("though no other such request" in words for words in found) is told
+    assert any("though no other such request" in words for words in found) is is_reported

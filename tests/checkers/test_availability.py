@@ -14,7 +14,7 @@ from history.manifest import Assignment
 from history.op import OpType
 from proof.manifests import promise
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out
+from tests.checkers.story import BOUND_NS, MS, Story, begin, commit_record, power_out
 
 
 def healed(story: Story, **facts: object) -> History:
@@ -31,7 +31,7 @@ def quiet_cluster(m: int = 2) -> Story:
     story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
     for node in ("b2", "b3"):
         story.follows(node, 1, "b1")
-    committed(story)
+    commit_record(story)
     return story
 
 
@@ -115,8 +115,8 @@ def emptied_and_healed() -> tuple[Story, int]:
     return story, healed_at
 
 
-@pytest.mark.parametrize(("error", "told"), [("LEADER_NOT_AVAILABLE", True), ("REQUEST_TIMED_OUT", False)])
-def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, told: bool) -> None:
+@pytest.mark.parametrize(("error", "is_reported"), [("LEADER_NOT_AVAILABLE", True), ("REQUEST_TIMED_OUT", False)])
+def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, is_reported: bool) -> None:
     """SILENT-2: error 5, which says more than that time is up."""
     story, healed_at = emptied_and_healed()
     story.asks(7, "y")
@@ -125,7 +125,7 @@ def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, told:
 
     found = judge(story.history(healed_at_ns=healed_at)).not_live
 
-    assert ("no client was told that orders-0 has no leader" not in found) is told
+    assert ("no client was told that orders-0 has no leader" not in found) is is_reported
 
 
 def test_clients_that_are_served_need_not_be_told_of_no_leader() -> None:
@@ -232,9 +232,11 @@ def test_first_ack_within_the_bound_after_healing_is_in_time() -> None:
 def test_partition_that_was_never_created_is_not_live() -> None:
     story = quiet_cluster()
     history = healed(story)
-    two = (*history.manifest.assignments, msgspec.structs.replace(history.manifest.assignments[0], partition=1))
+    second_assignments = (*history.manifest.assignments, msgspec.structs.replace(history.manifest.assignments[0], partition=1))
 
-    verdict = judge(History(msgspec.structs.replace(history.manifest, assignments=two), operations=(), events=history.events))
+    verdict = judge(
+        History(msgspec.structs.replace(history.manifest, assignments=second_assignments), operations=(), events=history.events)
+    )
 
     assert verdict.not_live == ("orders-1 never had a leader",)
 
@@ -387,7 +389,7 @@ def test_valid_entry_beside_an_invalid_one_is_heard(entries: str, then: str | No
 
 
 @pytest.mark.parametrize(
-    ("text", "then", "told"),
+    ("text", "then", "is_reported"),
     [
         ("no json", None, True),
         ("no json", "/admin/reassign_partitions: 1 entries are invalid", False),
@@ -396,7 +398,7 @@ def test_valid_entry_beside_an_invalid_one_is_heard(entries: str, then: str | No
         ('{"partitions":[]}', None, False),
     ],
 )
-def test_what_is_no_request_is_refused_by_name(text: str, then: str | None, *, told: bool) -> None:
+def test_what_is_no_request_is_refused_by_name(text: str, then: str | None, *, is_reported: bool) -> None:
     """LIVE-4: nothing else tells the operator why it is gone."""
     story = quiet_cluster()
     story.op(10, OpType.INVOKE, "edit-znode", ({"value": f"/admin/reassign_partitions created with {text!r}"},))
@@ -404,7 +406,7 @@ def test_what_is_no_request_is_refused_by_name(text: str, then: str | None, *, t
     if then is not None:
         story.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b1", detail=then)
 
-    assert any("nobody refused it" in why for why in judge(healed(story)).not_live) is told
+    assert any("nobody refused it" in why for why in judge(healed(story)).not_live) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -435,8 +437,8 @@ def test_refused_request_is_not_carried_out(
     assert sum("though it was carried out" in why for why in judge(healed(story)).not_live) == told
 
 
-@pytest.mark.parametrize(("ms", "told"), [(59_000, True), (59_999, False)], ids=["long before", "just before"])
-def test_leader_that_was_just_replaced_may_still_answer(ms: int, told: bool) -> None:
+@pytest.mark.parametrize(("ms", "is_reported"), [(59_000, True), (59_999, False)], ids=["long before", "just before"])
+def test_leader_that_was_just_replaced_may_still_answer(ms: int, is_reported: bool) -> None:
     """A client without retries then asks it once too often (seed 10499 of `--faults all`)."""
     rows = (
         "state-written leader=b1 isr=b1,b2",
@@ -451,4 +453,4 @@ def test_leader_that_was_just_replaced_may_still_answer(ms: int, told: bool) -> 
 
     found = sketch("availability", *rows)
 
-    assert any("process 3 knew the leader" in words for words in found) is told
+    assert any("process 3 knew the leader" in words for words in found) is is_reported

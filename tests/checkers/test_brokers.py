@@ -12,11 +12,11 @@ ACTIVE = "broker-state node=b9 broker=b1 incarnation=1 detail=active"
 
 
 @pytest.mark.parametrize(
-    ("stops", "told"),
+    ("stops", "is_reported"),
     [("time_ns=3000000000 detail=halt:shut", False), ("time_ns=18000000000 detail=crash", True)],
     ids=["in time", "late"],
 )
-def test_controlled_shutdown_ends_in_time(stops: str, told: bool) -> None:
+def test_controlled_shutdown_ends_in_time(stops: str, is_reported: bool) -> None:
     rows = (
         "fault-begun fault=f node=b1 detail=shutdown",
         f"node-stopped node=b1 {stops}",
@@ -24,12 +24,12 @@ def test_controlled_shutdown_ends_in_time(stops: str, told: bool) -> None:
     )
 
     assert sketch("brokers", *rows) == (
-        ["b1 was told to shut down at row 0 and was still running 17000 ms later"] if told else []
+        ["b1 was told to shut down at row 0 and was still running 17000 ms later"] if is_reported else []
     )
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "is_reported"),
     [
         ("node=b1 detail=pause-long", False),
         ("node=b1 detail=disk-slow", False),
@@ -37,10 +37,10 @@ def test_controlled_shutdown_ends_in_time(stops: str, told: bool) -> None:
         ("node=b2 detail=pause-long", True),
     ],
 )
-def test_controlled_shutdown_beside_another_fault(other: str, told: bool) -> None:
+def test_controlled_shutdown_beside_another_fault(other: str, is_reported: bool) -> None:
     rows = "fault-begun fault=f node=b1 detail=shutdown", f"fault-begun fault=g {other}"
 
-    assert bool(sketch("brokers", *rows, f"fault-ended fault=f node=b1 {ENDED}")) is told
+    assert bool(sketch("brokers", *rows, f"fault-ended fault=f node=b1 {ENDED}")) is is_reported
 
 
 def test_broker_that_ended_before_it_was_asked() -> None:
@@ -51,7 +51,7 @@ def test_broker_that_ended_before_it_was_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "during", "told"),
+    ("before", "during", "is_reported"),
     [
         (ACTIVE, "gauge node=b1 gauge=0", True),
         (ACTIVE, "fenced node=b1 incarnation=1 time_ns=4000000000", False),
@@ -71,24 +71,24 @@ def test_broker_that_ended_before_it_was_asked() -> None:
         "without heartbeats",
     ],
 )
-def test_broker_that_reaches_no_other_broker_fences_itself(before: str, during: str, told: bool) -> None:
+def test_broker_that_reaches_no_other_broker_fences_itself(before: str, during: str, is_reported: bool) -> None:
     """The promise of these histories is 5 s."""
     cut = "fault-begun fault=f node=b1 detail=cut-peers-long", "fault-ended fault=f node=b1 time_ns=9000000000"
 
     found = sketch("brokers", before, cut[0], during, cut[1])
 
-    assert found == (["b1 reached no broker from row 1 to row 3 and did not fence itself"] if told else [])
+    assert found == (["b1 reached no broker from row 1 to row 3 and did not fence itself"] if is_reported else [])
 
 
-@pytest.mark.parametrize(("resigned", "told"), [(False, False), (True, True)])
-def test_deposed_controller_that_reaches_nobody_answers_itself(resigned: bool, told: bool) -> None:
+@pytest.mark.parametrize(("resigned", "is_reported"), [(False, False), (True, True)])
+def test_deposed_controller_that_reaches_nobody_answers_itself(resigned: bool, is_reported: bool) -> None:
     """It was cut off from ZooKeeper, too, and another was elected (seed 1128 of `--faults all`)."""
     office = ("controller-elected node=b1", *(("controller-resigned node=b1",) if resigned else ()))
     cut = "fault-begun fault=f node=b1 detail=isolate-long", "fault-ended fault=f node=b1 time_ns=9000000000"
 
     found = sketch("brokers", ACTIVE, *office, "controller-elected node=b2 controller_epoch=2", *cut)
 
-    assert any("did not fence itself" in why for why in found) is told
+    assert any("did not fence itself" in why for why in found) is is_reported
 
 
 def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
@@ -101,7 +101,7 @@ def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "between", "told"),
+    ("before", "between", "is_reported"),
     [
         (ACTIVE, "gauge node=b3 gauge=0", True),
         (ACTIVE, "fenced node=b1 incarnation=1 time_ns=4000000000", False),
@@ -123,31 +123,31 @@ def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
         "no heartbeats",
     ],
 )
-def test_broker_that_is_registered_no_more_fences_itself(before: str, between: str, told: bool) -> None:
+def test_broker_that_is_registered_no_more_fences_itself(before: str, between: str, is_reported: bool) -> None:
     """KIP-343: a controller of before may still answer it, and refuse its heartbeats."""
     found = sketch("brokers", before, "session-ended node=b1 incarnation=1", between, "gauge node=b3 gauge=0 time_ns=9000000000")
 
-    assert any(why.startswith("the registration of b1 ended") for why in found) is told
+    assert any(why.startswith("the registration of b1 ended") for why in found) is is_reported
 
 
-@pytest.mark.parametrize(("resigned", "told"), [(False, False), (True, True)])
-def test_controller_that_is_registered_no_more_answers_itself(resigned: bool, told: bool) -> None:
+@pytest.mark.parametrize(("resigned", "is_reported"), [(False, False), (True, True)])
+def test_controller_that_is_registered_no_more_answers_itself(resigned: bool, is_reported: bool) -> None:
     """Also one that was deposed and does not know it (seed 21 of `make test-chaos FIRST=1`)."""
     office = ("controller-elected node=b1", *(("controller-resigned node=b1",) if resigned else ()))
     ended = "session-ended node=b1 incarnation=1", "gauge node=b3 gauge=0 time_ns=9000000000"
 
-    assert any(why.startswith("the registration of b1") for why in sketch("brokers", *office, ACTIVE, *ended)) is told
+    assert any(why.startswith("the registration of b1") for why in sketch("brokers", *office, ACTIVE, *ended)) is is_reported
 
 
-@pytest.mark.parametrize(("counted", "told"), [(1, False), (0, True)])
-def test_offline_replica_count_covers_a_failed_directory(counted: int, told: bool) -> None:
+@pytest.mark.parametrize(("counted", "is_reported"), [(1, False), (0, True)])
+def test_offline_replica_count_covers_a_failed_directory(counted: int, is_reported: bool) -> None:
     name = "detail=kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
     begun = "fault-begun fault=f node=b1 detail=dir-failure"
     rows = (begun, f"{begun} topic=t partition=0 dir=0", f"gauge node=b1 gauge={counted} {name}")
 
     found = sketch("brokers", *rows, "fault-ended fault=f node=b1 detail=dir-failure time_ns=9000000000")
 
-    assert found == (["b1 reports OfflineReplicaCount 0, 1 is right at row 3"] if told else [])
+    assert found == (["b1 reports OfflineReplicaCount 0, 1 is right at row 3"] if is_reported else [])
 
 
 LED = "became-leader node=b1 leo=9 hw=7"
@@ -174,16 +174,16 @@ def test_broker_restarts_with_the_leo_that_it_had(between: str, found: str, told
     assert sketch("brokers", LED, between, f"recovered node=b1 {found}") == told
 
 
-@pytest.mark.parametrize(("how", "told"), [("'halt:shut down'", True), ("crash", False)])
-def test_broker_that_shut_down_has_flushed_its_logs(how: str, told: bool) -> None:
+@pytest.mark.parametrize(("how", "is_reported"), [("'halt:shut down'", True), ("crash", False)])
+def test_broker_that_shut_down_has_flushed_its_logs(how: str, is_reported: bool) -> None:
     lost = "wound node=b1 offset=3 detail=power-loss incarnation=1"
     words = "b1 shut down in order and lost records of t-0 to a power loss at row 2"
 
-    assert sketch("brokers", LED, f"node-stopped node=b1 detail={how}", lost) == ([words] if told else [])
+    assert sketch("brokers", LED, f"node-stopped node=b1 detail={how}", lost) == ([words] if is_reported else [])
 
 
-@pytest.mark.parametrize(("how", "told"), [("halt:shut down", True), ("crash", False)])
-def test_high_watermark_survives_a_controlled_shutdown(how: str, told: bool) -> None:
+@pytest.mark.parametrize(("how", "is_reported"), [("halt:shut down", True), ("crash", False)])
+def test_high_watermark_survives_a_controlled_shutdown(how: str, is_reported: bool) -> None:
     story = Story()
     story.leads("b1", 1, leo=9, hw=7)
     story.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail=how)
@@ -191,7 +191,7 @@ def test_high_watermark_survives_a_controlled_shutdown(how: str, told: bool) -> 
 
     words = "b1 restarts with HW 0 of orders-0 after a controlled shutdown, it had HW 7 or more"
 
-    assert (words in judge(story.history()).not_live) is told
+    assert (words in judge(story.history()).not_live) is is_reported
 
 
 def _logs(*dirs: int, node: str = "b1") -> list[str]:
@@ -199,7 +199,7 @@ def _logs(*dirs: int, node: str = "b1") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "is_reported"),
     [
         (_logs(0, 1, 0), False),
         (_logs(0, 0), True),
@@ -210,8 +210,8 @@ def _logs(*dirs: int, node: str = "b1") -> list[str]:
     ],
     ids=["spread", "in one", "one was deleted", "one was deleted elsewhere", "a directory failed", "bytes were lost"],
 )
-def test_broker_spreads_logs_over_its_directories(rows: list[str], told: bool) -> None:
+def test_broker_spreads_logs_over_its_directories(rows: list[str], is_reported: bool) -> None:
     """KIP-112: a log is created in the directory with the fewest; these brokers have two."""
-    said = "b1 holds 2, 0 logs in its directories after 0 deletions, none of which ever failed"
+    message = "b1 holds 2, 0 logs in its directories after 0 deletions, none of which ever failed"
 
-    assert sketch("brokers", *rows) == ([said] if told else [])
+    assert sketch("brokers", *rows) == ([message] if is_reported else [])

@@ -14,7 +14,7 @@ HEALED = "healed time_ns=60000000000"
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "is_reported"),
     [
         ("error=NOT_LEADER_OR_FOLLOWER attempts=1", True),
         ("error=NETWORK_EXCEPTION attempts=3", True),
@@ -38,12 +38,12 @@ HEALED = "healed time_ns=60000000000"
         "not retriable",
     ],
 )
-def test_produce_is_given_up_only_without_retries_or_time(answer: str, told: bool) -> None:
+def test_produce_is_given_up_only_without_retries_or_time(answer: str, is_reported: bool) -> None:
     """These clients have 3 retries, 500 ms for a call, and pause 100 ms between two attempts."""
     found = sketch("clients", SENT, f"info produce value=a process=0 {answer}")
 
     assert [words for words in found if "gave up" in words] == found
-    assert bool(found) is told
+    assert bool(found) is is_reported
 
 
 def test_wrong_produce_may_be_given_up() -> None:
@@ -52,11 +52,11 @@ def test_wrong_produce_may_be_given_up() -> None:
     assert sketch("clients", asked, "fail produce value=a process=0 error=NETWORK_EXCEPTION attempts=1") == []
 
 
-@pytest.mark.parametrize(("ended_ms", "told"), [(501, False), (502, True)])
-def test_call_ends_within_the_timeout_of_its_client(ended_ms: int, told: bool) -> None:
+@pytest.mark.parametrize(("ended_ms", "is_reported"), [(501, False), (502, True)])
+def test_call_ends_within_the_timeout_of_its_client(ended_ms: int, is_reported: bool) -> None:
     late = f"fail poll error=REQUEST_TIMED_OUT process=0 time_ns={ended_ms}000000"
 
-    assert bool(sketch("clients", "invoke poll offset=0 process=0 time_ns=0", late)) is told
+    assert bool(sketch("clients", "invoke poll offset=0 process=0 time_ns=0", late)) is is_reported
 
 
 def _of_places(*lines: str, timeout_ms: int = 500, words: str = "though no fault hit it or") -> list[str]:
@@ -67,7 +67,7 @@ def _of_places(*lines: str, timeout_ms: int = 500, words: str = "though no fault
         for least in (0, 1 << 60)
     ]
     assert verdicts[0] == verdicts[1]
-    return [said for said in verdicts[0].not_live if words in said]
+    return [message for message in verdicts[0].not_live if words in message]
 
 
 def _poll(process: int, at_s: int, outcome: str = "error=REQUEST_TIMED_OUT") -> tuple[str, str]:
@@ -75,11 +75,11 @@ def _poll(process: int, at_s: int, outcome: str = "error=REQUEST_TIMED_OUT") -> 
     return begun, f"fail poll process={process} {outcome} time_ns={at_s}400000000"
 
 
-@pytest.mark.parametrize(("process", "told"), [(0, False), (1, True)], ids=["at the place that is hit", "elsewhere"])
-def test_call_hangs_only_at_a_client_place_that_is_hit(process: int, told: bool) -> None:
+@pytest.mark.parametrize(("process", "is_reported"), [(0, False), (1, True)], ids=["at the place that is hit", "elsewhere"])
+def test_call_hangs_only_at_a_client_place_that_is_hit(process: int, is_reported: bool) -> None:
     found = _of_places(LED, CUT[0], *_poll(process, 30), CUT[1], HEALED)
 
-    assert bool(found) is told
+    assert bool(found) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_call_may_hang_while_its_partition_cannot_serve(between: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "is_reported"),
     [
         ("node=b2 detail=crash-random", True),
         ("node=b1 detail=crash-random", False),
@@ -101,22 +101,22 @@ def test_call_may_hang_while_its_partition_cannot_serve(between: str) -> None:
     ],
     ids=["of another broker", "of the leader", "of links", "of the client"],
 )
-def test_read_needs_no_other_broker_than_its_leader(fault: str, told: bool) -> None:
+def test_read_needs_no_other_broker_than_its_leader(fault: str, is_reported: bool) -> None:
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b1 time_ns=5100000000"
     hangs = _poll(0, 6, "error=REQUEST_TIMED_OUT node=b1")
     begun = f"fault-begun fault=g {fault} time_ns=4000000000"
 
     found = _of_places(LED, begun, *before, *hangs, "fault-ended fault=g node=b9 time_ns=9000000000", HEALED)
 
-    assert bool(found) is told
+    assert bool(found) is is_reported
 
 
 @pytest.mark.parametrize(
-    ("f", "error", "told"),
+    ("f", "error", "is_reported"),
     [("poll", "REQUEST_TIMED_OUT", True), ("latest", "REQUEST_TIMED_OUT", False), ("poll", "NETWORK_EXCEPTION", False)],
     ids=["the same", "another", "told of another"],
 )
-def test_answer_over_the_same_connection_shows_that_it_lives(f: str, error: str, told: bool) -> None:
+def test_answer_over_the_same_connection_shows_that_it_lives(f: str, error: str, is_reported: bool) -> None:
     """Fetches have a connection of their own, and the other one may have broken (seeds 1184 and 60260 of `--faults all`)."""
     first = "invoke poll offset=0 process=0 time_ns=500000000", "ok poll process=0 node=b1 time_ns=600000000"
     cut = [f"fault-{kind} fault=g node=b1 detail=cut-clients time_ns={s}000000000" for kind, s in (("begun", 1), ("ended", 2))]
@@ -124,17 +124,17 @@ def test_answer_over_the_same_connection_shows_that_it_lives(f: str, error: str,
 
     found = _of_places(LED, *first, *cut, *before, *_poll(0, 6, f"error={error} node=b1"), HEALED)
 
-    assert any("though no fault hit it or b1" in words for words in found) is told
+    assert any("though no fault hit it or b1" in words for words in found) is is_reported
 
 
-@pytest.mark.parametrize(("acks", "told"), [(1, True), (-1, False)])
-def test_produce_with_acks_1_needs_its_leader_alone(acks: int, told: bool) -> None:
+@pytest.mark.parametrize(("acks", "is_reported"), [(1, True), (-1, False)])
+def test_produce_with_acks_1_needs_its_leader_alone(acks: int, is_reported: bool) -> None:
     before = f"invoke produce acks={acks} process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
     asked = f"invoke produce acks={acks} process=0 time_ns=6000000000"
     hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=6400000000"
     begun = "fault-begun fault=g node=b2 detail=pause time_ns=4000000000"
 
-    assert bool(_of_places(LED, begun, *before, asked, hangs, HEALED)) is told
+    assert bool(_of_places(LED, begun, *before, asked, hangs, HEALED)) is is_reported
 
 
 def test_produce_that_nobody_answers_shows_no_connection() -> None:
@@ -153,8 +153,8 @@ def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     assert _of_places(LED, begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []
 
 
-@pytest.mark.parametrize(("leader", "told"), [("leader=b1", True), ("leader=b2", False), ("leader_epoch=2", False)])
-def test_produce_hangs_only_where_the_broker_still_leads(leader: str, told: bool) -> None:
+@pytest.mark.parametrize(("leader", "is_reported"), [("leader=b1", True), ("leader=b2", False), ("leader_epoch=2", False)])
+def test_produce_hangs_only_where_the_broker_still_leads(leader: str, is_reported: bool) -> None:
     """The fenced broker answered at once that it cannot serve, and nobody led any more (seed 70748 of `--faults all`)."""
     before = "invoke produce acks=1 process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
     deposed = f"state-written {leader} isr=b1,b2 time_ns=200000000"
@@ -162,8 +162,8 @@ def test_produce_hangs_only_where_the_broker_still_leads(leader: str, told: bool
     asked = "invoke produce acks=1 process=0 time_ns=8000000000"
     hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=8500000000"
 
-    said = _of_places(deposed, begun, *before, asked, hangs, HEALED)
-    assert any("though no fault hit it or b1" in words for words in said) is told
+    lines = _of_places(deposed, begun, *before, asked, hangs, HEALED)
+    assert any("though no fault hit it or b1" in words for words in lines) is is_reported
 
 
 READ = ("invoke poll offset=0 process=1 time_ns=1100000000", "ok poll value=a offset=0 hw=1 process=1 time_ns=1200000000")
@@ -173,7 +173,7 @@ BEGUN = "fault-begun fault=g detail=cut time_ns=9000000000"
 
 
 @pytest.mark.parametrize(
-    ("led", "between", "answer", "told"),
+    ("led", "between", "answer", "is_reported"),
     [
         (LED, READ, HUNG, True),
         (LED, READ, "error=REQUEST_TIMED_OUT attempts=4", False),
@@ -199,14 +199,16 @@ BEGUN = "fault-begun fault=g detail=cut time_ns=9000000000"
         "fault of other clients",
     ],
 )
-def test_committed_batch_is_acknowledged_when_sent_again(led: str, between: tuple[str, ...], answer: str, told: bool) -> None:
+def test_committed_batch_is_acknowledged_when_sent_again(
+    led: str, between: tuple[str, ...], answer: str, is_reported: bool
+) -> None:
     """B-66: with a timeout of 20 s an attempt takes 10 s; the call ends at 20 s."""
     asked = "invoke produce value=a process=0 delivery=once time_ns=1000000000"
     ended = f"info produce value=a process=0 {answer} time_ns=20900000000"
 
     found = _of_places(led, asked, *between, ended, timeout_ms=20000, words="though a consumer had the record")
 
-    assert bool(found) is told
+    assert bool(found) is is_reported
 
 
 LEFT = "invoke produce value=x acks=0 process=1 time_ns=9000000000", "ok produce value=x acks=0 process=1 time_ns=9000000000"
@@ -214,7 +216,7 @@ AGAIN = "invoke produce value=y acks=0 process=1 time_ns=10500000000", "ok produ
 
 
 @pytest.mark.parametrize(
-    ("between", "told"),
+    ("between", "is_reported"),
     [
         ((), True),
         (("append node=b1 offset=0 value=x detail=leader",), False),
@@ -224,8 +226,8 @@ AGAIN = "invoke produce value=y acks=0 process=1 time_ns=10500000000", "ok produ
     ],
     ids=["both are lost", "the first is there", "the second is there", "another leader", "a fault"],
 )
-def test_producer_without_answers_learns_of_the_leader(between: tuple[str, ...], told: bool) -> None:
+def test_producer_without_answers_learns_of_the_leader(between: tuple[str, ...], is_reported: bool) -> None:
     """KAFKA-955: the broker closes the connection, so only what was sent before that is lost."""
     found = sketch("clients", "state-written node=b9 leader=b1 isr=b1,b2", *LEFT, *between, *AGAIN)
 
-    assert any("with acks=0" in words for words in found) is told
+    assert any("with acks=0" in words for words in found) is is_reported

@@ -36,10 +36,10 @@ def test_addition_to_an_unknown_topic_is_not_judged() -> None:
     assert missing(added(OpType.OK, "others-0")) == 0
 
 
-@pytest.mark.parametrize(("said", "wanted"), [("5: no valid replicas", 0), ("6: no valid replicas", 1)])
-def test_refused_addition_makes_nothing(said: str, wanted: int) -> None:
+@pytest.mark.parametrize(("message", "wanted"), [("5: no valid replicas", 0), ("6: no valid replicas", 1)])
+def test_refused_addition_makes_nothing(message: str, wanted: int) -> None:
     story = added(OpType.OK)
-    story.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b2", detail=f"/admin/partitions_add/orders/{said}")
+    story.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b2", detail=f"/admin/partitions_add/orders/{message}")
     assert missing(story) == wanted
 
 
@@ -57,7 +57,7 @@ GONE = "topic-deleted topic_id=7"
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "is_reported"),
     [
         ((LED, "invoke delete-topic value=t", "ok delete-topic"), True),
         ((LED, "invoke delete-topic value=t", GONE, "ok delete-topic"), False),
@@ -69,8 +69,8 @@ GONE = "topic-deleted topic_id=7"
     ],
     ids=["it stays", "it goes", "it was gone", "refused", "another refused", "not confirmed", "there is none"],
 )
-def test_confirmed_deletion_takes_the_topic_away(rows: tuple[str, ...], told: bool) -> None:
+def test_confirmed_deletion_takes_the_topic_away(rows: tuple[str, ...], is_reported: bool) -> None:
     """An administrator took a request that never arrived for done (K-26 in mutation/register/by-hand.yaml)."""
     found = sketch("availability-cluster", "registered node=b1 incarnation=1", *rows, "healed", "final-reads time_ns=90000000000")
 
-    assert any("was not deleted" in words for words in found) is told
+    assert any("was not deleted" in words for words in found) is is_reported

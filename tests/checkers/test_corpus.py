@@ -14,7 +14,7 @@ def test_corpus_history_gets_its_expected_verdict(name: str) -> None:
 
     verdict = judge(history(name))
 
-    assert tuple((found.kind, found.witness) for found in verdict.anomalies) == expected.anomalies
+    assert tuple((anomaly.kind, anomaly.witness) for anomaly in verdict.anomalies) == expected.anomalies
     assert verdict.validity.name == expected.validity
     assert tuple((loss.offset, loss.value, loss.wound) for loss in verdict.excused) == expected.excused
     assert verdict.live == expected.live

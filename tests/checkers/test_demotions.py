@@ -40,7 +40,7 @@ def test_isr_removal_with_a_cause_is_not_told(cause: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "kind", "ms", "told"),
+    ("begun", "kind", "ms", "is_reported"),
     [
         ("b9", "answer-late", 500, False),
         ("b9", "answer-late", 1500, True),
@@ -49,13 +49,13 @@ def test_isr_removal_with_a_cause_is_not_told(cause: str) -> None:
     ],
     ids=["soon", "later", "of another broker", "another fault"],
 )
-def test_list_that_comes_late_does_not_name_a_new_broker(begun: str, kind: str, ms: int, told: bool) -> None:
+def test_list_that_comes_late_does_not_name_a_new_broker(begun: str, kind: str, ms: int, is_reported: bool) -> None:
     """The controller heard the broker's heartbeat first (seed 10663 of `--faults all`)."""
     late = [f"fault-{when} fault=f node={begun} detail={kind}" for when in ("begun", "ended")]
 
     found = sketch("demotions", late[0], *KNOWN, late[1], f"{OFFLINE} time_ns={ms}000000")
 
-    assert any("lost its leader b1" in words for words in found) is told
+    assert any("lost its leader b1" in words for words in found) is is_reported
 
 
 def test_isr_of_a_topic_created_again_starts_anew() -> None:
@@ -68,11 +68,11 @@ def test_leader_may_shrink_the_isr_before_kip_343() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "lasted_ms", "told"),
+    ("kind", "lasted_ms", "is_reported"),
     [("lossy", 400, True), ("lossy", 500, False), ("cut-peers", 10, False)],
     ids=["two heartbeats are lost", "three heartbeats may be lost", "a cut connection stands still for longer"],
 )
-def test_broker_with_heartbeats_is_not_treated_as_inactive(kind: str, lasted_ms: int, told: bool) -> None:
+def test_broker_with_heartbeats_is_not_treated_as_inactive(kind: str, lasted_ms: int, is_reported: bool) -> None:
     """The session timeout of these histories is 1 s."""
     fault = (
         f"fault-begun fault=f node=b2 detail={kind} time_ns=1000000000",
@@ -81,7 +81,9 @@ def test_broker_with_heartbeats_is_not_treated_as_inactive(kind: str, lasted_ms:
 
     found = sketch("demotions", *KNOWN, HEARD, *fault, f"{SILENT} time_ns=1900000000")
 
-    assert found == (["controller b9 treated b2 as inactive at row 6, but faults took at most two heartbeats"] if told else [])
+    assert found == (
+        ["controller b9 treated b2 as inactive at row 6, but faults took at most two heartbeats"] if is_reported else []
+    )
 
 
 def test_stopped_broker_may_be_treated_as_inactive() -> None:

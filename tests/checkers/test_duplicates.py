@@ -21,8 +21,8 @@ def findings(story: Story, cuts: tuple[Cut, ...] = ()) -> Findings:
     return apply(CHECKER, Group(history.operations_frame, history.events_frame), facts_of(history.manifest), cuts)
 
 
-def kinds(found: Findings) -> list[str]:
-    return [anomaly.kind for anomaly in found.anomalies]
+def kinds(findings_found: Findings) -> list[str]:
+    return [anomaly.kind for anomaly in findings_found.anomalies]
 
 
 def test_idempotent_producer_value_may_appear_only_once() -> None:
@@ -31,11 +31,11 @@ def test_idempotent_producer_value_may_appear_only_once() -> None:
     sends(story, "a", once=True, attempts=3)
     read = story.polls(2, 0, "a b a")
 
-    found = findings(story)
+    findings_found = findings(story)
 
-    assert kinds(found) == ["duplicate"]
-    assert found.anomalies[0].witness == (read, read)
-    assert found.counts == {"duplicates": 1}
+    assert kinds(findings_found) == ["duplicate"]
+    assert findings_found.anomalies[0].witness == (read, read)
+    assert findings_found.counts == {"duplicates": 1}
 
 
 def test_value_without_idempotence_may_appear_once_per_send() -> None:

@@ -4,17 +4,17 @@ from checkers.engine.verdict import Verdict
 from checkers.judge import judge
 from history.event import EventKind
 from proof.manifests import promise
-from tests.checkers.story import begin, committed, power_out
+from tests.checkers.story import begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
-    return [found.kind for found in verdict.anomalies]
+    return [anomaly.kind for anomaly in verdict.anomalies]
 
 
 def test_replica_may_be_elected_before_dir_swap_is_noticed() -> None:
     """The session of the emptied incarnation lasts, so the swap cannot be noticed yet."""
     story = begin()
-    committed(story)
+    commit_record(story)
     story.wound("b2", 0, 12, "swapped")
     story.session_ended("b1", 11)
     story.state("b2", 2, "b2 b3")
@@ -27,7 +27,7 @@ def test_replica_may_be_elected_before_dir_swap_is_noticed() -> None:
 def test_state_naming_the_emptied_broker_as_leader_may_stay() -> None:
     """A controller elects in the milliseconds in which ZooKeeper's news of the end of that session are under way to it."""
     story = begin()
-    committed(story)
+    commit_record(story)
     power_out(story, "b2", why="swapped")
     story.session_ended("b1", 11)
     story.state("b2", 2, "b2 b3", stamps=(12, 13))
@@ -40,7 +40,7 @@ def test_state_naming_the_emptied_broker_as_leader_may_stay() -> None:
 
 def test_emptied_replica_that_rejoined_the_isr_may_lead() -> None:
     story = begin()
-    committed(story)
+    commit_record(story)
     power_out(story, "b2", why="swapped")
     story.state("b1", 2, "b1 b3")
     story.registered("b2", 22)
@@ -55,7 +55,7 @@ def test_emptied_replica_that_rejoined_the_isr_may_lead() -> None:
 def rejoined_without_having_left(stamp_of_b2: int) -> set[str]:
     """b2's disk is swapped; the ISR in ZooKeeper names b2 throughout; then b2 leads."""
     story = begin()
-    committed(story)
+    commit_record(story)
     power_out(story, "b2", why="swapped")
     story.registered("b2", 22)
     story.append("b2", 0, "x")
@@ -74,7 +74,7 @@ def test_emptied_replica_with_a_new_registration_may_lead() -> None:
 def test_power_loss_alone_makes_no_empty_leader() -> None:
     """The recovery election takes the longest log of those that lost something."""
     story = begin()
-    committed(story)
+    commit_record(story)
     power_out(story, "b1 b2 b3")
     story.registered("b1", 21)
     story.state("b1", 2, "b1")
@@ -85,7 +85,7 @@ def test_power_loss_alone_makes_no_empty_leader() -> None:
 
 def test_one_order_allows_one_unclean_election_only() -> None:
     story = begin(promise(by_operator=True))
-    committed(story)
+    commit_record(story)
     story.state("b1", 1, "b1 b2")
     story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b3")
     story.state("b3", 2, "b3")

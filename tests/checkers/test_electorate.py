@@ -7,15 +7,15 @@ import pytest
 from checkers.judge import judge
 from history.event import EventKind
 from proof.manifests import promise
-from tests.checkers.story import Story, begin, committed
+from tests.checkers.story import Story, begin, commit_record
 
 
-def written(
+def anomalies_after(
     *states: tuple[str, str], m: int = 2, before_last: Callable[[Story], int] | None = None, backend: str = "sim"
 ) -> list[tuple[str, str]]:
     """The anomalies after these writes, each of an ISR and an ELR; `before_last` adds a row before the last of them."""
     story = begin(promise(m=m))
-    committed(story, "x", 0)
+    commit_record(story, "x", 0)
     for place, (isr, elr) in enumerate(states):
         if before_last is not None and place == len(states) - 1:
             before_last(story)
@@ -23,7 +23,11 @@ def written(
         story.event(
             EventKind.STATE_WRITTEN, leader="b1", leader_epoch=1, zk_version=1, node="b1", isr=about["isr"], elr=about["elr"]
         )
-    return [(one.kind, one.words) for one in judge(story.history(backend=backend)).anomalies if one.checker == "electorate"]
+    return [
+        (anomaly.kind, anomaly.words)
+        for anomaly in judge(story.history(backend=backend)).anomalies
+        if anomaly.checker == "electorate"
+    ]
 
 
 FORGOTTEN = (("b1 b2", ""), ("b1", "b2"), ("b1", ""))
@@ -32,7 +36,7 @@ FORGOTTEN = (("b1 b2", ""), ("b1", "b2"), ("b1", ""))
 def test_write_that_forgets_the_elr_is_an_anomaly() -> None:
     words = "orders-0: a write leaves 1 replicas that may be elected, before it were 2; needed: 2"
 
-    assert written(*FORGOTTEN) == [("short-electorate", words)]
+    assert anomalies_after(*FORGOTTEN) == [("short-electorate", words)]
 
 
 @pytest.mark.parametrize(
@@ -45,20 +49,22 @@ def test_write_that_forgets_the_elr_is_an_anomaly() -> None:
     ids=["kept until the ISR is full", "enough are left", "one is enough"],
 )
 def test_write_that_leaves_enough_is_allowed(states: tuple[tuple[str, str], ...], m: int) -> None:
-    assert written(*states, m=m) == []
+    assert anomalies_after(*states, m=m) == []
 
 
 def test_ordered_unclean_election_may_leave_too_few() -> None:
     """DUR-7: the operator accepts what the elected replica lacks."""
-    assert written(*FORGOTTEN, before_last=lambda story: story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b1")) == []
+    assert (
+        anomalies_after(*FORGOTTEN, before_last=lambda story: story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b1")) == []
+    )
 
 
 def test_partition_with_one_replica_needs_one() -> None:
     """A move that leaves fewer than min.insync.replicas assigned."""
-    assert written(*FORGOTTEN, before_last=lambda story: story.event(EventKind.ASSIGNED, replicas=("b1",))) == []
+    assert anomalies_after(*FORGOTTEN, before_last=lambda story: story.event(EventKind.ASSIGNED, replicas=("b1",))) == []
 
 
 @pytest.mark.parametrize(("backend", "kinds"), [("sim", ["short-electorate"]), ("docker", [])])
 def test_real_cluster_may_keep_no_elr(backend: str, kinds: list[str]) -> None:
     """Kafka before 4.0 keeps none; a simulated protocol is judged by the promise alone."""
-    assert [kind for kind, _ in written(("b1 b2", ""), ("b1", ""), backend=backend)] == kinds
+    assert [kind for kind, _ in anomalies_after(("b1 b2", ""), ("b1", ""), backend=backend)] == kinds

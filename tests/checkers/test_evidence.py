@@ -14,10 +14,10 @@ from checkers.registry import ALL
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import Story, begin, committed
+from tests.checkers.story import Story, begin, commit_record
 
 
-def without(history: History, kind: EventKind, column: str) -> History:
+def without_column(history: History, kind: EventKind, column: str) -> History:
     """The history as a backend would write it if it did not fill a column."""
     events: list[ClusterEvent] = [
         msgspec.structs.replace(event, **{column: None}) if event.kind == kind else event for event in history.events
@@ -37,10 +37,10 @@ def without(history: History, kind: EventKind, column: str) -> History:
 )
 def test_history_row_without_required_column_makes_run_unknown(kind: EventKind, column: str) -> None:
     story = begin()
-    committed(story)
+    commit_record(story)
     story.wound("b3", 1, 13)
 
-    verdict = judge(without(story.history(), kind, column))
+    verdict = judge(without_column(story.history(), kind, column))
 
     assert verdict.validity == Validity.UNKNOWN
     assert any(f"{kind} rows lack a column" in reason for reason in verdict.unchecked)
@@ -48,7 +48,7 @@ def test_history_row_without_required_column_makes_run_unknown(kind: EventKind, 
 
 def test_data_loss_event_without_a_partition_is_ignored() -> None:
     story = begin()
-    committed(story)
+    commit_record(story)
     story.event(EventKind.WOUND, whole_node=True, node="b3", incarnation=13, detail="power-loss")
 
     assert judge(story.history()).validity == Validity.VALID
@@ -56,16 +56,16 @@ def test_data_loss_event_without_a_partition_is_ignored() -> None:
 
 def test_events_without_a_partition_reach_every_partition() -> None:
     story = begin()
-    committed(story)
+    commit_record(story)
     story.about(1)
     story.state("b1", 1, "b1 b2 b3")
     story.session_ended("b3", 13)
     history = story.history()
 
-    found = groups(history.operations_frame, history.events_frame, PARTITION)
+    groups_found = groups(history.operations_frame, history.events_frame, PARTITION)
 
-    assert [group.events.filter(pl.col("kind") == "session-ended").height for group in found] == [1, 1]
-    assert [group.events["index"].is_sorted() for group in found] == [True, True]
+    assert [group.events.filter(pl.col("kind") == "session-ended").height for group in groups_found] == [1, 1]
+    assert [group.events["index"].is_sorted() for group in groups_found] == [True, True]
 
 
 def test_shuffled_history_rows_get_the_same_verdict() -> None:
@@ -104,16 +104,16 @@ def test_only_the_first_anomalies_of_a_kind_are_reported() -> None:
     for offset in range(10):
         story.produces(1, f"v{offset}", offset)
 
-    found = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "offset-order"]
+    anomalies = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "offset-order"]
 
-    assert len(found) == ANOMALIES_MAX
-    assert found[-1].words.endswith("(and 7 more of this kind)")
+    assert len(anomalies) == ANOMALIES_MAX
+    assert anomalies[-1].words.endswith("(and 7 more of this kind)")
 
 
 def test_event_row_without_a_required_field_is_skipped() -> None:
     story = begin()
     at = story.hw("b1", 0)
-    history = without(story.history(), EventKind.HW, "detail")
+    history = without_column(story.history(), EventKind.HW, "detail")
 
     assert at not in [row.at for row in event_rows(history.events_frame)]
 
@@ -128,7 +128,7 @@ def test_topic_missing_from_the_promise_makes_the_run_unknown() -> None:
 @pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])
 def test_run_that_did_not_end_as_planned_is_never_valid(outcome: str) -> None:
     story = begin()
-    committed(story)
+    commit_record(story)
 
     verdict = judge(story.history(outcome=outcome))
 

@@ -14,13 +14,13 @@ NEW = "pause-zookeeper-place"  # its words name several families
 
 
 def excuses_every_step(fault: str) -> bool:
-    return test_promptness.found(test_promptness.ASKED, f"{fault} node=b7") == []
+    return test_promptness.complaints(test_promptness.ASKED, f"{fault} node=b7") == []
 
 
 def excuses_a_role_in_a_failed_directory(fault: str) -> bool:
     late = test_promptness.at("resigned node=b1", 40)
     return "role" not in " ".join(
-        test_promptness.found(*test_promptness.PLACED, test_promptness.FAILED, f"{fault} node=b1", late)
+        test_promptness.complaints(*test_promptness.PLACED, test_promptness.FAILED, f"{fault} node=b1", late)
     )
 
 
@@ -39,7 +39,7 @@ def excuses_a_shorter_log(fault: str) -> bool:
 
 
 def excuses_an_old_answer_of_another_broker(fault: str) -> bool:
-    return test_metadata.told(f"{fault} node=b3", answer=test_metadata.RIGHT.replace("epoch=1", "epoch=0")) == []
+    return test_metadata.complaints(f"{fault} node=b3", answer=test_metadata.RIGHT.replace("epoch=1", "epoch=0")) == []
 
 
 def excuses_a_read_at_another_broker(fault: str) -> bool:

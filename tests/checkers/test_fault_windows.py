@@ -44,15 +44,15 @@ def test_event_of_a_window_that_never_began_is_left_out() -> None:
 
 def test_fault_of_a_moment_is_in_effect_at_that_moment() -> None:
     rows = ("fault-begun fault=f detail=expire time_ns=5", "fault-acted fault=f time_ns=5", "fault-ended fault=f time_ns=5")
-    found = windows(history_of(*rows).events_frame, _END_NS)
+    frame = windows(history_of(*rows).events_frame, _END_NS)
 
-    assert kinds_in_effect(found, pl.Series([4, 5, 6, None])).to_list() == [[], ["expire"], [], []]
+    assert kinds_in_effect(frame, pl.Series([4, 5, 6, None])).to_list() == [[], ["expire"], [], []]
 
 
 def test_window_that_never_acted_is_not_in_effect() -> None:
-    found = windows(history_of("fault-begun fault=f detail=expire").events_frame, _END_NS)
+    frame = windows(history_of("fault-begun fault=f detail=expire").events_frame, _END_NS)
 
-    assert kinds_in_effect(found, pl.Series([0, 1])).to_list() == [[], []]
+    assert kinds_in_effect(frame, pl.Series([0, 1])).to_list() == [[], []]
 
 
 class _Open:
@@ -67,21 +67,21 @@ class _Open:
 
 def _by_rows(events: Sequence[ClusterEvent], end_ns: int) -> list[tuple[object, ...]]:
     """The definition of `windows`: one row after the other."""
-    found: dict[str, _Open] = {}
+    opens: dict[str, _Open] = {}
     closed = end_ns
     for event in events:
         closed = event.time_ns if event.kind is EventKind.HEALED else closed
         if event.fault is None:
             continue
         if event.kind is EventKind.FAULT_BEGUN:
-            window = found.setdefault(event.fault, _Open(event.detail or "fault", event.time_ns))
+            window = opens.setdefault(event.fault, _Open(event.detail or "fault", event.time_ns))
             window.nodes |= {event.node} if event.node is not None else set()
-        elif event.kind is EventKind.FAULT_ENDED and event.fault in found:
-            found[event.fault].ended_ns = event.time_ns
-        elif event.kind is EventKind.FAULT_ACTED and event.fault in found:
-            found[event.fault].acted += 1 if event.count is None else event.count
-    ends = {name: max(w.begun_ns, closed if w.ended_ns is None else w.ended_ns) for name, w in found.items()}
-    return [(name, w.kind, sorted(w.nodes), w.begun_ns, ends[name], w.acted) for name, w in found.items()]
+        elif event.kind is EventKind.FAULT_ENDED and event.fault in opens:
+            opens[event.fault].ended_ns = event.time_ns
+        elif event.kind is EventKind.FAULT_ACTED and event.fault in opens:
+            opens[event.fault].acted += 1 if event.count is None else event.count
+    ends = {name: max(w.begun_ns, closed if w.ended_ns is None else w.ended_ns) for name, w in opens.items()}
+    return [(name, w.kind, sorted(w.nodes), w.begun_ns, ends[name], w.acted) for name, w in opens.items()]
 
 
 @pytest.mark.parametrize("name", ["ok/acked-loss-excused-then-rewritten"])
@@ -105,6 +105,6 @@ _WINDOW = st.tuples(_TIMES, st.integers(0, 10), st.sampled_from("abc"), st.integ
 def test_kinds_in_effect_equal_their_definition(drawn: list[tuple[int, int, str, int]], times: list[int]) -> None:
     rows = [(begun, begun + long, kind, acted) for begun, long, kind, acted in drawn]
     schema = {"begun_ns": pl.Int64, "ended_ns": pl.Int64, "kind": pl.String, "acted": pl.Int64}
-    found = kinds_in_effect(pl.DataFrame(rows, schema=schema, orient="row"), pl.Series(times, dtype=pl.Int64))
+    column = kinds_in_effect(pl.DataFrame(rows, schema=schema, orient="row"), pl.Series(times, dtype=pl.Int64))
 
-    assert found.to_list() == [sorted({kind for b, e, kind, acted in rows if acted and b <= time <= e}) for time in times]
+    assert column.to_list() == [sorted({kind for b, e, kind, acted in rows if acted and b <= time <= e}) for time in times]

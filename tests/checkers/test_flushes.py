@@ -17,7 +17,7 @@ def flushed(story: Story, nodes: str, to: int) -> None:
 
 def unflushed(story: Story) -> list[str]:
     """The replicas that are accused."""
-    return [one.words.partition(" ")[0] for one in judge(story.history()).anomalies if one.kind == "unflushed"]
+    return [anomaly.words.partition(" ")[0] for anomaly in judge(story.history()).anomalies if anomaly.kind == "unflushed"]
 
 
 def replicated(*, before: Callable[[Story], object] = lambda story: None, m: int = 2) -> Story:

@@ -27,11 +27,11 @@ Rows = list[Operation]
 
 
 @cache
-def recorded() -> History:
+def recorded_history() -> History:
     return store.load(RECORDED)
 
 
-def given(row: Operation) -> dict[str, Any]:
+def poll_answer(row: Operation) -> dict[str, Any]:
     """What a poll of a member returned."""
     return dict(json.loads(row.value or "{}")) if row.f == "group-poll" and row.type is OpType.OK else {}
 
@@ -39,21 +39,23 @@ def given(row: Operation) -> dict[str, Any]:
 def with_records(rows: Rows, change: Callable[[int, dict[str, list[list[Any]]]], dict[str, list[list[Any]]]]) -> Rows:
     """Change the records of each poll, by its row."""
     return [
-        replace(row, value=json.dumps({**said, "records": change(row.index, said["records"])})) if (said := given(row)) else row
+        replace(row, value=json.dumps({**said, "records": change(row.index, said["records"])}))
+        if (said := poll_answer(row))
+        else row
         for row in rows
     ]
 
 
 def test_recorded_group_of_kafka_is_valid() -> None:
-    verdict = judge(recorded(), CHECKERS)
+    verdict = judge(recorded_history(), CHECKERS)
 
     assert (verdict.validity, verdict.anomalies, verdict.unchecked) == (Validity.VALID, (), ())
     assert verdict.counts["given"] > 100
-    assert any(given(row).get("revoked") for row in recorded().operations)
+    assert any(poll_answer(row).get("revoked") for row in recorded_history().operations)
 
 
 def test_run_of_a_group_is_valid_and_live() -> None:
-    verdict = judge(recorded())
+    verdict = judge(recorded_history())
 
     assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
 
@@ -77,17 +79,17 @@ def commit_comes_before_the_poll(rows: Rows) -> Rows:
 def commit_goes_back(rows: Rows) -> Rows:
     """The second of two commits of one process, with nothing but commits and polls without an assignment in between."""
     last: dict[tuple[int, int | None], Operation] = {}
-    asked = {row.process: row for row in rows if row.type is OpType.INVOKE}
+    operations = {row.process: row for row in rows if row.type is OpType.INVOKE}
     for row in rows:
-        if row.f == "group-poll" and "assigned" in given(row):
-            last = {at: one for at, one in last.items() if at[0] != row.process}
+        if row.f == "group-poll" and "assigned" in poll_answer(row):
+            last = {at: operation for at, operation in last.items() if at[0] != row.process}
         if row.type is OpType.INVOKE:
-            asked[row.process] = row
+            operations[row.process] = row
         elif row.f == "commit" and row.type is OpType.OK:
             before = last.get((row.process, row.partition))
             if before is not None and (before.offset or 0) > 1:
-                back = asked[row.process].index
-                return [replace(one, offset=1) if one.index in (back, row.index) else one for one in rows]
+                back = operations[row.process].index
+                return [replace(operation, offset=1) if operation.index in (back, row.index) else operation for operation in rows]
             last[row.process, row.partition] = row
     raise AssertionError("no process committed twice")
 
@@ -98,8 +100,8 @@ def next_owner_begins_anew(rows: Rows) -> Rows:
     poll = next(
         (row, key)
         for row in rows
-        for key in given(row).get("assigned", ())
-        if given(row)["records"].get(key) and row.index > first[int(key.rpartition("-")[2])] + 200
+        for key in poll_answer(row).get("assigned", ())
+        if poll_answer(row)["records"].get(key) and row.index > first[int(key.rpartition("-")[2])] + 200
     )
 
     def back(index: int, records: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
@@ -131,11 +133,11 @@ def answer_is_nobodys(rows: Rows) -> Rows:
     ],
 )
 def test_changed_history_has_the_anomaly(change: Callable[[Rows], Rows], kind: str) -> None:
-    history = recorded()
+    history = recorded_history()
     verdict = judge(History(history.manifest, operations=change(list(history.operations)), events=history.events), CHECKERS)
 
     assert verdict.validity is Validity.INVALID
-    assert kind in {one.kind for one in verdict.anomalies}
+    assert kind in {anomaly.kind for anomaly in verdict.anomalies}
 
 
 POLLED = 'ok group-poll value={"group":"g","records":{"t-0":[[0,"a"],[1,"b"]]}}'
@@ -143,7 +145,7 @@ PRODUCED = ("ok produce value=a offset=0", "ok produce value=b offset=1")
 
 
 def kinds(*lines: str) -> list[str]:
-    return [one.kind for one in judge(history_of(*PRODUCED, *lines), (CHECKER,)).anomalies]
+    return [anomaly.kind for anomaly in judge(history_of(*PRODUCED, *lines), (CHECKER,)).anomalies]
 
 
 def test_group_that_commits_what_it_was_given_is_right() -> None:

@@ -26,12 +26,12 @@ from tests.checkers.laws import LAWS
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])
 def test_verdict_ignores_names_times_and_unrelated_rows(checker: str, law: str) -> None:
     """Each history of the checker, judged by it and by the ledger before and after the change."""
-    asked = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
+    checkers = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
     stories = [name for name in RUNS if name.split("/")[1].startswith(f"{checker}-")]
     assert stories
     for name in stories:
         history = stored(name)
-        before, after = judge(history, asked), judge(LAWS[law].change(history), asked)
+        before, after = judge(history, checkers), judge(LAWS[law].change(history), checkers)
 
         assert _gist(after) == _gist(before, LAWS[law].key), name
 
@@ -41,7 +41,7 @@ def _gist(verdict: Verdict, key: Callable[[str], str] = lambda key: key) -> obje
     return (
         verdict.validity,
         verdict.live,
-        sorted((found.kind, found.checker, key(found.key)) for found in verdict.anomalies),
+        sorted((anomaly.kind, anomaly.checker, key(anomaly.key)) for anomaly in verdict.anomalies),
         sorted((loss.partition, loss.offset) for loss in verdict.excused),
         sorted((cut.partition, cut.offset, cut.leader_epoch) for cut in verdict.cuts),
         (len(verdict.unchecked), len(verdict.not_live)),
@@ -74,8 +74,8 @@ def _with_stranger(history: Paired) -> Paired:
     end = max((call.end or call.start for call in history.calls), default=0)
     last = {"index": len(history.calls), "line": 10_000, "process": "stranger", "f": "txn"}
     value = (("r", "of nobody", None),)
-    more = Call(**last, argument=value, result=value, start=end + 1, end=end + 2)  # type: ignore[arg-type]
-    return Paired(calls=(*history.calls, more), failed=history.failed, steps=history.steps + 2)
+    more_call = Call(**last, argument=value, result=value, start=end + 1, end=end + 2)  # type: ignore[arg-type]
+    return Paired(calls=(*history.calls, more_call), failed=history.failed, steps=history.steps + 2)
 
 
 def _later(call: Call) -> Call:
@@ -91,7 +91,7 @@ _FOREIGN: dict[str, Callable[[Paired], Paired]] = {
 }
 
 
-def _judged(story: Foreign, history: Paired) -> Judgement:
+def _judgement_of(story: Foreign, history: Paired) -> Judgement:
     if story.judge == "elle":
         return judge_transactions(story.model, history, (story.consistency,))
     if story.judge == "jepsen":
@@ -120,10 +120,10 @@ def test_foreign_verdict_ignores_names_times_and_unrelated_calls(name: str, law:
         changed = _with_others(history, _of_transactions) if law == "values" else _with_stranger(history)
     else:
         changed = _other_object(history) if law == "values" else _two_objects(history)
-    before, after = _judged(story, history), _judged(story, changed)
+    before, after = _judgement_of(story, history), _judgement_of(story, changed)
 
     assert after.validity is before.validity
-    assert sorted({found.kind for found in after.anomalies}) == sorted({found.kind for found in before.anomalies})
+    assert sorted({anomaly.kind for anomaly in after.anomalies}) == sorted({anomaly.kind for anomaly in before.anomalies})
 
 
 def _other_object(history: Paired) -> Paired:

@@ -35,8 +35,8 @@ def test_example_of_the_library_page_runs(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_every_checker_and_judge_has_an_example() -> None:
     """In the docstring of its module, or of the package."""
-    shown = [test for name in _MODULES for test in doctest.DocTestFinder().find(import_module(name))]
-    examples = "".join(example.source for test in shown for example in test.examples)
+    doc_tests = [test for name in _MODULES for test in doctest.DocTestFinder().find(import_module(name))]
+    examples = "".join(example.source for test in doc_tests for example in test.examples)
     calls = ["judge_calls(", "judge_transactions(", *(f'sketch("{checker.name}"' for checker in ALL)]
 
     assert [call for call in calls if call not in examples] == []

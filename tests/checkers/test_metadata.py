@@ -20,12 +20,12 @@ LATER = "time_ns=60000000000"
 RIGHT = f"leader=b2 leader_epoch=1 isr=b1,b2 replicas=b1,b2 {LATER}"
 
 
-def told(*before: str, answer: str = RIGHT, node: str = "b1", offline: str = "-") -> list[str]:
+def complaints(*before: str, answer: str = RIGHT, node: str = "b1", offline: str = "-") -> list[str]:
     return sketch("metadata", *LIVES, *before, f"metadata-told node={node} detail={offline} {answer}")
 
 
 def test_answer_that_agrees_with_zookeeper_is_right() -> None:
-    assert told() == []
+    assert complaints() == []
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_answer_that_agrees_with_zookeeper_is_right() -> None:
     ids=["another leader", "an old epoch", "other replicas"],
 )
 def test_answer_names_leader_epoch_and_replicas_of_zookeeper(answer: str, words: str) -> None:
-    assert told(answer=answer) == [f"b1 tells that {words}"]
+    assert complaints(answer=answer) == [f"b1 tells that {words}"]
 
 
 @pytest.mark.parametrize(("writer", "wrong"), [("b1", True), ("b2", False)], ids=["controller", "leader"])
 def test_isr_that_the_leader_wrote_itself_is_not_judged(writer: str, wrong: bool) -> None:
-    found = told(f"state-written node={writer} leader=b2 isr=b2")
+    found = complaints(f"state-written node={writer} leader=b2 isr=b2")
 
     assert bool(found) is wrong
 
@@ -64,7 +64,7 @@ def test_isr_that_the_leader_wrote_itself_is_not_judged(writer: str, wrong: bool
 )
 def test_replicas_that_do_not_serve_are_told_as_offline(before: tuple[str, ...], offline: str, wrong: bool) -> None:
     """R-304: a replica is offline if its broker is, or its directory."""
-    assert bool(told(*before, offline=offline)) is wrong
+    assert bool(complaints(*before, offline=offline)) is wrong
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_controller_and_brokers_are_told(answer: str, wrong: bool) -> None:
 
 
 def test_partition_with_a_leader_is_listed() -> None:
-    assert told(answer=LATER, offline="absent") == ["b1 tells that t-0 does not exist at row 6, though b2 leads it"]
+    assert complaints(answer=LATER, offline="absent") == ["b1 tells that t-0 does not exist at row 6, though b2 leads it"]
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_partition_with_a_leader_is_listed() -> None:
     ids=["state is new", "controller is new", "just unfenced", "broker is hit", "links are hit", "not registered"],
 )
 def test_answer_may_be_old_for_a_reason(before: str) -> None:
-    assert told(before, answer=RIGHT.replace("epoch=1", "epoch=0")) == []
+    assert complaints(before, answer=RIGHT.replace("epoch=1", "epoch=0")) == []
 
 
 def test_fault_of_another_broker_excuses_no_answer() -> None:
     crash = "fault-begun fault=f node=b3 detail=crash-random"
 
-    assert told(crash, answer=RIGHT.replace("epoch=1", "epoch=0")) != []
+    assert complaints(crash, answer=RIGHT.replace("epoch=1", "epoch=0")) != []
 
 
 @pytest.mark.parametrize(("ended_s", "wrong"), [(54, True), (55, False)])
@@ -114,7 +114,7 @@ def test_broker_learns_after_a_cut_once_its_connections_live(ended_s: int, wrong
     """Five seconds in which TCP repeats ever more rarely, and then a request timeout (seed 1015 of `--faults all`)."""
     cut = "fault-begun fault=f node=b1 detail=cut-peers", f"fault-ended fault=f node=b1 time_ns={ended_s}000000000"
 
-    assert bool(told(*cut, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
+    assert bool(complaints(*cut, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
 
 
 @pytest.mark.parametrize(("kind", "wrong"), [("slow", False), ("cut-peers", True)])
@@ -122,7 +122,7 @@ def test_broker_behind_a_slow_link_learns_later(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(metadata, "still_ms", lambda kind, _: CALM_MS + (1000 if kind == "slow" else 0))
     fault = f"fault-begun fault=f node=b1 detail={kind}", f"fault-ended fault=f node=b1 detail={kind} time_ns=54000000000"
 
-    assert bool(told(*fault, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
+    assert bool(complaints(*fault, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_deleted_partition_is_told_no_more(between: tuple[str, ...], wrong: bool
     """The controller tells brokers before it stops the replicas (V3 §H)."""
     late = f"{LATER} topic_id=7 leader=b2 leader_epoch=1 isr=b1,b2 replicas=b1,b2"
 
-    found = told("topic-deleted topic_id=7", *between, answer=late)
+    found = complaints("topic-deleted topic_id=7", *between, answer=late)
 
     assert any("though its deletion was requested" in words for words in found) is wrong
 
@@ -147,4 +147,4 @@ def test_partition_that_is_being_deleted_may_be_missing() -> None:
     """A controller may write its state until all replicas are gone."""
     deleted = "topic-deleted topic_id=7", "state-written node=b1 leader=b2 isr=b1,b2 topic_id=7"
 
-    assert told(*deleted, answer=LATER, offline="absent") == []
+    assert complaints(*deleted, answer=LATER, offline="absent") == []

@@ -7,17 +7,17 @@ from checkers.judge import judge
 from history.event import EventKind
 from history.op import OpType
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import Story, begin, committed, power_out
+from tests.checkers.story import Story, begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
-    return [found.kind for found in verdict.anomalies]
+    return [anomaly.kind for anomaly in verdict.anomalies]
 
 
 def told_end(story: Story) -> Story:
     """Three records are committed and consumer 2 was told the end offset 3."""
     for offset, value in enumerate("xyz"):
-        committed(story, value, offset)
+        commit_record(story, value, offset)
     story.latest(2, 3)
     return story
 
@@ -50,7 +50,7 @@ def test_follower_of_a_new_leader_keeps_its_high_watermark(between: str, life: i
         story.truncate("b3", 3)
     story.hw("b3", 1, epoch=2, leo=3, role="follower", life=life)
 
-    assert [one.kind for one in judge(story.history()).anomalies if one.checker == "monotonic-hw"] == found
+    assert [anomaly.kind for anomaly in judge(story.history()).anomalies if anomaly.checker == "monotonic-hw"] == found
 
 
 def test_fetch_answer_below_the_requested_offset_is_found() -> None:

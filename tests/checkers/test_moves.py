@@ -8,7 +8,7 @@ from history.op import OpType
 from tests.checkers.test_availability import healed, quiet_cluster
 
 
-def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) -> tuple[str, ...]:
+def complaints_of_moves(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) -> tuple[str, ...]:
     """The violations of LIVE-4 after an administrator's requests with their outcomes and an assignment."""
     story = quiet_cluster()
     for process, (f, outcome) in enumerate(steps, 10):
@@ -24,20 +24,23 @@ def test_moved_partition_must_end_on_the_requested_replicas() -> None:
     ok, elsewhere = OpType.OK, ("b2", "b1", "b3")
     missed = ("orders-0 was to be moved to b1, b2, b3 and is on b2, b1, b3 at the end",)
 
-    assert moved(("reassign", ok)) == ()
-    assert moved(("reassign", ok), to=elsewhere) == missed
-    assert moved(("cancel-reassignments", ok), ("allow-reassignments", ok), ("reassign-extra", ok), to=elsewhere) == missed
+    assert complaints_of_moves(("reassign", ok)) == ()
+    assert complaints_of_moves(("reassign", ok), to=elsewhere) == missed
+    assert (
+        complaints_of_moves(("cancel-reassignments", ok), ("allow-reassignments", ok), ("reassign-extra", ok), to=elsewhere)
+        == missed
+    )
 
 
 def test_reassignment_that_may_be_cancelled_is_not_judged() -> None:
     """A request of unknown outcome must not lead to a violation."""
     ok, info, fail, elsewhere = OpType.OK, OpType.INFO, OpType.FAIL, ("b2", "b1", "b3")
 
-    assert moved(("reassign", info), to=elsewhere) == ()
-    assert moved(("reassign", fail), to=elsewhere) == ()
-    assert moved(("reassign", ok), ("cancel-reassignments", info), to=elsewhere) == ()
-    assert moved(("cancel-reassignments", ok), ("allow-reassignments", info), ("reassign", ok), to=elsewhere) == ()
-    assert moved(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
+    assert complaints_of_moves(("reassign", info), to=elsewhere) == ()
+    assert complaints_of_moves(("reassign", fail), to=elsewhere) == ()
+    assert complaints_of_moves(("reassign", ok), ("cancel-reassignments", info), to=elsewhere) == ()
+    assert complaints_of_moves(("cancel-reassignments", ok), ("allow-reassignments", info), ("reassign", ok), to=elsewhere) == ()
+    assert complaints_of_moves(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ AGAIN = "append node=b2 offset=0 value=a detail=follower"
 
 
 @pytest.mark.parametrize(
-    ("between", "told"),
+    ("between", "is_reported"),
     [
         ((), True),
         (("assigned replicas=b1", "assigned replicas=b1,b2"), False),
@@ -24,6 +24,6 @@ AGAIN = "append node=b2 offset=0 value=a detail=follower"
     ],
     ids=["nothing", "away and back", "it stays", "its directory failed", "it writes on"],
 )
-def test_new_log_after_a_move_away_and_back_truncates_nothing(between: tuple[str, ...], told: bool) -> None:
+def test_new_log_after_a_move_away_and_back_truncates_nothing(between: tuple[str, ...], is_reported: bool) -> None:
     """The old log was in a directory that was out meanwhile (seed 10618 of `--faults all`)."""
-    assert ("truncated-committed" in sketch("log-matching", *HELD, *between, AGAIN)) is told
+    assert ("truncated-committed" in sketch("log-matching", *HELD, *between, AGAIN)) is is_reported

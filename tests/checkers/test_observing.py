@@ -32,7 +32,7 @@ def read_back(*values: str) -> tuple[str, ...]:
     """The final reader asks for the end of the log and reads all of it."""
     asked = [("latest", 0, f"offset={len(values)}")]
     asked += [("poll", at, f"offset={at} value={value}") for at, value in enumerate(values)]
-    pairs = [(f"invoke {f} offset={at} process=2 {LATE}", f"ok {f} {said} process=2 {LATE}") for f, at, said in asked]
+    pairs = [(f"invoke {f} offset={at} process=2 {LATE}", f"ok {f} {message} process=2 {LATE}") for f, at, message in asked]
     return tuple(line for pair in pairs for line in pair)
 
 
@@ -43,11 +43,11 @@ def test_black_box_that_keeps_its_records_is_valid_and_live() -> None:
 
 
 def test_verdict_names_the_checkers_without_rows() -> None:
-    said = " ".join(judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("a", "z"))).unchecked)
+    message = " ".join(judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("a", "z"))).unchecked)
 
-    assert "box 1 gives no notes" in said
-    assert "acked-loss" in said
-    assert "convergence" in said
+    assert "box 1 gives no notes" in message
+    assert "acked-loss" in message
+    assert "convergence" in message
 
 
 def test_acknowledged_record_that_another_replaced_is_lost() -> None:
@@ -80,13 +80,13 @@ def asked_at_the_end(f: str, answer: str) -> tuple[str, ...]:
 def test_records_of_a_topic_that_is_denied_at_the_end_are_lost(error: str) -> None:
     denied = (*asked_at_the_end("latest", f"fail error={error}"), *asked_at_the_end("poll", f"fail error={error}"))
 
-    assert [found.kind for found in judge(black_box(WRITTEN, *ENDS, *denied)).anomalies] == ["lost-write"]
+    assert [anomaly.kind for anomaly in judge(black_box(WRITTEN, *ENDS, *denied)).anomalies] == ["lost-write"]
 
 
 def test_empty_final_poll_below_the_end_shows_a_loss() -> None:
     answers = (*asked_at_the_end("latest", "ok offset=1"), *asked_at_the_end("poll", "ok"))
 
-    assert [found.kind for found in judge(black_box(WRITTEN, *ENDS, *answers)).anomalies] == ["lost-write"]
+    assert [anomaly.kind for anomaly in judge(black_box(WRITTEN, *ENDS, *answers)).anomalies] == ["lost-write"]
 
 
 def test_record_read_after_an_empty_poll_is_not_lost() -> None:
@@ -126,7 +126,7 @@ def test_record_that_was_only_read_is_promised() -> None:
     lines = ("invoke produce value=a acks=1", "ok poll offset=0 value=a process=3")
     verdict = judge(black_box(*lines, *ENDS, *asked_at_the_end("latest", "ok offset=0")))
 
-    assert [found.kind for found in verdict.anomalies] == ["lost-write"]
+    assert [anomaly.kind for anomaly in verdict.anomalies] == ["lost-write"]
 
 
 def test_partition_that_cannot_be_read_at_the_end_is_not_live() -> None:
@@ -166,7 +166,7 @@ def test_wounds_on_fewer_brokers_excuse_no_loss() -> None:
 VIEWS = tuple(f"metadata-view node={node} leader=b1 isr=b1,b2 replicas=b1,b2,b3" for node in ("b1", "b2", "b3"))
 
 
-def stored(node: str, value: str, *, epoch: int = 1, hw: int = 1) -> tuple[str, ...]:
+def rows_of_log(node: str, value: str, *, epoch: int = 1, hw: int = 1) -> tuple[str, ...]:
     """The log of a broker at the end: one record, and the high watermark of its checkpoint."""
     record = f"record-on-disk node={node} dir=0 offset=0 leader_epoch={epoch} value={value}"
     return f"log-on-disk node={node} dir=0 leo=1 hw={hw}", record
@@ -177,33 +177,33 @@ def found_on_disks(*lines: str) -> list[str]:
 
 
 def test_equal_records_on_all_disks_are_no_anomaly() -> None:
-    assert found_on_disks(*stored("b1", "a"), *stored("b2", "a"), *stored("b3", "a")) == []
+    assert found_on_disks(*rows_of_log("b1", "a"), *rows_of_log("b2", "a"), *rows_of_log("b3", "a")) == []
 
 
 def test_one_record_epoch_with_two_values_is_a_log_mismatch() -> None:
-    assert found_on_disks(*stored("b1", "a"), *stored("b3", "b")) == ["log-mismatch"]
+    assert found_on_disks(*rows_of_log("b1", "a"), *rows_of_log("b3", "b")) == ["log-mismatch"]
 
 
 def test_isr_member_with_other_record_below_its_hw_is_accused() -> None:
-    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b2", "b")) == ["uncommitted-below-hw"]
+    assert found_on_disks(*rows_of_log("b1", "a", epoch=2), *rows_of_log("b2", "b")) == ["uncommitted-below-hw"]
 
 
 def test_other_record_above_the_checkpointed_hw_is_no_anomaly() -> None:
-    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b2", "b", hw=0)) == []
+    assert found_on_disks(*rows_of_log("b1", "a", epoch=2), *rows_of_log("b2", "b", hw=0)) == []
 
 
 def test_replica_outside_of_the_isr_may_hold_a_divergent_tail() -> None:
-    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b3", "b")) == []
+    assert found_on_disks(*rows_of_log("b1", "a", epoch=2), *rows_of_log("b3", "b")) == []
 
 
 def test_wounded_replica_outside_of_the_isr_is_left_out() -> None:
-    assert found_on_disks(*wounds("b3"), *stored("b1", "a"), *stored("b3", "b")) == []
+    assert found_on_disks(*wounds("b3"), *rows_of_log("b1", "a"), *rows_of_log("b3", "b")) == []
 
 
 def test_disks_are_compared_where_brokers_note_nothing() -> None:
-    lines = (WRITTEN, *ENDS, *SERVED, *read_back("a", "z"), *stored("b1", "a"), *stored("b3", "b"), *VIEWS)
+    lines = (WRITTEN, *ENDS, *SERVED, *read_back("a", "z"), *rows_of_log("b1", "a"), *rows_of_log("b3", "b"), *VIEWS)
 
-    assert [one.checker for one in judge(black_box(*lines, observes=("disks",))).anomalies] == ["stored-records"]
+    assert [anomaly.checker for anomaly in judge(black_box(*lines, observes=("disks",))).anomalies] == ["stored-records"]
     assert judge(black_box(*lines)).anomalies == ()
 
 

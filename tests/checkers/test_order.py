@@ -6,18 +6,18 @@ from checkers.judge import judge
 from checkers.sketches import history_of
 from history.op import OpType
 from proof.manifests import promise
-from tests.checkers.story import Story, begin, committed, power_out
+from tests.checkers.story import Story, begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
-    return [found.kind for found in verdict.anomalies]
+    return [anomaly.kind for anomaly in verdict.anomalies]
 
 
 def cut_at_one() -> Story:
     """Offsets 1 and 2 of three were destroyed everywhere; b2 leads epoch 2 with offset 0 alone."""
     story = begin(promise(m=2))
     for offset, value in enumerate("xyz"):
-        committed(story, value, offset)
+        commit_record(story, value, offset)
     power_out(story, "b1 b2 b3", 1)
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=1, hw=1, isr="b2")
@@ -26,7 +26,7 @@ def cut_at_one() -> Story:
 
 def test_offsets_of_an_excused_loss_may_be_acked_again() -> None:
     story = cut_at_one()
-    committed(story, "v", 1, epoch=2, nodes="b2")
+    commit_record(story, "v", 1, epoch=2, nodes="b2")
     story.polls(3, 0, "x v", epoch=2, hw=2)
 
     verdict = judge(story.history())
@@ -44,7 +44,7 @@ def test_offsets_before_an_excused_loss_are_acked_once() -> None:
 
 def test_acked_offsets_must_grow_after_an_excused_loss_too() -> None:
     story = cut_at_one()
-    committed(story, "v", 1, epoch=2, nodes="b2")
+    commit_record(story, "v", 1, epoch=2, nodes="b2")
     story.produces(1, "w", 1, epoch=2)
 
     assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
@@ -60,16 +60,16 @@ def test_broker_seen_twice_is_named_with_epochs_and_rows() -> None:
         "hw node=b1 hw=1 leo=1 leader_epoch=2",
     )
 
-    found = judge(history_of(*rows), (CHECKER,)).anomalies
+    anomalies = judge(history_of(*rows), (CHECKER,)).anomalies
 
-    assert [one.words for one in found] == ["offset 0 holds x for b1 (epoch 0, row 1) and y for b1 (epoch 2, row 4)"]
+    assert [anomaly.words for anomaly in anomalies] == ["offset 0 holds x for b1 (epoch 0, row 1) and y for b1 (epoch 2, row 4)"]
 
 
 def test_value_that_failed_and_was_sent_again_may_be_read() -> None:
     story = begin()
     story.asks(1, "x")
     story.refused(1, "x")
-    committed(story, "x", 0)
+    commit_record(story, "x", 0)
     story.polls(2, 0, "x", hw=1)
 
     assert kinds(judge(story.history())) == []

@@ -21,7 +21,7 @@ def offline() -> Story:
     return story
 
 
-def behind(topic_id: str) -> Story:
+def story_of_stale_replica(topic_id: str) -> Story:
     """b3, which was in the ISR once, is the only replica that is up; b1 and b2 count, and are gone."""
     story = offline()
     story.topic_id = topic_id
@@ -50,9 +50,9 @@ def forgotten(story: Story) -> list[str]:
     return [why for why in verdict.not_live if "could lead" in why]
 
 
-@pytest.mark.parametrize(("outcome", "told"), [(OpType.OK, True), (OpType.INFO, False), (OpType.FAIL, False)])
-def test_confirmed_order_elects_a_leader(outcome: OpType, told: bool) -> None:
-    assert [why.rpartition(", ")[2] for why in forgotten(order(offline(), outcome))] == ["though b1 could lead"] * told
+@pytest.mark.parametrize(("outcome", "is_reported"), [(OpType.OK, True), (OpType.INFO, False), (OpType.FAIL, False)])
+def test_confirmed_order_elects_a_leader(outcome: OpType, is_reported: bool) -> None:
+    assert [why.rpartition(", ")[2] for why in forgotten(order(offline(), outcome))] == ["though b1 could lead"] * is_reported
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,15 @@ def test_order_elects_nobody_where_nobody_can_lead(row: tuple[K, dict[str, objec
     assert forgotten(order(offline(), OpType.OK, row)) == []
 
 
-@pytest.mark.parametrize(("topic_id", "told"), [("14", True), ("13", False)], ids=["older than the topic", "younger"])
-def test_order_elects_whole_replica_outside_isr_and_elr(topic_id: str, told: bool) -> None:
-    assert [why.rpartition(", ")[2] for why in forgotten(order(behind(topic_id)))] == ["though b3 could lead"] * told
+@pytest.mark.parametrize(("topic_id", "is_reported"), [("14", True), ("13", False)], ids=["older than the topic", "younger"])
+def test_order_elects_whole_replica_outside_isr_and_elr(topic_id: str, is_reported: bool) -> None:
+    assert [why.rpartition(", ")[2] for why in forgotten(order(story_of_stale_replica(topic_id)))] == [
+        "though b3 could lead"
+    ] * is_reported
 
 
-@pytest.mark.parametrize(("stamp", "told"), [(15, True), (11, False)], ids=["joined after", "never joined"])
-def test_order_elects_member_that_joined_after_a_swap(stamp: int, told: bool) -> None:
+@pytest.mark.parametrize(("stamp", "is_reported"), [(15, True), (11, False)], ids=["joined after", "never joined"])
+def test_order_elects_member_that_joined_after_a_swap(stamp: int, is_reported: bool) -> None:
     """An operator's order passed over the only member that was back, since its directory had been replaced (DUR-4, DUR-6)."""
     story = quiet_cluster()
     story.event(K.ASSIGNED, replicas=("b1", "b2", "b3"))
@@ -89,14 +91,14 @@ def test_order_elects_member_that_joined_after_a_swap(stamp: int, told: bool) ->
         story.registered("b1", incarnation)
     story.event(K.BROKER_STATE, whole_node=True, node="b2", broker="b1", incarnation=19, detail="active")
     story.state(None, 2, "b1 b3", version=1, stamps=(stamp, 13))
-    assert [why.rpartition(", ")[2] for why in forgotten(order(story))] == ["though b1 could lead"] * told
+    assert [why.rpartition(", ")[2] for why in forgotten(order(story))] == ["though b1 could lead"] * is_reported
 
 
 DOWN = (K.FAULT_BEGUN, {"fault": "f", "node": "b2", "detail": "crash"})
 
 
 @pytest.mark.parametrize(
-    ("before", "within", "told"),
+    ("before", "within", "is_reported"),
     [
         ((), (), True),
         ((), (DOWN,), False),
@@ -107,7 +109,7 @@ DOWN = (K.FAULT_BEGUN, {"fault": "f", "node": "b2", "detail": "crash"})
     ids=["calm", "a fault begins", "a fault of a live broker", "of one that is down", "of clients"],
 )
 def test_order_is_carried_out_in_time_where_nothing_hinders_it(
-    before: tuple[tuple[K, dict[str, object]], ...], within: tuple[tuple[K, dict[str, object]], ...], *, told: bool
+    before: tuple[tuple[K, dict[str, object]], ...], within: tuple[tuple[K, dict[str, object]], ...], *, is_reported: bool
 ) -> None:
     story = offline()
     for kind, columns in before:
@@ -119,7 +121,7 @@ def test_order_is_carried_out_in_time_where_nothing_hinders_it(
     story.time_ns += 10000 * MS - 5000 * MS * len(within)
     story.op(10, OpType.INFO, "elect-unclean", ({"error": "REQUEST_TIMED_OUT"},))
 
-    assert [why.rpartition(", ")[2] for why in forgotten(story)] == ["though b1 could lead"] * told
+    assert [why.rpartition(", ")[2] for why in forgotten(story)] == ["though b1 could lead"] * is_reported
 
 
 def test_order_for_a_partition_with_a_leader_needs_nothing() -> None:

@@ -193,9 +193,11 @@ def _forgetful(split: Split) -> Split:
     """A split that merges without the state of the ranges before: it asks each range alone and joins the answers."""
 
     def merge(states, facts, cuts):  # type: ignore[no-untyped-def]  # the types are those of Split.merge
-        found = [split.merge([state], facts, cuts) for state in states]
-        counts = {name: sum(one.counts.get(name, 0) for one in found) for name in found[0].counts}
-        return replace(found[0], unchecked=tuple({reason for one in found for reason in one.unchecked}), counts=counts)
+        findings = [split.merge([state], facts, cuts) for state in states]
+        counts = {name: sum(findings.counts.get(name, 0) for findings in findings) for name in findings[0].counts}
+        return replace(
+            findings[0], unchecked=tuple({reason for findings in findings for reason in findings.unchecked}), counts=counts
+        )
 
     return replace(split, merge=merge)
 
@@ -230,8 +232,8 @@ def test_large_history_is_judged_part_by_part(tmp_path: Path) -> None:
 
 def _rewritten(folder: Path, **changes: object) -> None:
     """Write the manifest with these changes."""
-    found = store.load_manifest(folder)
-    store.write_file(folder / store.MANIFEST, store.encode_manifest(replace(found, **changes)))
+    manifest_found = store.load_manifest(folder)
+    store.write_file(folder / store.MANIFEST, store.encode_manifest(replace(manifest_found, **changes)))
 
 
 def _damaged(folder: Path) -> None:
@@ -242,10 +244,10 @@ def _damaged(folder: Path) -> None:
 
 
 def _exchanged(folder: Path) -> None:
-    one, two = (folder / "operations" / f"part-0000{number}.parquet" for number in (1, 2))
-    data = one.read_bytes()
-    one.write_bytes(two.read_bytes())
-    two.write_bytes(data)
+    first_path, second_path = (folder / "operations" / f"part-0000{number}.parquet" for number in (1, 2))
+    data = first_path.read_bytes()
+    first_path.write_bytes(second_path.read_bytes())
+    second_path.write_bytes(data)
 
 
 def _cut_off(folder: Path) -> None:
@@ -293,7 +295,7 @@ def test_history_with_a_wrong_part_is_refused(harm: Callable[[Path], None], word
 def test_footer_with_false_bounds_is_refused(tmp_path: Path) -> None:
     """Ranges would leave out rows: whoever merges them counts."""
     store.save(tmp_path, _alternating(), split_rows=-1, part_rows=1)
-    found = store.load_run(tmp_path)
+    history = store.load_run(tmp_path)
 
     with pytest.raises(HistoryError, match="the footers of the parts do not fit their rows"):
-        verdict_of_pieces((), [judge_range(found, 0, 5, facts_of(found.manifest), OF_THE_RUN)], found, OF_THE_RUN)
+        verdict_of_pieces((), [judge_range(history, 0, 5, facts_of(history.manifest), OF_THE_RUN)], history, OF_THE_RUN)

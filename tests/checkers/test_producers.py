@@ -12,7 +12,7 @@ def asks(story: Story, value: str, *, acks: int = -1, delivery: str = "once") ->
 
 
 def kinds(story: Story) -> set[str]:
-    return {one.kind for one in judge(story.history()).anomalies if one.checker == "producers"}
+    return {anomaly.kind for anomaly in judge(story.history()).anomalies if anomaly.checker == "producers"}
 
 
 @pytest.mark.parametrize(("first_is_gone", "found"), [(False, {"sequence-doubled"}), (True, set())])

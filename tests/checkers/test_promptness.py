@@ -30,20 +30,20 @@ def at(row: str, ms: int) -> str:
     return f"{row} time_ns={ms}000000"
 
 
-def found(*rows: str) -> list[str]:
+def complaints(*rows: str) -> list[str]:
     """What the checker says 20 s later."""
     return sketch("promptness", *FIRST, *rows, at("final-reads", 20_000))
 
 
 def test_step_that_was_done_at_once_is_not_told() -> None:
-    assert found() == []
-    assert found(ASKED, ENDED) == []
+    assert complaints() == []
+    assert complaints(ASKED, ENDED) == []
 
 
-@pytest.mark.parametrize(("ms", "said"), [(TERM_MS + DUE_MS, []), (TERM_MS + DUE_MS + 10, [LOST])])
-def test_isr_change_is_due_after_the_controllers_first_second(ms: int, said: list[str]) -> None:
+@pytest.mark.parametrize(("ms", "lines"), [(TERM_MS + DUE_MS, []), (TERM_MS + DUE_MS + 10, [LOST])])
+def test_isr_change_is_due_after_the_controllers_first_second(ms: int, lines: list[str]) -> None:
     """KIP-497: a request that came too early is repeated after retry.backoff.ms."""
-    assert found(ASKED, at(ENDED, ms)) == said
+    assert complaints(ASKED, at(ENDED, ms)) == lines
 
 
 @pytest.mark.parametrize(
@@ -56,37 +56,37 @@ def test_isr_change_is_due_after_the_controllers_first_second(ms: int, said: lis
     ],
 )
 def test_isr_change_of_a_leader_that_is_none_any_more_is_not_due(over: str) -> None:
-    assert found(ASKED, over) == []
+    assert complaints(ASKED, over) == []
 
 
-@pytest.mark.parametrize(("node", "said"), [("b1", []), ("b9", []), ("b3", [LOST])], ids=["leader", "controller", "another"])
-def test_fault_excuses_the_steps_of_the_broker_that_it_hits(node: str, said: list[str]) -> None:
+@pytest.mark.parametrize(("node", "lines"), [("b1", []), ("b9", []), ("b3", [LOST])], ids=["leader", "controller", "another"])
+def test_fault_excuses_the_steps_of_the_broker_that_it_hits(node: str, lines: list[str]) -> None:
     fault = f"fault-begun fault=f node={node} detail=slow"
 
-    assert found(ASKED, fault) == said
+    assert complaints(ASKED, fault) == lines
 
 
 def test_fault_of_zookeeper_excuses_every_step() -> None:
-    assert found(ASKED, "fault-begun fault=f node=b7 detail=zookeeper-lag") == []
+    assert complaints(ASKED, "fault-begun fault=f node=b7 detail=zookeeper-lag") == []
 
 
-@pytest.mark.parametrize(("ms", "said"), [(CALM_MS + DUE_MS, []), (CALM_MS + DUE_MS + 600, [LOST])])
-def test_fault_excuses_a_step_for_some_time_after_its_end(ms: int, said: list[str]) -> None:
+@pytest.mark.parametrize(("ms", "lines"), [(CALM_MS + DUE_MS, []), (CALM_MS + DUE_MS + 600, [LOST])])
+def test_fault_excuses_a_step_for_some_time_after_its_end(ms: int, lines: list[str]) -> None:
     fault = "fault-begun fault=f node=b1 detail=clog", "fault-ended fault=f node=b1 detail=clog time_ns=500000000"
 
-    assert found(ASKED, *fault, at(ENDED, ms + 500)) == said
+    assert complaints(ASKED, *fault, at(ENDED, ms + 500)) == lines
 
 
-@pytest.mark.parametrize(("kind", "said"), [("slow", []), ("cut-peers", [LOST])])
-def test_slow_link_excuses_a_step_for_longer(monkeypatch: pytest.MonkeyPatch, kind: str, said: list[str]) -> None:
+@pytest.mark.parametrize(("kind", "lines"), [("slow", []), ("cut-peers", [LOST])])
+def test_slow_link_excuses_a_step_for_longer(monkeypatch: pytest.MonkeyPatch, kind: str, lines: list[str]) -> None:
     monkeypatch.setattr(debts, "still_ms", lambda kind, _: CALM_MS + (1000 if kind == "slow" else 0))
     fault = f"fault-begun fault=f node=b1 detail={kind}", f"fault-ended fault=f node=b1 detail={kind} time_ns=500000000"
 
-    assert found(ASKED, *fault, at(ENDED, CALM_MS + DUE_MS + 1100)) == said
+    assert complaints(ASKED, *fault, at(ENDED, CALM_MS + DUE_MS + 1100)) == lines
 
 
 def test_nothing_is_due_while_there_is_no_controller() -> None:
-    assert found(ASKED, "controller-resigned node=b9") == []
+    assert complaints(ASKED, "controller-resigned node=b9") == []
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_broker_that_is_gone_leaves_the_isr_at_once(gone: str, why: str) -> None
     """V3 §A step 3.2, KIP-343: the controller removes dead and inactive members."""
     without = "state-written node=b9 leader=b1 isr=b1 stamps=1"
 
-    assert found(gone) == [f"b2 is still in the ISR of t-0, though {why}, {DUE_MS} ms after row {LAST + 1}"]
-    assert found(gone, without) == []
-    assert found(gone, "state-written node=b9 isr=b1,b2 stamps=1,2") == []
+    assert complaints(gone) == [f"b2 is still in the ISR of t-0, though {why}, {DUE_MS} ms after row {LAST + 1}"]
+    assert complaints(gone, without) == []
+    assert complaints(gone, "state-written node=b9 isr=b1,b2 stamps=1,2") == []
 
 
 STOPPING = "broker-state node=b9 broker=b1 incarnation=1 detail=stopping"
@@ -115,12 +115,12 @@ def test_leader_in_controlled_shutdown_hands_over() -> None:
     alone, joined = (f"state-written node=b9 leader=b1 isr={isr} stamps={of}" for isr, of in (("b1", "1"), ("b1,b2", "1,2")))
     handed = "state-written node=b9 leader=b2 leader_epoch=2 isr=b2 stamps=2", "became-follower node=b1 leader=b2 leader_epoch=2"
     told = ("became-follower node=b2 leader=b2 leader_epoch=2", "became-follower node=b3 leader=b2 leader_epoch=2")
-    said = f"b1 still leads t-0, though it shuts down and b2 could lead, {OVER_MS} ms after row"
+    message = f"b1 still leads t-0, though it shuts down and b2 could lead, {OVER_MS} ms after row"
 
-    assert found(SHUTDOWN, STOPPING) == [f"{said} {LAST + 2}"]
-    assert found(alone, SHUTDOWN, STOPPING, joined) == [f"{said} {LAST + 4}"]
-    assert found(alone, SHUTDOWN, STOPPING, joined, *handed, *told) == []
-    assert found(alone, SHUTDOWN, STOPPING) == []
+    assert complaints(SHUTDOWN, STOPPING) == [f"{message} {LAST + 2}"]
+    assert complaints(alone, SHUTDOWN, STOPPING, joined) == [f"{message} {LAST + 4}"]
+    assert complaints(alone, SHUTDOWN, STOPPING, joined, *handed, *told) == []
+    assert complaints(alone, SHUTDOWN, STOPPING) == []
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_leader_in_controlled_shutdown_hands_over() -> None:
     ],
 )
 def test_hand_over_is_not_due_where_it_is_hindered(row: str) -> None:
-    assert [why for why in found(SHUTDOWN, STOPPING, row) if "still leads" in why] == []
+    assert [why for why in complaints(SHUTDOWN, STOPPING, row) if "still leads" in why] == []
 
 
 def test_move_replaces_a_leader_that_is_not_in_its_target() -> None:
     """R-235: until then an election by the controller does not look at the replicas that go."""
-    moved = found("reassignment-begun node=b9 detail='forward to 2,3'", SHUTDOWN, STOPPING)
+    moved = complaints("reassignment-begun node=b9 detail='forward to 2,3'", SHUTDOWN, STOPPING)
 
     assert [why for why in moved if "still leads" in why] == []
 
@@ -153,17 +153,17 @@ def test_isr_change_that_comes_first_costs_another_read() -> None:
     first = at("state-written node=b1 leader=b1 isr=b1,b2,b3 stamps=1,2,3", 2300)
     without = "state-written node=b9 leader=b1 isr=b1,b3 stamps=1,3"
 
-    assert found(gone, first, at(without, 2300 + DUE_MS)) == []
-    assert found(gone, first, at(without, 2310 + DUE_MS)) != []
+    assert complaints(gone, first, at(without, 2300 + DUE_MS)) == []
+    assert complaints(gone, first, at(without, 2310 + DUE_MS)) != []
 
 
 def test_last_member_that_can_lead_stays_in_the_isr() -> None:
-    assert found("session-ended node=b2 incarnation=2", without := "state-written node=b9 leader=b1 isr=b1 stamps=1") == []
-    assert found(without, "session-ended node=b1 incarnation=1") == []
+    assert complaints("session-ended node=b2 incarnation=2", without := "state-written node=b9 leader=b1 isr=b1 stamps=1") == []
+    assert complaints(without, "session-ended node=b1 incarnation=1") == []
 
 
 @pytest.mark.parametrize(
-    ("gone", "back", "told"),
+    ("gone", "back", "is_reported"),
     [
         ("session-ended node=b1 incarnation=1", "registered node=b1 incarnation=7", False),
         ("broker-state node=b9 broker=b1 incarnation=1 detail=inactive", "final-reads", False),
@@ -175,15 +175,15 @@ def test_last_member_that_can_lead_stays_in_the_isr() -> None:
     ],
     ids=["registered anew", "inactive", "active again"],
 )
-def test_isr_is_not_due_while_no_other_member_can_lead(gone: str, back: str, told: bool) -> None:
+def test_isr_is_not_due_while_no_other_member_can_lead(gone: str, back: str, is_reported: bool) -> None:
     """The recovery election waited for a broker that was cut off (seed 110716 of `--faults all`)."""
     lost = at("session-ended node=b2 incarnation=2", 2000)
     late = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
     without = "state-written node=b9 leader=b1 isr=b1 stamps=1"
 
-    assert (late in found(lost, at(gone, 2400), at(back, 10_000))) is told
-    assert late not in found(lost, at(gone, 2400), at(back, 10_000), at(without, 10_000 + DUE_MS))
-    assert late in found(lost, at(gone, 2000 + DUE_MS + 10), at(back, 10_000))
+    assert (late in complaints(lost, at(gone, 2400), at(back, 10_000))) is is_reported
+    assert late not in complaints(lost, at(gone, 2400), at(back, 10_000), at(without, 10_000 + DUE_MS))
+    assert late in complaints(lost, at(gone, 2000 + DUE_MS + 10), at(back, 10_000))
 
 
 def test_member_that_stays_after_an_election_is_still_due() -> None:
@@ -193,13 +193,13 @@ def test_member_that_stays_after_an_election_is_still_due() -> None:
     told = tuple(f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b3"))
     late = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
 
-    assert found(*both, at("registered node=b1 incarnation=7", 5000), at(elected, 5010), *told) == [late]
+    assert complaints(*both, at("registered node=b1 incarnation=7", 5000), at(elected, 5010), *told) == [late]
 
 
 def test_member_under_a_later_registration_is_another_one() -> None:
     again = "registered node=b2 incarnation=7", "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,7"
 
-    assert found("session-ended node=b2 incarnation=2", *again, "became-follower node=b2 leader=b1") == []
+    assert complaints("session-ended node=b2 incarnation=2", *again, "became-follower node=b2 leader=b1") == []
 
 
 def test_replica_learns_a_new_epoch_at_once() -> None:
@@ -207,25 +207,25 @@ def test_replica_learns_a_new_epoch_at_once() -> None:
     elected = "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2"
     told = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2", "b3")]
 
-    assert found(elected, *told) == []
-    assert found(elected, *told[:2]) == [f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + 1}"]
-    assert found(elected, *told[:2], "session-ended node=b3 incarnation=3") == []
-    assert found(elected, *told[:2], "dir-failed node=b3 dir=0") == []
-    assert found(elected, *told[:2], "assigned replicas=b1,b2") == []
+    assert complaints(elected, *told) == []
+    assert complaints(elected, *told[:2]) == [f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + 1}"]
+    assert complaints(elected, *told[:2], "session-ended node=b3 incarnation=3") == []
+    assert complaints(elected, *told[:2], "dir-failed node=b3 dir=0") == []
+    assert complaints(elected, *told[:2], "assigned replicas=b1,b2") == []
 
 
 def test_replica_that_registers_learns_the_leader_at_once() -> None:
-    assert found("registered node=b3 incarnation=9") == [f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 1}"]
-    assert found("registered node=b3 incarnation=9", "became-follower node=b3 leader=b1") == []
+    assert complaints("registered node=b3 incarnation=9") == [f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 1}"]
+    assert complaints("registered node=b3 incarnation=9", "became-follower node=b3 leader=b1") == []
 
 
-@pytest.mark.parametrize(("life", "told"), [(1, False), (2, True)])
-def test_process_learns_a_leader_under_its_own_registration(life: int, told: bool) -> None:
+@pytest.mark.parametrize(("life", "is_reported"), [(1, False), (2, True)])
+def test_process_learns_a_leader_under_its_own_registration(life: int, is_reported: bool) -> None:
     """ZooKeeper performed the request of a process that had been killed meanwhile (seed 130684 of `--faults all`)."""
     again = "node-stopped node=b3 detail=crash", "node-started node=b3 life=2", f"registered node=b3 incarnation=9 life={life}"
     late = f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 3}"
 
-    assert (late in found(*again)) is told
+    assert (late in complaints(*again)) is is_reported
 
 
 def test_registration_without_a_process_is_of_the_running_one() -> None:
@@ -241,8 +241,8 @@ def test_leader_that_is_to_be_replaced_is_told_to_nobody(later: tuple[str, ...])
     """The controller may wait for the ends of logs first (seed 10427 of `--faults all`)."""
     gone, again = "session-ended node=b1 incarnation=1", "registered node=b3 incarnation=9"
 
-    assert not any("does not know" in words for words in found(gone, *later, again))
-    assert not any("does not know" in words for words in found(again, gone, *later))
+    assert not any("does not know" in words for words in complaints(gone, *later, again))
+    assert not any("does not know" in words for words in complaints(again, gone, *later))
 
 
 BACK_MS = 500 + 2 * 500  # DUE_MS, and the request timeouts of a command and of a question
@@ -252,7 +252,7 @@ NOBODY = "nobody leads t-0, though its ISR and ELR are back,"
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "is_reported"),
     [
         ((OFFLINE,), True),
         ((OFFLINE, LED_AGAIN), False),
@@ -266,10 +266,10 @@ NOBODY = "nobody leads t-0, though its ISR and ELR are back,"
     ],
     ids=["never", "elected", "one is gone", "it came back", "one goes", "inactive", "stopped", "no directory", "emptied"],
 )
-def test_partition_is_led_again_once_isr_and_elr_are_back(rows: tuple[str, ...], told: bool) -> None:
+def test_partition_is_led_again_once_isr_and_elr_are_back(rows: tuple[str, ...], is_reported: bool) -> None:
     known = [f"became-follower node={node} leader=b1 leader_epoch=3" for node in ("b2", "b3")]
 
-    assert any(words.startswith(f"{NOBODY} {BACK_MS} ms") for words in found(*rows, *known)) is told
+    assert any(words.startswith(f"{NOBODY} {BACK_MS} ms") for words in complaints(*rows, *known)) is is_reported
 
 
 ALL_GONE = "session-ended node=b1 incarnation=1", "session-ended node=b2 incarnation=2"
@@ -278,7 +278,7 @@ ELECTED = "state-written node=b9 leader=b1 isr=b1 elr=b2 stamps=7 leader_epoch=2
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "is_reported"),
     [
         ((*ALL_GONE, *ALL_BACK), True),
         ((*ALL_GONE, *ALL_BACK, ELECTED), False),
@@ -289,23 +289,25 @@ ELECTED = "state-written node=b9 leader=b1 isr=b1 elr=b2 stamps=7 leader_epoch=2
     ],
     ids=["all back", "elected", "one is missing", "another member is left", "one is cut off", "no stamps"],
 )
-def test_named_leader_under_a_later_registration_leads_nobody(rows: tuple[str, ...], told: bool) -> None:
+def test_named_leader_under_a_later_registration_leads_nobody(rows: tuple[str, ...], is_reported: bool) -> None:
     """The recovery election, like that of a state without a leader (seed 110716 of `--faults all`)."""
-    said = [words for words in found(*rows) if words.startswith(NOBODY)]
+    lines = [words for words in complaints(*rows) if words.startswith(NOBODY)]
 
     # a member that is gone is due to leave the ISR, too
-    assert [words.startswith(f"{NOBODY} {BACK_MS + TURN_MS} ms") for words in said] == ([True] if told else [])
+    assert [words.startswith(f"{NOBODY} {BACK_MS + TURN_MS} ms") for words in lines] == ([True] if is_reported else [])
 
 
-@pytest.mark.parametrize(("zk_version", "told"), [(0, True), (4, False)], ids=["new", "old"])
+@pytest.mark.parametrize(("zk_version", "is_reported"), [(0, True), (4, False)], ids=["new", "old"])
 @pytest.mark.parametrize("fault", ["dir-failure", "slow"])
-def test_broker_with_a_failed_directory_creates_new_replicas(zk_version: int, told: bool, fault: str) -> None:
+def test_broker_with_a_failed_directory_creates_new_replicas(zk_version: int, is_reported: bool, fault: str) -> None:
     """KIP-112, R-302: in the directory that is left. What it had in the other one it refuses."""
     failed = f"fault-begun fault=f node=b2 detail={fault}", "dir-failed node=b2 incarnation=2 dir=0"
     state = f"state-written topic=u node=b9 leader=b3 isr=b2,b3 stamps=2,3 zk_version={zk_version}"
     rows = *failed, "assigned topic=u replicas=b2,b3", state, "became-leader topic=u node=b3"
 
-    assert any("b2 does not know epoch 1 of u-0" in words for words in found(*rows)) is (told and fault == "dir-failure")
+    assert any("b2 does not know epoch 1 of u-0" in words for words in complaints(*rows)) is (
+        is_reported and fault == "dir-failure"
+    )
 
 
 def test_new_partition_gets_a_state_at_once() -> None:
@@ -313,10 +315,10 @@ def test_new_partition_gets_a_state_at_once() -> None:
     state = "state-written topic=u node=b9 leader=b1 isr=b1,b2 stamps=1,2"
     told = [f"became-follower topic=u node={node} leader=b1" for node in ("b1", "b2")]
 
-    assert found(made) == [f"u-0 has no state {DUE_MS} ms after row {LAST + 1}"]
-    assert found(made, state, *told) == []
-    assert found(made, "topic-deleted topic=u") == []
-    assert found("assigned topic=u replicas=b7,b8") == []
+    assert complaints(made) == [f"u-0 has no state {DUE_MS} ms after row {LAST + 1}"]
+    assert complaints(made, state, *told) == []
+    assert complaints(made, "topic-deleted topic=u") == []
+    assert complaints("assigned topic=u replicas=b7,b8") == []
 
 
 def test_new_partitions_get_their_states_one_by_one() -> None:
@@ -333,8 +335,8 @@ def test_new_partitions_get_their_states_one_by_one() -> None:
 
     due_ms = DUE_MS + 3 * TURN_MS
 
-    assert found(*made, *three, *states[3]) == []
-    assert found(*made, *three) == [f"u-3 has no state {due_ms} ms after row {LAST + 4}"]
+    assert complaints(*made, *three, *states[3]) == []
+    assert complaints(*made, *three) == [f"u-3 has no state {due_ms} ms after row {LAST + 4}"]
 
 
 def test_new_partitions_get_their_states_in_any_order() -> None:
@@ -345,7 +347,7 @@ def test_new_partitions_get_their_states_in_any_order() -> None:
 
     for ms, told in ((DUE_MS + TURN_MS, []), (DUE_MS + TURN_MS + 10, [f"u-1 has no state 600 ms after row {LAST + 1}"])):
         second = at("state-written partition=1 topic=u node=b9 leader=b3 isr=b3 stamps=3", 2000 + ms)
-        assert found(*made, first, heard, second, at("became-leader partition=1 topic=u node=b3", 2010 + ms)) == told
+        assert complaints(*made, first, heard, second, at("became-leader partition=1 topic=u node=b3", 2010 + ms)) == told
 
 
 def test_isr_changes_are_made_one_by_one() -> None:
@@ -356,38 +358,40 @@ def test_isr_changes_are_made_one_by_one() -> None:
     late = at(f"{ENDED} partition=3", 2000 + due_ms[2] + 10)
     why = f"b1 does not know the result of its ISR change of t-3 {due_ms[2]} ms after row {LAST + 3}"
 
-    assert found(*asked, *done) == []
-    assert found(*asked, *done[:2], late) == [why]
+    assert complaints(*asked, *done) == []
+    assert complaints(*asked, *done[:2], late) == [why]
 
 
-@pytest.mark.parametrize(("again", "told"), [((), False), (("assigned replicas=b1,b2",), True)], ids=["deleted", "added again"])
-def test_partition_of_a_deleted_topic_owes_nothing(again: tuple[str, ...], told: bool) -> None:
+@pytest.mark.parametrize(
+    ("again", "is_reported"), [((), False), (("assigned replicas=b1,b2",), True)], ids=["deleted", "added again"]
+)
+def test_partition_of_a_deleted_topic_owes_nothing(again: tuple[str, ...], is_reported: bool) -> None:
     """Its states are written while its replicas are being deleted (seeds 1126 and 1145 of `--faults all`)."""
     late = "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,2 leader_epoch=2"
     known = [f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b2", "b3")]
     why = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row"
 
-    said = found("topic-deleted", *again, late, *known, "session-ended node=b2 incarnation=2")
+    lines = complaints("topic-deleted", *again, late, *known, "session-ended node=b2 incarnation=2")
 
-    assert [words.startswith(why) for words in said] == ([True] if told else [])
+    assert [words.startswith(why) for words in lines] == ([True] if is_reported else [])
 
 
-@pytest.mark.parametrize(("others", "told"), [(2, True), (3, False)])
-def test_new_partition_waits_for_isr_changes_that_are_due(others: int, told: bool) -> None:
+@pytest.mark.parametrize(("others", "is_reported"), [(2, True), (3, False)])
+def test_new_partition_waits_for_isr_changes_that_are_due(others: int, is_reported: bool) -> None:
     """A session's requests to ZooKeeper are served in order (seed 140120 of `--faults all`)."""
     waiting = [f"isr-change-sent node=b1 partition={number} isr=b1" for number in range(2, 2 + others)]
     made = at("state-written node=b9 partition=1 leader=b2 isr=b2 stamps=2", TERM_MS + DUE_MS + 3 * TURN_MS)
 
-    said = " ".join(found(*waiting, "assigned partition=1 replicas=b2", made))
-    assert ("t-1 has no state" in said) is told
+    message = " ".join(complaints(*waiting, "assigned partition=1 replicas=b2", made))
+    assert ("t-1 has no state" in message) is is_reported
 
 
-@pytest.mark.parametrize(("topic_id", "told"), [(8, True), (7, False)], ids=["another topic", "the same topic"])
-def test_assignment_of_a_removed_partition_owes_no_state(topic_id: int, told: bool) -> None:
+@pytest.mark.parametrize(("topic_id", "is_reported"), [(8, True), (7, False)], ids=["another topic", "the same topic"])
+def test_assignment_of_a_removed_partition_owes_no_state(topic_id: int, is_reported: bool) -> None:
     """A move that its removal ends writes the assignment once more (seeds 448 and 610 of `--faults all`)."""
-    said = found("topic-deleted topic_id=7", f"assigned replicas=b1,b2 topic_id={topic_id}")
+    lines = complaints("topic-deleted topic_id=7", f"assigned replicas=b1,b2 topic_id={topic_id}")
 
-    assert any("has no state" in words for words in said) is told
+    assert any("has no state" in words for words in lines) is is_reported
 
 
 def test_elections_are_held_one_by_one() -> None:
@@ -399,7 +403,7 @@ def test_elections_are_held_one_by_one() -> None:
     gone = at("session-ended node=b2 incarnation=2", 2000)
     words = [f"b2 is still in the ISR of t-{number}, though its registration ended, 700 ms after row" for number in (0, 1, 2)]
 
-    assert [said.split(" after row")[0] + " after row" for said in found(*made, *told, gone)] == words
+    assert [message.split(" after row")[0] + " after row" for message in complaints(*made, *told, gone)] == words
 
 
 @pytest.mark.parametrize("node", ["b9", "b3"], ids=["the controller", "the broker"])
@@ -409,32 +413,32 @@ def test_stopped_process_owes_nothing_before_it_registers(node: str) -> None:
     told = [f"became-follower node={one} leader=b2 leader_epoch=2" for one in ("b1", "b2")]
     again = ("registered node=b3 incarnation=9", "became-follower node=b3 leader=b2 leader_epoch=2")
 
-    assert found(f"node-stopped node={node} detail=crash", elected, *told) == []
-    assert found("node-stopped node=b3 detail=crash", elected, *told, *again) == []
-    assert found("node-stopped node=b3 detail=crash", elected, *told, again[0]) != []
+    assert complaints(f"node-stopped node={node} detail=crash", elected, *told) == []
+    assert complaints("node-stopped node=b3 detail=crash", elected, *told, *again) == []
+    assert complaints("node-stopped node=b3 detail=crash", elected, *told, again[0]) != []
 
 
 ENDED_MOVE = "reassignment-ended node=b9"
 
 
 @pytest.mark.parametrize(
-    ("way", "told"),
+    ("way", "is_reported"),
     [("forward to 1,2", True), ("forward to 1,3", False), ("back to 1,3", False), ("back to 2,1", True)],
     ids=["target in the ISR", "target not in the ISR", "too few of the target", "rollback"],
 )
-def test_move_goes_on_once_its_target_is_in_the_isr(way: str, told: bool) -> None:
+def test_move_goes_on_once_its_target_is_in_the_isr(way: str, is_reported: bool) -> None:
     """V3 §F, KIP-236; a rollback needs min.insync.replicas of the target replicas (R-244), here two."""
     words = way.replace("1", "b1").replace("2", "b2").replace("3", "b3").replace(",", ", ")
     stands = [f"the move of t-0 {words} took no step {DUE_MS} ms after row {LAST + 1}"]
 
-    assert found(f"reassignment-begun node=b9 detail='{way}'") == (stands if told else [])
-    assert found(f"reassignment-begun node=b9 detail='{way}'", ENDED_MOVE) == []
+    assert complaints(f"reassignment-begun node=b9 detail='{way}'") == (stands if is_reported else [])
+    assert complaints(f"reassignment-begun node=b9 detail='{way}'", ENDED_MOVE) == []
 
 
 def test_move_that_ended_a_step_owes_the_next_one() -> None:
     rows = "reassignment-begun node=b9 detail='forward to 1,2'", "assigned replicas=b1,b2"
 
-    assert found(*rows) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 2}"]
+    assert complaints(*rows) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 2}"]
 
 
 def test_replica_that_a_move_stopped_is_told_nothing() -> None:
@@ -443,13 +447,13 @@ def test_replica_that_a_move_stopped_is_told_nothing() -> None:
     elected = "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2"
     told = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
 
-    assert found(begun, left, elected, *told, ENDED_MOVE) == []
-    assert found("ok edit-znode value=/admin/reassign_partitions", begun, left, elected, *told) == []
-    assert found(begun, "resigned node=b2", elected, told[0], ENDED_MOVE) != []
+    assert complaints(begun, left, elected, *told, ENDED_MOVE) == []
+    assert complaints("ok edit-znode value=/admin/reassign_partitions", begun, left, elected, *told) == []
+    assert complaints(begun, "resigned node=b2", elected, told[0], ENDED_MOVE) != []
 
 
 @pytest.mark.parametrize(
-    ("way", "isr", "told"),
+    ("way", "isr", "is_reported"),
     [
         ("forward to 1,2", "b1,b2", False),
         ("forward to 1,2", "b2,b3", True),
@@ -459,7 +463,7 @@ def test_replica_that_a_move_stopped_is_told_nothing() -> None:
     ],
     ids=["leaves", "target not in the ISR", "stays", "stays, target not in the ISR", "no move"],
 )
-def test_replica_that_leaves_is_told_nothing(way: str, isr: str, told: bool) -> None:
+def test_replica_that_leaves_is_told_nothing(way: str, isr: str, is_reported: bool) -> None:
     """R-234: the controller has the target assignment in memory as soon as the ISR allows it (seed 70454 of `--faults all`)."""
     begun = (f"reassignment-begun node=b9 detail='{way}'",) if way else ()
     shrunk = f"state-written node=b9 leader=b2 isr={isr} stamps={isr.replace('b', '')}"
@@ -467,7 +471,7 @@ def test_replica_that_leaves_is_told_nothing(way: str, isr: str, told: bool) -> 
     known = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
     late = f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + len(begun) + 2}"
 
-    assert (late in found(*begun, shrunk, elected, *known, ENDED_MOVE if way else "final-reads")) is told
+    assert (late in complaints(*begun, shrunk, elected, *known, ENDED_MOVE if way else "final-reads")) is is_reported
 
 
 def test_replica_that_leaves_is_told_nothing_of_a_shorter_isr() -> None:
@@ -476,16 +480,16 @@ def test_replica_that_leaves_is_told_nothing_of_a_shorter_isr() -> None:
     elected = "state-written node=b9 leader=b2 isr=b2 stamps=2 leader_epoch=2"
     told = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
 
-    assert found(*rows, elected, *told, ENDED_MOVE) == []
+    assert complaints(*rows, elected, *told, ENDED_MOVE) == []
 
 
 def test_move_that_an_operator_may_have_stopped_owes_no_step() -> None:
     """The entry of the move may be gone from /admin/reassign_partitions (seeds 207, 213 and 227 of `--faults all`)."""
     begun, edit = "reassignment-begun node=b9 detail='forward to 1,2'", "ok edit-znode value=/admin/reassign_partitions"
 
-    assert found(begun, edit) == []
-    assert found(edit, begun) == []
-    assert found("ok poll offset=0", begun) != []
+    assert complaints(begun, edit) == []
+    assert complaints(edit, begun) == []
+    assert complaints("ok poll offset=0", begun) != []
 
 
 def test_move_does_not_wait_for_an_inactive_broker() -> None:
@@ -494,31 +498,33 @@ def test_move_does_not_wait_for_an_inactive_broker() -> None:
     begun = "reassignment-begun node=b9 detail='forward to 1,2'"
     inactive = "broker-state node=b9 broker=b3 incarnation=3 detail=inactive"
 
-    assert found(fault, begun) == []
-    assert found(fault, begun, inactive) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 3}"]
+    assert complaints(fault, begun) == []
+    assert complaints(fault, begun, inactive) == [
+        f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 3}"
+    ]
 
 
-@pytest.mark.parametrize(("back", "told"), [("incarnation=7", False), ("incarnation=2", True)], ids=["anew", "in the ISR"])
-def test_move_waits_for_target_replicas_that_registered_anew(back: str, told: bool) -> None:
+@pytest.mark.parametrize(("back", "is_reported"), [("incarnation=7", False), ("incarnation=2", True)], ids=["anew", "in the ISR"])
+def test_move_waits_for_target_replicas_that_registered_anew(back: str, is_reported: bool) -> None:
     """They join the ISR first; where nobody else is in it, after a recovery election (docs/promise.md SILENT-1)."""
     begun = at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
     ended = at("session-ended node=b2 incarnation=2", TERM_MS + 100)
     stands = f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 1}"
 
-    assert (stands in found(begun, ended, at(f"registered node=b2 {back}", TERM_MS + 200))) is told
+    assert (stands in complaints(begun, ended, at(f"registered node=b2 {back}", TERM_MS + 200))) is is_reported
 
 
 @pytest.mark.parametrize(
     "other", ["assigned partition=1 replicas=b1", "reassignment-begun node=b9 partition=1 detail='forward to 1'"]
 )
-@pytest.mark.parametrize(("more_ms", "told"), [(0, False), (10, True)])
-def test_move_may_repeat_a_write_that_met_another_one(other: str, more_ms: int, told: bool) -> None:
+@pytest.mark.parametrize(("more_ms", "is_reported"), [(0, False), (10, True)])
+def test_move_may_repeat_a_write_that_met_another_one(other: str, more_ms: int, is_reported: bool) -> None:
     """The agent's multi checks every version that it read; it waits for retry.backoff.ms (seed 130179 of `--faults all`)."""
     begun = at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
     ended = at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + 100 + DUE_MS + RETRY_MS + more_ms)
     late = f"the move of t-0 forward to b1, b2 took no step {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
 
-    assert (late in found(begun, at(other, TERM_MS + 100), ended)) is told
+    assert (late in complaints(begun, at(other, TERM_MS + 100), ended)) is is_reported
 
 
 def test_move_waits_for_a_broker_that_is_active_again() -> None:
@@ -527,7 +533,7 @@ def test_move_waits_for_a_broker_that_is_active_again() -> None:
     begun = "reassignment-begun node=b9 detail='forward to 1,2'"
     held = [f"broker-state node=b9 broker=b3 incarnation=3 detail={what}" for what in ("inactive", "active")]
 
-    assert found(fault, begun, *held) == []
+    assert complaints(fault, begun, *held) == []
 
 
 @pytest.mark.parametrize("what", ["stopping", "inactive"])
@@ -536,19 +542,19 @@ def test_move_waits_for_a_stopping_process_with_a_session(what: str) -> None:
     held = f"broker-state node=b9 broker=b3 incarnation=3 detail={what}"
     begun = "reassignment-begun node=b9 detail='forward to 1,2'"
 
-    said = found(held, "node-stopped node=b3 detail=shutdown", begun)
+    lines = complaints(held, "node-stopped node=b3 detail=shutdown", begun)
 
-    assert ("took no step" in " ".join(said)) is (what == "inactive")
+    assert ("took no step" in " ".join(lines)) is (what == "inactive")
 
 
-@pytest.mark.parametrize(("others", "told"), [(0, True), (2, False)])
-def test_move_waits_for_writes_of_other_moves(others: int, told: bool) -> None:
+@pytest.mark.parametrize(("others", "is_reported"), [(0, True), (2, False)])
+def test_move_waits_for_writes_of_other_moves(others: int, is_reported: bool) -> None:
     """Seed 70592 of `--faults all`: five moves at once, and a step took 587 ms."""
     moves = [f"reassignment-begun node=b9 partition={number} detail='forward to 1,2'" for number in (*range(1, others + 1), 0)]
 
-    said = found(*moves, at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + DUE_MS + 2 * TURN_MS - 10))
+    lines = complaints(*moves, at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + DUE_MS + 2 * TURN_MS - 10))
 
-    assert ("the move of t-0" in " ".join(said)) is told
+    assert ("the move of t-0" in " ".join(lines)) is is_reported
 
 
 PLACED = ("recovered node=b1 dir=1 leo=0 hw=0", "became-leader node=b1 leo=0 hw=0")
@@ -557,7 +563,7 @@ GONE, FAILED = at("dir-failed node=b1 dir=1", 5), at("dir-failed node=b1 dir=1",
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "is_reported"),
     [
         ((FAILED, at("resigned node=b1", 20)), False),
         ((FAILED, at("resigned node=b1", 40)), True),
@@ -575,16 +581,16 @@ GONE, FAILED = at("dir-failed node=b1 dir=1", 5), at("dir-failed node=b1 dir=1",
     # Deleted: seed 70601 of `--faults all`, ended: 70497, back: 80252 and 80467.
     ids=["at once", "when told", "another directory", "another replica", "made elsewhere", "deleted", "ended", "paused", "back"],
 )
-def test_replica_in_a_failed_directory_resigns_at_once(rows: tuple[str, ...], told: bool) -> None:
+def test_replica_in_a_failed_directory_resigns_at_once(rows: tuple[str, ...], is_reported: bool) -> None:
     """KIP-112: it does not wait for the controller, which may hear of the failure late."""
     late = f"b1 kept its role in t-0 for 20 ms after its directory failed at row {LAST + 3}"
 
-    assert [said for said in found(*PLACED, *rows) if "role" in said] == [late] * told
+    assert [message for message in complaints(*PLACED, *rows) if "role" in message] == [late] * is_reported
 
 
-@pytest.mark.parametrize(("ms", "told"), [(DUE_MS, False), (DUE_MS + 10, True)])
-def test_replica_keeps_its_role_until_its_process_ends(ms: int, told: bool) -> None:
+@pytest.mark.parametrize(("ms", "is_reported"), [(DUE_MS, False), (DUE_MS + 10, True)])
+def test_replica_keeps_its_role_until_its_process_ends(ms: int, is_reported: bool) -> None:
     """A process that is killed while it gives up its roles may not have noted that."""
-    said = found(*PLACED, FAILED, at("node-stopped node=b1 detail=crash", 20 + ms))
+    lines = complaints(*PLACED, FAILED, at("node-stopped node=b1 detail=crash", 20 + ms))
 
-    assert ("kept its role" in " ".join(said)) is told
+    assert ("kept its role" in " ".join(lines)) is is_reported

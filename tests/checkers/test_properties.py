@@ -20,7 +20,7 @@ seeds = st.integers(0, 2**32)
 
 
 def kinds(verdict: Verdict) -> set[str]:
-    return {found.kind for found in verdict.anomalies}
+    return {anomaly.kind for anomaly in verdict.anomalies}
 
 
 @pytest.mark.slow
@@ -202,4 +202,4 @@ def test_verdict_of_a_partition_is_independent_of_others(seed: int) -> None:
     ]
 
     assert together.excused == tuple(sorted(loss for verdict in apart for loss in verdict.excused))
-    assert together.anomalies == tuple(sorted(found for verdict in apart for found in verdict.anomalies))
+    assert together.anomalies == tuple(sorted(anomaly for verdict in apart for anomaly in verdict.anomalies))

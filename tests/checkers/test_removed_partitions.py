@@ -5,7 +5,7 @@ import pytest
 from checkers.engine.verdict import Validity
 from checkers.judge import judge
 from history.event import EventKind
-from tests.checkers.story import begin, committed
+from tests.checkers.story import begin, commit_record
 
 
 @pytest.mark.parametrize(("asked", "verdict"), [(True, Validity.VALID), (False, Validity.INVALID)])
@@ -14,14 +14,14 @@ def test_partition_may_lose_records_once_removal_is_requested(asked: bool, verdi
     story = begin()
     story.topic_id = "5"
     story.state("b1", 1, "b1 b2 b3", version=1)
-    committed(story)
+    commit_record(story)
     if asked:
         story.event(EventKind.TOPIC_DELETED)
     for node in ("b1", "b2"):
         story.event(EventKind.REPLICA_DELETED, node=node, life=1)
     story.state("b1", 0, "b1 b2 b3", version=0)
     story.leads("b1", 0, leo=0)
-    committed(story, "y")
+    commit_record(story, "y")
 
     assert judge(story.history()).validity is verdict
 
@@ -69,7 +69,7 @@ def test_topic_deletion_does_not_delay_a_partition_removal() -> None:
     """Removed, added again, and deleted with its topic: the first removal ends its promises."""
     story = begin()
     story.topic_id = "5"
-    committed(story)
+    commit_record(story)
     story.event(EventKind.TOPIC_DELETED)
     story.polls(2, 0, "never written")
     story.event(EventKind.TOPIC_DELETED)
@@ -82,7 +82,7 @@ def test_new_leader_yet_to_start_is_not_judged_at_deletion(named: str | None, ve
     """docs/promise.md DUR-1, DUR-8: its successor is named and has not begun; where nobody is named, the record is nowhere."""
     story = begin()
     story.topic_id = "5"
-    committed(story)
+    commit_record(story)
     story.state(named, 2, "b2 b3")
     story.event(EventKind.REPLICA_DELETED, node="b1", life=1)
     story.event(EventKind.TOPIC_DELETED)

@@ -4,17 +4,17 @@ import pytest
 
 from checkers.judge import judge
 from history.event import EventKind
-from tests.checkers.story import Story, begin, committed
+from tests.checkers.story import Story, begin, commit_record
 
 SECOND = 1_000_000_000
 STAMPS = (11, 12, 13)  # the registrations of b1, b2 and b3
 
 
-def led(stamps: tuple[int, ...] = STAMPS, controller: str = "b2") -> Story:
+def story_of_leader(stamps: tuple[int, ...] = STAMPS, controller: str = "b2") -> Story:
     """b1 leads with all brokers in the ISR, under these registrations."""
     story = begin()
     story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node=controller, controller_epoch=1)
-    committed(story, "x", 0)
+    commit_record(story, "x", 0)
     story.state("b1", 1, "b1 b2 b3", stamps=stamps)
     return story
 
@@ -38,7 +38,7 @@ def not_live(story: Story) -> tuple[str, ...]:
 @pytest.mark.parametrize(("lasts_s", "replaced"), [(4, True), (6, False)])
 def test_leader_cut_off_alone_for_long_is_replaced(lasts_s: int, replaced: bool) -> None:
     """The promise of these histories is 5 s."""
-    story = led()
+    story = story_of_leader()
     fault(story, "cut-peers-long", lasts_s)
 
     missed = ("b1 leads orders-0, though b2 could and b1 was cut off alone from row 14 to row 15",)
@@ -49,7 +49,7 @@ def test_leader_cut_off_alone_for_long_is_replaced(lasts_s: int, replaced: bool)
 @pytest.mark.parametrize("lost", [False, True])
 def test_controller_without_a_registration_ends_with_its_session(lost: bool) -> None:
     """5 of 100,000 random histories: it replaces nobody then, though it was not registered when it was elected."""
-    story = led(controller="b3")
+    story = story_of_leader(controller="b3")
     story.session_ended("b2", 12)
     story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=2)
     if lost:
@@ -62,7 +62,7 @@ def test_controller_without_a_registration_ends_with_its_session(lost: bool) -> 
 @pytest.mark.parametrize(("elections", "told"), [((3,), 1), ((1, 4), 0), ((1, 1), 1)], ids=["one", "two", "two at first"])
 def test_time_counts_anew_from_a_second_election(elections: tuple[int, ...], told: int) -> None:
     """An operator deposed one controller after the other, and each takes the broker for active (seed 10308 of `--faults all`)."""
-    story = led()
+    story = story_of_leader()
     begun_ns = story.time_ns
     story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail="cut-peers-long")
     for epoch, after_s in enumerate(elections, 2):
@@ -75,7 +75,7 @@ def test_time_counts_anew_from_a_second_election(elections: tuple[int, ...], tol
 
 
 def test_fault_beside_it_leaves_a_lone_broker_unjudged() -> None:
-    story = led()
+    story = story_of_leader()
     story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b3", fault="f0", detail="slow")
     fault(story, "isolate-one", 30)
 
@@ -83,7 +83,7 @@ def test_fault_beside_it_leaves_a_lone_broker_unjudged() -> None:
 
 
 def test_controller_cut_off_from_its_peers_is_not_judged() -> None:
-    story = led(controller="b1")
+    story = story_of_leader(controller="b1")
     fault(story, "cut-peers-long", 30)
 
     assert not_live(story) == ()
@@ -92,7 +92,7 @@ def test_controller_cut_off_from_its_peers_is_not_judged() -> None:
 @pytest.mark.parametrize(("kind", "until_s", "told"), [("cut-peers", 8, 0), ("cut-peers", 10, 1), ("isolate-one", 8, 1)])
 def test_time_counts_from_the_end_of_a_cut_off_controller(kind: str, until_s: int, told: int) -> None:
     """The next one takes it for active (seed 60877 of `--faults all`); 5 s are promised from the election on."""
-    story = led(controller="b1")
+    story = story_of_leader(controller="b1")
     begun_ns = story.time_ns
     story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail=kind)
     story.time_ns = begun_ns + 4 * SECOND
@@ -105,7 +105,7 @@ def test_time_counts_from_the_end_of_a_cut_off_controller(kind: str, until_s: in
 
 def test_members_registered_anew_cannot_replace_a_leader() -> None:
     """KIP-380: they may have lost records since the ISR named them."""
-    story = led(stamps=(11, 2, 3))
+    story = story_of_leader(stamps=(11, 2, 3))
     fault(story, "isolate-one", 30)
 
     assert not_live(story) == ()
@@ -113,7 +113,7 @@ def test_members_registered_anew_cannot_replace_a_leader() -> None:
 
 def test_leader_with_a_failed_directory_is_replaced() -> None:
     """KIP-112: two session timeouts (2 s) sooner, since the broker reports it; it stays failed when the fault has ended."""
-    story = led()
+    story = story_of_leader()
     fault(story, "dir-failure", 1, where=True)
     story.time_ns += 4 * SECOND
     fault(story, "slow", 1, node="b3", name="f2")
@@ -122,7 +122,7 @@ def test_leader_with_a_failed_directory_is_replaced() -> None:
 
 
 def test_failed_directory_of_other_replicas_needs_no_new_leader() -> None:
-    story = led()
+    story = story_of_leader()
     fault(story, "dir-failure", 1)
     story.time_ns += 30 * SECOND
     fault(story, "slow", 1, node="b3", name="f2")
@@ -145,7 +145,7 @@ def unacknowledged(story: Story) -> tuple[str, ...]:
 )
 def test_writes_go_on_without_a_broker_that_is_cut_off(first_ns: int, acked: bool, isr: str, judged: bool) -> None:
     """The promise of these histories is 5 s, replica.lag.time.max 1 s, the request timeout 0.5 s, min.insync.replicas 2."""
-    story = led()
+    story = story_of_leader()
     begun = story.time_ns
     story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail="isolate-one")
     story.state("b2", 2, isr, version=1, stamps=tuple(STAMPS[int(name[1]) - 1] for name in isr.split()))

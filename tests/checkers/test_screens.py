@@ -40,8 +40,8 @@ def assert_screens_change_nothing(history: History, checkers: tuple[Checker, ...
 
 
 def good(rows: int, seed: int = 1) -> History:
-    operations, events, told = log_tables(rows, seed=seed)
-    return History.from_tables(told, operations=operations, events=events)
+    operations, events, manifest_told = log_tables(rows, seed=seed)
+    return History.from_tables(manifest_told, operations=operations, events=events)
 
 
 @pytest.mark.slow
@@ -54,8 +54,8 @@ def test_fast_prechecks_keep_the_verdicts_of_the_corpus(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_fast_prechecks_keep_verdicts_without_broker_events(name: str) -> None:
     """Screens pass only partitions without events: here all are."""
-    told = stored(name)
-    assert_screens_change_nothing(History(told.manifest, operations=told.operations))
+    history = stored(name)
+    assert_screens_change_nothing(History(history.manifest, operations=history.operations))
 
 
 def test_fast_prechecks_skip_each_partition_of_a_good_history() -> None:
@@ -181,8 +181,8 @@ def observed(draw: st.DrawFn) -> History:
             events.append(msgspec.convert({**noted, **where, "index": index, "time_ns": time_ns}, ClusterEvent))
             continue
         process = draw(st.integers(0, 2))
-        asked = waiting.pop(process, None)
-        if asked is None:
+        operation = waiting.pop(process, None)
+        if operation is None:
             f = draw(st.sampled_from(["produce", "poll", "poll", "latest"]))
             row = Operation(
                 index=index, process=process, type=OpType.INVOKE, f=f, topic="orders", partition=draw(st.integers(0, 1)),
@@ -193,22 +193,22 @@ def observed(draw: st.DrawFn) -> History:
         else:
             kind = draw(st.sampled_from([OpType.OK] * 5 + [OpType.FAIL, OpType.INFO]))
             row = msgspec.structs.replace(
-                asked, index=index, type=kind, time_ns=time_ns, leader_epoch=draw(st.sampled_from([0, 0, 1, None])), acks=None,
-                offset=draw(st.sampled_from([None, 0, 1, 2, 3])) if kind is OpType.OK else None,
-                value=draw(st.sampled_from([None, "v0", "v1", "v2"])) if asked.f == "poll" else None,
+                operation, index=index, type=kind, time_ns=time_ns, leader_epoch=draw(st.sampled_from([0, 0, 1, None])),
+                acks=None, offset=draw(st.sampled_from([None, 0, 1, 2, 3])) if kind is OpType.OK else None,
+                value=draw(st.sampled_from([None, "v0", "v1", "v2"])) if operation.f == "poll" else None,
                 hw=draw(st.sampled_from([None, None, 1, 4])), error="OFFSET_OUT_OF_RANGE" if kind is OpType.FAIL else None,
             )  # fmt: skip
         operations.append(row)
     times = {"healed_at_ns": 20 * second, "final_reads_at_ns": draw(st.sampled_from([None, 60 * second])), "end_ns": 125 * second}
-    told = msgspec.structs.replace(manifest(promise(), partitions=2), **times)
-    return History(told, operations=operations, events=events)
+    manifest_told = msgspec.structs.replace(manifest(promise(), partitions=2), **times)
+    return History(manifest_told, operations=operations, events=events)
 
 
 def end_offset_alone() -> History:
     """One answered request for the end offset: no row that most checkers read names its partition."""
-    asked = Operation(index=0, process=0, type=OpType.INVOKE, f="latest", topic="orders", partition=0, time_ns=0)
-    answered = msgspec.structs.replace(asked, index=1, type=OpType.OK, time_ns=1)
-    return History(manifest(promise(), partitions=2), operations=[asked, answered])
+    operation = Operation(index=0, process=0, type=OpType.INVOKE, f="latest", topic="orders", partition=0, time_ns=0)
+    answered = msgspec.structs.replace(operation, index=1, type=OpType.OK, time_ns=1)
+    return History(manifest(promise(), partitions=2), operations=[operation, answered])
 
 
 @pytest.mark.slow
@@ -389,15 +389,17 @@ def test_fast_prechecks_keep_verdict_after_swapped_records(seed: int) -> None:
     rng = Rng(seed)
     rows = [msgspec.structs.replace(row, delivery="once" if row.f == "produce" else None) for row in good(200).operations]
     placed = [row for row in rows if row.offset is not None and row.f == "poll" and row.type is OpType.OK]
-    one = rng.pick(placed)
-    two = rng.pick([row for row in placed if (row.topic, row.partition) == (one.topic, one.partition)])
-    names = {one.value: two.value, two.value: one.value}
-    told = [
+    first_operation = rng.pick(placed)
+    second_operation = rng.pick(
+        [row for row in placed if (row.topic, row.partition) == (first_operation.topic, first_operation.partition)]
+    )
+    names = {first_operation.value: second_operation.value, second_operation.value: first_operation.value}
+    operations = [
         msgspec.structs.replace(row, value=names.get(row.value, row.value)) if row.type is OpType.OK and row.f == "poll" else row
         for row in rows
     ]
 
-    assert_screens_change_nothing(History(good(16).manifest, operations=told))
+    assert_screens_change_nothing(History(good(16).manifest, operations=operations))
 
 
 def test_stored_partition_is_read_and_checked_alone(tmp_path: Path) -> None:

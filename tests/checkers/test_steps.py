@@ -77,7 +77,7 @@ def test_names_of_writes_are_documented() -> None:
 @pytest.mark.slow
 @given(histories())
 def test_steps_of_any_history_are_in_order(history: History) -> None:
-    found = steps(history.events_frame)
+    frame = steps(history.events_frame)
 
-    assert found["index"].is_sorted()
-    assert found["step"].null_count() == 0
+    assert frame["index"].is_sorted()
+    assert frame["step"].null_count() == 0

@@ -14,7 +14,7 @@ ENDED = "session-ended node=b1 incarnation=1"
 LATE = "broker-state node=b9 broker=b3 detail=active"
 
 
-def found(*rows: str) -> list[str]:
+def complaints(*rows: str) -> list[str]:
     return sketch("succession", *KNOWN, *rows)
 
 
@@ -34,15 +34,15 @@ def silent(node: str, number: int) -> str:
     ids=["one higher", "two higher", "nobody in the same epoch", "nothing changes", "the leader shrinks its ISR"],
 )
 def test_epoch_rises_by_one_where_the_leader_changes(state: str, kinds: list[str]) -> None:
-    assert found(ENDED, state) == kinds
+    assert complaints(ENDED, state) == kinds
 
 
 def test_partition_that_is_added_again_begins_anew() -> None:
     """The last partitions of a topic were removed and added again: the id of the topic stays, and its state znode is new."""
     again = "state-written node=b9 leader=b2 leader_epoch=1 isr=b2,b3 stamps=2,3"
 
-    assert found("topic-deleted", "assigned replicas=b2,b3", f"{again} zk_version=0") == []
-    assert found("topic-deleted", "assigned replicas=b2,b3", f"{again} zk_version=5") != []
+    assert complaints("topic-deleted", "assigned replicas=b2,b3", f"{again} zk_version=0") == []
+    assert complaints("topic-deleted", "assigned replicas=b2,b3", f"{again} zk_version=5") != []
 
 
 def test_partition_is_judged_until_its_deletion_is_done() -> None:
@@ -51,7 +51,7 @@ def test_partition_is_judged_until_its_deletion_is_done() -> None:
     later = "state-written node=b9 leader=b2 leader_epoch=3 isr=b1,b2 stamps=7,2 zk_version=4"
     back = "state-written node=b2 leader=b2 leader_epoch=2 isr=b1,b2,b3 stamps=7,2,3 zk_version=3"
 
-    assert found(ENDED, led, "registered node=b1 incarnation=7", back, "topic-deleted", ended, later) == []
+    assert complaints(ENDED, led, "registered node=b1 incarnation=7", back, "topic-deleted", ended, later) == []
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_move_raises_the_epoch_twice_for_nothing(between: str, kinds: list[str])
     """R-051: the new replicas start in a new epoch. R-235: a leader in the target keeps the role in a new epoch."""
     idle = [f"state-written node=b9 leader=b1 leader_epoch={epoch} isr=b1,b2,b3 stamps=1,2,3" for epoch in (2, 3, 4)]
 
-    assert found("reassignment-begun node=b9 detail=forward", *idle[:2], between, idle[2]) == kinds
+    assert complaints("reassignment-begun node=b9 detail=forward", *idle[:2], between, idle[2]) == kinds
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_move_that_an_operator_ends_raises_a_third_epoch(edit: str, answer: str,
     epochs = [f"state-written node=b9 leader=b1 leader_epoch={epoch} isr=b1,b2,b3 stamps=1,2,3" for epoch in range(2, 6)]
     by_hand = f"invoke edit-znode value='{edit}'", f"{answer} edit-znode"
 
-    assert found("reassignment-begun node=b9 detail=forward", *epochs[:2], *by_hand, *epochs[2:idle]) == kinds
+    assert complaints("reassignment-begun node=b9 detail=forward", *epochs[:2], *by_hand, *epochs[2:idle]) == kinds
 
 
 def test_edit_before_a_move_gives_it_no_third_epoch() -> None:
     epochs = [f"state-written node=b9 leader=b1 leader_epoch={epoch} isr=b1,b2,b3 stamps=1,2,3" for epoch in (2, 3, 4)]
     by_hand = "invoke edit-znode value='/admin/reassign_partitions deleted'", "ok edit-znode"
 
-    assert found(*by_hand, "reassignment-begun node=b9 detail=forward", *epochs) == ["wrong-epoch"]
+    assert complaints(*by_hand, "reassignment-begun node=b9 detail=forward", *epochs) == ["wrong-epoch"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_edit_before_a_move_gives_it_no_third_epoch() -> None:
     ids=["another registration", "a stranger", "alone, registered anew", "nobody leads a shorter ISR", "nobody leads the ISR"],
 )
 def test_election_takes_nobody_into_the_isr(state: str, kinds: list[str]) -> None:
-    assert found(ENDED, state) == kinds
+    assert complaints(ENDED, state) == kinds
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_election_takes_nobody_into_the_isr(state: str, kinds: list[str]) -> Non
     ],
 )
 def test_election_leaves_out_whom_the_controller_knew_gone(rows: tuple[str, ...], kinds: list[str]) -> None:
-    assert found(*rows, f"{LED_BY_B2} isr=b2,b3 stamps=2,3") == kinds
+    assert complaints(*rows, f"{LED_BY_B2} isr=b2,b3 stamps=2,3") == kinds
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,15 @@ def test_election_leaves_out_whom_the_controller_knew_gone(rows: tuple[str, ...]
     ids=["the leader stays in the ISR", "not the first of the ISR", "a move"],
 )
 def test_leader_stays_or_the_first_of_the_isr_leads(rows: tuple[str, ...], kinds: list[str]) -> None:
-    assert found(*rows) == kinds
+    assert complaints(*rows) == kinds
 
 
 def test_operator_may_order_the_preferred_leader() -> None:
     led = (ENDED, f"{LED_BY_B2} isr=b2,b3 stamps=2,3", "state-written node=b2 leader=b2 leader_epoch=2 isr=b1,b2,b3 stamps=1,2,3")
     preferred = "state-written node=b9 leader=b1 leader_epoch=3 isr=b1,b2,b3 stamps=1,2,3"
 
-    assert found(*led, preferred) == ["wrong-leader"]
-    assert found(*led, "ok elect-preferred value=t-0", preferred) == []
+    assert complaints(*led, preferred) == ["wrong-leader"]
+    assert complaints(*led, "ok elect-preferred value=t-0", preferred) == []
 
 
 @pytest.mark.parametrize(

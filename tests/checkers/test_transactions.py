@@ -28,13 +28,13 @@ Poll = tuple[int, list[list[Any]]]  # the row of the completion, and the records
 
 
 @cache
-def recorded() -> History:
+def recorded_history() -> History:
     return store.load(RECORDED)
 
 
-def changed(change: Change) -> History:
+def history_after(change: Change) -> History:
     """The recorded history after a change to the values of its completions, by row."""
-    history = recorded()
+    history = recorded_history()
     rows = {row.index: row for row in history.operations if row.type is not OpType.INVOKE and row.value is not None}
     values: dict[int, Micros] = {index: json.loads(row.value or "") for index, row in rows.items()}
     change(values, rows)
@@ -42,10 +42,10 @@ def changed(change: Change) -> History:
     return History(history.manifest, operations=operations, events=history.events)
 
 
-def found(change: Change) -> set[str]:
-    verdict = judge(changed(change), (CHECKER,))
+def kinds_after(change: Change) -> set[str]:
+    verdict = judge(history_after(change), (CHECKER,))
     assert verdict.validity is Validity.INVALID
-    return {one.kind for one in verdict.anomalies}
+    return {anomaly.kind for anomaly in verdict.anomalies}
 
 
 def polls(values: dict[int, Micros], rows: dict[int, Operation], key: str = "t-0") -> Iterator[Poll]:
@@ -61,7 +61,7 @@ def long_poll(values: dict[int, Micros], rows: dict[int, Operation]) -> list[lis
     return max((records for _, records in polls(values, rows)), key=len)
 
 
-def sent(values: dict[int, Micros], rows: dict[int, Operation], type: OpType) -> list[tuple[str, int, str]]:
+def sends_of(values: dict[int, Micros], rows: dict[int, Operation], type: OpType) -> list[tuple[str, int, str]]:
     """Key, offset and value of sends whose transaction ended so."""
     return [
         (micro[1], *micro[2])
@@ -80,7 +80,7 @@ def everywhere(values: dict[int, Micros], change: Callable[[str, list[list[Any]]
 
 
 def test_recorded_transactions_of_kafka_are_valid() -> None:
-    verdict = judge(recorded(), (CHECKER,))
+    verdict = judge(recorded_history(), (CHECKER,))
 
     assert (verdict.validity, verdict.live, verdict.unchecked) == (Validity.VALID, True, ())
     assert verdict.counts["transactions"] > 300
@@ -88,7 +88,7 @@ def test_recorded_transactions_of_kafka_are_valid() -> None:
 
 def test_run_of_transactions_is_valid_and_not_vacuous() -> None:
     """All checkers: nobody misses produce rows, and committed transactions count as acknowledged."""
-    verdict = judge(recorded())
+    verdict = judge(recorded_history())
 
     assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
     assert verdict.counts["acked"] == verdict.counts["transactions"]
@@ -97,7 +97,7 @@ def test_run_of_transactions_is_valid_and_not_vacuous() -> None:
 def aborted_is_read(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
     offset, value, records = next(
         (offset, value, records)
-        for key, offset, value in sent(values, rows, OpType.FAIL)
+        for key, offset, value in sends_of(values, rows, OpType.FAIL)
         for _, records in polls(values, rows, key)
         if records[0][0] < offset < records[-1][0]
     )
@@ -106,7 +106,7 @@ def aborted_is_read(values: dict[int, Micros], rows: dict[int, Operation]) -> No
 
 
 def record_is_lost(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
-    _, _, value = sent(values, rows, OpType.OK)[40]
+    _, _, value = sends_of(values, rows, OpType.OK)[40]
     everywhere(values, lambda _, records: [one for one in records if one[1] != value])
 
 
@@ -228,7 +228,7 @@ def sends_of_a_process_swap_offsets(values: dict[int, Micros], rows: dict[int, O
     ],
 )
 def test_changed_history_has_the_anomaly(change: Change, kind: str) -> None:
-    assert kind in found(change)
+    assert kind in kinds_after(change)
 
 
 def test_interleaved_transactions_are_allowed() -> None:
@@ -247,7 +247,7 @@ def test_commit_of_unknown_outcome_accuses_nobody() -> None:
     history = history_of('info txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{"t-0":[[1,"b"]]}]]',
                          'ok txn process=3 value=[["send","t-0",[1,"b"]]]')  # fmt: skip
 
-    assert "lost-write" not in {one.kind for one in judge(history, (CHECKER,)).anomalies}
+    assert "lost-write" not in {anomaly.kind for anomaly in judge(history, (CHECKER,)).anomalies}
 
 
 def verdict_of(*lines: str) -> Verdict:

@@ -17,7 +17,7 @@ from reference.messages import Batch
 from reference.sealed import count
 from reference.types import Creation, Incarnation, Offset, TopicId, TopicPartition
 from server.lab.power import Loss
-from tests.server.runtime.batches import batch, held
+from tests.server.runtime.batches import batch, header_only
 
 DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
 T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")
@@ -51,14 +51,14 @@ class Bench(Protocol):
 
 def logs(bench: Bench, dir_: int = 0) -> dict[TopicPartition, list[Batch]]:
     """The logs of a directory as a broker recovers them: up to the first batch that is not intact."""
-    return {log.tp: [held(b) for b in recover(log, dir_)[0].batches] for log in bench.image()[dir_].logs}
+    return {log.tp: [header_only(b) for b in recover(log, dir_)[0].batches] for log in bench.image()[dir_].logs}
 
 
 def flush(bench: Bench, dir_: int = 0) -> None:
     bench.begin_flush(dir_)()
 
 
-def made(bench: Bench, *batches: Batch, tp: TopicPartition = T0) -> None:
+def bench_with_log(bench: Bench, *batches: Batch, tp: TopicPartition = T0) -> None:
     assert bench.perform(CreateReplica(0, tp, BORN, TOPIC, CREATED)) is None
     if batches:
         assert bench.perform(Append(0, tp, batches)) is None
@@ -80,15 +80,15 @@ class DiskContract:
         assert bench.image() == (DirImage(0, readable=True), DirImage(1, readable=True))
 
     def test_process_crash_undoes_nothing(self, bench: Bench) -> None:
-        made(bench, A, B)
+        bench_with_log(bench, A, B)
         bench.perform(Append(0, T0, (C,)))
         bench.perform(Truncate(0, T0, Offset(1)))
         bench.perform(Append(0, T0, (X,)))
         bench.crash()
-        assert logs(bench) == {T0: [held(A), held(X)]}
+        assert logs(bench) == {T0: [header_only(A), header_only(X)]}
 
     def test_checkpoints_and_new_replicas_are_durable_at_once(self, bench: Bench) -> None:
-        made(bench)
+        bench_with_log(bench)
         bench.perform(MarkDir(0, BORN, 2))
         bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
         bench.perform(MarkClean(0, clean=True))
@@ -101,55 +101,55 @@ class DiskContract:
         assert second == DirImage(1, readable=True)
 
     def test_checkpoint_replaces_the_one_before(self, bench: Bench) -> None:
-        made(bench)
+        bench_with_log(bench)
         bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
         bench.perform(WriteCheckpoint(0, ((T0, Offset(2)), (T1, Offset(3)))))
         assert bench.image()[0].checkpoint == ((T0, 2), (T1, 3))
 
     def test_power_loss_leaves_flushed_batches(self, bench: Bench) -> None:
-        made(bench, A, B)
+        bench_with_log(bench, A, B)
         flush(bench)
         bench.perform(Append(0, T0, (C,)))
         assert bench.lose_power(ALL) == [(T0, 3)]
-        assert logs(bench) == {T0: [held(A), held(B)]}
+        assert logs(bench) == {T0: [header_only(A), header_only(B)]}
         assert bench.lose_power(ALL) == []
 
     def test_flush_covers_writes_before_its_start_only(self, bench: Bench) -> None:
-        made(bench, A)
+        bench_with_log(bench, A)
         done = bench.begin_flush(0)
         bench.perform(Append(0, T0, (B,)))
         done()
         bench.lose_power(ALL)
-        assert logs(bench)[T0] == [held(A)]
+        assert logs(bench)[T0] == [header_only(A)]
 
     def test_flush_covers_one_directory_only(self, bench: Bench) -> None:
-        made(bench, A)
+        bench_with_log(bench, A)
         bench.perform(CreateReplica(1, T1, BORN, TOPIC))
         bench.perform(Append(1, T1, (A,)))
         flush(bench, 1)
         assert bench.lose_power(ALL) == [(T0, 0)]
-        assert logs(bench, 1) == {T1: [held(A)]}
+        assert logs(bench, 1) == {T1: [header_only(A)]}
 
     def test_power_loss_undoes_a_truncation_until_it_is_flushed(self, bench: Bench) -> None:
         """The old records come back, so a broker must wait for the flush before it relies on a truncation."""
-        made(bench, A, B)
+        bench_with_log(bench, A, B)
         flush(bench)
         bench.perform(Truncate(0, T0, Offset(1)))
         bench.perform(Append(0, T0, (X,)))
         assert bench.lose_power(ALL) == [(T0, 1)]
-        assert logs(bench)[T0] == [held(A), held(B)]
+        assert logs(bench)[T0] == [header_only(A), header_only(B)]
         bench.perform(Truncate(0, T0, Offset(1)))
         flush(bench)
         assert bench.lose_power(ALL) == []
-        assert logs(bench)[T0] == [held(A)]
+        assert logs(bench)[T0] == [header_only(A)]
 
     def test_power_loss_undoes_a_deletion_until_it_is_flushed(self, bench: Bench) -> None:
-        made(bench, A)
+        bench_with_log(bench, A)
         flush(bench)
         bench.perform(DeleteReplica(0, T0))
         assert logs(bench) == {}
         bench.lose_power(ALL)
-        assert logs(bench) == {T0: [held(A)]}
+        assert logs(bench) == {T0: [header_only(A)]}
         bench.perform(DeleteReplica(0, T0))
         flush(bench)
         bench.lose_power(ALL)
@@ -157,7 +157,7 @@ class DiskContract:
 
     def test_deleted_log_that_comes_back_is_marked_as_the_earlier(self, bench: Bench) -> None:
         """Otherwise a broker could not know which of two logs of one replica it must keep."""
-        made(bench, A)
+        bench_with_log(bench, A)
         flush(bench)
         bench.perform(DeleteReplica(0, T0))
         bench.perform(CreateReplica(1, T0, BORN, TOPIC, Creation(BORN, 4)))
@@ -166,7 +166,7 @@ class DiskContract:
         assert (earlier.created, later.created) == (CREATED, Creation(BORN, 4))
 
     def test_recreated_log_has_none_of_the_old_batches(self, bench: Bench) -> None:
-        made(bench, A, B)
+        bench_with_log(bench, A, B)
         flush(bench)
         bench.perform(DeleteReplica(0, T0))
         bench.perform(CreateReplica(0, T0, Incarnation(9), TopicId(78)))
@@ -175,7 +175,7 @@ class DiskContract:
         assert (log.born, log.topic_id, log.batches) == (9, 78, ())
 
     def test_failed_directory_changes_nothing_and_is_unreadable(self, bench: Bench) -> None:
-        made(bench, A)
+        bench_with_log(bench, A)
         heal = bench.refuse(0, reads=False)
         for effect in (
             Append(0, T0, (B,)),
@@ -191,10 +191,10 @@ class DiskContract:
         assert bench.image()[0] == DirImage(0, readable=False)
         heal()
         bench.crash()
-        assert logs(bench) == {T0: [held(A)]}
+        assert logs(bench) == {T0: [header_only(A)]}
 
     def test_full_directory_refuses_writes(self, bench: Bench) -> None:
-        made(bench, A, B)
+        bench_with_log(bench, A, B)
         heal = bench.refuse(0, reads=True)
         for effect in (Append(0, T0, (C,)), WriteCheckpoint(0, ()), MarkDir(0, BORN, 1), CreateReplica(0, T1, BORN, TOPIC)):
             assert bench.perform(effect), effect
@@ -202,7 +202,7 @@ class DiskContract:
         assert bench.image()[0].readable
         heal()
         assert bench.perform(Append(0, T0, (X,))) is None
-        assert logs(bench) == {T0: [held(A), held(X)]}
+        assert logs(bench) == {T0: [header_only(A), header_only(X)]}
 
 
 STEPS = st.lists(
@@ -224,7 +224,7 @@ def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]],
 
     The contract sets no minimum: on real disks a truncation that removes segments is durable at once.
     """
-    made(bench)
+    bench_with_log(bench)
     model: list[Batch] = []
     states: list[list[Batch]] = [[]]
     for number, (what, argument) in enumerate(steps):
@@ -232,7 +232,7 @@ def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]],
         if what == "append":
             new = batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number)
             bench.perform(Append(0, T0, (new,)))
-            model = [*model, held(new)]
+            model = [*model, header_only(new)]
             states.append(model)
         elif what == "truncate":
             to = max((b.base_offset for b in model if b.base_offset <= argument), default=Offset(0))

@@ -107,7 +107,7 @@ reads = st.one_of(
 requests = st.lists(st.tuples(st.integers(1, 2), st.lists(writes | reads, min_size=1, max_size=3)), max_size=12)
 
 
-def performed(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
+def tree_after(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
     zk = MemoryZooKeeper.boot()
     for _ in range(2):
         zk.connect(timeout_ms=1000)
@@ -119,7 +119,7 @@ def performed(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
 @given(requests, st.lists(writes, max_size=5))
 @example([], [Create("/a", b""), Create("/a/c", b"", sequential=True)])  # name and parent of the child are new
 def test_failed_zk_multi_leaves_all_znodes_unchanged(history: list[tuple[int, list[AnyOp]]], ops: list[AnyOp]) -> None:
-    zk = performed(history)
+    zk = tree_after(history)
     before = zk.fingerprint()
 
     _, fired = zk.submit(1, (*ops, Check("/never", 0)), atomic=True)
@@ -132,7 +132,7 @@ def test_failed_zk_multi_leaves_all_znodes_unchanged(history: list[tuple[int, li
 def test_zk_clone_is_independent_of_the_original(
     history: list[tuple[int, list[AnyOp]]], more: list[tuple[int, list[AnyOp]]]
 ) -> None:
-    zk = performed(history)
+    zk = tree_after(history)
     before = zk.fingerprint()
     clone, other = zk.clone(), zk.clone()
     for session, ops in more:
@@ -145,7 +145,7 @@ def test_zk_clone_is_independent_of_the_original(
 @given(requests)
 def test_zk_tree_is_consistent_after_any_requests(history: list[tuple[int, list[AnyOp]]]) -> None:
     """Children, owners and ephemerals are consistent with each other."""
-    zk = performed(history)
+    zk = tree_after(history)
 
     listed = sorted(f"{path.rstrip('/')}/{name}" for path, node in zk.nodes.items() for name in node.children)
     assert listed == sorted(path for path in zk.nodes if path != "/")

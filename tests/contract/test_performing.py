@@ -22,7 +22,7 @@ from reference.types import Address, BrokerId, TopicPartition
 from server.disk.log_dirs import Disk
 from server.runtime.node import Host
 from tests.highwater.backends.sim.simulations import Cast, Script, Scripted, plan, simulation
-from tests.server.runtime.batches import batch, held
+from tests.server.runtime.batches import batch, header_only
 
 BAD, GOOD = TopicPartition("t-0"), TopicPartition("t-1")
 A = batch(0, "a")
@@ -141,7 +141,7 @@ def test_effects_on_other_dirs_go_on_after_a_dir_failure(world: World, tmp_path:
 
     assert Flushed(1, 7) in played.told
     assert TimerFired("t") in played.told
-    assert [tuple(map(held, log.batches)) for log in played.image[1].logs] == [(held(A),)]
+    assert [tuple(map(header_only, log.batches)) for log in played.image[1].logs] == [(header_only(A),)]
 
 
 @both

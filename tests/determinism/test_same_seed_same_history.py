@@ -35,32 +35,37 @@ def _highwater(arguments: Sequence[str], *, hash_seed: str) -> Summary:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+def summary_of_seed_1(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     """The summary of seed 1, performed and stored."""
     store = str(tmp_path_factory.mktemp("store"))
     return _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--store", store, "--no-report"], hash_seed="1")
 
 
 @pytest.mark.slow
-def test_another_pythonhashseed_gives_the_same_digest(stored: Summary) -> None:
+def test_another_pythonhashseed_gives_the_same_digest(summary_of_seed_1: Summary) -> None:
     other = _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--no-store"], hash_seed="77")
 
-    assert (stored.digest, stored.verdict, stored.ops, stored.events) == (other.digest, other.verdict, other.ops, other.events)
+    assert (summary_of_seed_1.digest, summary_of_seed_1.verdict, summary_of_seed_1.ops, summary_of_seed_1.events) == (
+        other.digest,
+        other.verdict,
+        other.ops,
+        other.events,
+    )
 
 
 @pytest.mark.slow
-def test_replay_of_a_stored_run_gives_the_same_digest(stored: Summary) -> None:
-    assert stored.store is not None
+def test_replay_of_a_stored_run_gives_the_same_digest(summary_of_seed_1: Summary) -> None:
+    assert summary_of_seed_1.store is not None
 
-    assert _highwater(["replay", stored.store], hash_seed="3").digest == stored.digest
+    assert _highwater(["replay", summary_of_seed_1.store], hash_seed="3").digest == summary_of_seed_1.digest
 
 
 @pytest.mark.slow
-def test_replay_with_another_digest_exits_14(stored: Summary, tmp_path: Path) -> None:
-    assert stored.store is not None
+def test_replay_with_another_digest_exits_14(summary_of_seed_1: Summary, tmp_path: Path) -> None:
+    assert summary_of_seed_1.store is not None
     for name in ("manifest.json", "plan.yaml"):
-        text = (Path(stored.store) / name).read_text()
-        (tmp_path / name).write_text(text.replace(stored.digest, "0" * len(stored.digest)))
+        text = (Path(summary_of_seed_1.store) / name).read_text()
+        (tmp_path / name).write_text(text.replace(summary_of_seed_1.digest, "0" * len(summary_of_seed_1.digest)))
 
     done = subprocess.run(
         [sys.executable, "-m", "highwater", "replay", str(tmp_path)], capture_output=True, text=True, check=False

@@ -34,10 +34,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def left_below(engine: Engine, tmp_path: Path) -> list[Left]:
     """What runs with a folder below tmp_path left behind; other runs on this machine are ignored."""
-    return [left for left in engine.left() if left.labels.folder.is_relative_to(tmp_path)]
+    return [leftover for leftover in engine.left() if leftover.labels.folder.is_relative_to(tmp_path)]
 
 
-def begun(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes]":
+def started_harness(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes]":
     """Start a harness and wait until the notes of every broker contain `words` at least `times` times.
 
     The harness prints the outcome of its run and the brokers that appended.
@@ -70,7 +70,7 @@ def begun(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_keeps_its_rows_and_leaves_nothing(engine: Engine, number: signal.Signals, tmp_path: Path) -> None:
-    harness = begun(tmp_path, '"kind":"append"', times=20)  # evidence.py cuts the last moments off
+    harness = started_harness(tmp_path, '"kind":"append"', times=20)  # evidence.py cuts the last moments off
     try:
         harness.send_signal(number)
         printed, _ = harness.communicate(timeout=END_S_MAX)
@@ -83,12 +83,12 @@ def test_interrupted_run_keeps_its_rows_and_leaves_nothing(engine: Engine, numbe
 
 
 def test_clean_removes_dead_runs_and_keeps_running_ones(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = begun(tmp_path, "note")
+    harness = started_harness(tmp_path, "note")
     harness.kill()
     harness.wait()
     assert harness.stdout is not None
     harness.stdout.close()
-    assert {left.kind for left in left_below(engine, tmp_path)} == {"container", "network"}
+    assert {leftover.kind for leftover in left_below(engine, tmp_path)} == {"container", "network"}
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     living = RunFolder()

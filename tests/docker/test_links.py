@@ -34,8 +34,8 @@ def ground(engine: Engine) -> Iterator[Ground]:
         grounds = make_grounds(engine, folder)
         yield grounds, {name: make_place(engine, grounds, name) for name in (B1, B2)}
     finally:
-        for left in engine.left(folder.run):
-            engine.remove(left)
+        for leftover in engine.left(folder.run):
+            engine.remove(leftover)
         folder.remove()
 
 

@@ -44,7 +44,7 @@ class Played(NamedTuple):
         return {anomaly.kind for anomaly in self.verdict.anomalies}
 
 
-def played(backend: Backend, name: str, protocol: str, *, other_draws: bool) -> Played:
+def run_of_plan(backend: Backend, name: str, protocol: str, *, other_draws: bool) -> Played:
     plan = load_plan(PLANS / name)
     plan = msgspec.structs.replace(plan, protocol=protocol, draws=plan.draws + int(other_draws))
     assert backend.refuse(plan) is None
@@ -59,8 +59,8 @@ def played(backend: Backend, name: str, protocol: str, *, other_draws: bool) -> 
 def test_known_bad_protocol_is_caught_on_containers(engine: Engine, name: str, other_draws: bool) -> None:
     protocol, kinds = BAD[name]
 
-    simulated = played(SimBackend(), name, protocol, other_draws=other_draws)
-    real = played(DockerBackend(), name, protocol, other_draws=other_draws)
+    simulated = run_of_plan(SimBackend(), name, protocol, other_draws=other_draws)
+    real = run_of_plan(DockerBackend(), name, protocol, other_draws=other_draws)
 
     for run in (simulated, real):
         assert run.verdict.validity is Validity.INVALID
@@ -71,8 +71,8 @@ def test_known_bad_protocol_is_caught_on_containers(engine: Engine, name: str, o
 @pytest.mark.parametrize("other_draws", [False, True])
 @pytest.mark.parametrize("name", BAD)
 def test_protocol_safe_is_valid_and_live_on_containers(engine: Engine, name: str, other_draws: bool) -> None:
-    simulated = played(SimBackend(), name, "safe", other_draws=other_draws)
-    real = played(DockerBackend(), name, "safe", other_draws=other_draws)
+    simulated = run_of_plan(SimBackend(), name, "safe", other_draws=other_draws)
+    real = run_of_plan(DockerBackend(), name, "safe", other_draws=other_draws)
 
     for verdict in (simulated.verdict, real.verdict):
         assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())

@@ -59,26 +59,31 @@ def _other(*lines: RunLine) -> Other:
 )
 def test_run_with_a_worse_anomaly_became_worse(before: RunLine, now: RunLine, worse: bool) -> None:
     """A lost record is worse than a doubled one, which is worse than a partition that is stuck."""
-    found = compare(_other(before), [now])
+    comparison = compare(_other(before), [now])
 
-    assert [change.worse for change in found.changed] == [worse]
-    assert found.code is (ExitCode.INVALID if worse else ExitCode.VALID)
+    assert [change.worse for change in comparison.changed] == [worse]
+    assert comparison.code is (ExitCode.INVALID if worse else ExitCode.VALID)
 
 
 def test_other_history_with_the_same_verdict_is_only_counted() -> None:
-    found = compare(
+    comparison = compare(
         _other(GOOD, replace(GOOD, name="seed-2")), [replace(GOOD, digest="z", acked=12), replace(GOOD, name="seed-2")]
     )
 
-    assert (found.changed, found.other_histories, found.acked, found.code) == ((), 1, (20, 22), ExitCode.VALID)
+    assert (comparison.changed, comparison.other_histories, comparison.acked, comparison.code) == (
+        (),
+        1,
+        (20, 22),
+        ExitCode.VALID,
+    )
 
 
 @pytest.mark.parametrize("now", [replace(GOOD, plan_digest="q"), replace(GOOD, name="seed-2")])
 def test_runs_of_other_plans_are_not_compared(now: RunLine) -> None:
     """A switch of the other commit may derive another plan from the seed."""
-    found = compare(_other(GOOD), [now])
+    comparison = compare(_other(GOOD), [now])
 
-    assert (found.runs, found.lost, found.code) == (0, 2, ExitCode.UNKNOWN)
+    assert (comparison.runs, comparison.lost, comparison.code) == (0, 2, ExitCode.UNKNOWN)
 
 
 def test_against_an_unknown_revision_is_refused() -> None:
@@ -115,6 +120,6 @@ def test_same_protocol_gives_the_same_runs_against_itself(
 
     code = run_command_line(f"chaos --against old --parts seeds --first 1 --seeds 1 --jobs 1 --store {tmp_path}".split())
 
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     assert code == ExitCode.VALID
-    assert "1 runs of each, 0 with another history\n    no run became better or worse\n" in said
+    assert "1 runs of each, 0 with another history\n    no run became better or worse\n" in message

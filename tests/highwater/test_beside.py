@@ -14,7 +14,7 @@ from history import store
 LOSS = Path("corpus/plans/shrunk-v3-truncated-committed.yaml")
 
 
-def stored(tmp_path: Path) -> Path:
+def failing_run(tmp_path: Path) -> Path:
     """The folder of a short run of `v3` that fails."""
     assert run_command_line(["run", "--plan", str(LOSS), "--store", str(tmp_path)]) == ExitCode.INVALID
     (folder,) = (path.parent for path in tmp_path.glob("*/*/manifest.json"))
@@ -30,7 +30,7 @@ def test_plans_differ_in_a_fault_and_in_their_protocol() -> None:
 
 
 def test_report_puts_a_run_beside_its_plan_on_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = stored(tmp_path)
+    folder = failing_run(tmp_path)
     assert run_command_line(["report", str(folder), "--beside", "safe"]) == 0
     ((words, page),) = links_of(folder)
     assert words == "safe"
@@ -41,4 +41,4 @@ def test_report_puts_a_run_beside_its_plan_on_safe(tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize("wrong", [["--beside", "unheard-of"], ["--window", "9..3"], ["--window", "x"]])
 def test_report_refuses_other_neighbours_and_windows(tmp_path: Path, wrong: list[str]) -> None:
-    assert run_command_line(["report", str(stored(tmp_path)), *wrong]) == ExitCode.USAGE
+    assert run_command_line(["report", str(failing_run(tmp_path)), *wrong]) == ExitCode.USAGE

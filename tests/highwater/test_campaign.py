@@ -68,10 +68,15 @@ def test_docker_backend_lengthens_the_quiet_time_of_any_plan(monkeypatch: pytest
 
 
 def test_campaign_counts_an_anomaly_once_per_run() -> None:
-    (found,) = tally([GOOD, BAD]).anomalies
+    (anomaly_tally,) = tally([GOOD, BAD]).anomalies
 
-    assert (found.kind, found.runs, found.first_seed, found.repeat) == ("lost-write", 1, 2, BAD.repeat)
-    assert found.faults == {"pause": 1}
+    assert (anomaly_tally.kind, anomaly_tally.runs, anomaly_tally.first_seed, anomaly_tally.repeat) == (
+        "lost-write",
+        1,
+        2,
+        BAD.repeat,
+    )
+    assert anomaly_tally.faults == {"pause": 1}
 
 
 def test_campaign_counts_recovery_elections_and_data_losses() -> None:
@@ -117,19 +122,19 @@ def test_campaign_keeps_finished_runs_after_ctrl_c(monkeypatch: pytest.MonkeyPat
         yield Request().task(2, build=HERE, keep=_NOTHING)
         raise KeyboardInterrupt
 
-    found = run_campaign(tasks(), wanted=3, jobs=1, limits=Limits(), seen=lambda summary: None)
+    campaign = run_campaign(tasks(), wanted=3, jobs=1, limits=Limits(), on_summary=lambda summary: None)
 
-    assert ([s.seed for s in found.summaries], found.stopped) == ([1, 2], "interrupted")
-    assert exit_code(found, unknown_allowed_percent=100) is ExitCode.UNKNOWN
+    assert ([s.seed for s in campaign.summaries], campaign.stopped) == ([1, 2], "interrupted")
+    assert exit_code(campaign, unknown_allowed_percent=100) is ExitCode.UNKNOWN
 
 
 def test_campaign_stops_at_its_limit_of_invalid_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.runs.workers.perform", lambda task: BAD)
     tasks = (Request().task(seed, build=HERE, keep=_NOTHING) for seed in range(9))
 
-    found = run_campaign(tasks, wanted=9, jobs=1, limits=Limits(invalid_runs=2), seen=lambda summary: None)
+    campaign = run_campaign(tasks, wanted=9, jobs=1, limits=Limits(invalid_runs=2), on_summary=lambda summary: None)
 
-    assert (len(found.summaries), found.stopped) == (2, "stopped after 2 INVALID runs")
+    assert (len(campaign.summaries), campaign.stopped) == (2, "stopped after 2 INVALID runs")
 
 
 def test_repeat_command_has_only_non_default_options() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Campaign, Limits, Watch
-from highwater.campaigns.folder import Asked, CampaignFolder
+from highwater.campaigns.folder import CampaignFolder, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -33,7 +33,7 @@ NO_LIMITS = Limits()
 
 
 def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignFolder:
-    return CampaignFolder(storage_at(store), Asked(order=order, build=build, code=present_stamp().code))
+    return CampaignFolder(storage_at(store), CampaignOrder(order=order, build=build, code=present_stamp().code))
 
 
 def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:
@@ -41,7 +41,7 @@ def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: 
 
 
 @pytest.fixture
-def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def commands_performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The commands of the runs that a fake worker was given; all are VALID, but those of seed 2 are INVALID."""
     given: list[str] = []
 
@@ -64,32 +64,32 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
-def test_campaign_runs_seeds_x_protocols_x_mixes(performed: list[str], tmp_path: Path) -> None:
+def test_campaign_runs_seeds_x_protocols_x_mixes(commands_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
 
     campaign = _perform(folder)
 
     assert (campaign.wanted, len(campaign.summaries), campaign.stopped) == (16, 16, None)
-    assert performed == [ORDER.request(trial).command(trial.seed) for trial in ORDER.trials()]
-    assert [summary.repeat for summary in campaign.summaries] == performed
+    assert commands_performed == [ORDER.request(trial).command(trial.seed) for trial in ORDER.trials()]
+    assert [summary.repeat for summary in campaign.summaries] == commands_performed
 
 
-def test_resumed_campaign_does_only_the_missing_runs(performed: list[str], tmp_path: Path) -> None:
+def test_resumed_campaign_does_only_the_missing_runs(commands_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     stopped = _perform(folder, limits=Limits(invalid_runs=1))
-    first = len(performed)
+    first = len(commands_performed)
 
     assert folder.is_resumable()
     campaign = _perform(folder)
 
     assert (stopped.stopped, len(stopped.summaries)) == ("stopped after 1 INVALID run", first)
-    assert len(performed) == len(set(performed)) == 16
-    assert [summary.repeat for summary in campaign.summaries] == performed
+    assert len(commands_performed) == len(set(commands_performed)) == 16
+    assert [summary.repeat for summary in campaign.summaries] == commands_performed
 
 
-def test_resumed_campaign_does_damaged_rows_again(performed: list[str], tmp_path: Path) -> None:
+def test_resumed_campaign_does_damaged_rows_again(commands_performed: list[str], tmp_path: Path) -> None:
     """A row that was edited by hand, and one that a full disk left empty."""
     folder = _folder(tmp_path)
     folder.begin()
@@ -98,31 +98,31 @@ def test_resumed_campaign_does_damaged_rows_again(performed: list[str], tmp_path
     edited.write_bytes(edited.read_bytes().replace(b"INVALID", b"VALID").replace(b'"acked":', b'"acked":9'))
     empty.write_bytes(b"")
 
-    said = folder.mend()
+    lines = folder.mend()
     again = _perform(folder)
 
-    assert ["its checksum is another" in said[0], "an empty row" in said[1], len(said)] == [True, True, 2]
-    assert (len(performed), len(again.summaries)) == (18, 16)
+    assert ["its checksum is another" in lines[0], "an empty row" in lines[1], len(lines)] == [True, True, 2]
+    assert (len(commands_performed), len(again.summaries)) == (18, 16)
 
 
-def test_resumed_campaign_counts_earlier_runs_for_its_limit(performed: list[str], tmp_path: Path) -> None:
+def test_resumed_campaign_counts_earlier_runs_for_its_limit(commands_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     _perform(folder, limits=Limits(invalid_runs=2))
-    before = len(performed)
+    before = len(commands_performed)
 
     again = _perform(folder, limits=Limits(invalid_runs=2))
 
-    assert (len(performed), again.stopped) == (before, "stopped after 2 INVALID runs")
+    assert (len(commands_performed), again.stopped) == (before, "stopped after 2 INVALID runs")
 
 
-def test_campaign_without_resume_begins_anew(performed: list[str], tmp_path: Path) -> None:
+def test_campaign_without_resume_begins_anew(commands_performed: list[str], tmp_path: Path) -> None:
     for _ in range(2):
         folder = _folder(tmp_path)
         folder.begin()
         _perform(folder)
 
-    assert len(performed) == 2 * 16
+    assert len(commands_performed) == 2 * 16
 
 
 def test_resume_of_nothing_begins(tmp_path: Path) -> None:

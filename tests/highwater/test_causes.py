@@ -196,7 +196,7 @@ def failed(plan: str, protocol: str) -> tuple[History, Verdict]:
     return history, judge(history)
 
 
-def found(history: History, verdict: Verdict) -> Cause:
+def cause_found(history: History, verdict: Verdict) -> Cause:
     cause = cause_of(history, verdict)
     assert cause is not None
     return cause
@@ -207,7 +207,7 @@ def found(history: History, verdict: Verdict) -> Cause:
 def test_cause_names_the_step_that_the_bug_is_known_for(known: Known) -> None:
     history, verdict = failed(known.plan, known.protocol)
 
-    cause = found(history, verdict)
+    cause = cause_found(history, verdict)
 
     assert cause.name == known.name
     assert cause.step is not None
@@ -224,7 +224,7 @@ def test_cause_names_the_step_that_the_bug_is_known_for(known: Known) -> None:
 def test_cause_of_a_real_kafka_loss_names_its_log_line() -> None:
     """Kafka 0.10.2.2 truncates to the high watermark (KIP-101). Its logs are not seen; a log line tells it."""
     history = store.load_run(KAFKA)
-    cause = found(history, judge(history))
+    cause = cause_found(history, judge(history))
     assert (cause.name, cause.step) == ("truncated", 126)
     assert cause.sentence == (
         "p0-40 (offset 40) was acknowledged at 7.962 s with ISR {b1,b2,b3}; b1 crashed at 8.959 s; b2 was elected "
@@ -244,7 +244,7 @@ def test_cause_of_a_real_kafka_loss_names_its_log_line() -> None:
 )
 def test_why_has_the_row_that_made_the_step_possible(plan: str, protocol: str, kind: K) -> None:
     history, verdict = failed(plan, protocol)
-    cause = found(history, verdict)
+    cause = cause_found(history, verdict)
     rows = [history.row(index) for index in cause.rows]
 
     assert kind in [row.kind for row in rows if isinstance(row, ClusterEvent) and row.index < (cause.step or 0)]
@@ -267,7 +267,7 @@ def test_cause_tells_of_a_replica_that_joined_unseen() -> None:
     words = "x was acknowledged at offset 40, and later process 1 read y there"
     lost = Anomaly(kind="lost-write", checker="acked-loss", key="t-0", witness=(3, 11), words=words)
 
-    cause = found(history, merge([Findings(anomalies=(lost,))]))
+    cause = cause_found(history, merge([Findings(anomalies=(lost,))]))
 
     assert (cause.name, cause.step) == ("joined-isr-too-early", 6)
     assert "b3 added b2 to the ISR at 0.006 s, now {b3,b4,b2}, although it lacked x" in cause.sentence
@@ -284,7 +284,7 @@ def test_first_screen_tells_cause_worst_finding_and_next(capsys: pytest.CaptureF
     first, cause, worst, others, unchecked, *_, repeat, every = capsys.readouterr().out.splitlines()
 
     assert first.startswith("INVALID, live: ")
-    assert cause == f"cause   {found(history, verdict).sentence}"
+    assert cause == f"cause   {cause_found(history, verdict).sentence}"
     assert worst.startswith("  lost-write t-0: p0-40 was acknowledged at offset 40")
     assert others == "  and 20 of 2 other kinds: inconsistent-offsets 10, offset-order 10"
     assert unchecked.startswith("  unchecked: kafka 0.10.2.2 gives no ")
@@ -302,7 +302,7 @@ def test_check_prints_every_finding_when_asked(capsys: pytest.CaptureFixture[str
     whole = capsys.readouterr().out.splitlines()
 
     assert short[-1] == f"all     highwater check {KAFKA} --all"
-    anomalies = [f"  {one.kind} {one.key}: {one.words}" for one in verdict.anomalies]
+    anomalies = [f"  {anomaly.kind} {anomaly.key}: {anomaly.words}" for anomaly in verdict.anomalies]
     assert sorted(line for line in whole if line.startswith("  ")) == sorted(
         [*anomalies, *(f"  unchecked: {words}" for words in verdict.unchecked)]
     )
@@ -322,9 +322,9 @@ def test_shown_finding_is_the_one_that_the_cause_tells() -> None:
 
 def test_summary_counts_anomalies_that_the_verdict_left_out() -> None:
     """Checkers list three anomalies of a kind for each partition and count the others in words."""
-    found = [Anomaly(kind="k", checker="c", key="t-0", witness=(n,), words=f"w{n}") for n in range(3)]
-    last = replace(found[-1], words=f"w2{more_of_kind(7)}")
-    assert by_kind((*found[:2], last)) == ("k t-0: w0 (and 9 more)",)
+    cause_found = [Anomaly(kind="k", checker="c", key="t-0", witness=(n,), words=f"w{n}") for n in range(3)]
+    last = replace(cause_found[-1], words=f"w2{more_of_kind(7)}")
+    assert by_kind((*cause_found[:2], last)) == ("k t-0: w0 (and 9 more)",)
 
 
 def test_counterexample_of_the_explorer_is_drawn_as_a_whole() -> None:
@@ -342,7 +342,7 @@ def test_cause_of_an_unknown_kind_says_what_is_known() -> None:
     """A guess would send the reader to the wrong place."""
     history, _ = small_loss()
     other = Anomaly(kind="brand-new", checker="c", key="orders-0", witness=(3,), words="something is odd")
-    cause = found(history, merge([Findings(anomalies=(other,))]))
+    cause = cause_found(history, merge([Findings(anomalies=(other,))]))
     assert cause.name == ""
     assert cause.sentence.startswith("brand-new on orders-0: something is odd; b2 registered in ZooKeeper at 0.005 s")
 
@@ -364,7 +364,7 @@ def test_cause_tells_a_truncation_between_election_and_leading() -> None:
     words = "b2 leads epoch 1 without the promised record v at offset 0; no wound excuses it"
     lost = Anomaly(kind="lost-write", checker="acked-loss", key="orders-0", witness=(acked, lead), words=words)
 
-    cause = found(scene.recorder.history(manifest_of()), merge([Findings(anomalies=(lost,))]))
+    cause = cause_found(scene.recorder.history(manifest_of()), merge([Findings(anomalies=(lost,))]))
 
     assert cause.step == cut
     assert cause.sentence == (

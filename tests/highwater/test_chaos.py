@@ -44,7 +44,7 @@ from nemesis.kinds import KINDS, select
 from reference.config import VARIANTS
 from reference.sealed import in_the_clear
 
-MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda line: None)
+MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, on_line=lambda line: None)
 BAD = KnownBad(protocol="v3", anomaly="lost-write", budget=3)
 LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
 
@@ -111,7 +111,7 @@ def _seeds(
     """Seeds from 20 on, one of each fault mix, of which 20 per cent may be UNKNOWN."""
     lines: list[RunLine] = []
     _performed_by(monkeypatch, perform)
-    part = perform_cases("seeds", cases_of(range(20, 20 + len(MIXES))), replace(means, seen=lines.append), unknown_allowed=20)
+    part = perform_cases("seeds", cases_of(range(20, 20 + len(MIXES))), replace(means, on_line=lines.append), unknown_allowed=20)
     return part, lines
 
 
@@ -145,11 +145,13 @@ def test_guided_phase_performs_what_a_guided_campaign_does(monkeypatch: pytest.M
 
     _performed_by(monkeypatch, perform)
     part = search(range(3, 37), replace(MEANS, keep=Keep(store=tmp_path)), unknown_allowed=0)
-    wanted = Search(Request(faults=("all",)), first=3, runs=17, generation=8)
+    expected_search = Search(Request(faults=("all",)), first=3, runs=17, generation=8)
     names: list[str] = []
-    while planned := wanted.planned():
+    while planned := expected_search.planned():
         names += [one.plan.name for one in planned]
-        wanted.learn(planned, [reach_of(_reaching(Task(plan=one.plan, repeat="", build=MEANS.build))) for one in planned])
+        expected_search.learn(
+            planned, [reach_of(_reaching(Task(plan=one.plan, repeat="", build=MEANS.build))) for one in planned]
+        )
 
     assert [summary.plan for summary in part.summaries] == names
     assert all(stored)
@@ -163,8 +165,8 @@ def test_red_guided_run_is_told_with_its_plan(
     fail_fast: bool, runs: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def perform(task: Task) -> Summary:
-        found = _reaching(task)
-        return replace(found, verdict="INVALID", anomalies=(LOST,)) if task.plan.name == "guided-3-9" else found
+        summary = _reaching(task)
+        return replace(summary, verdict="INVALID", anomalies=(LOST,)) if task.plan.name == "guided-3-9" else summary
 
     _performed_by(monkeypatch, perform)
     part = search(range(3, 35), replace(MEANS, keep=Keep(store=tmp_path), fail_fast=fail_fast), unknown_allowed=0)
@@ -292,9 +294,9 @@ def test_missing_docker_engine_fails_only_in_ci(ci: str, code: ExitCode, monkeyp
 
     part = in_containers(load_corpus(Path("corpus/seeds")), MEANS)
 
-    said = [part.stopped or "", *(check.complaint for check in part.checks)]
+    lines = [part.stopped or "", *(check.complaint for check in part.checks)]
     assert part.code is code
-    assert any("no engine answers" in line for line in said)
+    assert any("no engine answers" in line for line in lines)
 
 
 def test_container_cases_are_in_the_corpus() -> None:
@@ -392,8 +394,8 @@ def test_red_phase_ends_the_job_unless_it_keeps_going(
 ) -> None:
     assert _job(monkeypatch, tmp_path, options) == (code, parts)
 
-    said = capsys.readouterr().out
-    assert ("stopped after seeds; not performed: known-bad" in said) is ("--keep-going" not in options)
+    message = capsys.readouterr().out
+    assert ("stopped after seeds; not performed: known-bad" in message) is ("--keep-going" not in options)
 
 
 def test_red_job_tells_github_where_its_variables_are_set(

@@ -19,7 +19,7 @@ from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task
 from tests.tidy.sources import ROOT
 
-MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda line: None)
+MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, on_line=lambda line: None)
 LOST = FoundAnomaly(kind="lost-write", checker="client-log", key="t-0", words="gone")
 KIP101 = load_plan(ROOT / "corpus" / "real" / "kip101.yaml")
 KEEPS = Case(entry="kip101", expectation=Expectation(system="kafka:3.9.1", verdict="VALID", live=True), plan=KIP101, repeat="")
@@ -44,7 +44,7 @@ def summary(words: str) -> Summary:
     )
 
 
-def settled(monkeypatch: pytest.MonkeyPatch, case: Case, *runs: str, means: Means = MEANS) -> Part:
+def part_of_runs(monkeypatch: pytest.MonkeyPatch, case: Case, *runs: str, means: Means = MEANS) -> Part:
     """The part of these cases whose runs end like this, one after the other."""
     left: Iterator[str] = iter(runs)
 
@@ -57,14 +57,14 @@ def settled(monkeypatch: pytest.MonkeyPatch, case: Case, *runs: str, means: Mean
 
 @pytest.mark.parametrize("nothing", ["unknown", "vacuous"])
 def test_run_that_shows_nothing_is_repeated(monkeypatch: pytest.MonkeyPatch, nothing: str) -> None:
-    part = settled(monkeypatch, KEEPS, nothing, "kept")
+    part = part_of_runs(monkeypatch, KEEPS, nothing, "kept")
 
     assert (part.code, len(part.summaries), part.expected) == (ExitCode.VALID, 2, (True, True))
 
 
 @pytest.mark.parametrize("nothing", ["unknown", "vacuous"])
 def test_case_that_never_shows_anything_is_unknown(monkeypatch: pytest.MonkeyPatch, nothing: str) -> None:
-    part = settled(monkeypatch, KEEPS, *[nothing] * TRIES)
+    part = part_of_runs(monkeypatch, KEEPS, *[nothing] * TRIES)
 
     assert (part.code, len(part.summaries), part.checks[0].met) == (ExitCode.UNKNOWN, TRIES, False)
 
@@ -75,26 +75,26 @@ def test_case_that_never_shows_anything_is_unknown(monkeypatch: pytest.MonkeyPat
 )
 def test_accused_run_is_never_repeated(monkeypatch: pytest.MonkeyPatch, accused: str, code: ExitCode) -> None:
     """Else a second run would hide what the first one showed."""
-    part = settled(monkeypatch, KEEPS, accused, "kept")
+    part = part_of_runs(monkeypatch, KEEPS, accused, "kept")
 
     assert (part.code, len(part.summaries), part.checks[0].met) == (code, 1, False)
 
 
 def test_known_loss_is_tried_again_when_the_system_was_lucky(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = settled(monkeypatch, LOSES, "kept", "silent", "lost")
+    part = part_of_runs(monkeypatch, LOSES, "kept", "silent", "lost")
 
     assert (part.code, len(part.summaries)) == (ExitCode.VALID, 3)
 
 
 def test_known_loss_that_is_not_found_is_a_harness_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = settled(monkeypatch, LOSES, *["kept"] * TRIES)
+    part = part_of_runs(monkeypatch, LOSES, *["kept"] * TRIES)
 
     assert part.code is ExitCode.LABORATORY_FAILED
 
 
 def test_red_case_ends_its_part_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[RunLine] = []
-    part = settled(monkeypatch, KEEPS, "lost", means=replace(MEANS, fail_fast=True, seen=lines.append))
+    part = part_of_runs(monkeypatch, KEEPS, "lost", means=replace(MEANS, fail_fast=True, on_line=lines.append))
 
     assert (part.stopped, [(line.protocol, line.red) for line in lines]) == (RED, [("kafka:3.9.1", True)])
 
@@ -118,7 +118,7 @@ def test_entries_of_systems_name_plans_and_known_releases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--system", "kafak:3.9.1"), "unknown system 'kafak'; did you mean 'kafka'?"),
         (("--system", "kafka:9"), "unknown version '9' of kafka"),
@@ -131,14 +131,14 @@ def test_entries_of_systems_name_plans_and_known_releases() -> None:
     ],
 )
 def test_chaos_refuses_what_a_system_has_not(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     code = run_command_line(["chaos", *arguments, "--store", str(tmp_path / "store")])
 
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (2, 1)
-    assert said in error
+    assert message in error
     assert not (tmp_path / "store").exists()
 
 
@@ -154,12 +154,12 @@ def test_chaos_on_an_absent_cluster_says_so(
     arguments = ("--system", "external", "--with", str(file), "--parts", "plans", "--store", str(tmp_path))
     code = run_command_line(["chaos", *arguments])
 
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     assert code == 13
-    assert "unfit   trouble: window session-ends (expire-session): the external system cannot suffer it" in said
-    assert "failover on external: UNKNOWN instead of VALID: b" in said
-    assert "is the cluster running?" in said
-    assert f"repeat  highwater run --plan corpus/real/failover.yaml --system external --with {file}" in said
+    assert "unfit   trouble: window session-ends (expire-session): the external system cannot suffer it" in message
+    assert "failover on external: UNKNOWN instead of VALID: b" in message
+    assert "is the cluster running?" in message
+    assert f"repeat  highwater run --plan corpus/real/failover.yaml --system external --with {file}" in message
 
 
 @pytest.fixture

@@ -141,10 +141,10 @@ def test_bad_input_prints_one_line_exits_2_and_writes_nothing(
 
     code = run_command_line(arguments)
 
-    said = capsys.readouterr().err
-    assert code == ExitCode.USAGE, said
-    assert said.count("\n") == 1
-    assert said.startswith("highwater: ")
+    message = capsys.readouterr().err
+    assert code == ExitCode.USAGE, message
+    assert message.count("\n") == 1
+    assert message.startswith("highwater: ")
     assert sorted(place.rglob("*")) == before
 
 
@@ -162,8 +162,8 @@ def test_invalid_spark_setting_is_refused_by_every_command(
 ) -> None:
     code = run_command_line([*command, "--spark", "local", "--spark-conf", "cores"])
 
-    said = capsys.readouterr().err
-    assert (code, said) == (
+    message = capsys.readouterr().err
+    assert (code, message) == (
         ExitCode.USAGE,
         "highwater: a Spark setting is key=value with a key that begins with spark., not 'cores'\n",
     )
@@ -212,10 +212,10 @@ def test_truncated_history_is_refused_and_its_verdict_kept(place: Path, capsys: 
 
     codes = [run_command_line([verb, str(run)]) for verb in ("check", "report")]
 
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert codes == [ExitCode.USAGE] * 2
-    assert said.out == ""
-    assert said.err.count("the tables do not belong to the manifest") == said.err.count("\n") == 2
+    assert captured.out == ""
+    assert captured.err.count("the tables do not belong to the manifest") == captured.err.count("\n") == 2
     # `judge` may have others to judge, so it does not stop here.
     assert run_command_line(["judge", str(run)]) == ExitCode.UNKNOWN
     assert "the tables do not belong to the manifest" in capsys.readouterr().out
@@ -381,10 +381,10 @@ def test_campaign_lists_branches_and_fails_on_a_missed_one(place: Path, capsys: 
     (place / "goals.yaml").write_text(f'- "branch:{goal}"\n', encoding="utf-8")
     options = ["--seeds", "3..3", "--seconds", "1", "--faults", "pause", "--jobs", "1", "--goals", "goals.yaml"]
     code = run_command_line(["campaign", *options, "--branches"])
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     (page,) = place.rglob("branches.txt")
 
     assert code == ExitCode.LABORATORY_FAILED
-    assert f"missed  branch:{goal}: goals that no run reached" in said
-    assert f"never: {page.relative_to(place)}" in said
+    assert f"missed  branch:{goal}: goals that no run reached" in message
+    assert f"never: {page.relative_to(place)}" in message
     assert "  if path == paths.LOG_DIR_EVENTS\n" in page.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from highwater.runs.conformance import validate
 SCENARIO = "kip101-scenario-1"
 
 
-def _performed(protocol: str, store: Path) -> Path:
+def _run_folder(protocol: str, store: Path) -> Path:
     run_command_line(
         ["run", "--plan", f"corpus/plans/{SCENARIO}.yaml", "--protocol", protocol, "--store", str(store), "--no-report"]
     )
@@ -24,7 +24,7 @@ def _performed(protocol: str, store: Path) -> Path:
 
 @pytest.mark.slow
 def test_simulated_run_of_safe_is_a_behaviour_of_kip320(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = _performed("safe", tmp_path)
+    folder = _run_folder("safe", tmp_path)
     capsys.readouterr()
 
     assert run_command_line(["check", str(folder), "--refines", "kip320", "--json"]) == ExitCode.VALID
@@ -54,9 +54,9 @@ EMPTIED = (
 def test_log_that_a_fault_destroyed_is_no_truncation(wounded: bool) -> None:
     """An empty log has no row when its broker starts again; without the fault it is a truncation that nobody asked for."""
     rows = EMPTIED if wounded else tuple(row for row in EMPTIED if not row.startswith("wound"))
-    found = validate(history_of(*rows), VARIANTS["kip320"])
+    trace = validate(history_of(*rows), VARIANTS["kip320"])
 
-    assert [unfit.wrong for unfit in found.unfit] == ([] if wounded else ["b2 truncated its log while it followed b1"])
+    assert [unfit.wrong for unfit in trace.unfit] == ([] if wounded else ["b2 truncated its log while it followed b1"])
 
 
 ASKED = (
@@ -111,10 +111,10 @@ def asked_but(old: str, *rows: str) -> tuple[str, ...]:
 )
 def test_isr_of_a_stopped_leader_changes_as_it_asked(rows: tuple[str, ...], wrong: list[str]) -> None:
     """KIP-497: the controller performs a request on the version that it names, also after the leader has stopped."""
-    found = validate(history_of(*rows), VARIANTS["kip320"])
+    trace = validate(history_of(*rows), VARIANTS["kip320"])
 
-    assert [unfit.wrong for unfit in found.unfit] == wrong
-    assert found.explained.get("ISR change in flight", 0) == (not wrong)
+    assert [unfit.wrong for unfit in trace.unfit] == wrong
+    assert trace.explained.get("ISR change in flight", 0) == (not wrong)
 
 
 UNSHOWN = (
@@ -138,9 +138,9 @@ def test_record_appended_as_the_leader_crashed_is_truncated(offset: int, fits: b
     """No row shows it. It is of epoch 0, so it is not what the next leader has at its offset (seed 98)."""
     truncated = f"truncate node=b1 leader_epoch=1 offset={offset}"
     fetched = f"append node=b1 leader_epoch=1 offset={offset} value=z detail=follower"
-    found = validate(history_of(*UNSHOWN, truncated, fetched), VARIANTS["kip320"])
+    trace = validate(history_of(*UNSHOWN, truncated, fetched), VARIANTS["kip320"])
 
-    assert (not found.unfit) is fits
+    assert (not trace.unfit) is fits
 
 
 TOLD_LATE = (
@@ -157,15 +157,15 @@ TOLD_LATE = (
 @pytest.mark.parametrize(("isr", "version", "fits"), [("b1,b2", 1, True), ("b1,b2", 0, False), ("b1,b3", 1, False)])
 def test_leader_hears_late_which_isr_zookeeper_had(isr: str, version: int, fits: bool) -> None:
     late = f"isr-change-ended node=b1 leader_epoch=0 zk_version={version} isr={isr} detail=applied"
-    found = validate(history_of(*TOLD_LATE, late), VARIANTS["kip320"])
+    trace = validate(history_of(*TOLD_LATE, late), VARIANTS["kip320"])
 
-    assert [unfit.wrong for unfit in found.unfit] == ([] if fits else ["b1 counts on another ISR than the one in ZooKeeper"])
-    assert found.explained.get("learn ISR", 0) == fits
+    assert [unfit.wrong for unfit in trace.unfit] == ([] if fits else ["b1 counts on another ISR than the one in ZooKeeper"])
+    assert trace.explained.get("learn ISR", 0) == fits
 
 
 @pytest.mark.slow
 def test_run_that_truncates_to_the_hw_leaves_kip320(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = _performed("v3", tmp_path)
+    folder = _run_folder("v3", tmp_path)
     capsys.readouterr()
 
     assert run_command_line(["check", str(folder), "--refines", "kip320"]) == ExitCode.INVALID

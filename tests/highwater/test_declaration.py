@@ -30,24 +30,24 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def _called(kind: type[Struct], *arguments: str) -> tuple[list[Struct], str]:
-    given: list[Struct] = []
+    given_structs: list[Struct] = []
 
     @takes(kind)
     def command(options: Struct) -> int:
         """Do it."""
-        given.append(options)
+        given_structs.append(options)
         return 0
 
     app = typer.Typer(rich_markup_mode=None)
     app.command(cls=CommandWithSections)(command)
     result = CliRunner().invoke(app, arguments)
-    return given, result.output
+    return given_structs, result.output
 
 
 def test_command_gets_its_options_as_a_struct() -> None:
-    given, _ = _called(Options, "x", "--folder", "here", "--named", "a", "--named", "b")
+    given_structs, _ = _called(Options, "x", "--folder", "here", "--named", "a", "--named", "b")
 
-    assert given == [Options(name="x", group=Group(level=7, folder=Path("here")), names=["a", "b"])]
+    assert given_structs == [Options(name="x", group=Group(level=7, folder=Path("here")), names=["a", "b"])]
 
 
 def test_group_has_the_defaults_of_its_field_and_a_heading() -> None:

@@ -44,7 +44,7 @@ class Described(GatewayNode):
         self.gateway.send(source, MetadataReply(message.correlation, self.brokers, self.states, error, ME))
 
 
-def asked(nodes: tuple[Described, ...], *arguments: str) -> int:
+def exit_code_of_describe(nodes: tuple[Described, ...], *arguments: str) -> int:
     """The exit code of `highwater describe`, which asks these brokers in turn."""
 
     async def main() -> int:
@@ -67,24 +67,24 @@ def unused_port() -> int:
 
 def test_describe_asks_a_cluster_by_a_metadata_request(capsys: pytest.CaptureFixture[str]) -> None:
     """R-306: topics by name, partitions by number; the leader is `none` if no live broker leads."""
-    assert asked((Described((ME, OTHER, THIRD), STATES),)) == 0
+    assert exit_code_of_describe((Described((ME, OTHER, THIRD), STATES),)) == 0
     assert capsys.readouterr().out.splitlines() == TEXT
 
 
 def test_describe_shows_all_replicas_of_a_dead_broker_as_offline(capsys: pytest.CaptureFixture[str]) -> None:
     """R-306: "replicas on dead brokers" too, and a dead leader is none."""
-    assert asked((Described((ME, OTHER), STATES[2:]),), "--json") == 0
+    assert exit_code_of_describe((Described((ME, OTHER), STATES[2:]),), "--json") == 0
     (row,) = msgspec.json.decode(capsys.readouterr().out)["partitions"]
 
     assert (row["leader"], row["offline"]) == (None, [])
-    assert asked((Described((OTHER, THIRD), STATES[2:]),), "--json") == 0
+    assert exit_code_of_describe((Described((OTHER, THIRD), STATES[2:]),), "--json") == 0
     (row,) = msgspec.json.decode(capsys.readouterr().out)["partitions"]
     assert (row["leader"], row["offline"]) == (3, [1])
 
 
 def test_describe_asks_the_next_broker_if_one_is_fenced(capsys: pytest.CaptureFixture[str]) -> None:
     """R-306: a fenced broker names no brokers."""
-    assert asked((Described(()), Described((ME, OTHER, THIRD), STATES))) == 0
+    assert exit_code_of_describe((Described(()), Described((ME, OTHER, THIRD), STATES))) == 0
     assert capsys.readouterr().out.splitlines() == TEXT
 
 
@@ -92,11 +92,11 @@ def test_describe_asks_the_next_broker_if_one_is_fenced(capsys: pytest.CaptureFi
 def test_describe_of_an_unreachable_cluster_is_one_line(fenced: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """R-306: an answer without brokers is no answer."""
     nobody = f"127.0.0.1:{unused_port()}"
-    code = asked((Described(()),)) if fenced else run_command_line(["describe", "--bootstrap", nobody])
-    said = capsys.readouterr()
+    code = exit_code_of_describe((Described(()),)) if fenced else run_command_line(["describe", "--bootstrap", nobody])
+    captured = capsys.readouterr()
 
-    assert (code, said.out, said.err.count("\n")) == (ExitCode.USAGE, "", 1)
-    assert said.err.startswith("highwater: no broker answered a Metadata request (127.0.0.1:")
+    assert (code, captured.out, captured.err.count("\n")) == (ExitCode.USAGE, "", 1)
+    assert captured.err.startswith("highwater: no broker answered a Metadata request (127.0.0.1:")
 
 
 def test_describe_understands_a_broker_that_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +138,7 @@ BAD_INPUT = [
 def test_describe_refuses_bad_input_in_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     """R-306."""
     code = run_command_line(["describe", *arguments])
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
 
-    assert (code, said.out, said.err.count("\n")) == (ExitCode.USAGE, "", 1)
-    assert said.err.startswith(f"highwater: {complaint}")
+    assert (code, captured.out, captured.err.count("\n")) == (ExitCode.USAGE, "", 1)
+    assert captured.err.startswith(f"highwater: {complaint}")

@@ -32,13 +32,13 @@ def _source(seed: int, profile: ProfileName = "within") -> Source:
 
 def _children(seed: int, profile: ProfileName = "within") -> list[Plan]:
     """A lineage of five plans, each an edit of the one before."""
-    source, found = _source(seed, profile), []
+    source, plans = _source(seed, profile), []
     for number in range(5):
         child = edited(Rng(seed).fork(f"child {number}"), source, name=f"child-{number}")
         if child is not None:
-            found.append(child)
+            plans.append(child)
             source = replace(source, parent=child)
-    return found
+    return plans
 
 
 @pytest.mark.usefixtures("catalogue")

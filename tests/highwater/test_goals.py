@@ -17,8 +17,8 @@ from highwater.campaigns.goals import (
     OTHER_PROPOSAL,
     RECOVERY_ELECTIONS,
     WOUNDS_SURVIVED,
+    all_goals,
     chosen,
-    known,
     never_taken,
     never_text,
     possible,
@@ -112,9 +112,9 @@ def test_standard_goals_hold_every_reachable_goal() -> None:
     wanted = standard("beyond")
 
     assert len([name for name in wanted if name.startswith("message:")]) >= len(CONTROL_REQUESTS) + 1
-    assert {name for name in known() if name not in wanted} == {*(f"error:{code.name}" for code in NOT_MET), OTHER_PROPOSAL}
-    assert {f"error:{code.name}" for code in ErrorCode} <= set(known())
-    assert {f"admin:{f}" for f in get_args(RequestF)} <= set(known())
+    assert {name for name in all_goals() if name not in wanted} == {*(f"error:{code.name}" for code in NOT_MET), OTHER_PROPOSAL}
+    assert {f"error:{code.name}" for code in ErrorCode} <= set(all_goals())
+    assert {f"admin:{f}" for f in get_args(RequestF)} <= set(all_goals())
     assert set(wanted) - set(standard("within")) == {EXCUSED_LOSSES, "error:OFFSET_OUT_OF_RANGE", "admin:elect-unclean"}
 
 
@@ -154,7 +154,7 @@ def test_goals_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("- a\n", "goals.yaml:1: unknown goal 'a'"),
         ("- 'branch:replica.isr.maybe_shrink: if tired'\n", "goals.yaml:1: the protocol has no branch .* has: .*; if slow;"),
@@ -163,15 +163,15 @@ def test_goals_are_read_from_a_file(tmp_path: Path) -> None:
         ("", "empty"),
     ],
 )
-def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "goals.yaml"
     path.write_text(text)
 
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read(path)
 
 
-def _taken(*names: str) -> Summary:
+def _summary_with_branches(*names: str) -> Summary:
     """A run that took these branches as leader without a fault."""
     numbers = tuple(number for number, branch in enumerate(branches()) if branch.name in names)
     return replace(RUN, reach=packed([Step(-1, 1, "leader calm", numbers), Step(900, 1, "leader pause-long", numbers)]))
@@ -183,16 +183,16 @@ STEADY = "replica.isr.maybe_shrink: not slow"
 
 def test_branch_goal_counts_the_runs_that_took_it() -> None:
     goals = (f"branch:{SLOW}", f"branch:{STEADY}")
-    found = {goal.name: goal for goal in table([_taken(SLOW), _taken(SLOW), RUN], goals)}
+    found = {goal.name: goal for goal in table([_summary_with_branches(SLOW), _summary_with_branches(SLOW), RUN], goals)}
 
     assert (found[goals[0]].count, found[goals[0]].missed) == (2, False)
     assert (found[goals[1]].count, found[goals[1]].missed) == (0, True)
 
 
 def test_missed_branch_goal_exits_as_harness_failure() -> None:
-    found = campaign(_taken(SLOW), goals=(f"branch:{STEADY}",))
+    campaign_found = campaign(_summary_with_branches(SLOW), goals=(f"branch:{STEADY}",))
 
-    assert exit_code(found, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
+    assert exit_code(campaign_found, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
 
 
 def test_standard_goals_have_branches_where_they_are_counted() -> None:
@@ -217,7 +217,7 @@ def test_branch_goals_of_a_file_need_counted_branches(tmp_path: Path) -> None:
 
 
 def test_list_of_branches_never_taken_names_line_and_code() -> None:
-    never = never_taken([_taken(SLOW)], ["safe"])
+    never = never_taken([_summary_with_branches(SLOW)], ["safe"])
     text = never_text(never)
 
     assert "reference/replica/isr.py replica.isr.maybe_shrink\n" in text

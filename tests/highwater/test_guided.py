@@ -8,7 +8,7 @@ import pytest
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.campaigns.campaign import Campaign, Limits, Request, Watch
-from highwater.campaigns.folder import PLANS, Asked, CampaignFolder
+from highwater.campaigns.folder import PLANS, CampaignFolder, CampaignOrder
 from highwater.campaigns.generations import Planned, Search
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
@@ -104,7 +104,7 @@ def test_search_edits_the_plan_that_alone_reached_a_branch_most() -> None:
 
 
 def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignFolder:
-    return CampaignFolder(storage_at(store), Asked(order=order, build=build))
+    return CampaignFolder(storage_at(store), CampaignOrder(order=order, build=build))
 
 
 def _perform(folder: CampaignFolder, *, jobs: int = 1, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:
@@ -113,7 +113,7 @@ def _perform(folder: CampaignFolder, *, jobs: int = 1, limits: Limits = NO_LIMIT
 
 
 @pytest.fixture
-def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def plans_performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the plans that a fake worker was given; edited plans with an even number are INVALID."""
     given: list[str] = []
 
@@ -139,32 +139,32 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
-def test_resumed_guided_campaign_does_the_missing_runs(performed: list[str], tmp_path: Path) -> None:
+def test_resumed_guided_campaign_does_the_missing_runs(plans_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     whole = [summary.plan_digest for summary in _perform(folder).summaries]
-    names = list(performed)
+    names = list(plans_performed)
     lost = [name for name in names if name.startswith("guided-")][4:6]
     folder.ledger.forget(set(lost))
-    performed.clear()
+    plans_performed.clear()
     again = _perform(folder)
 
-    assert performed == lost
+    assert plans_performed == lost
     assert [summary.plan_digest for summary in again.summaries] == whole
     assert len(set(names)) == len(names) == again.wanted
 
 
-def test_limit_ends_a_guided_campaign_at_the_same_run(performed: list[str], tmp_path: Path) -> None:
+def test_limit_ends_a_guided_campaign_at_the_same_run(plans_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
-    found = _perform(folder, limits=Limits(invalid_runs=2))
+    campaign = _perform(folder, limits=Limits(invalid_runs=2))
 
-    assert [summary.verdict for summary in found.summaries].count("INVALID") == 2
-    assert found.stopped == "stopped after 2 INVALID runs"
-    assert list(found.summaries)[-1].verdict == "INVALID"
+    assert [summary.verdict for summary in campaign.summaries].count("INVALID") == 2
+    assert campaign.stopped == "stopped after 2 INVALID runs"
+    assert list(campaign.summaries)[-1].verdict == "INVALID"
 
 
-def test_red_line_of_an_edited_plan_names_its_file(performed: list[str], tmp_path: Path) -> None:
+def test_red_line_of_an_edited_plan_names_its_file(plans_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     red = next(summary for summary in _perform(folder).summaries if summary.verdict == "INVALID")
@@ -174,13 +174,15 @@ def test_red_line_of_an_edited_plan_names_its_file(performed: list[str], tmp_pat
     assert plan_digest(stored) == red.plan_digest
 
 
-def test_record_of_a_lost_edited_run_has_its_plan(monkeypatch: pytest.MonkeyPatch, performed: list[str], tmp_path: Path) -> None:
+def test_record_of_a_lost_edited_run_has_its_plan(
+    monkeypatch: pytest.MonkeyPatch, plans_performed: list[str], tmp_path: Path
+) -> None:
     """A run whose worker died has a row in the ledger and no record of its own."""
     folder = _folder(tmp_path)
     folder.begin()
     _perform(folder)
     storage = storage_at(tmp_path)
-    name = next(name for name in performed if name.startswith("guided-"))
+    name = next(name for name in plans_performed if name.startswith("guided-"))
     (lost,) = [file for file in storage.names(folder.under) if file.endswith(f"records/{name}.parquet")]
     storage.delete([lost])
     row = folder.ledger.read(name)

@@ -87,10 +87,10 @@ def test_plan_without_a_hazard_has_none_to_show() -> None:
 
 def test_plan_with_a_hazard_has_a_single_partition() -> None:
     """The rows of two partitions would be taken for those of one."""
-    two = replace(PLAN.cluster.topics[0], partitions=2)
+    second_topic_spec = replace(PLAN.cluster.topics[0], partitions=2)
 
     with pytest.raises(PlanError, match="a plan with a hazard must have one partition, not 2"):
-        checked(replace(PLAN, cluster=replace(PLAN.cluster, topics=(two,))))
+        checked(replace(PLAN, cluster=replace(PLAN.cluster, topics=(second_topic_spec,))))
 
 
 def test_valid_run_that_missed_its_hazard_counts_as_unknown() -> None:

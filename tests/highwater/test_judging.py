@@ -13,7 +13,7 @@ from checkers.engine.verdict import Verdict
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
-from highwater.foreign.files import LOG, Asked
+from highwater.foreign.files import LOG, ModelChoice
 from highwater.runs import judging, run
 from highwater.runs.judging import digest_of, find, judge_all, judge_item, ledger_beside
 from history import jsonl, store
@@ -24,11 +24,11 @@ from pipeline.storage import storage_at
 from pipeline.work import Item
 from tests.checkers.corpus import history as told
 from tests.checkers.linearizability.test_published import _rows as published
-from tests.pipeline.faults import OLD, stored, stored_before_hashes
+from tests.pipeline.faults import OLD, store_history, stored_before_hashes
 from tests.strategies import MANIFEST
 from tests.tidy.sources import ROOT
 
-OURS = Asked(model=LOG)
+OURS = ModelChoice(model=LOG)
 VALID, INVALID = "ok/vacuity-something-happened", "bad/acked-loss-read-past"
 _WRITE = "{:process 0 :type :invoke :f :write :value 1}\n{:process 0 :type :ok :f :write :value 1}\n"
 GOOD, BAD = (
@@ -40,8 +40,8 @@ GOOD, BAD = (
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A store with a VALID and an INVALID run."""
-    stored(tmp_path / "runs" / "good", told(VALID))
-    stored(tmp_path / "runs" / "lost", told(INVALID))
+    store_history(tmp_path / "runs" / "good", told(VALID))
+    store_history(tmp_path / "runs" / "lost", told(INVALID))
     return tmp_path / "runs"
 
 
@@ -136,11 +136,11 @@ def test_refused_run_alone_is_unknown_and_says_how_to_repeat(place: Path, capsys
 
     code = run_command_line(["judge", str(place / "good")])
 
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     assert code == ExitCode.UNKNOWN
-    assert "  events.parquet: no such file\n" in said
-    assert f"  repeat: highwater check {place / 'good'}\n" in said
-    assert "1 histories: 1 refused; unknown\n" in said
+    assert "  events.parquet: no such file\n" in message
+    assert f"  repeat: highwater check {place / 'good'}\n" in message
+    assert "1 histories: 1 refused; unknown\n" in message
 
 
 def test_run_that_changes_while_it_is_judged_is_refused(

@@ -24,7 +24,7 @@ MS = 1_000_000
 
 
 @cache
-def performed(name: str) -> History:
+def history_of(name: str) -> History:
     return SimBackend().perform(load_plan(PLANS / f"{name}.yaml"), Provenance(run_id=name, plan_digest="")).history
 
 
@@ -70,7 +70,7 @@ def serves_alone(history: History, name: str, broker: str) -> None:
 
 def test_broker_starts_with_a_failed_log_dir() -> None:
     """R-317, R-320: kill the leader, chmod 000 its first directory, start it again, validate."""
-    history = performed("bootstrap")
+    history = history_of("bootstrap")
 
     validate(history)
     (failed,) = rows(history, EventKind.DIR_FAILED, "b1")
@@ -83,7 +83,7 @@ def test_broker_starts_with_a_failed_log_dir() -> None:
 def test_leader_moves_when_its_log_dir_fails() -> None:
     """R-318, R-320: the leader's directory is chmod 000; another replica leads, and the broker serves from its other
     directory."""
-    history = performed("leader")
+    history = history_of("leader")
 
     validate(history)
     (failed,) = rows(history, EventKind.DIR_FAILED, "b1")
@@ -98,7 +98,7 @@ def test_leader_moves_when_its_log_dir_fails() -> None:
 @pytest.mark.slow
 def test_follower_leaves_the_isr_when_its_log_dir_fails() -> None:
     """R-319, R-320: a follower's directory is chmod 000; it leaves the ISR, and the broker serves from its other directory."""
-    history = performed("follower")
+    history = history_of("follower")
 
     validate(history)
     assert [row.detail for row in rows(history, EventKind.DIR_FAILED, "b3")] == ["EACCES"]
@@ -109,7 +109,7 @@ def test_follower_leaves_the_isr_when_its_log_dir_fails() -> None:
 
 def test_slow_disk_without_errors_is_not_detected() -> None:
     """R-314: KIP-112's stated limitation. The leader stays, and the partition is slow while the disk is."""
-    history = performed("slow-disk")
+    history = history_of("slow-disk")
 
     validate(history)
     assert [row for row in history.events if row.kind == EventKind.DIR_FAILED] == []

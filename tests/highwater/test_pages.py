@@ -38,9 +38,9 @@ def test_failure_has_one_name_in_terminal_junit_and_index(tmp_path: Path, capsys
     cases = [case.get("name") for case in ElementTree.parse(folder / JUNIT).iter("testcase")]
     assert cases == ["seed-1 on safe", "seed-2 on v3 with crash"]
     assert '<a href="../../seed-2/sim-v3-abc/report.html">seed-2 on v3 with crash</a>' in (folder / INDEX).read_text()
-    said = capsys.readouterr().out.splitlines()
-    assert "1 x INVALID, live: seed-2 on v3 with crash: lost-write t-0: gone (and 1 more)" in said
-    assert len(said) <= 10
+    lines = capsys.readouterr().out.splitlines()
+    assert "1 x INVALID, live: seed-2 on v3 with crash: lost-write t-0: gone (and 1 more)" in lines
+    assert len(lines) <= 10
 
 
 def test_index_page_has_the_verdict_of_the_campaign(tmp_path: Path) -> None:

@@ -64,11 +64,11 @@ def test_produce_is_retried_as_often_as_in_kafka() -> None:
 @pytest.mark.usefixtures("catalogue")
 def test_faults_option_changes_only_the_fault_schedule() -> None:
     for seed in range(50):
-        drawn, asked = derive(seed), derive(seed, faults=("pause",))
+        drawn, plan = derive(seed), derive(seed, faults=("pause",))
 
-        assert asked == replace(drawn, schedule=asked.schedule, required_marks=asked.required_marks)
-        assert {window.kind for window in asked.schedule} <= set(kinds.select(["pause"]))
-        assert asked.schedule
+        assert plan == replace(drawn, schedule=plan.schedule, required_marks=plan.required_marks)
+        assert {window.kind for window in plan.schedule} <= set(kinds.select(["pause"]))
+        assert plan.schedule
 
 
 def test_plan_option_changes_only_the_value_that_it_names() -> None:

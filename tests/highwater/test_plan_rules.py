@@ -92,9 +92,9 @@ def test_valid_plan_has_no_complaints() -> None:
     ],
 )
 def test_invalid_plan_is_refused_with_the_allowed_values(plan: Plan, words: str) -> None:
-    said = _sentences(plan)
+    lines = _sentences(plan)
 
-    assert any(words in sentence for sentence in said), said
+    assert any(words in sentence for sentence in lines), lines
     with pytest.raises(PlanError):
         checked(plan)
 

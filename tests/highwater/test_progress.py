@@ -42,21 +42,21 @@ def test_line_of_a_long_command_changes_on_a_terminal(terminal: _Terminal) -> No
 
 def test_work_that_says_nothing_is_asked_for_its_line(terminal: _Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "_FOLLOW_S", 0.001)
-    asked = Event()
+    event = Event()
 
     def words() -> str:
-        asked.set()
+        event.set()
         return "61 s simulated"
 
     with redirect_stderr(terminal), followed(words):
-        assert asked.wait(10)
+        assert event.wait(10)
 
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_no_progress_is_shown_without_a_terminal(quiet: bool) -> None:
-    with redirect_stderr(io.StringIO()) as shown, followed(lambda: "words", quiet=quiet):
+    with redirect_stderr(io.StringIO()) as printed, followed(lambda: "words", quiet=quiet):
         pass
-    assert shown.getvalue() == ""
+    assert printed.getvalue() == ""
 
 
 def test_failure_ends_the_line_and_its_thread(terminal: _Terminal) -> None:

@@ -51,15 +51,15 @@ def test_suite_of_a_user_tells_anomaly_page_and_command(suite: pytest.Pytester) 
     result = suite.runpytest_inprocess("-q", "--strict-markers", "-p", "no:cacheprovider", "--junitxml=junit.xml")
 
     result.assert_outcomes(passed=2, failed=2)
-    said = result.stdout.str()
-    assert re.search(r"^kip101-scenario-1 on truncate-to-hw: INVALID instead of VALID: lost-write t-0: ", said, re.MULTILINE)
-    assert "    plan    plans/failover.yaml\n" in said
-    assert "    repeat  highwater run --plan plans/failover.yaml --protocol truncate-to-hw\n" in said
-    page = re.search(r"^    page    (store/\S+/report\.html)$", said, re.MULTILINE)
+    message = result.stdout.str()
+    assert re.search(r"^kip101-scenario-1 on truncate-to-hw: INVALID instead of VALID: lost-write t-0: ", message, re.MULTILINE)
+    assert "    plan    plans/failover.yaml\n" in message
+    assert "    repeat  highwater run --plan plans/failover.yaml --protocol truncate-to-hw\n" in message
+    page = re.search(r"^    page    (store/\S+/report\.html)$", message, re.MULTILINE)
     assert page is not None
     assert (suite.path / page[1]).is_file()
-    assert "kip101-scenario-1 on safe: VALID instead of INVALID" in said
-    assert "the run is red" not in said
+    assert "kip101-scenario-1 on safe: VALID instead of INVALID" in message
+    assert "the run is red" not in message
     junit = (suite.path / "junit.xml").read_text()
     assert 'name="highwater" value="highwater run --plan plans/failover.yaml --protocol truncate-to-hw"' in junit
 

@@ -39,11 +39,11 @@ GHOST = TopicPartition("ghost-0")
 def run(lab: Lab, command: Command) -> tuple[str, ...]:
     """Run the command against the model of ZooKeeper."""
     try:
-        wanted = next(command)
+        expected = next(command)
         while True:
-            answers, fired = lab.zk.submit(lab.admin, wanted.ops, atomic=wanted.atomic)
+            answers, fired = lab.zk.submit(lab.admin, expected.ops, atomic=expected.atomic)
             lab.watches(fired)
-            wanted = command.send(answers)
+            expected = command.send(answers)
     except StopIteration as done:
         lab.settle()
         lines: tuple[str, ...] = done.value
@@ -151,9 +151,9 @@ def test_remove_cancel_ignores_extra_reassignments() -> None:
 
 def test_printed_scala_map_equals_the_example_of_kip_236() -> None:
     """R-241: the output of KIP-236's own session."""
-    one = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
+    reassignments = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
 
-    assert f"Rolling back the current pending reassignments {reassign_tool.scala_map(one)}" == (
+    assert f"Rolling back the current pending reassignments {reassign_tool.scala_map(reassignments)}" == (
         "Rolling back the current pending reassignments "
         "Map(test_topic-25 -> Map(replicas -> Buffer(832, 679, 680), original_replicas -> Buffer(832, 679, 681)))"
     )
@@ -261,11 +261,11 @@ def test_reassign_execute_is_refused_if_assignment_changed() -> None:
     """R-232: otherwise the originals would be wrong; the multi checks the versions of the znodes they were read from."""
     lab = cluster()
     command = reassign_tool.execute(entries(RAR))
-    wanted = next(command)
-    while not wanted.atomic:
-        wanted = command.send(lab.zk.submit(lab.admin, wanted.ops)[0])
+    expected = next(command)
+    while not expected.atomic:
+        expected = command.send(lab.zk.submit(lab.admin, expected.ops)[0])
     write(lab, SetData(paths.topic_path("t"), paths.topic_payload(((BrokerId(3), BrokerId(2)),))))
-    answers, _ = lab.zk.submit(lab.admin, wanted.ops, atomic=True)
+    answers, _ = lab.zk.submit(lab.admin, expected.ops, atomic=True)
     with pytest.raises(UsageError, match="try again"):
         command.send(answers)
 

@@ -136,9 +136,9 @@ def test_valid_verdict_of_an_incomplete_run_becomes_unknown(good: History, outco
     invalid = replace(valid, validity=Validity.INVALID)
     incomplete = replace(good.manifest, outcome=outcome)
 
-    found = honest(valid, incomplete)
+    verdict = honest(valid, incomplete)
 
-    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (f"the run is {outcome}",))
+    assert (verdict.validity, verdict.unchecked) == (Validity.UNKNOWN, (f"the run is {outcome}",))
     assert honest(invalid, incomplete) == invalid
     assert honest(valid, good.manifest) == valid
 
@@ -149,11 +149,11 @@ def test_silence_on_an_overloaded_machine_is_not_judged(good: History, slowed: f
     silent = replace(valid, live=False, not_live=("nobody answers",))
     manifest = replace(good.manifest, slowed=slowed)
 
-    found = honest(silent, manifest)
+    verdict = honest(silent, manifest)
 
-    assert found.live is live
-    assert [words.endswith(": nobody answers") for words in found.unchecked] == ([] if live is False else [True])
-    assert found.validity is (Validity.VALID if live is False else Validity.UNKNOWN)
+    assert verdict.live is live
+    assert [words.endswith(": nobody answers") for words in verdict.unchecked] == ([] if live is False else [True])
+    assert verdict.validity is (Validity.VALID if live is False else Validity.UNKNOWN)
     assert honest(replace(silent, validity=Validity.INVALID), manifest).validity is Validity.INVALID
     assert honest(valid, manifest) == valid
 
@@ -212,8 +212,8 @@ def test_history_is_stored_if_judging_fails(tmp_path: Path, monkeypatch: pytest.
     assert store.load_run(run).operations
 
 
-def _performed(tasks: Iterable[Task], *, jobs: int) -> Collection[Summary]:
-    return run_campaign(tasks, wanted=9, jobs=jobs, limits=Limits(), seen=lambda summary: None).summaries
+def _summaries_of(tasks: Iterable[Task], *, jobs: int) -> Collection[Summary]:
+    return run_campaign(tasks, wanted=9, jobs=jobs, limits=Limits(), on_summary=lambda summary: None).summaries
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_worker_processes_give_the_same_digests() -> None:
     seeds = (1, 2, 3)
 
     def digests(jobs: int) -> list[str]:
-        return [summary.digest for summary in _performed((request.task(s, build=HERE, keep=Keep()) for s in seeds), jobs=jobs)]
+        return [summary.digest for summary in _summaries_of((request.task(s, build=HERE, keep=Keep()) for s in seeds), jobs=jobs)]
 
     assert digests(jobs=2) == digests(jobs=1)
 
@@ -234,7 +234,7 @@ def test_campaign_continues_after_a_failing_run(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(backends))
     tasks = (Request(seconds=2).task(seed, build=HERE, keep=Keep()) for seed in (1, 2))
 
-    failed, fine = _performed(tasks, jobs=1)
+    failed, fine = _summaries_of(tasks, jobs=1)
 
     assert (failed.exit_code, failed.verdict) == (ExitCode.LABORATORY_FAILED, "UNKNOWN")
     assert "repeat: highwater run --seed 1" in (failed.failure or "")

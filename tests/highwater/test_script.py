@@ -57,7 +57,7 @@ def plan() -> Plan:
 
 
 @cache
-def performed() -> History:
+def scripted_history() -> History:
     return SimBackend().perform(plan(), Provenance(run_id="scripted", plan_digest="")).history
 
 
@@ -68,18 +68,18 @@ def test_admin_script_is_unchanged_after_writing_and_reading() -> None:
 @pytest.mark.slow
 def test_all_admin_script_steps_are_done_in_a_valid_run() -> None:
     """R-148, R-149, R-231, R-233, V3 §H: the history has each request with its completion."""
-    verdict = judge(performed())
-    asked = [op.f for op in performed().operations if op.type == "invoke" and op.f in {step.do for step in plan().script}]
-    done = [op.f for op in performed().operations if op.type == "ok" and op.f in {step.do for step in plan().script}]
+    verdict = judge(scripted_history())
+    asked = [op.f for op in scripted_history().operations if op.type == "invoke" and op.f in {step.do for step in plan().script}]
+    done = [op.f for op in scripted_history().operations if op.type == "ok" and op.f in {step.do for step in plan().script}]
 
     assert (verdict.validity, verdict.live) == (Validity.VALID, True)
     assert asked == done == [step.do for step in plan().script]
 
 
 def test_topics_created_by_a_script_are_written_to() -> None:
-    written = {(op.topic, op.partition) for op in performed().operations if op.f == "produce" and op.type == "ok"}
+    written = {(op.topic, op.partition) for op in scripted_history().operations if op.f == "produce" and op.type == "ok"}
     moves: dict[tuple[str | None, int | None], tuple[str, ...] | None] = {}
-    for event in performed().events:
+    for event in scripted_history().events:
         if event.kind == EventKind.ASSIGNED:
             moves[event.topic, event.partition] = event.replicas
 
@@ -89,10 +89,10 @@ def test_topics_created_by_a_script_are_written_to() -> None:
 
 def test_partition_may_lose_records_after_its_removal_request() -> None:
     """V3 §H, docs/promise.md DUR-8: those of the topic's other partitions go on."""
-    ended = [(e.topic, e.partition) for e in performed().events if e.kind == EventKind.TOPIC_DELETED]
+    ended = [(e.topic, e.partition) for e in scripted_history().events if e.kind == EventKind.TOPIC_DELETED]
 
     assert ended == [("t", 1), ("u", 0), ("u", 1)]
-    assert {e.partition for e in performed().events if e.kind == EventKind.LOG_ON_DISK and e.topic == "t"} == {0}
+    assert {e.partition for e in scripted_history().events if e.kind == EventKind.LOG_ON_DISK and e.topic == "t"} == {0}
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ REAL = ROOT / "corpus" / "real"
 @pytest.mark.parametrize(("name", "lacks"), [("transactions", "transactions"), ("groups", "consumer groups")])
 def test_reference_refuses_transactions_and_groups(name: str, lacks: str) -> None:
     plan = load_plan(REAL / f"{name}.yaml")
-    said = f"the reference has no {lacks}; the workload {name!r} needs another system, such as --system kafka:3.9.1"
+    message = f"the reference has no {lacks}; the workload {name!r} needs another system, such as --system kafka:3.9.1"
 
-    assert SimBackend().refuse(plan) == said
-    assert ProcessBackend().refuse(plan) == said
+    assert SimBackend().refuse(plan) == message
+    assert ProcessBackend().refuse(plan) == message
 
 
 def test_old_release_refuses_transactions() -> None:
@@ -34,8 +34,8 @@ def test_present_release_refuses_the_workloads_of_administrators() -> None:
     plan = on_system(load_plan(REAL / "transactions.yaml"), parsed_system("kafka:3.9.1"))
     storm = replace(plan, workload=replace(plan.workload, name="admin-storm"))
 
-    said = "kafka 3.9.1 performs the workload 'produce-consume', 'transactions', 'groups' only, not 'admin-storm'"
-    assert ProcessBackend().refuse(storm) == said
+    message = "kafka 3.9.1 performs the workload 'produce-consume', 'transactions', 'groups' only, not 'admin-storm'"
+    assert ProcessBackend().refuse(storm) == message
 
 
 def test_command_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import FoundAnomaly, Summary
-from highwater.shrink.folder import Asked, Shrunk, Size
+from highwater.shrink.folder import ShrinkOrder, Shrunk, Size
 from highwater.shrink.search import Budget
 from tests.highwater.shrink.plans import plan_with
 
@@ -42,9 +42,9 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """The plans that are shrunk, with their budgets; each costs 40 s. A run's signature is the first letter of its name."""
     done: list[tuple[str, float]] = []
 
-    def shrink_in(folder: Path, asked: Asked, *, budget: Budget, workers: int) -> Shrunk:
-        done.append((asked.plan.name, round(budget.cpu_seconds, 1)))
-        if asked.plan.name.startswith("c"):
+    def shrink_in(folder: Path, shrink_order: ShrinkOrder, *, budget: Budget, workers: int) -> Shrunk:
+        done.append((shrink_order.plan.name, round(budget.cpu_seconds, 1)))
+        if shrink_order.plan.name.startswith("c"):
             raise UsageError("it is VALID, live: nothing to shrink")
         return Shrunk(
             plan=f"{folder}/plan.yaml",
@@ -74,7 +74,10 @@ def test_first_failure_of_each_signature_is_shrunk(shrunk: list[tuple[str, float
     plans, complaints = shrink_failures(runs, Path("s"), cpu_seconds=90.0, workers=1)
 
     assert shrunk == [("a1", 90.0), ("b1", 50.0)]
-    assert {run: one.plan for run, one in plans.items()} == {"a1": "s/shrunk/a1-v3/plan.yaml", "b1": "s/shrunk/b1-v3/plan.yaml"}
+    assert {run: this_smaller.plan for run, this_smaller in plans.items()} == {
+        "a1": "s/shrunk/a1-v3/plan.yaml",
+        "b1": "s/shrunk/b1-v3/plan.yaml",
+    }
     assert plans["b1"].beside == "s/b1/beside-x.html"
     assert plans["b1"].link == "b1/beside-x.html"
     assert complaints == ()

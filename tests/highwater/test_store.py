@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from checkers.engine.verdict import Verdict
-from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, Asked
+from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
@@ -25,11 +25,11 @@ from tests.strategies import MANIFEST
 
 def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     code = run_command_line(["store", *map(str, arguments)])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
-def _stored(folder: Path, seed: int = 1, judged: Verdict | None = None) -> Path:
+def _store_run(folder: Path, seed: int = 1, judged: Verdict | None = None) -> Path:
     """Store a run, with a verdict beside it if one is given."""
     manifest = msgspec.structs.replace(MANIFEST, run_id="sim-v3-0", seed=seed, protocol="v3", outcome="completed")
     directory = folder / f"seed-{seed}" / manifest.run_id
@@ -44,7 +44,7 @@ def _campaign(folder: Path, seeds: tuple[int, ...]) -> Path:
     """Write the folder of a campaign with these finished seeds."""
     order = Order(first=1, last=9, protocols=("v3",))
     build = Build(commit="0000000", dirty=False, versions={})
-    store.write_file(folder / REQUEST, msgspec.json.encode(Asked(order=order, build=build)))
+    store.write_file(folder / REQUEST, msgspec.json.encode(CampaignOrder(order=order, build=build)))
     for seed in seeds:
         key = f"v3.default.{seed}"
         store.write_file(folder / RECORDS / f"{key}.parquet", encode(record(seed)))
@@ -120,8 +120,8 @@ def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: 
 
 def test_stored_runs_are_taken_in_with_their_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run without a verdict is judged."""
-    _stored(tmp_path / "store", 1, verdict(invalid=True))
-    _stored(tmp_path / "store", 2)
+    _store_run(tmp_path / "store", 1, verdict(invalid=True))
+    _store_run(tmp_path / "store", 2)
     _run(capsys, "ingest", tmp_path / "store", "--dataset", tmp_path / "dataset", "--campaign", "x", "--evidence")
     runs = _runs(tmp_path / "dataset")
 
@@ -131,14 +131,14 @@ def test_stored_runs_are_taken_in_with_their_verdicts(tmp_path: Path, capsys: py
 
 
 def test_verdict_of_unknown_checkers_says_so(tmp_path: Path) -> None:
-    stored, judged = _stored(tmp_path, 1, verdict()), _stored(tmp_path, 2)
+    stored, judged = _store_run(tmp_path, 1, verdict()), _store_run(tmp_path, 2)
 
     assert stored_record(stored, evidence=False).tables["verdicts"]["checkers"].to_pylist() == [""]
     assert len(stored_record(judged, evidence=False).tables["verdicts"]["checkers"][0].as_py()) == 64
 
 
 def test_record_of_a_stored_run_has_the_options_that_repeat_it(tmp_path: Path) -> None:
-    directory = _stored(tmp_path, 1, verdict())
+    directory = _store_run(tmp_path, 1, verdict())
     repeat = "highwater run --seed 1 --faults clocks,network"
     summary = {
         "seed": 1,
@@ -157,7 +157,7 @@ def test_record_of_a_stored_run_has_the_options_that_repeat_it(tmp_path: Path) -
 
 @pytest.mark.parametrize("file", [store.VERDICT, "summary.json", store.OPERATIONS])
 def test_damaged_stored_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str) -> None:
-    directory = _stored(tmp_path / "store", 1, verdict())
+    directory = _store_run(tmp_path / "store", 1, verdict())
     store.write_file(directory / file, "{")
     code, _, err = _run(capsys, "ingest", tmp_path / "store", "--dataset", tmp_path / "dataset")
 

@@ -9,14 +9,14 @@ from highwater.catalogue.trace import Cited
 from highwater.cli.main import run_command_line
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run_command_line(["protocol", *arguments]) == 0
     return capsys.readouterr().out
 
 
 def test_protocol_json_lists_every_statement(capsys: pytest.CaptureFixture[str]) -> None:
     """The output is a list of objects with exactly these keys."""
-    rows = msgspec.json.decode(said(capsys, "--json"))["rows"]
+    rows = msgspec.json.decode(output_of(capsys, "--json"))["rows"]
 
     assert [row["id"] for row in rows] == [row.id for row in trace.chosen(trace.rows(trace.stored()), "R")]
     assert {key for row in rows for key in row} == {"id", "document", "text", "code", "tests", "status", "clauses"}
@@ -27,18 +27,18 @@ def test_protocol_json_lists_every_statement(capsys: pytest.CaptureFixture[str])
     [("C", "C-01"), ("B", "B-01"), ("KIP-343", "R-180"), ("R-057", "R-057"), ("promise", "DUR-1"), ("CUT", "CUT-1")],
 )
 def test_protocol_takes_a_list_a_document_or_an_id(what: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, what).startswith(first)
+    assert output_of(capsys, what).startswith(first)
 
 
 def test_protocol_prints_one_statement_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "R-057")
+    text = output_of(capsys, "R-057")
 
     assert "reference/replica/isr.maybe_shrink" in text
     assert "test_v3_follower_many_records_behind_leaves_the_isr" in text
 
 
 def test_rule_of_the_promise_is_printed_with_its_checkers(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "DUR-3")
+    text = output_of(capsys, "DUR-3")
 
     assert "no counted-on replica holds the record" in text
     assert "  checked   checkers/durability/acked_loss\n" in text
@@ -46,7 +46,7 @@ def test_rule_of_the_promise_is_printed_with_its_checkers(capsys: pytest.Capture
 
 
 def test_protocol_list_c_does_not_include_the_cut_rules(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "CUT-1" not in said(capsys, "C")
+    assert "CUT-1" not in output_of(capsys, "C")
 
 
 def test_protocol_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:

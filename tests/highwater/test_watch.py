@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from highwater.campaigns.folder import REQUEST, Asked
+from highwater.campaigns.folder import REQUEST, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.campaigns.progress import CampaignProgress, Failure
 from highwater.cli.main import run_command_line
@@ -38,8 +38,8 @@ START = 1_700_000_000
 def campaign(tmp_path: Path) -> Path:
     """A campaign of 2 x 2 x 3 runs, none of them finished."""
     order = Order(first=1, last=3, protocols=("safe", "v3"), mixes=((), ("clog",)))
-    asked = Asked(order=order, build=Build(commit="c0ffee", dirty=False, versions={}))
-    (tmp_path / REQUEST).write_bytes(msgspec.json.encode(asked))
+    campaign_order = CampaignOrder(order=order, build=Build(commit="c0ffee", dirty=False, versions={}))
+    (tmp_path / REQUEST).write_bytes(msgspec.json.encode(campaign_order))
     return tmp_path
 
 

@@ -157,20 +157,20 @@ def test_history_journal_grows_while_a_run_is_recorded(tmp_path: Path) -> None:
         recorder.event(EventKind.FINAL_READS)
         journal.write(recorder)
 
-    found = jsonl.read(path)
+    history = jsonl.read(path)
 
-    assert list(found.operations) == recorder.operations
-    assert list(found.events) == recorder.events
+    assert list(history.operations) == recorder.operations
+    assert list(history.events) == recorder.events
 
 
 def test_unclosed_history_journal_keeps_its_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE[:-4]]))
 
-    found = jsonl.read_interrupted(path)
+    history = jsonl.read_interrupted(path)
 
-    assert (found.operations, found.events) == (HISTORY.operations, ())
-    assert found.manifest.outcome == "incomplete"
+    assert (history.operations, history.events) == (HISTORY.operations, ())
+    assert history.manifest.outcome == "incomplete"
 
 
 def test_history_journal_of_a_failed_run_has_no_end_line(tmp_path: Path) -> None:

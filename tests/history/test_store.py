@@ -39,7 +39,7 @@ def test_saved_run_is_loaded_unchanged(history: History, tmp_path_factory: pytes
     assert (found.manifest, found.operations, found.events) == (stored, history.operations, history.events)
 
 
-def _recorded() -> History:
+def _small_history() -> History:
     """A run of two operations and two events, with its digest."""
     recorder = Recorder(lambda: 5)
     for value in ("a", "b"):
@@ -52,7 +52,7 @@ def _recorded() -> History:
 @pytest.mark.parametrize("counted", [True, False], ids=["by count", "by digest"])
 def test_stored_run_with_missing_rows_is_refused(name: str, table: TableName, counted: bool, tmp_path: Path) -> None:
     """A good run without half of its events looks like a run that lost writes."""
-    history = _recorded()
+    history = _small_history()
     store.save(tmp_path, history)
     if not counted:  # the form of manifests written before they counted rows
         store.write_file(tmp_path / store.MANIFEST, store.encode_manifest(history.manifest))
@@ -64,7 +64,7 @@ def test_stored_run_with_missing_rows_is_refused(name: str, table: TableName, co
 
 def test_stored_run_with_tables_of_another_run_is_refused(tmp_path: Path) -> None:
     """The other tables have the same number of rows, and the manifest is from before it had SHA-256 of files."""
-    history = _recorded()
+    history = _small_history()
     store.save(tmp_path / "a", history)
     other = [replace(op, value="c") for op in history.operations]
     store.save(tmp_path / "b", History(replace(MANIFEST, digest=""), operations=other, events=history.events))
@@ -78,7 +78,7 @@ def test_stored_run_with_tables_of_another_run_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("name", "table"), [(store.OPERATIONS, "operations"), (store.EVENTS, "events")])
 def test_edited_table_with_the_old_digest_is_refused(name: str, table: TableName, tmp_path: Path) -> None:
     """The footer still has the digest of the manifest, and the pages have checksums."""
-    history = _recorded()
+    history = _small_history()
     store.save(tmp_path, history)
     edited = parquet.read(tmp_path / name, table).take([1, 0])
     store.write_file(tmp_path / name, parquet.encode(edited, digest=history.digest))
@@ -136,10 +136,10 @@ def test_killed_run_keeps_its_rows_and_is_incomplete(tmp_path: Path) -> None:
     recorder.event(EventKind.FINAL_READS)
     writer.abandon()
 
-    found = store.load_run(tmp_path)
+    history = store.load_run(tmp_path)
 
-    assert found.manifest.outcome == "incomplete"
-    assert [event.kind for event in found.events] == [EventKind.HEALED]
+    assert history.manifest.outcome == "incomplete"
+    assert [event.kind for event in history.events] == [EventKind.HEALED]
 
 
 def test_repeated_run_begins_with_an_empty_folder(tmp_path: Path) -> None:

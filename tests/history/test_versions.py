@@ -65,13 +65,13 @@ def _folder(tmp_path: Path) -> Path:
 def test_history_of_schema_version_1_is_read(name: str, tmp_path: Path) -> None:
     path = VERSION_1 / name if name == "history.jsonl" else _folder(tmp_path) / name
 
-    found, expected = store.load(path), now()
+    history, expected = store.load(path), now()
 
-    assert (found.operations, found.events) == (expected.operations, expected.events)
-    counted = replace(found.manifest, operation_rows=None, event_rows=None)
+    assert (history.operations, history.events) == (expected.operations, expected.events)
+    counted = replace(history.manifest, operation_rows=None, event_rows=None)
     assert counted == expected.manifest
-    assert found.events_frame.equals(expected.events_frame)
-    assert found.digest == expected.digest != DIGEST_1
+    assert history.events_frame.equals(expected.events_frame)
+    assert history.digest == expected.digest != DIGEST_1
 
 
 def test_digest_of_version_1_is_computed_from_upgraded_rows() -> None:
@@ -103,9 +103,9 @@ def test_new_column_in_a_version_1_history_is_refused(tmp_path: Path) -> None:
 def test_interrupted_run_of_version_1_is_upgraded(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(b"".join((VERSION_1 / "history.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
 
-    found = jsonl.read_interrupted(tmp_path / "history.jsonl")
+    history = jsonl.read_interrupted(tmp_path / "history.jsonl")
 
-    assert (found.events, found.manifest.schema_version) == (now().events, SCHEMA_VERSION)
+    assert (history.events, history.manifest.schema_version) == (now().events, SCHEMA_VERSION)
 
 
 def test_selected_columns_of_version_1_are_upgraded() -> None:

@@ -49,9 +49,9 @@ class Forgetful(Deaf):
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
         """Handle every event as a node does; acknowledge later metadata without applying it."""
-        known = dict(self._node.state.broker.metadata)
+        known_states = dict(self._node.state.broker.metadata)
         effects = self._node.handle(event, now=now)
-        self._node.state.broker.metadata.update(known)
+        self._node.state.broker.metadata.update(known_states)
         return effects
 
 
@@ -93,7 +93,7 @@ def test_stale_broker_metadata_fails_the_convergence_check() -> None:
     verdict = judge(history_of(Forgetful), (convergence.CHECKER,))
 
     assert verdict.live is False
-    assert any("tells clients that" in said and "ZooKeeper names" in said for said in verdict.not_live)
+    assert any("tells clients that" in message and "ZooKeeper names" in message for message in verdict.not_live)
 
 
 def test_stray_log_is_found_on_the_disk() -> None:

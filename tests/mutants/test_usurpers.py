@@ -253,7 +253,7 @@ def test_broken_broker_is_caught_by_the_named_anomaly_kind(machine: type[Broken]
     """tests/mutants/test_mutants.py and the corpus check that the same plan on intact machines is clean."""
     safe = replace(load_plan(PLANS / plan), protocol="safe", variant=None)
 
-    assert found in {anomaly.kind for anomaly in judge(performed(machine, safe), ALL).anomalies}
+    assert found in {anomaly.kind for anomaly in judge(history_of(machine, safe), ALL).anomalies}
 
 
 @pytest.mark.slow
@@ -264,13 +264,13 @@ def test_progress_checker_finds_a_leader_idle_between_two_faults() -> None:
     again = replace(window, id="b1-again", at_ms=window.at_ms + 50_000, until_ms=window.until_ms + 50_000)
     safe = replace(expired, protocol="safe", faults_ms=60_000, schedule=(window, again))
 
-    verdict = judge(performed(Sulking, safe), (acked_loss.CHECKER, progress.CHECKER))
+    verdict = judge(history_of(Sulking, safe), (acked_loss.CHECKER, progress.CHECKER))
 
-    assert [said.partition(" was ")[0] for said in verdict.not_live] == ["no acks=all produce to t-0"]
+    assert [message.partition(" was ")[0] for message in verdict.not_live] == ["no acks=all produce to t-0"]
     others = tuple(checker for checker in ALL if checker.name not in ("progress", "clients"))  # clients: the produces time out
-    assert judge(performed(Sulking, safe), others).live is True
-    assert judge(performed(Broken, safe), ALL).live is True
+    assert judge(history_of(Sulking, safe), others).live is True
+    assert judge(history_of(Broken, safe), ALL).live is True
 
 
-def performed(machine: type[Broken], plan: Plan) -> History:
+def history_of(machine: type[Broken], plan: Plan) -> History:
     return SimBackend(machine).perform(plan, Provenance(run_id="mutant", plan_digest="")).history

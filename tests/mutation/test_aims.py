@@ -165,7 +165,7 @@ def test_new_names_of_all_locals_break_no_edit() -> None:
 
     broken = []
     for (file, scope), aims in by_place.items():
-        source = alone((ROOT / file).read_text(encoding="utf-8"), scope)
+        source = with_scope_alone((ROOT / file).read_text(encoding="utf-8"), scope)
         names = {name: f"{name}_" for name in locals_of(outer_of(ast.parse(source), scope)) - constants(source)}
         other = with_names(source, scope, names)
         for aim in aims:
@@ -179,7 +179,7 @@ def test_new_names_of_all_locals_break_no_edit() -> None:
     assert broken == []
 
 
-def alone(source: str, scope: str) -> str:
+def with_scope_alone(source: str, scope: str) -> str:
     """A module with empty bodies for all functions and classes but those of a scope."""
     tree = ast.parse(source)
     for node in tree.body:

@@ -47,8 +47,8 @@ def measured(mutants: list[Row], chosen: Mapping[str, Plan], ledger: Path) -> di
 @pytest.mark.slow
 def test_ledger_tells_how_each_mutant_ended(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
     chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
-    found = measured([KILLED, DEAD, HANGS, UNREACHED], chosen, tmp_path)
-    kills = {id_: (row.outcome, row.rows[-1].killed_by if row.rows else "", row.performed) for id_, row in found.items()}
+    progresses = measured([KILLED, DEAD, HANGS, UNREACHED], chosen, tmp_path)
+    kills = {id_: (row.outcome, row.rows[-1].killed_by if row.rows else "", row.performed) for id_, row in progresses.items()}
 
     assert kills == {
         "M-1": ("killed", "not live", 1),
@@ -72,9 +72,9 @@ def test_measurement_goes_on_where_its_ledger_ends(tmp_path: Path, gate_plans: M
 def test_kill_counts_when_a_shared_run_is_stored_after_it() -> None:
     """Two workers perform a group: one finds the mutant that kills, the other stores its run of the whole group."""
     kill = RunRow(run="seeds/seed-1", differs=True, killed_by="not live")
-    found = Progress(mutant=KILLED, rows=(RunRow(run=SERVES), kill, RunRow(run="seeds/seed-2", shared=4)), left=(), reached=2)
+    progress = Progress(mutant=KILLED, rows=(RunRow(run=SERVES), kill, RunRow(run="seeds/seed-2", shared=4)), left=(), reached=2)
 
-    assert (found.outcome, found.kill, found.performed) == ("killed", kill, 1)
+    assert (progress.outcome, progress.kill, progress.performed) == ("killed", kill, 1)
 
 
 def together(group: list[Row], gate_plans: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
@@ -84,10 +84,10 @@ def together(group: list[Row], gate_plans: Mapping[str, Plan], ledger: Path) -> 
     with bench.open():
         bench.baseline(list(chosen))
         gate = Gate(list(chosen), bench.folder)
-        for one in group:
-            bench.add(one, RunRow(run=SERVES))
+        for row in group:
+            bench.add(row, RunRow(run=SERVES))
         measure_together(bench, gate, group)
-    return {one.id: gate.progress(one) for one in group}
+    return {row.id: gate.progress(row) for row in group}
 
 
 SILENT = (
@@ -99,9 +99,9 @@ SILENT = (
 @pytest.mark.slow
 def test_mutant_that_changes_a_run_is_found_among_others(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
     """Halves of the group perform the run again: here each of the three ends up alone."""
-    found = together([SILENT[0], KILLED, SILENT[1]], gate_plans, tmp_path)
+    progresses = together([SILENT[0], KILLED, SILENT[1]], gate_plans, tmp_path)
 
-    assert {id_: (row.outcome, row.performed, row.rows[-1].shared) for id_, row in found.items()} == {
+    assert {id_: (row.outcome, row.performed, row.rows[-1].shared) for id_, row in progresses.items()} == {
         "M-6": ("survived", 1, 0),
         "M-1": ("killed", 1, 0),
         "M-7": ("survived", 1, 0),
@@ -110,9 +110,9 @@ def test_mutant_that_changes_a_run_is_found_among_others(tmp_path: Path, gate_pl
 
 @pytest.mark.slow
 def test_group_without_a_change_is_performed_once(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
-    found = together(list(SILENT), gate_plans, tmp_path)
+    progresses = together(list(SILENT), gate_plans, tmp_path)
 
-    assert [(row.outcome, row.shared) for row in found.values()] == [("survived", 1)] * 2
+    assert [(row.outcome, row.shared) for row in progresses.values()] == [("survived", 1)] * 2
 
 
 @pytest.mark.slow
@@ -171,9 +171,9 @@ def test_torn_last_line_of_a_ledger_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("left", "known"), [((), True), (("corpus/a",), False)], ids=["reached by no run", "not run yet"])
 def test_mutant_that_no_run_reaches_is_a_survivor(left: tuple[str, ...], known: bool) -> None:
-    found = Progress(mutant=drawn()[0], rows=(), left=left, reached=len(left))
+    progress = Progress(mutant=drawn()[0], rows=(), left=left, reached=len(left))
 
-    assert (found.is_known, found.outcome) == (known, "survived" if known else "undecided")
+    assert (progress.is_known, progress.outcome) == (known, "survived" if known else "undecided")
 
 
 @pytest.mark.slow

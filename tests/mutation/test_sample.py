@@ -61,10 +61,10 @@ def test_mutant_is_reached_through_its_statement() -> None:
 @pytest.mark.slow
 def test_draw_is_the_same_each_time_and_its_edits_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mutation.sample.MODULES", ("log",))
-    some = draw(size=4, reserve=1)
+    some_rows = draw(size=4, reserve=1)
 
-    assert some == draw(size=4, reserve=1)
-    assert [(row.id, row.module) for row in some] == [(f"M-00{n}", "log") for n in range(1, 6)]
-    assert len({row.edit for row in some}) == 5
-    for row in some:
+    assert some_rows == draw(size=4, reserve=1)
+    assert [(row.id, row.module) for row in some_rows] == [(f"M-00{n}", "log") for n in range(1, 6)]
+    assert len({row.edit for row in some_rows}) == 5
+    for row in some_rows:
         row.applied_to((ROOT / row.file).read_text(encoding="utf-8"))

@@ -197,7 +197,7 @@ KILLED: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-def stored(folder: Path, history: History) -> Path:
+def store_history(folder: Path, history: History) -> Path:
     """Store a history with the digest of its rows."""
     manifest = replace(history.manifest, digest=history.digest, run_id=folder.name)
     store.save(folder, History(manifest, operations=history.operations, events=history.events))
@@ -206,6 +206,6 @@ def stored(folder: Path, history: History) -> Path:
 
 def stored_before_hashes(folder: Path, history: History) -> Path:
     """Store a history as versions before `files` did."""
-    stored(folder, history)
+    store_history(folder, history)
     _edit(folder, files="gone")
     return folder

@@ -70,11 +70,11 @@ def detection_by_fault(store: Store) -> list[dict[str, object]]:
 
 
 def _pairs(store: Store) -> pl.DataFrame:
-    seen = store.table("coverage")
+    seen_frame = store.table("coverage")
     kinds = store.table("faults").filter(pl.col("begun") > 0)["kind"].unique().to_list()
     every = store.table("runs").group_by(GROUP).agg(of_runs=pl.len().cast(pl.Int64))
-    every = every.join(seen.select("state").unique(), how="cross").join(pl.DataFrame({"fault": ["", *kinds]}), how="cross")
-    reached = seen.group_by([*GROUP, "state", "fault"]).agg(runs=pl.col("run").n_unique(), times=pl.col("count").sum())
+    every = every.join(seen_frame.select("state").unique(), how="cross").join(pl.DataFrame({"fault": ["", *kinds]}), how="cross")
+    reached = seen_frame.group_by([*GROUP, "state", "fault"]).agg(runs=pl.col("run").n_unique(), times=pl.col("count").sum())
     joined = every.join(reached, on=[*GROUP, "state", "fault"], how="left").with_columns(pl.col("runs", "times").fill_null(0))
     return joined.select([*GROUP, "state", "fault", pl.col("runs").cast(pl.Int64), "of_runs", "times"])
 
@@ -85,14 +85,14 @@ def coverage(store: Store) -> list[dict[str, object]]:
 
 def never_reached(store: Store) -> list[dict[str, object]]:
     lacking = pl.col("state").filter(pl.col("runs") == 0)
-    found = (
+    frame = (
         _pairs(store)
         .group_by([*GROUP, "fault"])
         .agg(missing=lacking.len(), of_states=pl.len(), states=lacking.sort().str.join(","))
     )
     order = [*GROUP, "missing", "fault"]
     return (
-        found.filter(pl.col("missing") > 0)
+        frame.filter(pl.col("missing") > 0)
         .sort(order, descending=[False, False, True, False])
         .select([*GROUP, "fault", "missing", "of_states", "states"])
         .to_dicts()
@@ -100,9 +100,9 @@ def never_reached(store: Store) -> list[dict[str, object]]:
 
 
 def _acted(store: Store) -> pl.DataFrame:
-    told = store.table("runs").select([*RUN, "seed", "repeat"])
+    frame = store.table("runs").select([*RUN, "seed", "repeat"])
     worst = pl.col("recovery_ns").fill_null(2**62).alias("worst")
-    return store.table("windows").filter(pl.col("acted") > 0).join(told, on=RUN).rename({"kind": "fault"}).with_columns(worst)
+    return store.table("windows").filter(pl.col("acted") > 0).join(frame, on=RUN).rename({"kind": "fault"}).with_columns(worst)
 
 
 def recovery(store: Store) -> list[dict[str, object]]:
@@ -111,7 +111,7 @@ def recovery(store: Store) -> list[dict[str, object]]:
         return pl.when(value < 2**62).then(value)
 
     slowest = _acted(store).sort(["worst", "run", "window"], descending=True)
-    found = slowest.group_by([*GROUP, "fault"]).agg(
+    frame = slowest.group_by([*GROUP, "fault"]).agg(
         windows=pl.len(),
         runs=pl.col("run").n_unique(),
         unavailable_p50_ns=at_rank("unavailable_ns", 0.5),
@@ -126,7 +126,7 @@ def recovery(store: Store) -> list[dict[str, object]]:
         slowest_run=pl.col("run").first(),
         repeat=pl.col("repeat").first(),
     )
-    return found.sort([*GROUP, "fault"]).to_dicts()
+    return frame.sort([*GROUP, "fault"]).to_dicts()
 
 
 def slowest(store: Store) -> list[dict[str, object]]:
@@ -148,7 +148,7 @@ def latency(store: Store) -> list[dict[str, object]]:
     every = pl.concat([outside.drop("in_effect"), inside.drop("in_effect"), each]).with_columns(
         cut=pl.when(pl.col("type") == "ok").then(cut)
     )
-    found = every.group_by([*GROUP, "f", "place", "fault"]).agg(
+    frame = every.group_by([*GROUP, "f", "place", "fault"]).agg(
         calls=pl.len(),
         ok_share=(pl.col("type") == "ok").mean(),
         fail_share=(pl.col("type") == "fail").mean(),
@@ -158,7 +158,7 @@ def latency(store: Store) -> list[dict[str, object]]:
         p99_ns=at_rank("cut", 0.99),
         max_ns=pl.col("cut").max(),
     )
-    return found.sort([*GROUP, "f", "place", "fault"]).drop("place").to_dicts()
+    return frame.sort([*GROUP, "f", "place", "fault"]).drop("place").to_dicts()
 
 
 def flaky(store: Store) -> list[dict[str, object]]:
@@ -202,13 +202,13 @@ def triage(store: Store) -> list[dict[str, object]]:
     ordered = anomalies.with_columns(other=~named).sort(["other", "at_ns", "kind", "key", "words"])
     first = ordered.group_by(RUN, maintain_order=True).first().select([*RUN, "words", pl.col("in_effect").list.join(",")])
     reasons = store.table("verdicts").select([*RUN, pl.concat_list("not_live", "unchecked").list.first().alias("reason")])
-    told = failed.join(first, on=RUN, how="left").join(reasons, on=RUN, how="left").sort(["fault_windows", "end_ns", "run"])
-    told = told.with_columns(
+    frame = failed.join(first, on=RUN, how="left").join(reasons, on=RUN, how="left").sort(["fault_windows", "end_ns", "run"])
+    frame = frame.with_columns(
         pl.coalesce("words", "failure", "reason", pl.lit("")).alias("words"), pl.col("in_effect").fill_null("")
     )
     shown = ["words", "in_effect", "plan", "seed", "fault_windows", "run", "repeat"]
     counts = [pl.len().alias("runs"), (pl.col("verdict") == "INVALID").sum().alias("invalid")]
-    causes = told.group_by([*GROUP, "signature"]).agg(*counts, *[pl.col(name).first() for name in shown])
+    causes = frame.group_by([*GROUP, "signature"]).agg(*counts, *[pl.col(name).first() for name in shown])
     counted = causes.with_columns(pl.col("runs").sum().over(GROUP).alias("failed"))
     by_count = counted.sort([*GROUP, "runs", "signature"], descending=[False, False, True, False])
     return by_count.select([*GROUP, "signature", "runs", "failed", "invalid", *shown]).to_dicts()

@@ -18,7 +18,7 @@ HISTORY = history_of(
 _LOST = Anomaly(kind="truncated-committed", checker="log-matching", key="t-0", witness=(4, 5), words="b2 truncated a")
 
 
-def known(seed: int, protocol: str = "v3") -> Known:
+def facts_of_run(seed: int, protocol: str = "v3") -> Known:
     """What the harness would know of a run."""
     return Known(
         plan=f"seed-{seed}", run_id=f"sim-{protocol}-0", seed=seed, protocol=protocol, repeat=f"highwater run --seed {seed}"
@@ -32,4 +32,4 @@ def verdict(*, invalid: bool = True) -> Verdict:
 
 def record(seed: int, protocol: str = "v3", history: History = HISTORY) -> Record:
     """The record of a small run; even seeds are VALID."""
-    return record_of(known(seed, protocol), history, verdict(invalid=seed % 2 == 1))
+    return record_of(facts_of_run(seed, protocol), history, verdict(invalid=seed % 2 == 1))

@@ -21,8 +21,8 @@ def corpus() -> list[History]:
 def random_run(rng: Rng) -> History:
     """Interleave one to three stories, each on a partition of its own, and drop some rows. The run may violate any rule."""
     stories = corpus()
-    told = [rng.pick(stories) for _ in range(rng.between(1, 3))]
-    tellers = [_teller(story, partition) for partition, story in enumerate(told)]
+    histories = [rng.pick(stories) for _ in range(rng.between(1, 3))]
+    tellers = [_teller(story, partition) for partition, story in enumerate(histories)]
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     while any(tellers):
@@ -34,7 +34,7 @@ def random_run(rng: Rng) -> History:
             operations.append(row)
         else:
             events.append(row)
-    return History(told[0].manifest, operations=operations, events=events)
+    return History(histories[0].manifest, operations=operations, events=events)
 
 
 def _teller(story: History, partition: int) -> list[Operation | ClusterEvent]:

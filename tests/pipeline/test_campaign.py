@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from highwater.campaigns.campaign import Campaign, Limits, Watch
-from highwater.campaigns.folder import Asked, CampaignFolder
+from highwater.campaigns.folder import CampaignFolder, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
@@ -36,8 +36,8 @@ ORDER = Order(first=0, last=3, protocols=("v3",), seconds=2)
 PATIENCE_S = 300  # on a machine with more work than cores
 
 
-def _begun(store: Path) -> CampaignFolder:
-    folder = CampaignFolder(storage_at(store), Asked(order=ORDER, build=HERE))
+def _new_campaign(store: Path) -> CampaignFolder:
+    folder = CampaignFolder(storage_at(store), CampaignOrder(order=ORDER, build=HERE))
     folder.begin()
     return folder
 
@@ -62,7 +62,7 @@ def _evidence(store: Path) -> dict[str, bytes]:
 def local(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Summary]]:
     """The store and the runs of the campaign `ORDER` in this process, without any interruption."""
     store = tmp_path_factory.mktemp("local")
-    return store, _runs(_perform(_begun(store)))
+    return store, _runs(_perform(_new_campaign(store)))
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def _python_workers(pid: int) -> list[int]:
 
 
 def test_killed_local_workers_lose_and_double_no_run(local: tuple[Path, list[Summary]], tmp_path: Path) -> None:
-    folder = _begun(tmp_path)
+    folder = _new_campaign(tmp_path)
     with _killing(times=3):
         campaign = _perform(folder, jobs=2)
 
@@ -158,7 +158,7 @@ def test_killed_campaign_is_resumed_with_equal_runs(local: tuple[Path, list[Summ
 def test_spark_campaign_with_a_killed_worker_equals_local(
     local: tuple[Path, list[Summary]], spark: SparkSession, tmp_path: Path
 ) -> None:
-    folder = _begun(tmp_path)
+    folder = _new_campaign(tmp_path)
     with _killing(times=2):
         campaign = _perform(folder, spark=spark)
 
@@ -169,7 +169,7 @@ def test_spark_campaign_with_a_killed_worker_equals_local(
 def test_campaign_in_an_object_store_equals_local(local: tuple[Path, list[Summary]], s3: str, tmp_path: Path) -> None:
     """The store is read from another folder, so no name in it may be a path of this machine."""
     storage = storage_at(s3)
-    folder = CampaignFolder(storage, Asked(order=ORDER, build=HERE))
+    folder = CampaignFolder(storage, CampaignOrder(order=ORDER, build=HERE))
     folder.begin()
 
     campaign = _perform(folder, jobs=2)

@@ -39,8 +39,8 @@ def _entries(keys: Sequence[tuple[int, str]]) -> Iterator[Entry]:
 def _rows(storage: Storage, table: Table) -> list[tuple[object, ...]]:
     """The committed rows, sorted, with the columns of the folder names."""
     files = [storage.path(name) for name in committed(storage, table)]
-    found = pl.concat([pl.read_parquet(file, hive_partitioning=True) for file in files])
-    return sorted(found.rows(), key=str)
+    frame = pl.concat([pl.read_parquet(file, hive_partitioning=True) for file in files])
+    return sorted(frame.rows(), key=str)
 
 
 def _all_rows(storage: Storage) -> dict[Table, list[tuple[object, ...]]]:
@@ -94,10 +94,10 @@ def test_evidence_is_kept_where_it_is_given(storage: Storage) -> None:
 
 
 def test_run_whose_record_is_left_out_can_come_later(storage: Storage) -> None:
-    made = record(1)
+    new_record = record(1)
 
-    assert ingest(storage, "first", [Entry(made.run, lambda: None)]) == Ingested(0, 0, 0)
-    assert ingest(storage, "first", [Entry(made.run, lambda: made)]) == Ingested(1, 0, 1)
+    assert ingest(storage, "first", [Entry(new_record.run, lambda: None)]) == Ingested(0, 0, 0)
+    assert ingest(storage, "first", [Entry(new_record.run, lambda: new_record)]) == Ingested(1, 0, 1)
 
 
 @pytest.mark.parametrize("name", ["", "2026", "a/b", "..", "a b", "ä", "x" * 129])
@@ -325,9 +325,9 @@ def test_damage_is_named_by_file(storage: Storage, name: str) -> None:
     assert verify(storage) == []
     damage(storage)
 
-    found = verify(storage)
+    damages = verify(storage)
 
-    assert any(one.name.startswith(file) and words in one.words for one in found), found
+    assert any(one.name.startswith(file) and words in one.words for one in damages), damages
 
 
 # Of a file that no manifest names nobody can say whether its part is being written at this moment.

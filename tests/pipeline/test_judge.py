@@ -14,7 +14,7 @@ from checkers.engine.verdict import Validity
 from checkers.judge import judge
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.foreign.files import LOG, Asked, judge_file
+from highwater.foreign.files import LOG, ModelChoice, judge_file
 from highwater.runs import judging
 from highwater.runs.judging import Case, find, judge_all, judge_item
 from highwater.runs.run import honest
@@ -25,10 +25,10 @@ from history.seed import Rng
 from pipeline.ledger import Ledger
 from pipeline.storage import below, storage_at
 from pipeline.work import Item, Job, perform
-from tests.pipeline.faults import KILLED, LATE, NEW, OLD, stored, stored_before_hashes
+from tests.pipeline.faults import KILLED, LATE, NEW, OLD, store_history, stored_before_hashes
 from tests.pipeline.runs import STORIES, corpus, random_run
 
-OURS = Asked(model=LOG)
+OURS = ModelChoice(model=LOG)
 VALID, INVALID = "ok/vacuity-something-happened", "bad/acked-loss-read-past"
 Perform = Callable[[Job, list[Item]], None]
 
@@ -45,7 +45,7 @@ def _on(spark: SparkSession) -> Perform:
     return lambda job, items: perform(items, job, spark=spark, per_task=16)
 
 
-def _judged(runs: Path, ledger: Path, perform: Perform, *, late: bool = False) -> dict[str, Case]:
+def _cases_of(runs: Path, ledger: Path, perform: Perform, *, late: bool = False) -> dict[str, Case]:
     """The cases by the names of their folders."""
     sources = find([str(runs)], OURS)
     if late:
@@ -60,15 +60,15 @@ def _faulty(folder: Path) -> dict[str, tuple[str, str]]:
     """Store one run for each fault, and some that are good. Returns the outcome and the words that each must have."""
     valid = _history(VALID)
     for name in ("good/valid", *(f"late/{name}" for name in LATE)):
-        stored(folder / name, valid)
-    stored(folder / "good/invalid", _history(INVALID))
+        store_history(folder / name, valid)
+    store_history(folder / "good/invalid", _history(INVALID))
     stored_before_hashes(folder / "good/before-hashes", valid)
     for name, (damage, _) in NEW.items():
-        damage(stored(folder / "new" / name, valid))
+        damage(store_history(folder / "new" / name, valid))
     for name, (damage, _) in OLD.items():
         damage(stored_before_hashes(folder / "old" / name, valid))
     for name, (damage, _) in KILLED.items():
-        damage(stored(folder / "killed" / name, valid))
+        damage(store_history(folder / "killed" / name, valid))
     expected = {"good/valid": ("VALID", ""), "good/invalid": ("INVALID", ""), "good/before-hashes": ("VALID", "")}
     expected |= {f"killed/{name}": (outcome, "") for name, (_, outcome) in KILLED.items()}
     for kind, faults in (("new", NEW), ("old", OLD), ("late", LATE)):
@@ -86,7 +86,7 @@ def _assert_as_expected(cases: dict[str, Case], expected: dict[str, tuple[str, s
 def test_each_fault_is_refused_and_the_other_runs_judged(tmp_path: Path) -> None:
     expected = _faulty(tmp_path / "runs")
 
-    cases = _judged(tmp_path / "runs", tmp_path / "ledger", _here, late=True)
+    cases = _cases_of(tmp_path / "runs", tmp_path / "ledger", _here, late=True)
 
     _assert_as_expected(cases, expected)
     assert {case.exit_code for case in cases.values() if case.outcome == "refused"} == {ExitCode.UNKNOWN}
@@ -103,7 +103,7 @@ def test_history_in_parts_is_judged_piece_by_piece(tmp_path: Path) -> None:
         done.extend(item.key for item in items)
         _here(job, items)
 
-    cases = _judged(tmp_path / "runs", tmp_path / "ledger", count)
+    cases = _cases_of(tmp_path / "runs", tmp_path / "ledger", count)
 
     expected = {name: honest(judge(history), history.manifest) for name, history in histories.items()}
     assert {name: case.ruling.verdict for name, case in cases.items()} == expected
@@ -115,13 +115,13 @@ def test_history_in_parts_is_judged_by_the_model_asked_for(tmp_path: Path) -> No
     """Its pieces are for the checkers of highwater's own histories alone."""
     run = tmp_path / "runs" / "a"
     store.save(run, _history(INVALID), split_rows=-1, part_rows=1)
-    asked, ledger = Asked(model="kafka"), Ledger(storage_at(tmp_path / "ledger"))
+    choice, ledger = ModelChoice(model="kafka"), Ledger(storage_at(tmp_path / "ledger"))
     job = Job(function=judge_item, ledger=ledger.location)
 
-    (case,) = judge_all(find([str(run)], asked), asked, ledger, again=False, perform=lambda items: _here(job, items))
+    (case,) = judge_all(find([str(run)], choice), choice, ledger, again=False, perform=lambda items: _here(job, items))
 
     assert case.ruling.verdict is None
-    assert case.ruling.judgement == replace(judge_file(run, asked), longest=(), cycles=UNSET)
+    assert case.ruling.judgement == replace(judge_file(run, choice), longest=(), cycles=UNSET)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_history_in_parts_is_refused_for_one_damaged_part(damage: Callable[[byte
     damaged = max((run / "events").iterdir())
     damaged.write_bytes(damage(damaged.read_bytes()))
 
-    cases = _judged(run.parent, tmp_path / "ledger", _here)
+    cases = _cases_of(run.parent, tmp_path / "ledger", _here)
 
     assert cases["a"].outcome == "refused"
     assert cases["a"].words.startswith(f"events/{damaged.name}: {words}")
@@ -149,8 +149,8 @@ def test_history_in_parts_is_refused_for_one_damaged_part(damage: Callable[[byte
 def test_each_fault_is_refused_on_spark_in_the_same_words(spark: SparkSession, tmp_path: Path) -> None:
     expected = _faulty(tmp_path / "runs")
 
-    here = _judged(tmp_path / "runs", tmp_path / "here", _here)
-    there = _judged(tmp_path / "runs", tmp_path / "there", _on(spark), late=True)
+    here = _cases_of(tmp_path / "runs", tmp_path / "here", _here)
+    there = _cases_of(tmp_path / "runs", tmp_path / "there", _on(spark), late=True)
 
     _assert_as_expected(there, expected)
     both = [name for name in expected if not name.startswith("late/")]
@@ -166,8 +166,8 @@ def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession,
     for number, (run, history) in enumerate(zip(runs, histories, strict=True)):
         store.save(run, history, split_rows=-1 if number % 16 == 0 else store.SPLIT_ROWS)
 
-    here = _judged(runs[0].parent, tmp_path / "here", _here)
-    there = _judged(runs[0].parent, tmp_path / "there", _on(spark))
+    here = _cases_of(runs[0].parent, tmp_path / "here", _here)
+    there = _cases_of(runs[0].parent, tmp_path / "there", _on(spark))
 
     expected = [honest(judge(history), history.manifest) for history in histories]
     assert [case.ruling.verdict for case in here.values()] == expected
@@ -183,7 +183,7 @@ def test_command_prints_the_same_table_with_spark(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in (VALID, INVALID):
-        stored(tmp_path / "runs" / name, _history(name))
+        store_history(tmp_path / "runs" / name, _history(name))
     (tmp_path / "runs" / "cut").mkdir()
     (tmp_path / "runs" / "cut" / store.MANIFEST).touch()
 
@@ -201,11 +201,11 @@ def test_command_prints_the_same_table_with_spark(
 @pytest.mark.slow
 def test_runs_in_an_object_store_are_judged_into_its_ledger(s3: str, tmp_path: Path) -> None:
     for name, history in (("good", VALID), ("lost", INVALID)):
-        stored(tmp_path / name, _history(history))
+        store_history(tmp_path / name, _history(history))
         storage_at(s3).put_folder(tmp_path / name, f"plan/{name}", last=store.MANIFEST)
     storage_at(s3).delete(["plan/lost/events.parquet"])
 
-    def judged() -> dict[str, Case]:
+    def cases() -> dict[str, Case]:
         ledger = Ledger(storage_at(judging.ledger_beside([s3])))
         job = Job(function=judge_item, ledger=ledger.location)
 
@@ -216,7 +216,7 @@ def test_runs_in_an_object_store_are_judged_into_its_ledger(s3: str, tmp_path: P
         cases = judge_all(find([s3], OURS), OURS, ledger, again=False, perform=do)
         return {case.source.path: case for case in cases}
 
-    first, second = judged(), judged()
+    first, second = cases(), cases()
 
     good, lost = below(s3, "plan/good"), below(s3, "plan/lost")
     assert {name: (case.outcome, case.words, case.new) for name, case in first.items()} == {

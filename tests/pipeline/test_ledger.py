@@ -50,8 +50,8 @@ def test_damaged_row_does_not_count_and_is_named(name: str, tmp_path: Path) -> N
 
     with pytest.raises(PipelineError, match=words):
         ledger.read("a")
-    (said,) = ledger.mend()
-    assert words in said
+    (message,) = ledger.mend()
+    assert words in message
     assert ledger.keys() == set()
 
 
@@ -92,6 +92,6 @@ def no_space(payload: bytes) -> bytes:
 
 def test_item_whose_disk_is_full_is_lost_not_failed(tmp_path: Path) -> None:
     rows: list[Row] = []
-    perform([Item("a", b"")], Job(function=no_space, ledger=str(tmp_path)), seen=rows.append)
+    perform([Item("a", b"")], Job(function=no_space, ledger=str(tmp_path)), on_row=rows.append)
 
     assert [(row.state, row.words) for row in rows] == [("lost", "OSError: [Errno 28] No space left on device")]

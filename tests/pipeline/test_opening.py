@@ -23,8 +23,8 @@ _NOTEBOOK = ROOT / "docs" / "examples" / "campaign.ipynb"
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of two campaigns with four runs each, of two protocols."""
     folder = tmp_path_factory.mktemp("opening") / "dataset"
-    made = [record(seed, protocol) for seed in (1, 2) for protocol in ("safe", "v3")]
-    of_run = {one.run: one for one in made}
+    records = [record(seed, protocol) for seed in (1, 2) for protocol in ("safe", "v3")]
+    of_run = {this_record.run: this_record for this_record in records}
     for campaign in ("first", "second"):
         ingest(storage_at(folder), campaign, [Entry(run, partial(of_run.__getitem__, run)) for run in of_run])
     return folder
@@ -36,9 +36,9 @@ _WANTED = [(c, p, f"seed-{s}/sim-{p}-0") for c in ("first", "second") for p in (
 def _line(tool: str, dataset: Path) -> str:
     """The documented line, with the path of the dataset."""
     document = (ROOT / "docs" / "data.md").read_text()
-    found = re.search(rf"^\| {tool} \| `(.*)` \|$", document, re.MULTILINE)
-    assert found is not None
-    return found[1].replace("DATASET", str(dataset))
+    match = re.search(rf"^\| {tool} \| `(.*)` \|$", document, re.MULTILINE)
+    assert match is not None
+    return match[1].replace("DATASET", str(dataset))
 
 
 def test_polars_opens_a_table_in_one_line(dataset: Path) -> None:

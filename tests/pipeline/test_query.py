@@ -76,8 +76,8 @@ def test_damaged_dataset_is_refused_before_spark_starts(
         rows.with_columns(verdict=pl.lit("VALID")).write_parquet(file)
 
     assert run_command_line([*command, "--dataset", str(copied)]) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "not the file that its manifest names (SHA-256); nothing is read from a damaged dataset" in said
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "not the file that its manifest names (SHA-256); nothing is read from a damaged dataset" in message
 
 
 @pytest.mark.parametrize(

@@ -16,21 +16,21 @@ from pipeline.errors import PipelineError
 from pipeline.record import Known, Record, calls_of, decode, encode, record_of, record_of_failure, run_of
 from pipeline.tables import OF_A_RECORD, Table, arrow_schema
 from reports.calls import calls_of as calls_of_the_page
-from tests.pipeline.records import HISTORY, known, record, verdict
+from tests.pipeline.records import HISTORY, facts_of_run, record, verdict
 from tests.strategies import histories
 
 
-def _rows(found: Record, table: Table) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = found.tables[table].to_pylist()
+def _rows(record_found: Record, table: Table) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = record_found.tables[table].to_pylist()
     return rows
 
 
-def _assert_fits(found: Record) -> None:
-    assert tuple(found.tables) == OF_A_RECORD
+def _assert_fits(record_found: Record) -> None:
+    assert tuple(record_found.tables) == OF_A_RECORD
     for table in OF_A_RECORD:
-        assert found.tables[table].schema == arrow_schema(table)
-        found.tables[table].validate(full=True)
-        for column, field in zip(found.tables[table].columns, found.tables[table].schema, strict=True):
+        assert record_found.tables[table].schema == arrow_schema(table)
+        record_found.tables[table].validate(full=True)
+        for column, field in zip(record_found.tables[table].columns, record_found.tables[table].schema, strict=True):
             assert field.nullable or column.null_count == 0, (table, field.name)
 
 
@@ -38,11 +38,11 @@ def _assert_fits(found: Record) -> None:
 @given(histories())
 def test_record_of_any_history_fits_the_schema(history: History) -> None:
     rows = [*(row.index for row in history.operations), *(row.index for row in history.events)]
-    found = [Anomaly(kind="k", checker="c", key="", witness=(row,), words="w") for row in [*rows[:3], 10**6]]
-    made = record_of(known(1), history, merge([Findings(anomalies=tuple(found))]))
+    anomalies = [Anomaly(kind="k", checker="c", key="", witness=(row,), words="w") for row in [*rows[:3], 10**6]]
+    new_record = record_of(facts_of_run(1), history, merge([Findings(anomalies=tuple(anomalies))]))
 
-    _assert_fits(made)
-    assert decode(encode(made)).tables == made.tables
+    _assert_fits(new_record)
+    assert decode(encode(new_record)).tables == new_record.tables
 
 
 def test_record_of_a_run_names_cause_and_counts() -> None:
@@ -56,10 +56,10 @@ def test_record_of_a_run_names_cause_and_counts() -> None:
 
 
 def test_record_of_a_valid_run_has_no_signature() -> None:
-    found = record_of(known(2), HISTORY, verdict(invalid=False))
+    record_found = record_of(facts_of_run(2), HISTORY, verdict(invalid=False))
 
-    _assert_fits(found)
-    assert (_rows(found, "runs")[0]["signature"], _rows(found, "anomalies")) == (None, [])
+    _assert_fits(record_found)
+    assert (_rows(record_found, "runs")[0]["signature"], _rows(record_found, "anomalies")) == (None, [])
 
 
 def test_anomaly_has_the_time_and_faults_of_its_proof() -> None:
@@ -147,7 +147,7 @@ _CASES = {
 @pytest.mark.parametrize("name", _CASES)
 def test_window_knows_silence_and_recovery(name: str) -> None:
     case = _CASES[name]
-    row = _rows(record_of(known(1), history_of(*case.lines), verdict(invalid=False)), "windows")[0]
+    row = _rows(record_of(facts_of_run(1), history_of(*case.lines), verdict(invalid=False)), "windows")[0]
 
     assert (row["unavailable_ns"], row["recovery_ns"]) == (
         case.unavailable_ms * _MS,
@@ -159,11 +159,11 @@ def test_window_knows_silence_and_recovery(name: str) -> None:
 
 
 def test_record_survives_encoding() -> None:
-    made = record(1)
-    found = decode(encode(made))
+    new_record = record(1)
+    record_found = decode(encode(new_record))
 
-    assert (found.protocol, found.run, run_of(encode(made))) == ("v3", "seed-1/sim-v3-0", "seed-1/sim-v3-0")
-    assert found.tables == made.tables
+    assert (record_found.protocol, record_found.run, run_of(encode(new_record))) == ("v3", "seed-1/sim-v3-0", "seed-1/sim-v3-0")
+    assert record_found.tables == new_record.tables
 
 
 def test_equal_records_are_equal_bytes() -> None:
@@ -198,12 +198,12 @@ def test_file_of_another_kind_is_refused() -> None:
 
 def _changed(table: Table, column: str, value: object) -> bytes:
     """An encoded record with another value in one cell; its Parquet is whole."""
-    one = record(1)
-    rows = one.tables[table]
+    this_record = record(1)
+    rows = this_record.tables[table]
     at, type_ = rows.column_names.index(column), rows.schema.field(column).type
     values = pa.array([value, *rows[column].to_pylist()[1:]], type_)
     changed = rows.set_column(at, pa.field(column, type_, nullable=True), values)
-    return encode(Record(protocol=one.protocol, tables=one.tables | {table: changed}))
+    return encode(Record(protocol=this_record.protocol, tables=this_record.tables | {table: changed}))
 
 
 @pytest.mark.parametrize(

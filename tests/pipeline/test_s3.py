@@ -12,7 +12,7 @@ from pipeline.storage import storage_at
 pytestmark = pytest.mark.slow
 
 
-def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def _json_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     run_command_line([*arguments, "--json"])
     captured = capsys.readouterr()
     assert captured.out, captured.err
@@ -25,9 +25,9 @@ def test_campaign_and_judge_on_s3_are_those_on_a_disk(s3: str, tmp_path: Path, c
     asked = ("campaign", "--seeds", "0..1", "--protocol", "v3", "--seconds", "3", "--keep-all")
     disk = str(tmp_path / "store")
 
-    here = _printed(capsys, *asked, "--store", disk, "--jobs", "1")
-    there = _printed(capsys, *asked, "--store", s3, "--jobs", "2")
-    resumed = _printed(capsys, *asked, "--store", s3, "--jobs", "1", "--resume")
+    here = _json_of(capsys, *asked, "--store", disk, "--jobs", "1")
+    there = _json_of(capsys, *asked, "--store", s3, "--jobs", "2")
+    resumed = _json_of(capsys, *asked, "--store", s3, "--jobs", "1", "--resume")
 
     assert here["tally"] == there["tally"] == resumed["tally"]
     names = storage_at(s3).names()
@@ -37,12 +37,12 @@ def test_campaign_and_judge_on_s3_are_those_on_a_disk(s3: str, tmp_path: Path, c
     assert texts
     assert not [text for text in texts if "/tmp" in text or str(tmp_path) in text]
 
-    judged_here, judged_there = (_printed(capsys, "judge", store) for store in (disk, s3))
+    judged_here, judged_there = (_json_of(capsys, "judge", store) for store in (disk, s3))
 
-    assert _judged(judged_here) == _judged(judged_there) != []
+    assert _verdicts_in(judged_here) == _verdicts_in(judged_there) != []
     assert judged_here["exit"] == judged_there["exit"]
 
 
-def _judged(printed: dict[str, Any]) -> list[tuple[object, ...]]:
+def _verdicts_in(printed: dict[str, Any]) -> list[tuple[object, ...]]:
     """The digest of each history, its verdict, and the rows that were judged."""
     return sorted((run["digest"], run["verdict"], run["kinds"], run["operations"], run["events"]) for run in printed["runs"])

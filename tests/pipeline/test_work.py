@@ -42,9 +42,9 @@ class Bench:
     def perform(self, *items: Item, deadline_s: float | None = None, per_task: int | None = None) -> list[Row]:
         """Do the items and return the rows that were seen, by key."""
         job = Job(function=do, ledger=self.ledger.location, deadline_s=deadline_s, grace_s=1)
-        seen: list[Row] = []
-        perform(items, job, spark=self._spark, jobs=self._jobs, seen=seen.append, per_task=per_task)
-        return sorted(seen, key=lambda row: row.key)
+        seen_rows: list[Row] = []
+        perform(items, job, spark=self._spark, jobs=self._jobs, on_row=seen_rows.append, per_task=per_task)
+        return sorted(seen_rows, key=lambda row: row.key)
 
 
 @pytest.fixture
@@ -68,9 +68,9 @@ def test_every_item_gets_one_row_with_its_result(bench: Bench) -> None:
 def test_item_in_the_ledger_is_not_done_again(bench: Bench) -> None:
     bench.perform(bench.item("old"))
 
-    seen = bench.perform(bench.item("old"), bench.item("new"))
+    seen_rows = bench.perform(bench.item("old"), bench.item("new"))
 
-    assert _states(seen) == [("new", "done")]
+    assert _states(seen_rows) == [("new", "done")]
     assert attempts(bench.trace, "old") == 1
 
 
@@ -136,7 +136,7 @@ def test_work_stops_when_the_watcher_raises(bench: Bench) -> None:
     job = Job(function=do, ledger=bench.ledger.location)
     items = [bench.item(f"{n:02}", "slow") for n in range(20)]
     with pytest.raises(EnoughError):
-        perform(items, job, spark=bench._spark, jobs=bench._jobs, seen=stop)
+        perform(items, job, spark=bench._spark, jobs=bench._jobs, on_row=stop)
 
     kept = bench.ledger.keys()
     assert 1 <= len(kept) < 20

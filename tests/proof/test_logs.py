@@ -30,7 +30,7 @@ _UNPROVEN = {
 
 
 @cache
-def proven(what: str) -> list[Tally]:
+def tallies_of(what: str) -> list[Tally]:
     return prove(what, _HISTORIES)
 
 
@@ -38,7 +38,7 @@ def proven(what: str) -> list[Tally]:
 @pytest.mark.parametrize("what", list(DEFINITIONS))
 def test_log_checkers_agree_with_their_definitions(what: str) -> None:
     """Compared for each kind in each partition; each history kind has good and bad histories."""
-    for tally in proven(what):
+    for tally in tallies_of(what):
         assert tally.wrong == []
         assert tally.total == _HISTORIES
         assert 0 < tally.good < _HISTORIES or (tally.name, what) == ("fencing", "operations"), tally
@@ -47,7 +47,7 @@ def test_log_checkers_agree_with_their_definitions(what: str) -> None:
 @pytest.mark.slow
 def test_random_histories_reach_each_log_anomaly() -> None:
     """A kind that no random history has would not be compared."""
-    reached = {(tally.name, kind) for what in DEFINITIONS for tally in proven(what) for kind in tally.bad}
+    reached = {(tally.name, kind) for what in DEFINITIONS for tally in tallies_of(what) for kind in tally.bad}
     claimed = {(checker.name, kind) for checker in ALL if checker.name not in _UNPROVEN for kind in checker.kinds}
 
     assert claimed <= reached
@@ -65,8 +65,8 @@ def test_random_histories_reach_each_kafka_judge_anomaly() -> None:
 
 
 def test_every_checker_has_a_definition_or_is_listed_unproven() -> None:
-    proven = {name for names in DEFINITIONS.values() for name in names}
+    tallies_of = {name for names in DEFINITIONS.values() for name in names}
 
-    assert proven | _UNPROVEN == {checker.name for checker in ALL}
-    assert not proven & _UNPROVEN
+    assert tallies_of | _UNPROVEN == {checker.name for checker in ALL}
+    assert not tallies_of & _UNPROVEN
     assert DRAWERS.keys() == DEFINITIONS.keys()

@@ -31,7 +31,7 @@ def exists(lab: Lab, path: str) -> bool:
     return isinstance(answer, Data)
 
 
-def listed(lab: Lab) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+def assignment_in_zookeeper(lab: Lab) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """The assignment in the topic znode."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(paths.topic_path("t")),))
     return dict(paths.decode_topic("t", answer.data)) if isinstance(answer, Data) else {}

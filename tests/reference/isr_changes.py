@@ -59,13 +59,13 @@ def turn_of(lab: Lab, i: int) -> Turn:
 def shrink(lab: Lab, *gone: int) -> tuple[IsrMember, ...]:
     """Have the leader propose its ISR without `gone` and send the request; return the proposed ISR."""
     leader = leader_of(lab)
-    wanted = tuple(m for m in leader.isr if m.broker not in gone)
+    expected_members = tuple(m for m in leader.isr if m.broker not in gone)
     turn = turn_of(lab, 2)
-    isr._propose(turn, lab.partition(2), leader, wanted)
+    isr._propose(turn, lab.partition(2), leader, expected_members)
     asking.send_due(turn, lab.nodes[2].state.broker)
     for effect in turn.effects:
         lab._perform(2, effect)
-    return wanted
+    return expected_members
 
 
 def request(lab: Lab, *changes: IsrProposal) -> IsrChangeReply:

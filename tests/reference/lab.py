@@ -357,8 +357,8 @@ class Lab:
 
     def leaders(self, tp: TopicPartition = T0) -> list[int]:
         """The brokers that believe that they lead."""
-        found = {i: self.nodes[i].state.broker.partitions.get(tp) for i in self.ids if i in self.nodes}
-        return [i for i, replica in found.items() if replica is not None and isinstance(replica.role, Leader)]
+        partitions = {i: self.nodes[i].state.broker.partitions.get(tp) for i in self.ids if i in self.nodes}
+        return [i for i, replica in partitions.items() if replica is not None and isinstance(replica.role, Leader)]
 
     def leader(self, tp: TopicPartition = T0) -> int:
         """The leader in ZooKeeper, which must be the only broker that believes that it leads."""

@@ -99,8 +99,8 @@ def _word(op: SetData | Delete | Create) -> str:
         state = paths.decode_state(T0, (), Data(op.data, 0, 0))
         return f"state: {state.leader} leads {_row(brokers_of(state.isr))}"
     if op.path in (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA):
-        found, _ = admin_paths.decode_reassignments(op.data)
-        return f"{op.path}: " + "; ".join(f"{_row(e.replicas)} from {_row(e.original)}" for e in found.values())
+        reassignments, _ = admin_paths.decode_reassignments(op.data)
+        return f"{op.path}: " + "; ".join(f"{_row(e.replicas)} from {_row(e.original)}" for e in reassignments.values())
     if op.path == admin_paths.reassignment_path(T0):
         entry = reassignment_requests.decode_entry(op.data)
         return f"{op.path}: {entry and _row(entry.replicas)}"

@@ -73,7 +73,7 @@ class Recorded(Lab):
         return [(i, op.to, op.message) for i, op in self.log if isinstance(op, Send) and isinstance(op.message, kind)]
 
 
-def settled(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min_isr: int = 1, log_dirs: int = 1) -> Recorded:
+def settled_cluster(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min_isr: int = 1, log_dirs: int = 1) -> Recorded:
     """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR."""
     lab = Recorded(brokers, variant=VARIANTS[variant], min_isr=min_isr, log_dirs=log_dirs)
     for i in lab.ids:

@@ -262,8 +262,8 @@ class _Player:
         self.stage.watches(fired)
 
     def get(self, path: str) -> None:
-        found = self.stage.read(path)
-        words = "! NoNode" if found is None else content_in_words(path, found.data, self.stage.registrations) or "-"
+        znode = self.stage.read(path)
+        words = "! NoNode" if znode is None else content_in_words(path, znode.data, self.stage.registrations) or "-"
         self.stage.lines.append(words)
 
     def ls(self, path: str) -> None:

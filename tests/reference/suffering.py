@@ -132,8 +132,8 @@ class Cluster(Lab):
     def topics(self) -> dict[str, Data]:
         """The topic znodes by name."""
         (names,) = self.ask(GetChildren(paths.TOPICS))
-        found = {name: self.read(paths.topic_path(name)) for name in getattr(names, "names", ())}
-        return {name: znode for name, znode in found.items() if znode is not None}
+        znodes = {name: self.read(paths.topic_path(name)) for name in getattr(names, "names", ())}
+        return {name: znode for name, znode in znodes.items() if znode is not None}
 
     def states(self) -> dict[TopicPartition, PartitionState | None]:
         """The state of each partition in ZooKeeper."""

@@ -16,13 +16,13 @@ from tests.reference.admin import (
     ROOTS,
     T1,
     add,
+    assignment_in_zookeeper,
     back,
     bury,
     delete_topic,
     exists,
     full,
     holders,
-    listed,
     prefer,
     remove,
     requests,
@@ -37,10 +37,10 @@ def test_partition_to_add_is_read_from_partitions_add() -> None:
     """V3 §H on_partitions_add step 1, R-007: also if the topic's node under the path existed before."""
     lab = full()
     write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""))
-    assert listed(lab) == {T0: BROKERS}
+    assert assignment_in_zookeeper(lab) == {T0: BROKERS}
     write(lab, Create(paths.partition_add_path(T1), paths.replicas_payload((BrokerId(3), BrokerId(2)))))
 
-    assert listed(lab) == {T0: BROKERS, T1: (3, 2)}
+    assert assignment_in_zookeeper(lab) == {T0: BROKERS, T1: (3, 2)}
 
 
 def test_added_partition_gets_a_leader() -> None:
@@ -67,7 +67,7 @@ def test_added_partition_is_written_to_the_topic_path() -> None:
     lab = full()
     add(lab, 2, 1)
 
-    assert listed(lab) == {T0: BROKERS, T1: (2, 1)}
+    assert assignment_in_zookeeper(lab) == {T0: BROKERS, T1: (2, 1)}
 
 
 def test_invalid_partition_additions_are_dropped() -> None:
@@ -77,7 +77,7 @@ def test_invalid_partition_additions_are_dropped() -> None:
     write(lab, Create(f"{paths.PARTITIONS_ADD}/ghost", b""), Create(paths.partition_add_path(entry), replicas))
     write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""), Create(paths.partition_add_path(T1), b"no list"))
 
-    assert (requests(lab), listed(lab)) == ([], {T0: BROKERS})
+    assert (requests(lab), assignment_in_zookeeper(lab)) == ([], {T0: BROKERS})
 
 
 # --- V3 §H on_partitions_remove ------------------------------------------------------------------------------------------------
@@ -99,12 +99,12 @@ def test_replicas_of_a_removed_partition_are_deleted() -> None:
     assert holders(lab, T1) == [2, 3]
     told: list[tuple[str, bool]] = []
 
-    def seen(letter: Letter) -> bool:
+    def is_seen(letter: Letter) -> bool:
         if isinstance(letter[2], StopReplica) and any(stop.tp == T1 and stop.delete for stop in letter[2].partitions):
             told.append((letter[1], exists(lab, paths.state_path(T1))))
         return False
 
-    lab.held = seen
+    lab.held = is_seen
     remove(lab)
 
     assert set(told) == {("b2", True), ("b3", True)}
@@ -116,7 +116,7 @@ def test_removed_partition_loses_its_topic_path_entry_and_state() -> None:
     lab = full()
     add(lab, 3, 2)
     remove(lab)
-    assert (listed(lab), exists(lab, paths.state_parents(T1)[1])) == ({T0: BROKERS}, False)
+    assert (assignment_in_zookeeper(lab), exists(lab, paths.state_parents(T1)[1])) == ({T0: BROKERS}, False)
     add(lab, 1, 2)
 
     assert lab.leader(T1) in (1, 2)
@@ -131,12 +131,12 @@ def test_late_leader_and_isr_does_not_restore_removed_partition() -> None:
     lab = full()
     copies: list[Letter] = []
 
-    def kept(letter: Letter) -> bool:
+    def is_kept(letter: Letter) -> bool:
         if isinstance(letter[2], LeaderAndIsr) and any(state.tp == T1 for state in letter[2].states):
             copies.append(letter)
         return False
 
-    lab.held = kept
+    lab.held = is_kept
     add(lab, 3, 2)
     lab.held = lambda letter: False
     remove(lab)
@@ -172,7 +172,7 @@ def test_new_controller_removes_partitions_requested_meanwhile() -> None:
     lab.expire(1)
     lab.settle()
 
-    assert (holders(lab, T1), listed(lab), requests(lab)) == ([], {T0: BROKERS}, [])
+    assert (holders(lab, T1), assignment_in_zookeeper(lab), requests(lab)) == ([], {T0: BROKERS}, [])
 
 
 @pytest.mark.parametrize(("variant", "again"), [("safe", []), ("removals-last", [2])])
@@ -217,15 +217,15 @@ def test_removal_ends_though_its_controller_fails() -> None:
     lab.held = lambda _: False
     lab.settle()
 
-    assert (holders(lab, T1), listed(lab), requests(lab)) == ([], {T0: BROKERS}, [])
+    assert (holders(lab, T1), assignment_in_zookeeper(lab), requests(lab)) == ([], {T0: BROKERS}, [])
 
 
 def added(lab: Lab) -> None:
-    assert (len(lab.leaders(T1)), listed(lab)) == (1, {T0: BROKERS, T1: (3, 2)})
+    assert (len(lab.leaders(T1)), assignment_in_zookeeper(lab)) == (1, {T0: BROKERS, T1: (3, 2)})
 
 
 def removed(lab: Lab) -> None:
-    assert (holders(lab, T1), listed(lab), exists(lab, paths.state_path(T1))) == ([], {T0: BROKERS}, False)
+    assert (holders(lab, T1), assignment_in_zookeeper(lab), exists(lab, paths.state_path(T1))) == ([], {T0: BROKERS}, False)
 
 
 def deleted(lab: Lab) -> None:
@@ -299,7 +299,7 @@ def test_admin_request_completes_when_any_answer_is_lost(name: str, which: int) 
 @pytest.mark.parametrize(("variant", "forgets"), [("safe", False), ("v3", True)])
 def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forgets: bool) -> None:
     """R-063, C-13: V3 §H on_partitions_add step 3 comes before step 4, and the controller dies between the two."""
-    found = []
+    brokerses = []
     for before in range(STEPS["add"]):
         lab = full(VARIANTS[variant])
         lab.left = before
@@ -307,9 +307,9 @@ def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forge
         lab.left = None
         if 1 in lab.muted:
             bury(lab, 1)
-        found.append(listed(lab))
+        brokerses.append(assignment_in_zookeeper(lab))
 
-    assert ({T0: BROKERS} in found) == forgets
+    assert ({T0: BROKERS} in brokerses) == forgets
 
 
 # --- requests that are refused --------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_controller_says_which_admin_request_it_refuses(path: str, data: bytes, 
     write(lab, *([Create(above, b"")] if above.startswith(ROOTS) else []), Create(path, data))
 
     assert refusals(lab) == [f"{path}: {why}"]
-    assert (requests(lab), listed(lab), lab.leaders()) == ([], {T0: BROKERS}, [1])
+    assert (requests(lab), assignment_in_zookeeper(lab), lab.leaders()) == ([], {T0: BROKERS}, [1])
 
 
 def test_znode_with_a_wrong_name_does_not_block_additions() -> None:
@@ -359,7 +359,7 @@ def test_znode_with_a_wrong_name_does_not_block_additions() -> None:
     write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""), Create(f"{paths.PARTITIONS_ADD}/t/x", b""))
     add(lab, 2, 3)
 
-    assert (requests(lab), listed(lab)[T1]) == ([], (BrokerId(2), BrokerId(3)))
+    assert (requests(lab), assignment_in_zookeeper(lab)[T1]) == ([], (BrokerId(2), BrokerId(3)))
 
 
 # --- without a request ----------------------------------------------------------------------------------------------------------

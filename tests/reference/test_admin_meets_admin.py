@@ -185,17 +185,17 @@ def test_broker_checks_replicas_on_every_full_metadata() -> None:
 
 def _full_metadata_during(*requests: AnyOp) -> int:
     """How often broker 3 is sent full metadata during these requests; t-1 was added before."""
-    lab, seen = cluster(), list[UpdateMetadata]()
+    lab, updates = cluster(), list[UpdateMetadata]()
     write(lab, *ADD)
 
     def watch(letter: tuple[str, Address, object]) -> bool:
         if isinstance(letter[2], UpdateMetadata) and letter[2].full and letter[1] == "b3":
-            seen.append(letter[2])
+            updates.append(letter[2])
         return False
 
     lab.held = watch
     write(lab, *requests)
-    return len(seen)
+    return len(updates)
 
 
 def test_full_metadata_is_sent_after_a_removal() -> None:
@@ -269,12 +269,12 @@ def test_late_stop_replica_deletes_no_partition_added_again() -> None:
     write(lab, *ADD)
     late: list[Letter] = []
 
-    def kept(letter: Letter) -> bool:
+    def is_kept(letter: Letter) -> bool:
         if isinstance(letter[2], StopReplica):
             late.append(letter)
         return False
 
-    lab.held = kept
+    lab.held = is_kept
     write(lab, *REMOVE)
     lab.held = lambda letter: False
     assert (len(late), holders(lab, T1)) == (3, [])

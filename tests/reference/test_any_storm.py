@@ -133,9 +133,9 @@ class Storm:
     def _is_cured(self, i: int) -> bool:
         lab = self.lab
         mine = lab.nodes[i].state.broker.incarnation if i in lab.nodes else None
-        held = [s for s in lab.states().values() if s is not None and i in s.replicas]
+        held_states = [s for s in lab.states().values() if s is not None and i in s.replicas]
         gone = [s for s in lab.states().values() if s is None]
-        return not gone and all(any(m.broker == i and m.incarnation == mine for m in s.isr) for s in held)
+        return not gone and all(any(m.broker == i and m.incarnation == mine for m in s.isr) for s in held_states)
 
     # --- the administrator ---
 
@@ -265,11 +265,13 @@ def _wrong_replicas(lab: Cluster, state: PartitionState) -> list[str]:
 
 
 def _wrong_metadata(lab: Cluster, state: PartitionState) -> list[str]:
-    told = {i: lab.nodes[i].state.broker.metadata.get(state.tp) for i in lab.ids}
-    return [f"metadata of {state.tp} at b{i}: {m}" for i, m in told.items() if m is None or _told(m) != _told(state)]
+    states = {i: lab.nodes[i].state.broker.metadata.get(state.tp) for i in lab.ids}
+    return [
+        f"metadata of {state.tp} at b{i}: {m}" for i, m in states.items() if m is None or _fields_told(m) != _fields_told(state)
+    ]
 
 
-def _told(state: PartitionState) -> tuple[object, ...]:
+def _fields_told(state: PartitionState) -> tuple[object, ...]:
     return state.topic_id, state.leader, state.leader_epoch, state.isr, state.replicas, state.offline
 
 

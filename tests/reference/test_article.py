@@ -225,7 +225,7 @@ def test_lagging_follower_fetches_many_batches_at_once() -> None:
 # --- what ZooKeeper holds --------------------------------------------------------------------------------------------------
 
 
-def read(lab: Lab, path: str) -> Data:
+def znode_at(lab: Lab, path: str) -> Data:
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(path),))
     assert isinstance(answer, Data)
     return answer
@@ -234,19 +234,19 @@ def read(lab: Lab, path: str) -> Data:
 def test_znodes_have_the_keys_of_the_article() -> None:
     """R-001, R-002, R-003, R-150, R-151, R-152, R-153, R-154, C-01: other tools read these keys."""
     lab = full()
-    broker = json.loads(read(lab, paths.broker_path(BrokerId(2))).data)
-    topic = json.loads(read(lab, paths.topic_path("t")).data)
-    found = json.loads(read(lab, paths.state_path(T0)).data)
-    controller = json.loads(read(lab, paths.CONTROLLER).data)
+    broker = json.loads(znode_at(lab, paths.broker_path(BrokerId(2))).data)
+    topic = json.loads(znode_at(lab, paths.topic_path("t")).data)
+    found = json.loads(znode_at(lab, paths.state_path(T0)).data)
+    controller = json.loads(znode_at(lab, paths.CONTROLLER).data)
 
     assert {"version", "host", "port", "jmx_port"} <= set(broker)
     assert {"version", "partitions"} <= set(topic)
     assert topic["partitions"] == {"0": [1, 2, 3]}
     assert {"controller_epoch", "leader", "version", "leader_epoch", "isr"} <= set(found)
     assert (controller["version"], controller["brokerid"]) == (1, 1)
-    assert read(lab, paths.CONTROLLER_EPOCH).data == b"1"
-    assert read(lab, paths.CONTROLLER).owner == lab.sessions[1]  # ephemeral
-    assert read(lab, paths.broker_path(BrokerId(2))).owner == lab.sessions[2]
+    assert znode_at(lab, paths.CONTROLLER_EPOCH).data == b"1"
+    assert znode_at(lab, paths.CONTROLLER).owner == lab.sessions[1]  # ephemeral
+    assert znode_at(lab, paths.broker_path(BrokerId(2))).owner == lab.sessions[2]
 
 
 def test_failover_writes_the_whole_partition_state_conditionally() -> None:

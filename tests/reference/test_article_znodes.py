@@ -16,8 +16,8 @@ from reference.types import (
 )
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import ids, write
-from tests.reference.recorded import restart_leader, settled
-from tests.reference.test_article import read
+from tests.reference.recorded import restart_leader, settled_cluster
+from tests.reference.test_article import znode_at
 from tests.reference.v3 import die, full
 
 TOPIC1, TOPIC2 = topic_partition("topic1", 8), topic_partition("topic2", 16)
@@ -50,7 +50,7 @@ def test_preferred_replicas_of_all_listed_partitions_lead() -> None:
 
 def test_preferred_election_request_stays_until_the_election() -> None:
     """R-147: "it will be deleted at the end of the operation", and the state is not written yet."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     assert restart_leader(lab) != 2
     lab.slow = lambda i, _: i == 1
     write(lab, Create("/admin", b""), Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0,))))
@@ -101,7 +101,7 @@ def test_broker_registers_its_own_host_and_port() -> None:
     lab.configs[1] = replace(lab.configs[1], host="node1", port=9093)
     lab.start(1)
 
-    assert read(lab, "/brokers/ids/1").data == b'{"version":5,"host":"node1","port":9093,"jmx_port":-1}'
+    assert znode_at(lab, "/brokers/ids/1").data == b'{"version":5,"host":"node1","port":9093,"jmx_port":-1}'
 
 
 def test_topic_znode_is_that_of_the_article() -> None:
@@ -133,7 +133,7 @@ def test_controller_znode_is_that_of_the_article() -> None:
 def test_each_controller_raises_the_bare_controller_epoch() -> None:
     """R-154: the znode holds the epoch as an integer, not as JSON."""
     lab = full()
-    first = read(lab, "/controller_epoch").data
+    first = znode_at(lab, "/controller_epoch").data
     die(lab, 1)
 
-    assert (first, read(lab, "/controller_epoch").data) == (b"1", b"2")
+    assert (first, znode_at(lab, "/controller_epoch").data) == (b"1", b"2")

@@ -16,7 +16,7 @@ from reference.messages import (
 )
 from reference.types import Address, BrokerId, BrokerState, Incarnation, Millis
 from tests.reference.lab import Lab
-from tests.reference.recorded import settled, shrink
+from tests.reference.recorded import settled_cluster, shrink
 from tests.reference.test_heartbeats import (
     ACTIVE,
     CLIENT,
@@ -216,7 +216,7 @@ def test_adopted_registration_ends_the_one_before() -> None:
 
 def test_isr_change_is_answered_after_the_write() -> None:
     """R-203: NONE says that the change was applied, so it waits for ZooKeeper."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     lab.slow = lambda i, _: i == 1
     shrink(lab, 4)
     lab.settle()

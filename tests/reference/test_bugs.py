@@ -20,7 +20,7 @@ from tests.reference.lab import T0, Lab
 from tests.reference.v3 import die
 
 
-def acked(lab: Lab) -> list[ProduceReply]:
+def acknowledgements(lab: Lab) -> list[ProduceReply]:
     return [m for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
@@ -31,7 +31,7 @@ def two_brokers_with_a_lagging_hw(protocol: str) -> Lab:
     assert lab.isr() == [1, 2]
     lab.produce(1, "m1")
     lab.settle()
-    assert len(acked(lab)) == 1
+    assert len(acknowledgements(lab)) == 1
     assert lab.partition(2).hw == 0
     assert lab.values(2) == ["m1"]
     return lab
@@ -47,7 +47,7 @@ def log_of_the_third_leader(protocol: str) -> list[str]:
     assert lab.isr() == [1, 2, 3]
     lab.produce(1, "m1")
     lab.settle()
-    assert len(acked(lab)) == 1
+    assert len(acknowledgements(lab)) == 1
     lab.held = lambda letter: isinstance(letter[2], FetchReply)  # no follower receives records from the second leader
     for _ in range(2):
         die(lab, lab.leader())
@@ -89,7 +89,7 @@ def _isr_after_a_lagging_follower_fetches(protocol: str) -> list[int]:
     lab = Lab(2, variant=VARIANTS[protocol])
     die(lab, 2)
     lab.produce(1, "m1")
-    assert len(acked(lab)) == 1
+    assert len(acknowledgements(lab)) == 1
     lab.held = lambda letter: isinstance(letter[2], FetchReply)
     lab.start(2)
     lab.wait(1000)
@@ -173,7 +173,7 @@ def test_torn_batch_is_truncated_before_the_next_append() -> None:
     lab.start(1)
     lab.settle()
     lab.produce(1, "later")
-    assert len(acked(lab)) == 2
+    assert len(acknowledgements(lab)) == 2
     restart(lab, 1)
 
     assert lab.values(1) == ["kept", "later"]
@@ -188,7 +188,7 @@ def test_acks_1_produce_does_not_wait_for_followers() -> None:
     assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
     lab.produce(1, "x", acks=1)
 
-    assert len(acked(lab)) == 1
+    assert len(acknowledgements(lab)) == 1
 
 
 def test_topic_created_during_a_failover_is_found() -> None:

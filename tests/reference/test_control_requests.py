@@ -24,8 +24,8 @@ def test_partial_first_leader_and_isr_deletes_no_replica(variant: str, deleted: 
     assert (T0 not in broker.partitions) == deleted
 
 
-@pytest.mark.parametrize(("variant", "told"), [("safe", True), ("broker-epoch-newer-rejected", False)])
-def test_leader_and_isr_refused_before_registration_is_resent(variant: str, told: bool) -> None:
+@pytest.mark.parametrize(("variant", "is_reported"), [("safe", True), ("broker-epoch-newer-rejected", False)])
+def test_leader_and_isr_refused_before_registration_is_resent(variant: str, is_reported: bool) -> None:
     """B-51, KAFKA-9839: the controller saw the registration before the broker did. The command must not be lost."""
     lab = Lab(2, variant=VARIANTS[variant])
     channel = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 2)
@@ -34,11 +34,11 @@ def test_leader_and_isr_refused_before_registration_is_resent(variant: str, told
     lab.tell(1, Received(Address("b2"), LeaderAndIsrReply(77, ErrorCode.STALE_BROKER_EPOCH)))
     sent_again = T0 in channel.states
 
-    assert sent_again == told
+    assert sent_again == is_reported
 
 
-@pytest.mark.parametrize(("variant", "told"), [("safe", True), ("control-requests-once", False)])
-def test_lost_leader_and_isr_is_sent_again(variant: str, told: bool) -> None:
+@pytest.mark.parametrize(("variant", "is_reported"), [("safe", True), ("control-requests-once", False)])
+def test_lost_leader_and_isr_is_sent_again(variant: str, is_reported: bool) -> None:
     """B-54, R-044: otherwise the broker misses a transition, and the next one builds on it."""
     lab = Lab(2, variant=VARIANTS[variant], start=False)
     lab.held = lambda letter: letter[1] == "b2" and isinstance(letter[2], LeaderAndIsr)
@@ -51,7 +51,7 @@ def test_lost_leader_and_isr_is_sent_again(variant: str, told: bool) -> None:
     lab.wait(2500)
 
     assert len(lost) == 1
-    assert any(i == 2 and note.kind == "became-follower" for i, note in lab.notes) == told
+    assert any(i == 2 and note.kind == "became-follower" for i, note in lab.notes) == is_reported
 
 
 def test_replicas_are_placed_round_robin_on_the_brokers() -> None:

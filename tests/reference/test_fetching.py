@@ -28,10 +28,10 @@ def test_leader_records_the_log_end_that_a_fetch_names() -> None:
     lab.produce(1, "x", "y")
     lab.settle()
     fetch(lab, 1, 1, replica=2, epoch=lab.partition(1).leader_epoch)
-    found = progress_of(leader_of(lab, 1), BrokerId(2))
+    follower_progress = progress_of(leader_of(lab, 1), BrokerId(2))
 
-    assert found is not None
-    assert found.leo == 1
+    assert follower_progress is not None
+    assert follower_progress.leo == 1
 
 
 def test_fetch_of_the_last_replica_commits_and_acknowledges() -> None:

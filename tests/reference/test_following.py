@@ -15,7 +15,7 @@ def reply_to_b3(letter: Letter) -> bool:
     return letter[1] == "b3" and isinstance(letter[2], FetchReply)
 
 
-def behind() -> Lab:
+def lab_with_lagging_follower() -> Lab:
     """b1 leads; b3 holds x, and y and z are on their way to it in one reply; b2 holds all of them."""
     lab = full()
     lab.held = reply_to_b3
@@ -35,7 +35,7 @@ def offset_asked(lab: Lab) -> list[int]:
 
 def test_follower_appends_all_records_and_goes_on() -> None:
     """R-061: append response.messages, r.hw = response.hw, advance the offset, and send the next request."""
-    lab = behind()
+    lab = lab_with_lagging_follower()
     lab.deliver(reply_to_b3)
 
     assert lab.values(3) == ["x", "y", "z"]

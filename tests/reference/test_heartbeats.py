@@ -389,8 +389,10 @@ def test_brokers_send_heartbeats_to_a_new_controller_at_once() -> None:
     lab.expire(1)
     (office,) = [i for i in (2, 3) if controller_of(lab, i).step == "active"]
 
-    shown = [letter[0] for letter in lab.letters if isinstance(letter[2], MetadataHeartbeat) and letter[1] == f"b{office}"]
-    assert sorted(shown) == ["b2", "b3"]
+    shown_addresses = [
+        letter[0] for letter in lab.letters if isinstance(letter[2], MetadataHeartbeat) and letter[1] == f"b{office}"
+    ]
+    assert sorted(shown_addresses) == ["b2", "b3"]
 
 
 def zombie(variant: str) -> Lab:

@@ -99,19 +99,19 @@ def test_sequence_gap_is_refused() -> None:
 )
 def test_sequences_are_checked_before_the_append_as_in_kafka(produce: Produce, verdict: object) -> None:
     """B-66: each refusal comes before the append."""
-    known: list[Producer] = []
+    known_producers: list[Producer] = []
     for sequence, value in enumerate("abc"):
-        producers.wrote(known, batch(sequence, sequence, value))
+        producers.wrote(known_producers, batch(sequence, sequence, value))
 
-    assert producers.check(known, produce, complete=True) == verdict
+    assert producers.check(known_producers, produce, complete=True) == verdict
 
 
 def test_older_producer_epoch_is_refused() -> None:
     """B-66: a producer that restarted its sequences must not be followed by batches that it sent before."""
-    known: list[Producer] = []
-    producers.wrote(known, batch(0, 0, "a", epoch=1))
+    known_producers: list[Producer] = []
+    producers.wrote(known_producers, batch(0, 0, "a", epoch=1))
 
-    assert producers.check(known, ask(1, epoch=0), complete=True) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producers.check(known_producers, ask(1, epoch=0), complete=True) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_unknown_producer_must_begin_at_sequence_0() -> None:
@@ -122,13 +122,13 @@ def test_unknown_producer_must_begin_at_sequence_0() -> None:
 
 def test_leader_remembers_the_last_five_batches_of_a_producer() -> None:
     """B-66: the window is Kafka's. A duplicate from before the window is still distinguished from a gap."""
-    known: list[Producer] = []
+    known_producers: list[Producer] = []
     for sequence in range(WINDOW + 1):
-        producers.wrote(known, batch(sequence, sequence, "v"))
+        producers.wrote(known_producers, batch(sequence, sequence, "v"))
 
-    assert len(known[0].batches) == WINDOW
-    assert producers.check(known, ask(1), complete=True) == producers.Written(1, 1, Offset(1))
-    assert producers.check(known, ask(0), complete=True) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert len(known_producers[0].batches) == WINDOW
+    assert producers.check(known_producers, ask(1), complete=True) == producers.Written(1, 1, Offset(1))
+    assert producers.check(known_producers, ask(0), complete=True) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 # --- failover, truncation and restart -----------------------------------------------------------------------------------------

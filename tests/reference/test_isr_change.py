@@ -119,9 +119,11 @@ def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
     lab.crash(4)
     lab.expire(4)
     lab.wait(3000)
-    known = controller_of(lab).states
-    assert known[other].zk_version < known[T0].zk_version
-    second = replace(proposal(lab, 2), tp=other, leader_epoch=known[other].leader_epoch, zk_version=known[other].zk_version)
+    known_states = controller_of(lab).states
+    assert known_states[other].zk_version < known_states[T0].zk_version
+    second = replace(
+        proposal(lab, 2), tp=other, leader_epoch=known_states[other].leader_epoch, zk_version=known_states[other].zk_version
+    )
     reply = request(lab, proposal(lab, 2), second)
 
     assert [result.error for result in reply.results] == [ErrorCode.NONE] * 2
@@ -171,8 +173,8 @@ def test_isr_change_with_another_incarnation_is_refused(broker: int, incarnation
 def test_isr_change_of_a_non_leader_is_refused() -> None:
     """R-201: NOT_LEADER_FOR_PARTITION with the current state; an older leader epoch is FENCED_LEADER_EPOCH."""
     lab = full()
-    asked = IsrChange(5, BrokerId(3), lab.nodes[3].state.broker.incarnation, (proposal(lab, 2, 3),))
-    lab.tell(1, Received(ELSEWHERE, asked))
+    change = IsrChange(5, BrokerId(3), lab.nodes[3].state.broker.incarnation, (proposal(lab, 2, 3),))
+    lab.tell(1, Received(ELSEWHERE, change))
     reply = lab.inbox[-1]
     assert isinstance(reply, IsrChangeReply)
     assert reply.results[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -211,7 +213,7 @@ def test_leader_has_no_other_isr_after_a_refused_request(error: ErrorCode) -> No
     lab.held = comes_from(4)
     lab.produce(2, "m", correlation=7)
     lab.settle()
-    wanted = shrink(lab, 4)
+    expected_members = shrink(lab, 4)
     change = leader_of(lab).change
     assert change is not None
     lab.letters = type(lab.letters)(letter for letter in lab.letters if not is_change(letter))
@@ -220,7 +222,7 @@ def test_leader_has_no_other_isr_after_a_refused_request(error: ErrorCode) -> No
     assert (leader_of(lab).isr, leader_of(lab).change) == (whole, change)
     assert [m for m in lab.inbox if isinstance(m, ProduceReply)] == []
     lab.wait(3000)
-    assert leader_of(lab).isr == wanted
+    assert leader_of(lab).isr == expected_members
     assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
 
 
@@ -250,11 +252,11 @@ def test_leader_takes_the_result_at_the_place_of_its_partition() -> None:
     """R-198: results have no names, only the order of the request."""
     lab = full()
     turn, broker, before = turn_of(lab, 2), lab.nodes[2].state.broker, leader_of(lab).isr
-    asked = shrink_two(lab, turn)
+    change = shrink_two(lab, turn)
     state = lab.state()
     done = replace(state, tp=TopicPartition("u-0"), isr=before[:1], zk_version=ZkVersion(state.zk_version + 1))
     results = (IsrResult(ErrorCode.INVALID_UPDATE_VERSION, None, state), IsrResult(ErrorCode.NONE, None, done))
-    asking.on_reply(turn, broker, IsrChangeReply(asked.correlation, ErrorCode.NONE, None, results))
+    asking.on_reply(turn, broker, IsrChangeReply(change.correlation, ErrorCode.NONE, None, results))
     roles = [partition.role for partition in broker.partitions.values()]
 
     assert [role.isr for role in roles if isinstance(role, Leader)] == [before, before[:1]]

@@ -40,12 +40,12 @@ def test_isr_change_with_a_lost_answer_succeeds_on_retry() -> None:
     """U-13: the controller refuses the second copy for its version, and returns the state that the first one made."""
     lab = full()
     lab.held = comes_from(4)
-    wanted = shrink(lab, 4)
+    expected_members = shrink(lab, 4)
     lab.deliver(is_change)
     lab.letters = type(lab.letters)(letter for letter in lab.letters if not is_answer(letter))
     lab.wait(3000)
 
-    assert leader_of(lab).isr == wanted
+    assert leader_of(lab).isr == expected_members
     assert leader_of(lab).change is None
     assert lab.isr() == [2, 3]
 
@@ -278,8 +278,8 @@ def test_controller_keeps_only_the_latest_isr_request() -> None:
     lab = full()
     lab.muted.add(1)
     for correlation in range(20):
-        asked = IsrChange(correlation, BrokerId(2), lab.nodes[2].state.broker.incarnation, (proposal(lab, 2, 3),))
-        lab.tell(1, Received(Address("b2"), asked))
+        change = IsrChange(correlation, BrokerId(2), lab.nodes[2].state.broker.incarnation, (proposal(lab, 2, 3),))
+        lab.tell(1, Received(Address("b2"), change))
 
     assert [r.asked.correlation for r in controller_of(lab).isr_requests] == [19]
 

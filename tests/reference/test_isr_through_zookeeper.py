@@ -13,7 +13,7 @@ from reference.messages import Fetch, LeaderAndIsr, PartitionState, ProduceReply
 from reference.replica.partition import brokers_of
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import reassign, write
-from tests.reference.recorded import leader_of, restart_leader, settled, shrink
+from tests.reference.recorded import leader_of, restart_leader, settled_cluster, shrink
 from tests.reference.v3 import die
 
 BY_ITSELF = ["isr-via-zookeeper", "v3"]
@@ -29,7 +29,7 @@ def commands_to(i: int) -> Callable[[Letter], bool]:
     return lambda letter: letter[1] == f"b{i}" and isinstance(letter[2], LeaderAndIsr | UpdateMetadata)
 
 
-def written(data: bytes) -> PartitionState:
+def state_in(data: bytes) -> PartitionState:
     return paths.decode_state(T0, (), Data(data, 0, 0))
 
 
@@ -43,11 +43,11 @@ def acknowledged(lab: Lab) -> list[int]:
 @pytest.mark.parametrize("variant", BY_ITSELF)
 def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
     """R-004, R-005, R-065: the write names the version, and leaves leader, leader epoch and controller epoch as they are."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     before = lab.state()
     shrink(lab, 4)
     ((writer, op),) = lab.state_writes()
-    after = written(op.data)
+    after = state_in(op.data)
 
     assert (writer, op.version) == (2, before.zk_version)
     # as the controller told them; what the znode held before may be the leader's own writing
@@ -58,7 +58,7 @@ def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
 
 def test_leader_stays_the_leader_in_its_own_write() -> None:
     """R-004, R-065: also where it is not the first member of its ISR."""
-    lab = settled()
+    lab = settled_cluster()
     leader = restart_leader(lab)
     shrink(lab, lab.followers()[-1], leader=leader)
 
@@ -68,7 +68,7 @@ def test_leader_stays_the_leader_in_its_own_write() -> None:
 @pytest.mark.parametrize("variant", BY_ITSELF)
 def test_leader_adopts_isr_and_version_once_zookeeper_answers(variant: str) -> None:
     """R-059: before the answer nothing is committed by the smaller ISR; after it that ISR and its version count."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     whole, version = leader_of(lab).isr, leader_of(lab).zk_version
     lab.held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
@@ -92,7 +92,7 @@ def test_leader_cannot_shrink_the_isr_after_the_controller(variant: str) -> None
 
     b2 is cut off from the controller and another broker has been elected. A write of b2 still reaches ZooKeeper.
     """
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     lab.held = commands_to(2)
     lab.muted.add(2)
     lab.expire(2)
@@ -114,7 +114,7 @@ def test_leader_cannot_shrink_the_isr_after_the_controller(variant: str) -> None
 
 def test_leader_gives_up_an_isr_change_after_the_controller() -> None:
     """R-071: reading back after the refusal, it finds the next leader epoch, and may change the ISR no more."""
-    lab = settled()
+    lab = settled_cluster()
     lab.held = commands_to(2)
     die(lab, 4)
     assert lab.isr() == [2, 3]
@@ -129,7 +129,7 @@ def test_leader_gives_up_an_isr_change_after_the_controller() -> None:
 
 def test_leader_writes_again_after_an_answer_was_lost() -> None:
     """R-059: a write whose answer was lost may have failed, so until it is read back the smaller ISR commits nothing."""
-    lab = settled()
+    lab = settled_cluster()
     whole = leader_of(lab).isr
     lab.held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
@@ -151,16 +151,16 @@ def test_leader_writes_again_after_an_answer_was_lost() -> None:
 
 def test_leader_takes_the_isr_that_it_reads_back() -> None:
     """R-059: its write was refused; what ZooKeeper holds is another ISR of the same epoch, and that counts."""
-    lab = settled()
+    lab = settled_cluster()
     lab.slow = lambda i, _: i == 2
     shrink(lab, 4)
-    found = lab.state()
-    other = replace(found, isr=tuple(member for member in found.isr if member.broker != 3))
-    write(lab, SetData(paths.state_path(T0), paths.state_payload(other), found.zk_version))
+    state = lab.state()
+    other = replace(state, isr=tuple(member for member in state.isr if member.broker != 3))
+    write(lab, SetData(paths.state_path(T0), paths.state_payload(other), state.zk_version))
     lab.write_now()
 
     assert brokers_of(leader_of(lab).isr) == (2, 4)
-    assert leader_of(lab).zk_version == found.zk_version + 1
+    assert leader_of(lab).zk_version == state.zk_version + 1
 
 
 # --- the controller writes -----------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_controller_reads_again_after_a_version_conflict(variant: str) -> None:
 
     A controller that wrote the ISR which it chose before would bring b4 back, which lacks a committed record.
     """
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     lab.held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
     lab.slow = lambda i, _: i == 1
@@ -181,7 +181,7 @@ def test_controller_reads_again_after_a_version_conflict(variant: str) -> None:
     assert lab.isr() == [2, 3]
     lab.write_now()
     lab.settle()
-    by_controller = [(brokers_of(written(op.data).isr), op.version) for i, op in lab.state_writes() if i == 1]
+    by_controller = [(brokers_of(state_in(op.data).isr), op.version) for i, op in lab.state_writes() if i == 1]
 
     assert [isr for isr, _ in by_controller] == [(2, 4), (2,)]
     assert by_controller[1][1] == by_controller[0][1] + 1
@@ -190,9 +190,9 @@ def test_controller_reads_again_after_a_version_conflict(variant: str) -> None:
 
 def test_move_reads_the_isr_again_after_a_version_conflict() -> None:
     """R-024, R-054, V3 §F step 3.2.2: the new leader takes b6 out of the ISR between the controller's read and its write."""
-    lab = settled(brokers=6)
+    lab = settled_cluster(brokers=6)
     write(lab, Create("/admin", b""))
-    lab.slow = lambda i, op: i == 1 and brokers_of(written(op.data).isr) == (5, 6)
+    lab.slow = lambda i, op: i == 1 and brokers_of(state_in(op.data).isr) == (5, 6)
     reassign(lab, (5, 6))
     assert len(lab.on_their_way) == 1
     lab.held = fetches_of(6)

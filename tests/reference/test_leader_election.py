@@ -34,9 +34,9 @@ class Desk:
 
     def answer(self) -> None:
         """Answer the single outstanding request to ZooKeeper."""
-        (asked,) = [effect for effect in self.turn.effects if isinstance(effect, ZkRequest)]
+        (zk_request,) = [effect for effect in self.turn.effects if isinstance(effect, ZkRequest)]
         self.turn.effects.clear()
-        answers, _ = self.lab.zk.submit(self.lab.sessions[1], asked.ops, atomic=asked.atomic)
+        answers, _ = self.lab.zk.submit(self.lab.sessions[1], zk_request.ops, atomic=zk_request.atomic)
         self.controller.outstanding.clear()
         leader_election.on_answer(self.turn, self.controller, T0, answers[-1:])
 
@@ -44,8 +44,8 @@ class Desk:
         """The leader proposes an ISR without b3."""
         state, leader = self.controller.states[T0], OAR[0]
         proposal = IsrProposal(T0, state.leader_epoch, state.isr[:2], state.zk_version)
-        asked = IsrChange(1, BrokerId(leader), state.isr[0].incarnation, (proposal,))
-        self.controller.isr_requests.append(IsrRequest(broker_address(BrokerId(leader)), asked, [None]))
+        change = IsrChange(1, BrokerId(leader), state.isr[0].incarnation, (proposal,))
+        self.controller.isr_requests.append(IsrRequest(broker_address(BrokerId(leader)), change, [None]))
 
     def widen(self) -> None:
         """Assign b4 as well, which needs a new epoch."""
@@ -56,8 +56,8 @@ class Desk:
         """Answer all requests; return the state that is sent to all replicas."""
         while T0 in self.controller.changes:
             self.answer()
-        told = {channel.states[T0] for channel in self.controller.channels if channel.broker in WIDER and T0 in channel.states}
-        (state,) = told  # all the same
+        states = {channel.states[T0] for channel in self.controller.channels if channel.broker in WIDER and T0 in channel.states}
+        (state,) = states  # all the same
         return state
 
 

@@ -206,8 +206,8 @@ def test_leader_steps_down_at_once_when_its_dir_fails() -> None:
         lab.muted.add(1)  # the controller is not notified
         lab.tell(1, DirFailed(0, "EIO"))
 
-        found = lab.nodes[1].state.broker.partitions.get(T0)
-        assert (found is not None and isinstance(found.role, Leader)) is leads
+        partition = lab.nodes[1].state.broker.partitions.get(T0)
+        assert (partition is not None and isinstance(partition.role, Leader)) is leads
 
 
 def test_record_is_not_acknowledged_after_a_failed_write() -> None:

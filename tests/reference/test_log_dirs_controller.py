@@ -198,13 +198,13 @@ def test_metadata_names_offline_replicas() -> None:
     die(lab, 2)
     lab.inbox.clear()
     lab.tell(1, Received(Address("c1"), Metadata(1)))
-    (seen,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+    (answer,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
     lab.start(2)
     lab.settle()
     lab.tell(1, Received(Address("c1"), Metadata(2)))
     later = [m for m in lab.inbox if isinstance(m, MetadataReply)][-1]
 
-    assert [state.offline for state in seen.states] == [(2, 3)]
+    assert [state.offline for state in answer.states] == [(2, 3)]
     assert [state.offline for state in later.states] == [(3,)]
 
 
@@ -222,9 +222,9 @@ def test_requests_carry_the_fields_of_kip_112() -> None:
     break_dir(lab, 2)
 
     assert any(isinstance(m, LeaderAndIsr) and m.new == (U0,) and m.controller_epoch == 1 for m in sent)
-    told = [state for m in sent if isinstance(m, UpdateMetadata) and m.live_brokers == (1, 2, 3) for state in m.states]
-    assert (2,) in {state.offline for state in told if state.tp == T0}
-    assert {state.replicas for state in told} == {(1, 2, 3)}
+    states = [state for m in sent if isinstance(m, UpdateMetadata) and m.live_brokers == (1, 2, 3) for state in m.states]
+    assert (2,) in {state.offline for state in states if state.tp == T0}
+    assert {state.replicas for state in states} == {(1, 2, 3)}
 
 
 def test_offline_replica_of_a_deleted_topic_goes_at_restart() -> None:
@@ -264,9 +264,9 @@ def assert_new_topic_is_served_alone(lab: Lab, i: int) -> None:
 
     assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
     assert [b.values for m in lab.inbox if isinstance(m, FetchReply) for b in m.batches] == [("y",)]
-    (seen,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+    (answer,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
     others = tuple(other for other in lab.ids if other != i)
-    assert {state.tp: (state.leader, state.offline) for state in seen.states}[U0] == (i, others)
+    assert {state.tp: (state.leader, state.offline) for state in answer.states}[U0] == (i, others)
 
 
 def test_leader_with_a_bad_dir_serves_new_topics_alone() -> None:

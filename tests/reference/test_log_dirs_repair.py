@@ -113,15 +113,15 @@ def test_replica_of_an_unconfigured_dir_is_not_elected() -> None:
     assert U0 in lab.disks[1].dirs[1].logs
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     lab.crash(1)
-    rest = Disk()
-    rest.dirs = lab.disks[1].dirs[1:]
-    lab.disks[1] = rest
+    other_disk = Disk()
+    other_disk.dirs = lab.disks[1].dirs[1:]
+    lab.disks[1] = other_disk
     lab.configs[1] = replace(lab.configs[1], log_dirs=1)
     lab.expire(1)
     lab.start(1)
     lab.wait(3000)
 
-    assert sorted(rest.logs) == [T0, U0]
+    assert sorted(other_disk.logs) == [T0, U0]
     partitions = lab.nodes[1].state.broker.partitions
     assert isinstance(partitions[U0].role, Leader)
     assert lab.leaders() == []

@@ -19,7 +19,7 @@ from tests.reference.failing_dirs import U0, break_dir, create_topic, events, jb
 from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import cluster, silent, write
-from tests.reference.recorded import STATE, Recorded, leader_of, settled
+from tests.reference.recorded import STATE, Recorded, leader_of, settled_cluster
 from tests.reference.v3 import die
 
 V0 = TopicPartition("v-0")
@@ -58,7 +58,7 @@ def _row(brokers: tuple[BrokerId, ...]) -> str:
 
 def test_failed_dir_of_a_leader_takes_the_steps_of_kip_112() -> None:
     """R-294, R-299, R-300: notify, read, delete, ask that broker, elect; then commands and metadata when that is written."""
-    lab = settled("safe", log_dirs=2)
+    lab = settled_cluster("safe", log_dirs=2)
     break_dir(lab, 2)
 
     leader = lab.leader()
@@ -77,7 +77,7 @@ def test_failed_dir_of_a_leader_takes_the_steps_of_kip_112() -> None:
 
 def test_leader_hears_that_a_follower_lost_its_directory() -> None:
     """R-300: the offline replica leaves the ISR in ZooKeeper, and a LeaderAndIsr tells the leader, which stays."""
-    lab = settled("safe", log_dirs=2)
+    lab = settled_cluster("safe", log_dirs=2)
     break_dir(lab, 3)
 
     assert steps(lab)[4:] == [
@@ -92,7 +92,7 @@ def test_leader_hears_that_a_follower_lost_its_directory() -> None:
 
 def test_controller_hears_of_every_failed_directory() -> None:
     """R-300: it watches for notifications again after each, and so hears of the next one too."""
-    lab = settled("safe", log_dirs=2)
+    lab = settled_cluster("safe", log_dirs=2)
     break_dir(lab, 2)
     break_dir(lab, 3)
 
@@ -113,7 +113,7 @@ def test_broker_answers_for_every_replica_in_the_directory() -> None:
 
 def test_controller_asks_nobody_after_an_event_of_another_type() -> None:
     """R-299, R-300: event 1 is the failure of a directory. Notifications that are found together are all read and deleted."""
-    lab = settled("safe", log_dirs=2)
+    lab = settled_cluster("safe", log_dirs=2)
     found = (b'{"version":1,"broker":2,"event":1}', b'{"version":1,"broker":3,"event":2}', b'{"version":1,"broker":4,"event":1}')
     write(lab, *(Create(paths.LOG_DIR_EVENT, data, sequential=True) for data in found))
 
@@ -123,7 +123,7 @@ def test_controller_asks_nobody_after_an_event_of_another_type() -> None:
 
 def test_new_controller_deletes_notifications_that_it_finds() -> None:
     """R-300: a directory fails while there is no controller."""
-    lab = settled("safe", log_dirs=2)
+    lab = settled_cluster("safe", log_dirs=2)
     lab.crash(1)
     break_dir(lab, 3)
     assert len(events(lab)) == 1
@@ -247,7 +247,7 @@ def test_new_replica_is_offline_if_its_creation_fails() -> None:
 
 def test_new_controller_asks_every_broker_for_its_partitions() -> None:
     """R-307: by LeaderAndIsr, and though nothing is to be elected: the former controller had no replica."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     die(lab, 1)
 
     asked = lab.sent(LeaderAndIsr)
@@ -286,16 +286,16 @@ def test_repaired_broker_is_told_that_its_replicas_are_old() -> None:
     lab = jbod()
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     lab.disks[3].dirs[0] = type(lab.disks[3].dirs[0])()
-    told: list[tuple[TopicPartition, ...]] = []
+    new_placements: list[tuple[TopicPartition, ...]] = []
 
     def watching(letter: tuple[Address, Address, object]) -> bool:
         if isinstance(letter[2], LeaderAndIsr) and letter[1] == "b3":
-            told.append(letter[2].new)
+            new_placements.append(letter[2].new)
         return False
 
     lab.held = watching
     restart(lab, 3)
     lab.wait(3000)
 
-    assert set(told) == {()}
+    assert set(new_placements) == {()}
     assert (lab.isr(), lab.values(3)) == ([1, 2, 3], ["x"])

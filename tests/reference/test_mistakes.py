@@ -29,7 +29,7 @@ from reference.messages import (
 from reference.replica.partition import Follower, Idle, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Millis, Offset
 from tests.reference.lab import T0, Lab
-from tests.reference.v3 import command, controllers, die, fetch, full, told
+from tests.reference.v3 import command, controllers, die, fetch, full, state_for
 
 
 def with_switches(brokers: int = 2, **switches: object) -> Lab:
@@ -315,7 +315,7 @@ def test_repeated_leader_and_isr_completes_the_role_change(early: bool, role: ty
     """B-56, KAFKA-9307: the session ended in the middle of it; the same command must not be ignored as old."""
     lab = with_switches(3, epoch_before_transition=early)
     lab.partition(3).role = Idle()
-    command(lab, 3, told(lab, 1, epoch_up=0))
+    command(lab, 3, state_for(lab, 1, epoch_up=0))
 
     assert isinstance(lab.partition(3).role, role)
 
@@ -351,7 +351,7 @@ def test_parked_produce_fails_when_the_leader_epoch_changes() -> None:
         lab.held = lambda letter: letter[1] in ("b2", "b3")
         lab.produce(1, "x")
         lab.settle()
-        command(lab, 1, told(lab, 2))
+        command(lab, 1, state_for(lab, 2))
 
         assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == errors
         assert not isinstance(lab.partition(1).role, Leader)
@@ -378,7 +378,7 @@ def test_parked_requests_of_a_disconnected_client_are_dropped() -> None:
 def test_late_stop_replica_of_an_old_epoch_deletes_nothing(fenced: bool, there: bool) -> None:
     """B-52, U-10, KIP-570: without an epoch of its own, a late StopReplica deletes a replica that was assigned again."""
     lab = with_switches(3, stop_replica_epoch=fenced)
-    command(lab, 3, told(lab, 2, epoch_up=4))
+    command(lab, 3, state_for(lab, 2, epoch_up=4))
     broker = lab.nodes[3].state.broker
     stops = (StopPartition(T0, LeaderEpoch(1)),)
     lab.tell(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))

@@ -13,7 +13,7 @@ from reference.replica.partition import Follower, brokers_of
 from reference.types import Address, BrokerId, topic_partition
 from tests.reference.lab import T0
 from tests.reference.moving import entries, reassign, write
-from tests.reference.recorded import STATE, Recorded, settled
+from tests.reference.recorded import STATE, Recorded, settled_cluster
 from tests.reference.v3 import die
 
 # --- elections -------------------------------------------------------------------------------------------------------------
@@ -21,7 +21,7 @@ from tests.reference.v3 import die
 
 def test_command_follows_the_write_that_it_tells_of() -> None:
     """R-076, V3 §A step 4: while the controller's write is on its way, no broker hears of it, though all channels are free."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     lab.slow = lambda i, _: i == 1
     die(lab, 3)
     lab.wait(500)
@@ -37,7 +37,7 @@ def test_command_follows_the_write_that_it_tells_of() -> None:
 
 def test_new_leader_refuses_produces_until_it_is_told() -> None:
     """R-075: ZooKeeper names it already, and its command is on its way; the client, refused, comes again."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     die(lab, 2)
     leader = lab.state().leader
@@ -53,7 +53,7 @@ def test_new_leader_refuses_produces_until_it_is_told() -> None:
 
 def test_command_without_an_answer_runs_into_its_timeout() -> None:
     """R-077: after request_timeout_ms, and no earlier, the controller gives up waiting and sends the command again."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
     die(lab, 4)
     timeout = lab.configs[1].request_timeout_ms
@@ -66,7 +66,7 @@ def test_command_without_an_answer_runs_into_its_timeout() -> None:
 
 def test_command_without_an_answer_alerts_the_administrator() -> None:
     """R-077, V3 Discussion 6: the controller notes its timeout, once for each, and names the broker and the command."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], LeaderAndIsrReply)
     die(lab, 4)
     timeout = lab.configs[1].request_timeout_ms
@@ -90,23 +90,23 @@ def alerts(lab: Recorded) -> list[tuple[int, int | None, int | None, str | None]
 
 def test_silent_broker_holds_up_no_command_to_another() -> None:
     """R-082: each broker has its own queue; b3, which answers nothing, is told the latest when it answers again."""
-    lab = settled("safe", brokers=5)
+    lab = settled_cluster("safe", brokers=5)
     lab.held = lambda letter: letter[1] == "b3"
     for i in (5, 4):
         die(lab, i)
-    told = lab.partition(2).leader_epoch
+    epoch = lab.partition(2).leader_epoch
     waiting = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 3)
     assert waiting.in_flight is not None
-    assert lab.partition(3).leader_epoch < told == lab.state().leader_epoch
+    assert lab.partition(3).leader_epoch < epoch == lab.state().leader_epoch
     lab.held = lambda _: False
     lab.settle()
 
-    assert lab.partition(3).leader_epoch == told
+    assert lab.partition(3).leader_epoch == epoch
 
 
 def test_newest_state_is_told_after_a_timeout() -> None:
     """R-082: what waits in the queue replaces what was sent without an answer, and not the other way round."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     before = lab.state().leader_epoch
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
     for i in (4, 2):
@@ -127,7 +127,7 @@ def leader_in_metadata(lab: Recorded, i: int) -> BrokerId | None:
 
 def test_clients_are_routed_by_what_is_in_zookeeper() -> None:
     """R-066: "the published decisions are used by clients for request routing": no earlier, and from every broker."""
-    lab = settled("safe", brokers=5)
+    lab = settled_cluster("safe", brokers=5)
     lab.slow = lambda i, _: i == 1
     die(lab, 2)
     lab.wait(500)
@@ -144,7 +144,7 @@ def test_clients_are_routed_by_what_is_in_zookeeper() -> None:
 
 def test_controller_watches_the_children_of_add() -> None:
     """R-083: the path itself stays the same when a request below it comes."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     write(lab, Create("/admin", b""), Create(paths.PARTITIONS_ADD, b""))
     for index in (1, 2):
         added = topic_partition("t", index)
@@ -156,7 +156,7 @@ def test_controller_watches_the_children_of_add() -> None:
 
 def test_controller_watches_the_children_of_remove() -> None:
     """R-083: the path itself stays the same when a request below it comes."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     write(lab, Create("/admin", b""), Create(paths.PARTITIONS_REMOVE, b""))
     write(lab, Create(f"{paths.PARTITIONS_REMOVE}/t", b""))
     write(lab, Create(paths.partition_remove_path(T0), b""))
@@ -166,7 +166,7 @@ def test_controller_watches_the_children_of_remove() -> None:
 
 def test_controller_watches_the_children_of_moves() -> None:
     """R-083: the path itself stays the same when a request below it comes."""
-    lab = settled("v3")
+    lab = settled_cluster("v3")
     root = admin_paths.PARTITIONS_REASSIGNED
     write(lab, Create("/admin", b""), Create(root, b""))
     write(lab, Create(f"{root}/t", b""))
@@ -180,7 +180,7 @@ def test_controller_watches_the_children_of_moves() -> None:
 
 def test_init_repeats_commands_lost_with_the_controller() -> None:
     """R-042, R-044: b1 dies before b3 hears of the epoch that it wrote. The next one elects nobody; INIT alone tells b3."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], LeaderAndIsr)
     die(lab, 4)
     written = lab.state()
@@ -234,7 +234,7 @@ def _step_of_failover(step: AnyOp | Send) -> str | None:
 
 def test_new_controller_sends_init_before_it_elects() -> None:
     """R-042, R-043: the states are read first, then INIT goes out, and only then a state is written."""
-    steps = steps_of_failover(settled("safe"))
+    steps = steps_of_failover(settled_cluster("safe"))
     early = ["1 create /controller", "3 read the states", "4 send INIT", "5 elect"]
 
     assert [step for step in steps if step in early] == early
@@ -242,7 +242,7 @@ def test_new_controller_sends_init_before_it_elects() -> None:
 
 def test_new_controller_reads_removals_before_it_sends_init() -> None:
     """B-62: the former controller may have deleted replicas of a partition that is still listed."""
-    steps = steps_of_failover(settled("safe"))
+    steps = steps_of_failover(settled_cluster("safe"))
     early = ["3 read the states", "9 remove", "8 add", "4 send INIT", "5 elect"]
 
     assert [step for step in steps if step in early] == early
@@ -250,7 +250,7 @@ def test_new_controller_reads_removals_before_it_sends_init() -> None:
 
 def test_new_controller_takes_up_requests_in_the_order_of_v3() -> None:
     """R-043: partitions that move, then those to be added, then those to be removed, after the reads of the elections."""
-    lab = settled("removals-last")
+    lab = settled_cluster("removals-last")
     steps_of_failover(lab)
     reads = [n for n, (i, step) in enumerate(lab.log) if i == 2 and step == GetData(STATE)]
     then = [word for i, step in lab.log[reads[1] :] if i == 2 and (word := _step_of_failover(step)) is not None]
@@ -260,7 +260,7 @@ def test_new_controller_takes_up_requests_in_the_order_of_v3() -> None:
 
 def test_new_controller_repairs_leaders_before_it_makes_new_ones() -> None:
     """R-043, V3 §D step 5, step 6: on_broker_change() for t-0, though the new topic's a-0 comes first by its name."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     lab.crash(1)
     write(lab, Create(paths.topic_path("a"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
     lab.look_from_here()
@@ -277,7 +277,7 @@ def test_new_controller_repairs_leaders_before_it_makes_new_ones() -> None:
 
 def test_starting_broker_reads_in_the_order_of_v3() -> None:
     """R-045, V3 §E step 1, step 2: topics, their assignments, the states of its own partitions; it follows only then."""
-    lab = settled("safe")
+    lab = settled_cluster("safe")
     other = Create(paths.topic_path("other"), paths.topic_payload(((BrokerId(2), BrokerId(3)),)))
     write(lab, other)
     die(lab, 4)
@@ -296,9 +296,9 @@ def test_starting_broker_reads_in_the_order_of_v3() -> None:
 # --- the end of a move ---------------------------------------------------------------------------------------------------------
 
 
-def moved(**switches: object) -> Recorded:
+def recorded_move(**switches: object) -> Recorded:
     """A move of t-0 from b2, b3 and b4 to b5 and b6, recorded from its beginning."""
-    lab = settled("safe", brokers=6)
+    lab = settled_cluster("safe", brokers=6)
     for i in lab.ids:
         lab.nodes[i].state.config = replace(lab.configs[i], variant=replace(SAFE, **switches))
     write(lab, Create("/admin", b""))
@@ -309,7 +309,7 @@ def moved(**switches: object) -> Recorded:
 
 def test_move_ends_with_metadata_to_every_broker() -> None:
     """R-238, KIP-236 steps 5 to 7: the topic znode is written, then the entry goes, then UpdateMetadata tells every broker."""
-    lab = moved()
+    lab = recorded_move()
     narrowed = max(n for n, (_, op) in enumerate(lab.log) if isinstance(op, SetData) and op.path == paths.topic_path("t"))
     cleared = next(n for n, (_, op) in enumerate(lab.log) if isinstance(op, Delete) and op.path == admin_paths.REASSIGN)
     lab.log = lab.log[cleared:]
@@ -321,7 +321,7 @@ def test_move_ends_with_metadata_to_every_broker() -> None:
 
 def test_move_of_an_offline_partition_is_in_the_metadata() -> None:
     """R-051: no state is written, because nobody can lead; the brokers must still learn where the replicas are."""
-    lab = settled("safe", brokers=6)
+    lab = settled_cluster("safe", brokers=6)
     write(lab, Create("/admin", b""))
     for dead in (2, 3, 4):
         die(lab, dead)
@@ -334,7 +334,7 @@ def test_move_of_an_offline_partition_is_in_the_metadata() -> None:
 
 def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
     """R-236, V3 §F step 3.2.3: without fenced fetches nobody else needs the command that takes the old replicas out."""
-    lab = moved(fetch_fencing=False)
+    lab = recorded_move(fetch_fencing=False)
     narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]
 
     assert narrow == ["b5"]
@@ -342,7 +342,7 @@ def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
 
 def test_shrunk_isr_of_a_move_is_told_to_all_if_fenced() -> None:
     """R-236: the write began a leader epoch, and a follower that did not know it could fetch no more."""
-    lab = moved()
+    lab = recorded_move()
     narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]
 
     assert narrow == ["b5", "b6"]

@@ -4,7 +4,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create
 from reference.messages import StopReplica
 from reference.types import BrokerId, TopicPartition
-from tests.reference.admin import add, exists, full, holders, listed, remove, write
+from tests.reference.admin import add, assignment_in_zookeeper, exists, full, holders, remove, write
 
 BROKERS = (BrokerId(1), BrokerId(2), BrokerId(3))
 T0, T1, T2, U1 = (TopicPartition(name) for name in ("t-0", "t-1", "t-2", "u-1"))
@@ -26,7 +26,7 @@ def test_all_requested_partitions_are_added_and_removed() -> None:
     write(lab, *requests(paths.PARTITIONS_REMOVE, b""))
 
     assert [holders(lab, tp) for tp in LATER] == [[], [], []]
-    assert (listed(lab), lab.leader()) == ({T0: BROKERS}, 1)
+    assert (assignment_in_zookeeper(lab), lab.leader()) == ({T0: BROKERS}, 1)
 
 
 def test_removal_is_written_after_live_replicas_have_stopped() -> None:
@@ -35,9 +35,13 @@ def test_removal_is_written_after_live_replicas_have_stopped() -> None:
     add(lab, 3, 2)
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
     remove(lab)
-    early = (holders(lab, T1), exists(lab, paths.partition_remove_path(T1)), T1 in listed(lab))
+    early = (holders(lab, T1), exists(lab, paths.partition_remove_path(T1)), T1 in assignment_in_zookeeper(lab))
     lab.held = lambda _: False
     lab.settle()
 
     assert early == ([3], True, True)
-    assert (holders(lab, T1), exists(lab, paths.partition_remove_path(T1)), T1 in listed(lab)) == ([], False, False)
+    assert (holders(lab, T1), exists(lab, paths.partition_remove_path(T1)), T1 in assignment_in_zookeeper(lab)) == (
+        [],
+        False,
+        False,
+    )

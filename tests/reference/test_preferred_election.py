@@ -76,7 +76,7 @@ def test_preferred_election_ends_though_a_partition_is_unknown() -> None:
 def test_preferred_election_skips_another_incarnation() -> None:
     """R-144: only members of the ISR, as they are recorded there, have all that is committed."""
     members = (IsrMember(BrokerId(1), Incarnation(11)), IsrMember(BrokerId(2), Incarnation(12)))
-    found = PartitionState(
+    state = PartitionState(
         tp=T0,
         leader=BrokerId(2),
         leader_incarnation=Incarnation(12),
@@ -88,8 +88,8 @@ def test_preferred_election_skips_another_incarnation() -> None:
     )
     live = {BrokerId(1): Incarnation(11), BrokerId(2): Incarnation(12)}
 
-    assert leader_selection.prefer(SAFE, found, live) == Elect(members[0], members)
-    assert leader_selection.prefer(SAFE, found, live | {BrokerId(1): Incarnation(99)}) == Keep()
+    assert leader_selection.prefer(SAFE, state, live) == Elect(members[0], members)
+    assert leader_selection.prefer(SAFE, state, live | {BrokerId(1): Incarnation(99)}) == Keep()
 
 
 @pytest.mark.parametrize("before", range(4))

@@ -300,8 +300,8 @@ def test_move_ends_though_a_broker_registers_meanwhile() -> None:
 def test_unknown_partition_does_not_block_other_reassignments() -> None:
     """KAFKA-2234, KAFKA-9478: entries with an unknown topic or partition are dropped, the others are moved."""
     lab = cluster()
-    asked = entries(RAR) | entries((4,), (), GHOST) | entries((5,), (), TopicPartition("t-7"))
-    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
+    reassignments = entries(RAR) | entries((4,), (), GHOST) | entries((5,), (), TopicPartition("t-7"))
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
 
     assert finish(lab, lambda: is_at(lab, RAR))
 
@@ -342,8 +342,8 @@ def test_controller_says_which_reassignments_it_refuses() -> None:
     write(lab, Create(admin_paths.REASSIGN, b'{"version":1,"partitions":[7,{"topic":"t","partition":0,"replicas":[1,1]}]}'))
     lab.wait(5000)
 
-    said = [n.detail for _, n in lab.notes if n.kind == "request-refused"]
-    assert list(dict.fromkeys(said)) == [
+    lines = [n.detail for _, n in lab.notes if n.kind == "request-refused"]
+    assert list(dict.fromkeys(lines)) == [
         f"{admin_paths.REASSIGN}: no such partition: {GHOST}",
         f"{admin_paths.REASSIGN}: 2 entries are invalid",
     ]
@@ -390,18 +390,18 @@ def test_entry_of_a_move_is_gone_before_its_topic(successor: bool) -> None:
     if successor:
         lab.bury(1)
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
-    left = []
+    remaining_moves = []
 
     def note(_: object) -> bool:
         if data(lab, paths.topic_path("t")) is None:
-            left.append(pending(lab))
+            remaining_moves.append(pending(lab))
         return False
 
     lab.held = note
     lab.wait(20_000)
 
-    assert left
-    assert not any(left)
+    assert remaining_moves
+    assert not any(remaining_moves)
 
 
 def test_deletion_waits_for_an_entry_that_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,8 +439,8 @@ def test_controller_sees_a_reassignment_changed_in_place() -> None:
         if pending(lab) is None:
             reassign(lab)
         else:
-            for asked in (entries((4,), (), GHOST), entries(RAR)):
-                write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
+            for reassignments in (entries((4,), (), GHOST), entries(RAR)):
+                write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
         lab.wait(5000)
         found[protocol] = assigned(lab)
 

@@ -25,7 +25,7 @@ from tests.reference.moving import (
     silent,
     write,
 )
-from tests.reference.recorded import STATE, settled
+from tests.reference.recorded import STATE, settled_cluster
 
 U0 = TopicPartition("u-0")
 
@@ -38,11 +38,11 @@ def two_topics(variant: str) -> Mortal:
     return lab
 
 
-def asked(variant: str, *tps: TopicPartition) -> tuple[AnyOp, ...]:
+def request_znodes(variant: str, *tps: TopicPartition) -> tuple[AnyOp, ...]:
     """The znodes by which an administrator asks for moves of these partitions to b4, b5 and b6."""
     if variant != "v3":
-        wanted = {tp: Reassignment(ids(*RAR)) for tp in tps}
-        return (Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(wanted)),)
+        expected_reassignments = {tp: Reassignment(ids(*RAR)) for tp in tps}
+        return (Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(expected_reassignments)),)
     leaves = [admin_paths.partition_reassigned_path(tp) for tp in tps]
     above = dict.fromkeys([admin_paths.PARTITIONS_REASSIGNED, *(leaf.rpartition("/")[0] for leaf in leaves)])
     return (*(Create(path, b"") for path in above), *(Create(leaf, paths.replicas_payload(ids(*RAR))) for leaf in leaves))
@@ -60,7 +60,7 @@ def moves(lab: Lab) -> dict[TopicPartition, str]:
 def test_all_partitions_in_the_path_are_taken_up(variant: str) -> None:
     """R-049, V3 §F step 1: set_p is all that the path asks for, also partitions of several topics."""
     lab = two_topics(variant)
-    write(lab, *asked(variant, T0, U0))
+    write(lab, *request_znodes(variant, T0, U0))
 
     assert sorted(moves(lab)) == [T0, U0]
 
@@ -68,7 +68,7 @@ def test_all_partitions_in_the_path_are_taken_up(variant: str) -> None:
 def test_known_move_keeps_its_state_when_the_path_changes() -> None:
     """R-050, V3 §F: only what is not in the map yet is put there in state INIT."""
     lab = two_topics("safe")
-    write(lab, *asked("safe", T0))
+    write(lab, *request_znodes("safe", T0))
     epoch = lab.state().leader_epoch
     assert moves(lab) == {T0: "joining"}
     both = entries(RAR, OAR) | entries(RAR, (), U0)
@@ -80,7 +80,7 @@ def test_known_move_keeps_its_state_when_the_path_changes() -> None:
 
 def test_agent_wakes_up_when_its_time_has_passed() -> None:
     """R-050, V3 §F: "wakes up if notified or a certain amount of time has passed": it reads the state again."""
-    lab = settled(brokers=6)
+    lab = settled_cluster(brokers=6)
     write(lab, Create("/admin", b""))
     lab.held = silent(5, 6)
     reassign(lab, (5, 6))
@@ -97,7 +97,7 @@ def test_v3_tells_the_new_replicas_to_begin() -> None:
     """R-051, V3 §F step 2.1: LeaderAndISR to the brokers in RAR and to no other; they follow the present leader."""
     lab = two_topics("v3")
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
-    write(lab, *asked("v3", T0))
+    write(lab, *request_znodes("v3", T0))
     receivers = sorted(to for _, to, message in lab.letters if isinstance(message, LeaderAndIsr))
     lab.held = silent(4, 5, 6)
     lab.settle()
@@ -128,7 +128,7 @@ def test_agent_of_a_former_controller_changes_nothing() -> None:
 
 def test_agent_does_one_round_at_a_time() -> None:
     """R-053: a notification during a round begins no other one beside it; the round that follows sees what has changed."""
-    lab = settled(brokers=6)
+    lab = settled_cluster(brokers=6)
     write(lab, Create("/admin", b""))
     lab.held = silent(5, 6)
     reassign(lab, (5, 6))

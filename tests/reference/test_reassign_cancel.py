@@ -185,8 +185,8 @@ def test_cancellation_rolls_back_every_pending_reassignment() -> None:
     lab.start(1)
     lab.wait(3000)
     lab.held = silent(4, 5, 6)
-    asked = entries(RAR) | entries((4, 5), (), other)
-    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
+    reassignments = entries(RAR) | entries((4, 5), (), other)
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
     assert (assigned(lab), assigned(lab, other)) == ((*OAR, *RAR), (2, 3, 4, 5))
     cancel(lab)
 

@@ -86,8 +86,8 @@ def test_new_controller_keeps_all_reassignment_entries(protocol: str, both: bool
     other = TopicPartition("t-1")
     lab.crash(1)
     write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
-    asked = entries((2, 3, 4)) | entries((4, 5), (), other)
-    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
+    reassignments = entries((2, 3, 4)) | entries((4, 5), (), other)
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
     lab.expire(1)
     lab.settle()
 

@@ -369,8 +369,8 @@ def test_legacy_znode_drops_a_partition_that_has_moved() -> None:
     other = add_partition(lab)
     lab.wait(2000)
     lab.held = lambda letter: isinstance(letter[2], Fetch) and letter[2].tp == T0 and letter[0] == "b6"
-    asked = entries(RAR) | entries((4, 5), (), other)
-    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
+    reassignments = entries(RAR) | entries((4, 5), (), other)
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
 
     assert finish(lab, lambda: assigned(lab, other) == (4, 5) and pending(lab) == entries(RAR))
 

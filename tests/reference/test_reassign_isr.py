@@ -59,8 +59,10 @@ def test_reassignment_elects_a_leader_from_the_target_replicas() -> None:
     moved = state(1, (1, 2, 3, 4, 5), (5, 4))
 
     assert lead_from_target(VARIANTS["safe"], moved, here, 2) == Elect(IsrMember(BrokerId(5), Incarnation(5)), moved.isr)
-    kept = state(4, (1, 2, 3, 4, 5), (5, 4))
-    assert lead_from_target(VARIANTS["safe"], kept, here, 2) == Elect(IsrMember(BrokerId(4), Incarnation(4)), kept.isr)
+    kept_state = state(4, (1, 2, 3, 4, 5), (5, 4))
+    assert lead_from_target(VARIANTS["safe"], kept_state, here, 2) == Elect(
+        IsrMember(BrokerId(4), Incarnation(4)), kept_state.isr
+    )
 
 
 def test_reassignment_keeps_its_leader_while_too_few_are_in_sync() -> None:
@@ -75,10 +77,14 @@ def test_reassignment_keeps_its_leader_while_too_few_are_in_sync() -> None:
 
 def test_reassignment_shrinks_the_isr_to_the_target_replicas() -> None:
     """R-236, V3 §F step 3.2.2: a leader that leaves is replaced by a member that stays."""
-    left = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
+    remaining_members = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
 
-    assert shrink_to_target(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[0], left)
-    assert shrink_to_target(VARIANTS["safe"], state(1, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[1], left)
+    assert shrink_to_target(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(
+        remaining_members[0], remaining_members
+    )
+    assert shrink_to_target(VARIANTS["safe"], state(1, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(
+        remaining_members[1], remaining_members
+    )
 
 
 @pytest.mark.parametrize(("protocol", "back", "wanted"), [("safe", False, 3), ("safe", True, 2), ("cancel-without-isr", True, 0)])
@@ -133,11 +139,12 @@ def test_leader_removes_unassigned_members_from_the_isr() -> None:
 
 def _isr_of_a_leader_with_too_wide_an_isr(protocol: str) -> list[int]:
     lab = cluster(msgspec.structs.replace(VARIANTS[protocol], isr_change_via="zookeeper"))
-    held = lab.state()
-    narrow = msgspec.structs.replace(held, leader_epoch=LeaderEpoch(held.leader_epoch + 1), replicas=ids(1, 2))
+    held_state = lab.state()
+    narrow = msgspec.structs.replace(held_state, leader_epoch=LeaderEpoch(held_state.leader_epoch + 1), replicas=ids(1, 2))
     controller = lab.nodes[1].state.controller
     lab.tell(
-        1, Received(Address("b1"), LeaderAndIsr(99, BrokerId(1), controller.epoch, held.leader_incarnation, False, (narrow,)))
+        1,
+        Received(Address("b1"), LeaderAndIsr(99, BrokerId(1), controller.epoch, held_state.leader_incarnation, False, (narrow,))),
     )
     lab.wait(3000)
     return lab.isr()

@@ -18,7 +18,7 @@ from tests.reference.moving import OAR, RAR, assigned, cluster, finish, ids, pen
 from tests.reference.v3 import die
 
 
-def counted(lab: Lab, controller: Controller) -> bool:
+def may_let_go(lab: Lab, controller: Controller) -> bool:
     """Whether the controller would let the other replicas go, if b1, b2 and b3 were the target of a move."""
     state = lab.nodes[1].state
     turn = Turn(Now(Millis(lab.now), Millis(lab.now)), state.ids, state.config, state.broker.incarnation)
@@ -32,16 +32,16 @@ def test_move_counts_replicas_online_by_liveness_and_answer() -> None:
     channel = channel_of(controller, BrokerId(3))
     (standing,) = [s for s in controller.standings if s.broker == 3]
     assert channel is not None
-    assert counted(lab, controller)
+    assert may_let_go(lab, controller)
 
     channel.offline = (T0,)
-    assert not counted(lab, controller)
+    assert not may_let_go(lab, controller)
     channel.offline = ()
     standing.state = BrokerState.INACTIVE
-    assert not counted(lab, controller)
+    assert not may_let_go(lab, controller)
     standing.state = BrokerState.ACTIVE
     controller.live = tuple(b for b in controller.live if b.broker != 3)
-    assert not counted(lab, controller)
+    assert not may_let_go(lab, controller)
 
 
 def moving_with_b4_behind() -> Lab:

@@ -31,7 +31,7 @@ def is_narrowed(lab: Mortal) -> bool:
 
 def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: Callable[[Mortal], None]) -> list[Mortal]:
     """One cluster for each step after which its controller can die."""
-    found = []
+    mortals = []
     first = begin()
     first.twice = False
     for n in range(1, STEPS_MAX):
@@ -43,9 +43,9 @@ def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: 
         if lab.dead is None:
             break
         after(lab)
-        found.append(lab)
-    assert len(found) < STEPS_MAX - 1, "every step was tried"
-    return found
+        mortals.append(lab)
+    assert len(mortals) < STEPS_MAX - 1, "every step was tried"
+    return mortals
 
 
 def return_later(lab: Mortal) -> None:

@@ -119,8 +119,10 @@ def test_checkpoint_keeps_a_replica_without_leader(variant: str, kept: object) -
     for i in (1, 2):
         lab.crash(i)
         lab.expire(i)
-    gone = IsrMember(BrokerId(9), Incarnation(1))
-    lab.zk.nodes[paths.state_path(T0)].data = paths.state_payload(replace(lab.state(), leader=gone.broker, isr=(gone,)))
+    removed_member = IsrMember(BrokerId(9), Incarnation(1))
+    lab.zk.nodes[paths.state_path(T0)].data = paths.state_payload(
+        replace(lab.state(), leader=removed_member.broker, isr=(removed_member,))
+    )
     lab.start(2)
     lab.settle()
     lab.wait(6000)

@@ -177,11 +177,11 @@ def test_late_stop_replica_keeps_the_log_of_a_recreated_topic(variant: str, surv
     """B-48, B-52, B-61, KIP-570: a StopReplica delayed past deletion and creation deletes nothing."""
     lab = full(VARIANTS[variant])
     node = lab.nodes[2].state
-    for held in (TopicId(1), topic_id(lab)):
-        stop = StopPartition(T0, LeaderEpoch(1_000), True, held)
+    for held_topic_id in (TopicId(1), topic_id(lab)):
+        stop = StopPartition(T0, LeaderEpoch(1_000), True, held_topic_id)
         request = StopReplica(98, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (stop,))
         lab.tell(2, Received(Address("b1"), request))
-        if held == 1:
+        if held_topic_id == 1:
             assert (T0 in node.broker.partitions) == survives
 
     assert T0 not in node.broker.partitions  # the StopReplica with the right id deletes it

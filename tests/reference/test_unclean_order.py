@@ -92,7 +92,7 @@ def test_unclean_election_does_not_wait_for_dead_isr_members() -> None:
 def test_unclean_election_keeps_a_live_leader() -> None:
     """DUR-7: a request must not lose records of a partition that has a leader."""
     lab = one_behind()
-    held = lab.state()
+    held_state = lab.state()
     request_unclean_election(lab)
 
-    assert (lab.state(), is_requested(lab)) == (held, False)
+    assert (lab.state(), is_requested(lab)) == (held_state, False)

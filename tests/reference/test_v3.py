@@ -14,7 +14,7 @@ from reference.messages import Fetch, LeaderAndIsr, ProduceReply, StopReplica
 from reference.replica.partition import Follower, Idle
 from reference.types import NO_INCARNATION, BrokerId
 from tests.reference.lab import T0, Lab, Letter
-from tests.reference.v3 import OTHER, add_topic, command, controllers, die, fetch, full, live, member, state, told
+from tests.reference.v3 import OTHER, add_topic, command, controllers, die, fetch, full, live, member, state, state_for
 
 # --- A: failover during broker failure -----------------------------------------------------------------------------------------
 
@@ -49,8 +49,8 @@ def test_controller_changes_each_partition_of_a_dead_broker() -> None:
 def test_controller_reads_the_isr_before_it_elects() -> None:
     """R-020, R-155, V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
     lab = full("isr-via-zookeeper")
-    known = lab.nodes[1].state.controller.states[T0]
-    assert known.isr != lab.state().isr  # the leader added b2 and b3 itself
+    known_state = lab.nodes[1].state.controller.states[T0]
+    assert known_state.isr != lab.state().isr  # the leader added b2 and b3 itself
     die(lab, 3)
 
     assert lab.isr() == [1, 2]
@@ -64,17 +64,17 @@ def test_election_picks_leader_and_isr_from_live_isr_members(variant: object) ->
 
 def test_election_prefers_the_first_live_member_assigned() -> None:
     """R-021: not the member with the least id, nor the last one."""
-    found = replace(state(1, (1, 2, 3, 4)), replicas=(1, 3, 4, 2))
+    state_found = replace(state(1, (1, 2, 3, 4)), replicas=(1, 3, 4, 2))
 
-    assert leader_selection.select(SAFE, found, live(2, 3, 4)) == Elect(member(3), (member(2), member(3), member(4)))
+    assert leader_selection.select(SAFE, state_found, live(2, 3, 4)) == Elect(member(3), (member(2), member(3), member(4)))
 
 
 def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
     """R-022, V3 §A step 3.2, second case (potential data loss); `safe` stays offline and keeps the ISR (KAFKA-708)."""
-    found = state(1, (1,))
+    state_found = state(1, (1,))
 
-    assert leader_selection.select(V3, found, live(2, 3)) == Elect(member(2), (member(2),))
-    assert leader_selection.select(SAFE, found, live(2, 3)) == Offline((member(1),))
+    assert leader_selection.select(V3, state_found, live(2, 3)) == Elect(member(2), (member(2),))
+    assert leader_selection.select(SAFE, state_found, live(2, 3)) == Offline((member(1),))
 
 
 def test_partition_goes_offline_without_a_live_replica() -> None:
@@ -311,6 +311,6 @@ def test_follower_appends_and_adopts_the_hw() -> None:
 def test_replica_is_idle_without_a_leader() -> None:
     """V3 §A step 3.2, third case, at the brokers (C-10)."""
     lab = full()
-    command(lab, 3, msgspec.structs.replace(told(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
+    command(lab, 3, msgspec.structs.replace(state_for(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
 
     assert isinstance(lab.partition(3).role, Idle)

@@ -12,7 +12,7 @@ from reference.messages import EpochEnd, Fetch, FetchReply, LeaderAndIsr, Produc
 from reference.replica.partition import Follower, Leader
 from reference.types import Address, BrokerId, LeaderEpoch
 from tests.reference.lab import T0, Lab
-from tests.reference.v3 import OTHER, THIRD, add_topic, ahead, command, die, fetch, full, start_without_commands, told
+from tests.reference.v3 import OTHER, THIRD, add_topic, ahead, command, die, fetch, full, start_without_commands, state_for
 
 # --- C: brokers act on commands -------------------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ from tests.reference.v3 import OTHER, THIRD, add_topic, ahead, command, die, fet
 def test_broker_creates_the_log_of_an_unknown_partition() -> None:
     """R-030, R-038, V3 §C step 2.0 and V3 §C startReplica(): if P does not exist locally, its directory is created."""
     lab = full()
-    command(lab, 3, told(lab, 1, tp=OTHER))
+    command(lab, 3, state_for(lab, 1, tp=OTHER))
 
     assert lab.disks[3].logs[OTHER] == []
 
@@ -29,7 +29,7 @@ def test_broker_creates_the_log_of_an_unknown_partition() -> None:
 def test_broker_becomes_leader_by_leader_and_isr(variant: str) -> None:
     """R-031, V3 §C step 2.1: asked to be the new leader, and not already."""
     lab = full(variant)
-    command(lab, 3, told(lab, 3))
+    command(lab, 3, state_for(lab, 3))
 
     assert isinstance(lab.partition(3).role, Leader)
 
@@ -39,7 +39,7 @@ def test_new_leader_starts_its_epoch_at_its_log_end() -> None:
     lab = full()
     lab.produce(1, "x")
     lab.settle()
-    state = told(lab, 3)
+    state = state_for(lab, 3)
     command(lab, 3, state)
     role = lab.partition(3).role
 
@@ -53,7 +53,7 @@ def test_v3_leader_ignores_a_command_to_lead_again() -> None:
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(1).leader_epoch
-        command(lab, 1, told(lab, 1))
+        command(lab, 1, state_for(lab, 1))
 
         assert lab.partition(1).leader_epoch - before == expected
 
@@ -62,7 +62,7 @@ def test_v3_leader_ignores_a_command_to_lead_again() -> None:
 def test_broker_becomes_follower_by_leader_and_isr(variant: str) -> None:
     """R-032, V3 §C step 2.2: asked to follow L, and not already following L."""
     lab = full(variant)
-    command(lab, 3, told(lab, 2))
+    command(lab, 3, state_for(lab, 2))
     role = lab.partition(3).role
 
     assert isinstance(role, Follower)
@@ -74,7 +74,7 @@ def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(3).leader_epoch
-        command(lab, 3, told(lab, 1))
+        command(lab, 3, state_for(lab, 1))
 
         assert lab.partition(3).leader_epoch - before == expected
 
@@ -87,7 +87,7 @@ def test_v3_follower_truncates_to_its_hw() -> None:
     lab.wait(600)
     ahead(lab, 3)
     assert (lab.values(3), lab.partition(3).hw) == (["a", "x"], 1)
-    command(lab, 3, told(lab, 2))
+    command(lab, 3, state_for(lab, 2))
     fetches = [m for _, to, m in lab.letters if to == "b2" and isinstance(m, Fetch)]
 
     assert lab.values(3) == ["a"]
@@ -98,20 +98,20 @@ def test_v3_init_command_deletes_unlisted_partitions() -> None:
     """R-033, V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
     for name, expected in (("v3", False), ("safe", True)):
         lab = full(name)
-        command(lab, 3, told(lab, 1, tp=OTHER))
-        command(lab, 3, told(lab, 1, tp=THIRD), init=True)
-        found = sorted(lab.nodes[3].state.broker.partitions)
+        command(lab, 3, state_for(lab, 1, tp=OTHER))
+        command(lab, 3, state_for(lab, 1, tp=THIRD), init=True)
+        tps = sorted(lab.nodes[3].state.broker.partitions)
 
-        assert found == ([OTHER, T0, THIRD] if expected else [THIRD])
-        assert sorted(lab.disks[3].logs) == found
+        assert tps == ([OTHER, T0, THIRD] if expected else [THIRD])
+        assert sorted(lab.disks[3].logs) == tps
 
 
 def test_v3_init_command_keeps_listed_partitions() -> None:
     """R-033: only with the flag INIT, and only what is not listed: set_p of a later command is never complete."""
     lab = full("v3")
-    command(lab, 3, told(lab, 1, tp=OTHER))
+    command(lab, 3, state_for(lab, 1, tp=OTHER))
     assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
-    command(lab, 3, told(lab, 1, tp=OTHER), told(lab, 1), init=True)
+    command(lab, 3, state_for(lab, 1, tp=OTHER), state_for(lab, 1), init=True)
 
     assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
     assert (sorted(lab.disks[3].logs), lab.halted) == ([OTHER, T0], {})
@@ -122,7 +122,7 @@ def test_every_replica_knows_the_assigned_ones(variant: str) -> None:
     """R-010: AR, at the leader and at the followers, as the last command names it."""
     lab = full(variant)
     before = [lab.partition(i).replicas for i in lab.ids]
-    command(lab, 3, msgspec.structs.replace(told(lab, 2), replicas=(BrokerId(3), BrokerId(2))))
+    command(lab, 3, msgspec.structs.replace(state_for(lab, 2), replicas=(BrokerId(3), BrokerId(2))))
 
     assert before == [(1, 2, 3)] * 3
     assert lab.partition(3).replicas == (3, 2)
@@ -133,7 +133,7 @@ def test_new_leader_serves_before_its_hw_has_risen(variant: str) -> None:
     """R-035: isLeader enables reads and writes; the follower that fetches is what will raise the HW."""
     lab = full(variant)
     ahead(lab, 3)
-    command(lab, 3, told(lab, 3))
+    command(lab, 3, state_for(lab, 3))
     read = fetch(lab, 3, 0, replica=2, epoch=lab.partition(3).leader_epoch)
     lab.produce(3, "y", acks=1, correlation=9)
     written = [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9]
@@ -148,7 +148,7 @@ def test_consumer_from_hw_to_leo_gets_an_empty_set(offset: int) -> None:
     """R-036: the HW of the new leader is 0 and its log end 1; no record, and no error either."""
     lab = full()
     ahead(lab, 3)
-    command(lab, 3, told(lab, 3))
+    command(lab, 3, state_for(lab, 3))
     assert fetch(lab, 3, offset) is None  # it waits for the HW
     lab.wait(100)
     (reply,) = [m for m in lab.inbox if isinstance(m, FetchReply)]
@@ -161,15 +161,15 @@ def test_consumer_from_hw_to_leo_gets_an_empty_set(offset: int) -> None:
 def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     """R-032, R-037: isLeader becomes false, which disables reads and writes; it fetches from the new leader."""
     lab = full(variant)
-    command(lab, 1, told(lab, 2))
+    command(lab, 1, state_for(lab, 2))
     role = lab.partition(1).role
-    asked = [to for _, to, m in lab.letters if isinstance(m, Fetch | EpochEnd)]
+    addresses = [to for _, to, m in lab.letters if isinstance(m, Fetch | EpochEnd)]
     read = fetch(lab, 1, 0)
     lab.produce(1, "x", acks=1, correlation=9)
     written = [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9]
 
     assert isinstance(role, Follower)
-    assert (role.leader, asked) == (2, ["b2"])
+    assert (role.leader, addresses) == (2, ["b2"])
     assert read is not None
     assert read.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert written == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -182,7 +182,7 @@ def test_follower_ignores_a_late_answer_of_its_former_leader() -> None:
     lab.produce(1, "x")
     lab.settle()
     (late,) = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, FetchReply)]
-    command(lab, 3, told(lab, 2))
+    command(lab, 3, state_for(lab, 2))
     lab.tell(3, Received(Address("b1"), late))
 
     assert lab.values(3) == []
@@ -205,7 +205,7 @@ def test_checkpoint_has_the_hw_of_every_replica(variant: str) -> None:
     lab.produce(1, "x")
     lab.settle()
     lab.wait(600)
-    command(lab, 3, told(lab, 1, tp=OTHER))
+    command(lab, 3, state_for(lab, 1, tp=OTHER))
     lab.wait(6000)
 
     assert [lab.disks[i].checkpoint for i in (1, 2)] == [((T0, 1),)] * 2
@@ -257,7 +257,7 @@ def test_stop_replica_of_an_older_epoch_deletes_nothing() -> None:
     """KIP-570 on V3 §C on_StopReplicaCommand(): a later command assigned the replica again; V3 itself deletes it."""
     for name, expected in (("v3", False), ("safe", True)):
         lab = full(name)
-        command(lab, 3, told(lab, 2, epoch_up=4))
+        command(lab, 3, state_for(lab, 2, epoch_up=4))
         stop(lab, 3, 1)
 
         assert (T0 in lab.nodes[3].state.broker.partitions) is expected

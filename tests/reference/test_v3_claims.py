@@ -26,7 +26,7 @@ from reference.messages import (
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab
-from tests.reference.v3 import OTHER, command, die, fetch, full, live, member, state, told
+from tests.reference.v3 import OTHER, command, die, fetch, full, live, member, state, state_for
 
 
 class Watched(Lab):
@@ -66,7 +66,7 @@ def state_writes(lab: Watched) -> list[tuple[int, SetData]]:
 def test_leader_and_isr_reply_has_an_error_for_each_partition() -> None:
     """R-013: a partition with an older epoch is refused, the others are obeyed."""
     lab = full()
-    new, old = told(lab, 1, tp=OTHER), told(lab, 2, epoch_up=-1)
+    new, old = state_for(lab, 1, tp=OTHER), state_for(lab, 2, epoch_up=-1)
     reply = command(lab, 3, new, old)
 
     assert reply.errors == ((OTHER, ErrorCode.NONE), (T0, ErrorCode.FENCED_LEADER_EPOCH))
@@ -88,8 +88,8 @@ def test_refused_partition_does_not_stop_the_others() -> None:
     lab = full()
     die(lab, 2)
     assert lab.partition(3).leader_epoch > 0
-    old = told(lab, 2, epoch_up=-1)
-    new = replace(told(lab, 2, tp=topic_partition("u", 0)), leader_epoch=LeaderEpoch(0))
+    old = state_for(lab, 2, epoch_up=-1)
+    new = replace(state_for(lab, 2, tp=topic_partition("u", 0)), leader_epoch=LeaderEpoch(0))
     reply = command(lab, 3, old, new)
 
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (new.tp, ErrorCode.NONE))
@@ -270,9 +270,9 @@ class Slow(Watched):
         """Answer until no request is left; returns the number of rounds."""
         count = 0
         while self.waiting:
-            asked, self.waiting = self.waiting, None
+            zk_requests, self.waiting = self.waiting, None
             later: list[ZkRequest] = []
-            for request in asked:
+            for request in zk_requests:
                 answers, fired = self.zk.submit(self.sessions[1], request.ops, atomic=request.atomic)
                 self.waiting = later
                 self.tell(1, ZkReplied(request.id, answers))
@@ -369,8 +369,8 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
     lab.waiting = []
     lab.expire(2)
     for _ in range(3):  # the brokers, their registrations, the state; then the write is in flight
-        asked, lab.waiting = lab.waiting, []
-        for request in asked:
+        zk_requests, lab.waiting = lab.waiting, []
+        for request in zk_requests:
             answers, _ = lab.zk.submit(lab.sessions[1], request.ops, atomic=request.atomic)
             lab.tell(1, ZkReplied(request.id, answers))
     told_of = [m.states[0].leader_epoch for _, _, m in lab.sent if isinstance(m, LeaderAndIsr)]
@@ -387,11 +387,11 @@ def test_leader_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
     """R-080: its role begins again only with a larger epoch."""
     lab = full()
     role = lab.partition(1).role
-    state = told(lab, 1, epoch_up=up)
+    state = state_for(lab, 1, epoch_up=up)
     command(lab, 1, replace(state, isr=state.isr[:1]))
 
     assert lab.partition(1).role == role
-    command(lab, 1, told(lab, 2, epoch_up=up))
+    command(lab, 1, state_for(lab, 2, epoch_up=up))
     assert isinstance(lab.partition(1).role, Leader)
 
 
@@ -400,7 +400,7 @@ def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
     """R-080: reordered commands end with the latest."""
     lab = full()
     before = lab.partition(3).leader_epoch
-    command(lab, 3, told(lab, 2, epoch_up=up))
+    command(lab, 3, state_for(lab, 2, epoch_up=up))
     role = lab.partition(3).role
 
     assert lab.partition(3).leader_epoch == before
@@ -418,7 +418,7 @@ def test_new_leader_ignores_a_late_fetch_reply() -> None:
     lab.produce(1, "x")
     lab.settle()
     (late,) = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, FetchReply)]
-    state_told = told(lab, 3)
+    state_told = state_for(lab, 3)
     command(lab, 3, state_told)
     lab.tell(3, Received(Address("b1"), late))
     role = lab.partition(3).role
@@ -579,7 +579,7 @@ def test_delete_topics_request_is_deleted_with_the_topics() -> None:
 def test_stop_replica_reply_has_an_error_for_each_partition() -> None:
     """R-014, R-015: an older epoch is refused; a partition that does not exist counts as stopped."""
     lab = full()
-    command(lab, 3, told(lab, 2, epoch_up=4))
+    command(lab, 3, state_for(lab, 2, epoch_up=4))
     lab.letters.clear()
     broker = lab.nodes[3].state.broker
     stops = (StopPartition(T0, LeaderEpoch(1)), StopPartition(topic_partition("t", 7), LeaderEpoch(1)))

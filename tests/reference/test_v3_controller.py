@@ -15,7 +15,7 @@ from reference.messages import Fetch, LeaderAndIsr, StopReplica
 from reference.types import BrokerId, TopicPartition, topic_partition
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import data, ids, write
-from tests.reference.recorded import STATE, Recorded, settled, shrink
+from tests.reference.recorded import STATE, Recorded, settled_cluster, shrink
 from tests.reference.v3 import die, live, member, state
 
 
@@ -38,15 +38,15 @@ def destroy(lab: Lab, topic: str, *, partitions: int) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_controller_sees_each_registration_and_each_death(variant: str) -> None:
     """R-018: the watch of /brokers/ids is set again after it has fired."""
-    lab = settled(variant, brokers=5)
-    seen = []
+    lab = settled_cluster(variant, brokers=5)
+    broker_sets = []
     for i in (5, 4):
         die(lab, i)
-        seen.append([b.broker for b in lab.nodes[1].state.controller.live])
+        broker_sets.append([b.broker for b in lab.nodes[1].state.controller.live])
     lab.start(5)
     lab.settle()
 
-    assert seen == [[1, 2, 3, 4], [1, 2, 3]]
+    assert broker_sets == [[1, 2, 3, 4], [1, 2, 3]]
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 5]
 
 
@@ -90,7 +90,7 @@ def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
 
 def test_death_of_a_broker_without_replicas_reads_no_state() -> None:
     """R-019: a partition is not in set_p if neither its leader nor its ISR changes."""
-    lab = settled("safe", brokers=5)
+    lab = settled_cluster("safe", brokers=5)
     die(lab, 5)
 
     assert [i for i, op in lab.log if isinstance(op, GetData) and op.path == STATE] == []
@@ -99,7 +99,7 @@ def test_death_of_a_broker_without_replicas_reads_no_state() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_dead_leader_is_replaced_by_a_live_isr_member(variant: str) -> None:
     """R-019, R-021: its partition is in set_p; the new ISR is what of the old one is alive."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     die(lab, 2)
 
     assert (lab.state().leader, lab.isr()) == (3, [3, 4])
@@ -108,7 +108,7 @@ def test_dead_leader_is_replaced_by_a_live_isr_member(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_isr_loses_a_dead_follower(variant: str) -> None:
     """R-019, R-021: the leader stays, and the partition is in set_p because its ISR changes."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     die(lab, 3)
 
     assert (lab.state().leader, lab.isr()) == (2, [2, 4])
@@ -117,7 +117,7 @@ def test_isr_loses_a_dead_follower(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
     """R-019: those that it led and those that it followed, of all topics."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     create(lab, "u", (3, 2), (2, 3), (4, 3))
     die(lab, 3)
 
@@ -128,7 +128,7 @@ def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
     """R-019: while the write after the death of b4 is on its way, b3 dies."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     lab.slow = lambda i, _: i == 1
     for i in (4, 3):
         die(lab, i)
@@ -140,10 +140,10 @@ def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
 
 def test_unclean_leader_is_an_assigned_replica() -> None:
     """R-022: one of the live brokers in AR, alone in the ISR; brokers 4 and 5 hold no replica."""
-    found = state(1, (1,))
+    state_found = state(1, (1,))
 
-    assert leader_selection.select(V3, found, live(3, 4, 5)) == Elect(member(3), (member(3),))
-    assert leader_selection.select(V3, found, live(4, 5)) == Offline((member(1),))
+    assert leader_selection.select(V3, state_found, live(3, 4, 5)) == Elect(member(3), (member(3),))
+    assert leader_selection.select(V3, state_found, live(4, 5)) == Offline((member(1),))
 
 
 @pytest.mark.parametrize("variant", [SAFE, V3])
@@ -155,7 +155,7 @@ def test_leader_in_the_isr_is_no_unclean_election(variant: Variant) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> None:
     """R-023: the state znode says so, in a new epoch, and b1 stays controller."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     for i in (4, 3):
         die(lab, i)
     before = lab.state().leader_epoch
@@ -169,7 +169,7 @@ def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> N
 @pytest.mark.parametrize(("variant", "leader", "isr"), [("v3", 3, [3]), ("safe", None, [2])])
 def test_v3_partition_is_led_by_whoever_returns(variant: str, leader: int | None, isr: list[int]) -> None:
     """R-022, C-15: b3 returns, and the last member of the ISR, b2, does not; `safe` waits for b2."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     for i in (4, 3, 2):
         die(lab, i)
     lab.start(3)
@@ -181,7 +181,7 @@ def test_v3_partition_is_led_by_whoever_returns(variant: str, leader: int | None
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_every_election_writes_the_next_epoch(variant: str) -> None:
     """R-012, R-024: with another leader and with the same one."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     epochs = [lab.state().leader_epoch]
     for i in (4, 2):
         die(lab, i)
@@ -193,7 +193,7 @@ def test_every_election_writes_the_next_epoch(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "isr-via-zookeeper", "v3"])
 def test_command_carries_leader_isr_and_version_of_its_write(variant: str) -> None:
     """R-012, R-025: to each replica that is alive. A leader needs the version for its next ISR change."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     die(lab, 4)
     now = lab.state()
     told = {to: (s.leader, s.isr, s.leader_epoch, s.zk_version) for _, to, m in lab.sent(LeaderAndIsr) for s in m.states}
@@ -204,7 +204,7 @@ def test_command_carries_leader_isr_and_version_of_its_write(variant: str) -> No
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> None:
     """R-011, R-042: isInit says whether this is the first command issued by a controller."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     die(lab, 4)
     later = [(m.controller, m.init) for _, _, m in lab.sent(LeaderAndIsr)]
     lab.look_from_here()
@@ -221,7 +221,7 @@ def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> No
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_controller_keeps_a_list_of_topics(variant: str) -> None:
     """R-026: the watch of /brokers/topics is set again after it has fired."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     known = [lab.nodes[1].state.controller.topics]
     for topic in ("u", "w"):
         create(lab, topic, (2, 3))
@@ -239,7 +239,7 @@ def test_controller_keeps_a_list_of_topics(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
     """R-027, R-029: a live replica leads, and all live replicas are the ISR; b4 is dead."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     die(lab, 4)
     lab.held = lambda letter: isinstance(letter[2], Fetch)  # nobody joins the ISR by itself
     create(lab, "u", (3, 2), (4, 2, 3), (2, 4))
@@ -252,7 +252,7 @@ def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_topics_created_at_once_all_get_leaders(variant: str) -> None:
     """R-027: the watch fires once for all of them."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     write(lab, *(Create(paths.topic_path(topic), paths.topic_payload((ids(3, 2),))) for topic in ("u", "w", "x")))
 
     assert [len(lab.leaders(topic_partition(topic, 0))) for topic in ("u", "w", "x")] == [1, 1, 1]
@@ -261,7 +261,7 @@ def test_topics_created_at_once_all_get_leaders(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_first_command_follows_the_first_state(variant: str) -> None:
     """R-029: while the creation of the state znode is on its way, no replica is told to lead or follow."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     lab.slow = lambda *_: True
     create(lab, "u", (3, 2))
     early = lab.sent(LeaderAndIsr)
@@ -275,7 +275,7 @@ def test_first_command_follows_the_first_state(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
     """R-017, R-028: b3 has not answered the command that creates its replica when the topic is deleted."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
     create(lab, "u", (3, 2))
     destroy(lab, "u", partitions=1)
@@ -290,7 +290,7 @@ def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
     """R-014, R-017, R-028, R-039: one StopReplicaCommand for each affected broker, with all partitions; b1 hears nothing."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     create(lab, "u", (3, 2), (2, 3), (3, 4))
     lab.look_from_here()
     destroy(lab, "u", partitions=3)
@@ -306,7 +306,7 @@ def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> None:
     """R-044: the next controller lists what exists: with INIT in V3 (R-033), in the first full metadata in `safe`."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     create(lab, "u", (3, 2))
     lab.held = lambda letter: isinstance(letter[2], StopReplica)
     destroy(lab, "u", partitions=1)
@@ -320,7 +320,7 @@ def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> N
 @pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
 def test_new_controller_tells_replicas_outside_the_isr(variant: str) -> None:
     """R-042: b4 is no member of the ISR, and one of the brokers of the partition all the same."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     lab.held = lambda letter: letter[0] == "b4" and isinstance(letter[2], Fetch)
     shrink(lab, 4)
     assert lab.isr() == [2, 3]
@@ -334,7 +334,7 @@ def test_new_controller_tells_replicas_outside_the_isr(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_init_without_an_answer_is_repeated_with_its_flag(variant: str) -> None:
     """R-042, R-044: the first command to b3 is lost, and with it what only INIT says."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
     die(lab, 1)
     lab.wait(lab.configs[2].request_timeout_ms)

@@ -14,21 +14,21 @@ from reference.types import NO_INCARNATION, topic_partition
 from tests.reference.admin import T1
 from tests.reference.lab import Lab
 from tests.reference.moving import cluster, finish, silent, write
-from tests.reference.recorded import restart_leader, settled, shrink
+from tests.reference.recorded import restart_leader, settled_cluster, shrink
 from tests.reference.v3 import die, full
 
 U0 = topic_partition("u", 0)
 
 
-def read(lab: Lab, path: str) -> Data | None:
+def znode_at(lab: Lab, path: str) -> Data | None:
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(path),))
     return answer if isinstance(answer, Data) else None
 
 
 def content(lab: Lab, path: str) -> object:
     """The JSON in a znode."""
-    found = read(lab, path)
-    return None if found is None else json.loads(found.data)
+    znode = znode_at(lab, path)
+    return None if znode is None else json.loads(znode.data)
 
 
 def names(lab: Lab, path: str) -> tuple[str, ...]:
@@ -36,11 +36,11 @@ def names(lab: Lab, path: str) -> tuple[str, ...]:
     return answer.names if isinstance(answer, Children) else ()
 
 
-def led(lab: Lab, partition: str) -> object:
+def leader_and_isr(lab: Lab, partition: str) -> object:
     """Leader and ISR of a partition in ZooKeeper."""
     topic, _, index = partition.rpartition("-")
-    found = read(lab, f"/brokers/topics/{topic}/partitions/{index}/state")
-    return None if found is None else (json.loads(found.data)["leader"], sorted(json.loads(found.data)["isr"]))
+    znode = znode_at(lab, f"/brokers/topics/{topic}/partitions/{index}/state")
+    return None if znode is None else (json.loads(znode.data)["leader"], sorted(json.loads(znode.data)["isr"]))
 
 
 # --- /controller ---------------------------------------------------------------------------------------------------------------
@@ -50,13 +50,13 @@ def led(lab: Lab, partition: str) -> object:
 def test_controller_znode_ends_with_the_session_of_its_broker(variant: str) -> None:
     """R-001: /controller is an ephemeral node that holds the id of the broker which created it."""
     lab = full(variant)
-    found = read(lab, "/controller")
+    znode = znode_at(lab, "/controller")
 
     assert content(lab, "/controller") == {"version": 1, "brokerid": 1}
-    assert found is not None
-    assert found.owner == lab.sessions[1]
+    assert znode is not None
+    assert znode.owner == lab.sessions[1]
     lab.zk.expire(lab.sessions[1])
-    assert read(lab, "/controller") is None
+    assert znode_at(lab, "/controller") is None
 
 
 class Race(Lab):
@@ -125,7 +125,7 @@ def test_every_broker_reads_there_who_is_controller() -> None:
 def test_each_live_broker_has_an_ephemeral_registration(variant: str) -> None:
     """R-002: /brokers/ids/[broker_id] has host and port, and ends with the broker's session."""
     lab = full(variant)
-    owners = {name: found.owner for name in names(lab, "/brokers/ids") if (found := read(lab, f"/brokers/ids/{name}"))}
+    owners = {name: znode.owner for name in names(lab, "/brokers/ids") if (znode := znode_at(lab, f"/brokers/ids/{name}"))}
     registration = content(lab, "/brokers/ids/2")
 
     assert owners == {str(i): lab.sessions[i] for i in lab.ids}
@@ -146,10 +146,10 @@ def test_restarted_broker_registers_after_its_former_session(variant: str) -> No
     assert lab.nodes[3].state.broker.incarnation == NO_INCARNATION
     lab.watches(lab.zk.expire(former))
     lab.wait(1000)
-    found = read(lab, "/brokers/ids/3")
+    znode = znode_at(lab, "/brokers/ids/3")
 
-    assert found is not None
-    assert (found.owner, found.czxid) == (lab.sessions[3], lab.nodes[3].state.broker.incarnation)
+    assert znode is not None
+    assert (znode.owner, znode.czxid) == (lab.sessions[3], lab.nodes[3].state.broker.incarnation)
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -159,10 +159,10 @@ def test_broker_without_a_session_registers_again(variant: str) -> None:
     former = lab.sessions[3]
     lab.expire(3)
     lab.settle()
-    found = read(lab, "/brokers/ids/3")
+    znode = znode_at(lab, "/brokers/ids/3")
 
-    assert found is not None
-    assert found.owner == lab.sessions[3] > former
+    assert znode is not None
+    assert znode.owner == lab.sessions[3] > former
 
 
 # --- /brokers/topics -----------------------------------------------------------------------------------------------------------
@@ -173,12 +173,12 @@ def test_topic_znode_lists_the_preferred_replica_first() -> None:
     lab = full()
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[3,1,2],"1":[2,3]}}'))
 
-    assert (led(lab, "u-0"), led(lab, "u-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
+    assert (leader_and_isr(lab, "u-0"), leader_and_isr(lab, "u-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
 
 
 def test_state_znode_is_written_whole_by_the_controller() -> None:
     """R-004: leader epoch, leader and ISR. The leader is not the first member of the ISR."""
-    lab = settled()
+    lab = settled_cluster()
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
     before = content(lab, "/brokers/topics/u/partitions/0/state")
     first = lab.leader(U0)
@@ -194,7 +194,7 @@ def test_state_znode_is_written_whole_by_the_controller() -> None:
 @pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
 def test_leader_writes_nothing_but_the_isr(variant: str) -> None:
     """R-004: the leader is not the first member of the ISR, and its leader epoch not the first one."""
-    lab = settled(variant)
+    lab = settled_cluster(variant)
     leader = restart_leader(lab)
     before = content(lab, "/brokers/topics/t/partitions/0/state")
     shrink(lab, lab.followers()[-1], leader=leader)
@@ -209,16 +209,16 @@ def test_leader_writes_nothing_but_the_isr(variant: str) -> None:
 
 def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
     """R-005: the state znode is created only if it is not there; what is there is read."""
-    lab = settled("v3")
+    lab = settled_cluster("v3")
     lab.slow = lambda *_: True
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
     state = b'{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":7,"isr":[3]}'
     write(lab, Create("/brokers/topics/u/partitions/0/state", state))
     lab.write_now()
     lab.settle()
-    known = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
+    known_state = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
 
-    assert (known.leader, known.leader_epoch) == (3, 7)
+    assert (known_state.leader, known_state.leader_epoch) == (3, 7)
     assert isinstance(lab.nodes[3].state.broker.partitions[topic_partition("u", 0)].role, Leader)
 
 
@@ -241,7 +241,7 @@ def test_partition_is_moved_by_its_v3_path_which_then_goes() -> None:
     assert (names(lab, "/admin/partitions_reassigned/t"), lab.isr()) == (("0",), [1, 2, 3])
     lab.held = lambda _: False
 
-    assert finish(lab, lambda: read(lab, "/admin/partitions_reassigned/t/0") is None)
+    assert finish(lab, lambda: znode_at(lab, "/admin/partitions_reassigned/t/0") is None)
     assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5, 6]}}
 
 
@@ -299,5 +299,5 @@ def test_partition_is_removed_by_its_path_which_then_goes() -> None:
     ask(lab, "/admin/partitions_remove/t/1")
 
     assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
-    assert (led(lab, "t-1"), led(lab, "t-0")) == (None, (1, [1, 2, 3]))
+    assert (leader_and_isr(lab, "t-1"), leader_and_isr(lab, "t-0")) == (None, (1, [1, 2, 3]))
     assert names(lab, "/admin/partitions_remove") == ()

@@ -78,7 +78,7 @@ def command(lab: Lab, i: int, *states: PartitionState, init: bool = False) -> Le
     return replies[0]
 
 
-def told(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -> PartitionState:
+def state_for(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -> PartitionState:
     now = lab.state()
     incarnation = next((m.incarnation for m in now.isr if m.broker == leader), NO_INCARNATION)
     return msgspec.structs.replace(

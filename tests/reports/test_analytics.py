@@ -11,7 +11,7 @@ from tests.reports.answers import MS, analytics_page, compared, diff_page
 
 
 def section(name: str) -> Section:
-    return next(found for found in analytics_page().sections if found.part.name == name)
+    return next(section_found for section_found in analytics_page().sections if section_found.part.name == name)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_pair_that_was_never_reached_is_an_empty_cell() -> None:
 
     assert cell is not None
     assert cell[1] == ""
-    assert [(found.reached, found.pairs) for found in section("coverage").maps] == [(3, 4)]
+    assert [(heat_map.reached, heat_map.pairs) for heat_map in section("coverage").maps] == [(3, 4)]
 
 
 def test_heat_grows_with_the_number_of_runs() -> None:
@@ -63,7 +63,7 @@ def test_every_picture_has_a_label_and_its_figures() -> None:
     page = render_analytics(analytics_page())
 
     assert page.count('<svg class="figure"') == page.count('role="img" aria-label="') == 4
-    assert [len(found.cells) for found in analytics_page().sections] == [3, 4, 2, 3, 0, 2]
+    assert [len(section_found.cells) for section_found in analytics_page().sections] == [3, 4, 2, 3, 0, 2]
 
 
 def test_texts_of_runs_are_escaped() -> None:

@@ -37,9 +37,9 @@ def neighbour_page(other: History | None = None) -> BesidePage:
 
 def test_equal_runs_do_not_part() -> None:
     history, _ = a_loss()
-    found = divergence_of(history, history)
-    assert found.marks == ()
-    assert found.same == len(history.operations) + sum(not event.kind.startswith("fault") for event in history.events)
+    divergence = divergence_of(history, history)
+    assert divergence.marks == ()
+    assert divergence.same == len(history.operations) + sum(not event.kind.startswith("fault") for event in history.events)
 
 
 def test_numbers_that_only_name_things_are_not_compared() -> None:
@@ -63,14 +63,14 @@ def test_column_that_one_protocol_lacks_is_not_compared() -> None:
 
 def test_missing_truncation_is_where_runs_part() -> None:
     history, _ = a_loss()
-    found = divergence_of(history, without_the_cut())
+    divergence = divergence_of(history, without_the_cut())
     (cut,) = history.of_kind(EventKind.TRUNCATE)
     rows: list[Operation | ClusterEvent] = [*history.operations, *history.events]
     before = [row for row in rows if row.time_ns < cut.time_ns]
     faults = [row for row in before if isinstance(row, ClusterEvent) and row.kind.startswith("fault")]
-    assert found.same == len(before) - len(faults)
-    assert {mark.left.kind for mark in found.marks if isinstance(mark.left, ClusterEvent)} == {EventKind.TRUNCATE}
-    assert found.until_ns == max(row.time_ns for row in before)
+    assert divergence.same == len(before) - len(faults)
+    assert {mark.left.kind for mark in divergence.marks if isinstance(mark.left, ClusterEvent)} == {EventKind.TRUNCATE}
+    assert divergence.until_ns == max(row.time_ns for row in before)
 
 
 def test_late_row_differs_and_says_the_same() -> None:
@@ -80,8 +80,8 @@ def test_late_row_differs_and_says_the_same() -> None:
     def late(event: ClusterEvent) -> ClusterEvent:
         return replace(event, time_ns=event.time_ns + 1) if event.kind is EventKind.BECAME_FOLLOWER else event
 
-    found = divergence_of(history, edited(history, late))
-    assert [mark.what for mark in found.marks] == ["differs"]
+    divergence = divergence_of(history, edited(history, late))
+    assert [mark.what for mark in divergence.marks] == ["differs"]
 
 
 def test_append_says_something_else_and_decides_nothing() -> None:
@@ -99,8 +99,8 @@ def test_order_of_rows_of_two_processes_says_nothing() -> None:
     first, second = history.events[1:3]
     assert first.node != second.node
     swapped = {first.index: replace(second, index=first.index), second.index: replace(first, index=second.index)}
-    found = divergence_of(history, edited(history, lambda event: swapped.get(event.index, event)))
-    assert [mark.what for mark in found.marks] == ["differs"]
+    divergence = divergence_of(history, edited(history, lambda event: swapped.get(event.index, event)))
+    assert [mark.what for mark in divergence.marks] == ["differs"]
 
 
 def test_page_shows_rows_of_both_on_one_line() -> None:
@@ -152,11 +152,11 @@ def test_values_on_a_page_of_two_runs_are_escaped(text: str) -> None:
     def odd(event: ClusterEvent) -> ClusterEvent:
         return replace(event, value=text) if event.kind is EventKind.APPEND else event
 
-    def asked(row: Operation) -> Operation:
+    def invocation_of(row: Operation) -> Operation:
         return replace(row, value=text) if row.value else row
 
     other = edited(history, odd)
-    other = History(other.manifest, operations=[asked(row) for row in other.operations], events=other.events)
+    other = History(other.manifest, operations=[invocation_of(row) for row in other.operations], events=other.events)
     html = beside_html(
         Given(history=other, verdict=verdict, repeat=text, link=text),
         Given(history=history, verdict=verdict, repeat=""),

@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("page") / "beside.html"
-    found.write_text(render_beside(neighbour_page()), encoding="utf-8")
-    return found
+    path = tmp_path_factory.mktemp("page") / "beside.html"
+    path.write_text(render_beside(neighbour_page()), encoding="utf-8")
+    return path
 
 
 def test_page_of_two_runs_begins_with_where_they_part(page: Page) -> None:

@@ -30,9 +30,9 @@ def test_long_run_is_shown_around_its_cause() -> None:
     history, verdict = a_loss()
     page = page_of(history, verdict, plan="", repeat="")
     cause = page.cause_lines
-    found = excerpt_of(history, None, [verdict.anomalies[0]], 2 * WHOLE_MAX_NS)
-    assert found.end_ns - found.start_ns == EXCERPT_NS
-    assert all(found.shows(line.time_ns, line.time_ns) for line in cause)
+    time_scale = excerpt_of(history, None, [verdict.anomalies[0]], 2 * WHOLE_MAX_NS)
+    assert time_scale.end_ns - time_scale.start_ns == EXCERPT_NS
+    assert all(time_scale.shows(line.time_ns, line.time_ns) for line in cause)
 
 
 def test_long_valid_run_shows_its_healing(long_run: History) -> None:

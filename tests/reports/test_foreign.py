@@ -45,19 +45,19 @@ def _open(page: Page, text: str, folder: Path) -> list[str]:  # noqa: F811
 
 def test_orders_of_calls_are_chosen_and_walked_through(page: Page, tmp_path: Path) -> None:  # noqa: F811
     heard = _open(page, READS_3, tmp_path)
-    told = page.locator(".controls output")
+    locator = page.locator(".controls output")
 
-    assert "cannot come next" in told.inner_text()
+    assert "cannot come next" in locator.inner_text()
     assert page.locator(".way:visible .point").count() == page.locator(".way").first.locator(".point").count()
     for number, button in enumerate(page.locator("button[data-way]").all()):
         button.click()
         assert button.get_attribute("aria-pressed") == "true"
         assert page.locator(".ends li.chosen").inner_text() == page.locator(".ends li").nth(number).inner_text()
     page.get_by_role("button", name="one call back").click()
-    assert "cannot come next" not in told.inner_text()
+    assert "cannot come next" not in locator.inner_text()
     assert page.locator(".way:visible .point.later").count() == 1
     page.get_by_role("button", name="one call forward").click()
-    assert "cannot come next" in told.inner_text()
+    assert "cannot come next" in locator.inner_text()
     assert heard == [(tmp_path / "page.html").as_uri()]
 
 

@@ -112,9 +112,9 @@ def test_campaign_without_runs_has_an_index_page() -> None:
 
 
 def suite() -> ElementTree.Element:
-    found = ElementTree.fromstring(junit_xml(rows(), suite="campaign")).find("testsuite")
-    assert found is not None
-    return found
+    element = ElementTree.fromstring(junit_xml(rows(), suite="campaign")).find("testsuite")
+    assert element is not None
+    return element
 
 
 def test_each_run_outcome_has_its_junit_element() -> None:
@@ -174,9 +174,9 @@ def test_index_separates_expected_failures_from_the_others() -> None:
 
 def test_junit_fails_what_is_not_as_expected_and_nothing_else() -> None:
     """A known-bad protocol that escapes is VALID, and a failure of the job."""
-    found = ElementTree.fromstring(junit_xml(_expected(), suite="chaos"))[0]
+    element = ElementTree.fromstring(junit_xml(_expected(), suite="chaos"))[0]
 
-    assert [[child.get("message") for child in case] for case in found] == [
+    assert [[child.get("message") for child in case] for case in element] == [
         [],
         ["lost: INVALID instead of VALID"],
         ["escaped: VALID instead of INVALID"],

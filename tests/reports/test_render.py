@@ -50,10 +50,10 @@ class Outline(HTMLParser):
 
 
 def outline(html: str) -> Outline:
-    found = Outline()
-    found.feed(html)
-    found.close()
-    return found
+    outline_found = Outline()
+    outline_found.feed(html)
+    outline_found.close()
+    return outline_found
 
 
 def small_page() -> str:
@@ -65,17 +65,17 @@ def small_page() -> str:
     "html", [small_page(), campaign_html(rows(), title="t", repeat="r", banner=BANNER)], ids=["run", "campaign"]
 )
 def test_page_is_well_formed_and_fetches_nothing(html: str) -> None:
-    found = outline(html)
-    assert found.open == []
-    assert found.fetched == []
+    outline_found = outline(html)
+    assert outline_found.open == []
+    assert outline_found.fetched == []
     assert re.findall(r"https?://|@import|url\((?!#)", html) == []
-    assert len(found.ids) == len(set(found.ids))
+    assert len(outline_found.ids) == len(set(outline_found.ids))
 
 
 def test_every_link_within_a_page_has_a_target() -> None:
-    found = outline(small_page())
-    places = {*found.ids, *(f"row={row}" for row in found.rows)}
-    assert [link for link in found.links if link.removeprefix("#") not in places] == []
+    outline_found = outline(small_page())
+    places = {*outline_found.ids, *(f"row={row}" for row in outline_found.rows)}
+    assert [link for link in outline_found.links if link.removeprefix("#") not in places] == []
 
 
 def test_text_of_a_run_is_escaped_on_its_page() -> None:

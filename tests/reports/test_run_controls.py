@@ -25,12 +25,12 @@ PHONE_PX_MAX = 12_000  # height of the page of a failure on a phone
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     history, verdict = a_loss()
-    found = tmp_path_factory.mktemp("page") / "page.html"
-    found.write_text(run_html(history, verdict, plan="", repeat=""), encoding="utf-8")
-    return found
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(run_html(history, verdict, plan="", repeat=""), encoding="utf-8")
+    return path
 
 
-def cut(page: Page) -> str:
+def cut_text(page: Page) -> str:
     return str(cut_of(a_loss()[0]))
 
 
@@ -71,21 +71,21 @@ def test_dragging_in_a_picture_zooms_to_that_time(page: Page) -> None:
 
 
 def test_click_on_a_row_selects_it_in_every_picture(page: Page) -> None:
-    page.locator(f'#why tr[data-row="{cut(page)}"] td').nth(3).click()
-    assert page.locator(f'.st-row[data-row="{cut(page)}"].chosen').count() == 1
-    assert page.locator(f'.anomaly tr[data-row="{cut(page)}"].chosen').count() >= 1
+    page.locator(f'#why tr[data-row="{cut_text(page)}"] td').nth(3).click()
+    assert page.locator(f'.st-row[data-row="{cut_text(page)}"].chosen').count() == 1
+    assert page.locator(f'.anomaly tr[data-row="{cut_text(page)}"].chosen').count() >= 1
     assert "truncates to offset 1" in page.inner_text("#fields")
     assert "life: 2" in page.inner_text("#fields")
     pointers = page.locator("path.picked").evaluate_all("found => found.map(path => path.getAttribute('d')).filter(Boolean)")
     assert len(pointers) >= 4
-    assert page.url.endswith(f"#row={cut(page)}")
+    assert page.url.endswith(f"#row={cut_text(page)}")
 
 
 def test_link_with_a_selection_restores_it(browser: Browser, file: Path) -> None:
     opened = browser.new_page()
-    opened.goto(f"{file.as_uri()}#row={cut(opened)}&t=4.000-6.000&hide=b3,clients")
+    opened.goto(f"{file.as_uri()}#row={cut_text(opened)}&t=4.000-6.000&hide=b3,clients")
     assert opened.inner_text("#window") == "4.000 to 6.000 s"
-    assert opened.locator(f'.st-row[data-row="{cut(opened)}"].chosen').count() == 1
+    assert opened.locator(f'.st-row[data-row="{cut_text(opened)}"].chosen').count() == 1
     assert not opened.locator('input[data-hides="b3"]').is_checked()
     assert opened.locator('.st-row[data-process="clients"]:visible').count() == 0
     opened.close()

@@ -93,9 +93,9 @@ def test_anomaly_has_its_witnesses_offset_and_picture() -> None:
 def test_anomaly_without_offset_is_shown_with_events_around_it() -> None:
     history, _ = small_loss()
     elected = [event.index for event in history.of_kind(EventKind.CONTROLLER_ELECTED)]
-    two = Anomaly(kind="two-controllers", checker="c", key="", witness=tuple(elected), words="two at once")
+    second_anomaly = Anomaly(kind="two-controllers", checker="c", key="", witness=tuple(elected), words="two at once")
 
-    (view,) = page(history, merge([Findings(anomalies=(two,))])).anomalies
+    (view,) = page(history, merge([Findings(anomalies=(second_anomaly,))])).anomalies
 
     assert view.place is None
     assert [line.index for line in view.story if line.witness] == elected
@@ -107,10 +107,10 @@ def test_run_page_counts_all_anomalies_and_shows_few_in_full() -> None:
     many = [an_anomaly(kind="order", words=f"{n}") for n in range(50)]
     history, _ = small_loss()
 
-    shown = page(history, merge([Findings(anomalies=(*many, an_anomaly("lost")))]))
+    whole_page = page(history, merge([Findings(anomalies=(*many, an_anomaly("lost")))]))
 
-    assert {row.kind: (row.count, len(row.shown)) for row in shown.kinds} == {"order": (50, EXAMPLES_MAX), "lost": (1, 1)}
-    assert len(shown.anomalies) == EXAMPLES_MAX + 1
+    assert {row.kind: (row.count, len(row.shown)) for row in whole_page.kinds} == {"order": (50, EXAMPLES_MAX), "lost": (1, 1)}
+    assert len(whole_page.anomalies) == EXAMPLES_MAX + 1
 
 
 def test_run_page_tells_the_account_of_an_offset_once() -> None:
@@ -124,10 +124,10 @@ def test_run_page_tells_the_account_of_an_offset_once() -> None:
 
 
 def test_anomalies_shown_are_of_different_partitions_first() -> None:
-    found = [an_anomaly(key=key, words=str(n)) for key in ("orders-0", "orders-1", "orders-2") for n in range(9)]
+    anomalies = [an_anomaly(key=key, words=str(n)) for key in ("orders-0", "orders-1", "orders-2") for n in range(9)]
     history, _ = small_loss()
-    shown = page(history, merge([Findings(anomalies=tuple(found))]))
-    assert [view.anomaly.key for view in shown.anomalies] == ["orders-0", "orders-1", "orders-2"]
+    whole_page = page(history, merge([Findings(anomalies=tuple(anomalies))]))
+    assert [view.anomaly.key for view in whole_page.anomalies] == ["orders-0", "orders-1", "orders-2"]
 
 
 def test_anomaly_kinds_are_in_registry_order_with_their_claims() -> None:
@@ -152,17 +152,17 @@ def test_excused_losses_are_grouped_by_the_fault_behind_them() -> None:
     losses = [ExcusedLoss(topic="orders", partition=0, offset=n, value=f"v{n}", wound=wound) for n in (3, 4, 5, 9)]
     elsewhere = ExcusedLoss(topic="orders", partition=1, offset=6, value="w", wound=99)
 
-    shown = page(scene.recorder.history(manifest_of()), merge([Findings(excused=(*losses, elsewhere))]))
+    whole_page = page(scene.recorder.history(manifest_of()), merge([Findings(excused=(*losses, elsewhere))]))
 
-    assert [(view.key, view.first, view.last, view.values) for view in shown.excused] == [
+    assert [(view.key, view.first, view.last, view.values) for view in whole_page.excused] == [
         ("orders-0", 3, 5, ("v3", "v4", "v5")),
         ("orders-0", 9, 9, ("v9",)),
         ("orders-1", 6, 6, ("w",)),
     ]
-    assert shown.excused[0].wound is not None
-    assert shown.excused[0].wound.words == "wound by power-loss: bytes destroyed from offset 3 on (dir 0)"
-    assert shown.excused[2].wound is None
-    assert "5 losses are excused by wounds" in shown.banner.sentence
+    assert whole_page.excused[0].wound is not None
+    assert whole_page.excused[0].wound.words == "wound by power-loss: bytes destroyed from offset 3 on (dir 0)"
+    assert whole_page.excused[2].wound is None
+    assert "5 losses are excused by wounds" in whole_page.banner.sentence
 
 
 def test_long_account_of_an_anomaly_keeps_its_witnesses() -> None:
@@ -184,8 +184,8 @@ def test_long_account_of_an_anomaly_keeps_its_witnesses() -> None:
 def test_partitions_with_anomalies_come_first() -> None:
     history, _ = small_loss()
     history = History(manifest_of(partitions=3), operations=history.operations, events=history.events)
-    shown = page(history, merge([Findings(anomalies=(an_anomaly(key="orders-2"),))]))
-    assert [track.key for track in shown.partitions] == ["orders-2", "orders-0", "orders-1"]
+    whole_page = page(history, merge([Findings(anomalies=(an_anomaly(key="orders-2"),))]))
+    assert [track.key for track in whole_page.partitions] == ["orders-2", "orders-0", "orders-1"]
 
 
 def test_report_page_does_not_contain_wall_time() -> None:

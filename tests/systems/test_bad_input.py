@@ -47,7 +47,7 @@ def described(folder: Path, text: str = FILE) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--system", "kafak:3.9.1"), "unknown system 'kafak'; did you mean 'kafka'?"),
         (("--system", "kafka:3.9.99"), "unknown version '3.9.99' of kafka; known: kafka:0.10.2.2"),
@@ -60,17 +60,17 @@ def described(folder: Path, text: str = FILE) -> Path:
     ],
 )
 def test_wrong_system_is_refused_in_one_line(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = run_command_line(["run", "--plan", KIP101, *arguments, "--store", str(tmp_path / "store")])
 
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (2, 1)
-    assert said in error
+    assert message in error
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("get",), "name what to get"),
         (("get", "kafka:9"), "unknown version '9' of kafka"),
@@ -79,11 +79,11 @@ def test_wrong_system_is_refused_in_one_line(
         (("list", "kafka:3.9.1"), "takes no name"),
     ],
 )
-def test_wrong_use_of_systems_is_refused(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_of_systems_is_refused(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = run_command_line(["systems", *arguments])
 
     assert code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_absent_cluster_is_a_failure_of_the_harness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,7 @@ def test_absent_cluster_is_a_failure_of_the_harness(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (("nodes:", "node:"), "unknown key 'node'"),
         (("id: 1", "id: 2"), r"the ids of the nodes must be 1 to 1, not \[2\]"),
@@ -104,8 +104,8 @@ def test_absent_cluster_is_a_failure_of_the_harness(tmp_path: Path, capsys: pyte
         (("hook_timeout_s: 1", "hook_timeout_s: 0"), "hook_timeout_s must be at least 1, not 0"),
     ],
 )
-def test_mistake_in_the_description_is_named(change: tuple[str, str], said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_mistake_in_the_description_is_named(change: tuple[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
         load(described(tmp_path, FILE.replace(*change)))
 
 
@@ -121,14 +121,14 @@ def test_hook_that_fails_or_hangs_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kill", "said"),
+    ("kill", "message"),
     [
         ("exit 3", "hook kill of b1 ended with exit code 3"),
         ("echo $$ > pid; exec sleep 300", "hook kill of b1 did not end within 1 s"),
     ],
 )
 def test_check_names_the_hook_and_leaves_no_process(
-    kill: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kill: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Told(brokers=(1,), addresses=(("127.0.0.1", 1),), partitions=())
     monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: here)
@@ -140,7 +140,7 @@ def test_check_names_the_hook_and_leaves_no_process(
 
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (13, 1)
-    assert said in error
+    assert message in error
     pid = tmp_path / "pid"
     assert not pid.exists() or not Path("/proc", pid.read_text().strip()).exists()
 

@@ -37,7 +37,7 @@ def highwater(*arguments: str, folder: Path) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def performed(name: str, version: str, folder: Path, *, loses: bool = False) -> tuple[int, dict[str, Any]]:
+def last_run(name: str, version: str, folder: Path, *, loses: bool = False) -> tuple[int, dict[str, Any]]:
     """The last run of a plan of `corpus/real`. What shows nothing is repeated: UNKNOWN, vacuous, or a loss that did not come."""
     need(version)
     for _ in range(TRIES):
@@ -50,7 +50,7 @@ def performed(name: str, version: str, folder: Path, *, loses: bool = False) -> 
 @pytest.mark.systems
 def test_release_that_truncates_to_the_hw_loses_records(tmp_path: Path) -> None:
     """KIP-101: 0.10.2.2 is the last release line without leader epochs in its log."""
-    code, summary = performed("kip101", "0.10.2.2", tmp_path, loses=True)
+    code, summary = last_run("kip101", "0.10.2.2", tmp_path, loses=True)
 
     assert (code, summary["verdict"]) == (10, "INVALID")
     assert "lost-write" in {anomaly["kind"] for anomaly in summary["anomalies"]}
@@ -59,7 +59,7 @@ def test_release_that_truncates_to_the_hw_loses_records(tmp_path: Path) -> None:
 @pytest.mark.systems
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
 def test_present_release_keeps_what_kip_101_saves(tmp_path: Path, version: str) -> None:
-    code, summary = performed("kip101", version, tmp_path)
+    code, summary = last_run("kip101", version, tmp_path)
 
     assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
 
@@ -67,7 +67,7 @@ def test_present_release_keeps_what_kip_101_saves(tmp_path: Path, version: str) 
 @pytest.mark.systems_all
 @pytest.mark.parametrize("version", ["0.11.0.3", "1.1.1", "2.8.2", "3.9.1-kraft"])
 def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: str) -> None:
-    code, summary = performed("kip101", version, tmp_path)
+    code, summary = last_run("kip101", version, tmp_path)
 
     assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
 
@@ -76,7 +76,7 @@ def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: s
 @pytest.mark.parametrize("name", ["kip279", "kip320", "kafka7128"])
 def test_release_before_the_repair_loses_or_diverges(tmp_path: Path, name: str) -> None:
     """KAFKA-6361, KAFKA-6880 and KAFKA-7128 were repaired after 1.1.1."""
-    code, summary = performed(name, "1.1.1", tmp_path, loses=True)
+    code, summary = last_run(name, "1.1.1", tmp_path, loses=True)
 
     assert (code, summary["verdict"], summary["hazard"]) == (10, "INVALID", "shown")
     assert {"lost-write", "inconsistent-offsets"} & {anomaly["kind"] for anomaly in summary["anomalies"]}
@@ -86,7 +86,7 @@ def test_release_before_the_repair_loses_or_diverges(tmp_path: Path, name: str) 
 @pytest.mark.parametrize(("version", "kept"), [("3.9.1", False), ("3.9.1-kraft", False), ("4.1.0", True)])
 def test_last_replica_standing_loses_power(tmp_path: Path, version: str, kept: bool) -> None:
     """KIP-966: only eligible leader replicas save what the followers hold. They are on in 4.1 and not in 3.9."""
-    code, summary = performed("kip966", version, tmp_path, loses=not kept)
+    code, summary = last_run("kip966", version, tmp_path, loses=not kept)
 
     assert (code, summary["failure"]) == (0 if kept else 10, None)
     assert ("lost-write" in {anomaly["kind"] for anomaly in summary["anomalies"]}) is not kept
@@ -122,7 +122,7 @@ def test_cluster_by_hand_is_checked_and_judged(by_hand: None, tmp_path: Path) ->
 @pytest.mark.systems_all
 def test_faults_of_every_family_act_on_a_release(tmp_path: Path) -> None:
     """Sessions, links, processes and directories; a probe has seen the effect of each."""
-    code, summary = performed("trouble", "3.9.1", tmp_path)
+    code, summary = last_run("trouble", "3.9.1", tmp_path)
 
     assert (code, summary["failure"]) == (0, None)
     assert all(fault["acted"] for fault in summary["faults"])
@@ -132,7 +132,7 @@ def test_faults_of_every_family_act_on_a_release(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["transactions", "groups"])
 def test_release_keeps_transactions_and_groups_under_faults(tmp_path: Path, name: str) -> None:
     """The leader is killed, a broker is cut off from its peers, another one hangs; nothing is lost, torn or skipped."""
-    code, summary = performed(name, "3.9.1", tmp_path)
+    code, summary = last_run(name, "3.9.1", tmp_path)
 
     assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
     assert summary["acked"] > 20  # of hundreds on an idle machine; 99 on one with thirty times more work than cores

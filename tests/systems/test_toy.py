@@ -40,7 +40,7 @@ PLAN = Plan(
 )
 
 
-def performed(version: str) -> Judged:
+def run_of_toy(version: str) -> Judged:
     plan = replace(PLAN, system=SystemSpec(name="toy", version=version))
     build = Build(commit="", dirty=False, versions={})
     return carry_out(plan, ProcessBackend(Toy), build=build, repeat="", keep=Keep())
@@ -49,7 +49,7 @@ def performed(version: str) -> Judged:
 @pytest.mark.slow
 @pytest.mark.systems
 def test_toy_that_acknowledges_before_it_writes_loses_records() -> None:
-    judged = performed("eager")
+    judged = run_of_toy("eager")
 
     assert judged.verdict.validity is Validity.INVALID
     assert "lost-write" in {anomaly.kind for anomaly in judged.verdict.anomalies}
@@ -58,6 +58,6 @@ def test_toy_that_acknowledges_before_it_writes_loses_records() -> None:
 @pytest.mark.slow
 @pytest.mark.systems
 def test_toy_that_writes_before_it_acknowledges_is_valid() -> None:
-    judged = performed("careful")
+    judged = run_of_toy("careful")
 
     assert (judged.verdict.validity, judged.verdict.live, judged.summary.failure) == (Validity.VALID, True, None)

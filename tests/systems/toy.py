@@ -76,7 +76,7 @@ class Cluster(Uncoordinated):
     where: HostPort
 
     async def gathered(self) -> bool:
-        return "end" in await asyncio.to_thread(asked, self.where, "/0", 1.0)
+        return "end" in await asyncio.to_thread(answer_of, self.where, "/0", 1.0)
 
     async def create_topics(self, plan: Plan) -> None:
         """The one log is there from the start."""
@@ -98,7 +98,7 @@ class Client:
     async def call(self, call: Call) -> Heard:
         body = json.dumps(call.values) if isinstance(call, ProduceCall) else None
         first = call.offset if isinstance(call, PollCall) else 0
-        said = await asyncio.to_thread(asked, self.where, f"/{first}", self.timeout_s, body)
+        said = await asyncio.to_thread(answer_of, self.where, f"/{first}", self.timeout_s, body)
         if "end" not in said:
             return Heard(id=call.id, attempts=1, error="_TIMED_OUT")
         match call:
@@ -111,7 +111,7 @@ class Client:
                 return Heard(id=call.id, attempts=1, offset=said["end"] if isinstance(call, LatestCall) else 0)
 
 
-def asked(where: HostPort, path: str, timeout_s: float, body: str | None = None) -> dict[str, Any]:
+def answer_of(where: HostPort, path: str, timeout_s: float, body: str | None = None) -> dict[str, Any]:
     """The broker's answer as JSON; empty if there was none."""
     try:
         with closing(HTTPConnection(*where, timeout=timeout_s)) as connection:

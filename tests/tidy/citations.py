@@ -53,8 +53,8 @@ def _pages(text: str) -> Iterator[str]:
 
 
 def _sections(text: str) -> Iterator[str]:
-    for page, listed in _SECTIONS.findall(text):
-        for number in re.findall(r"\d[\d.]*", listed):
+    for page, repository_files in _SECTIONS.findall(text):
+        for number in re.findall(r"\d[\d.]*", repository_files):
             if number not in _headings(page):
                 yield f"{page} §{number}"
 
@@ -76,7 +76,7 @@ def _known_ids() -> frozenset[str]:
 
 @cache
 def _markdown_files() -> frozenset[str]:
-    return frozenset(Path(name).name for name in listed() if name.endswith(".md"))
+    return frozenset(Path(name).name for name in repository_files() if name.endswith(".md"))
 
 
 @cache
@@ -88,16 +88,16 @@ def _headings(page: str) -> frozenset[str]:
 
 
 @cache
-def listed() -> tuple[str, ...]:
+def repository_files() -> tuple[str, ...]:
     """The paths of all files of the repository, without those that git ignores."""
     command = ["git", "ls-files", "-co", "--exclude-standard"]
-    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return tuple(name for name in found.stdout.splitlines() if (ROOT / name).is_file())
+    process = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return tuple(name for name in process.stdout.splitlines() if (ROOT / name).is_file())
 
 
 def texts() -> Iterator[tuple[str, str]]:
     """Path and citing text of each file that is checked."""
-    for name in listed():
+    for name in repository_files():
         path = ROOT / name
         if name.startswith(DATA) or (path.suffix not in READ and path.name not in READ_BY_NAME):
             continue

@@ -36,7 +36,7 @@ def derived() -> Derived:
     return Derived(derivation=DERIVATION, digest=found.hexdigest())
 
 
-def stored() -> Derived:
+def stored_digest() -> Derived:
     """The digest that derivation.json holds."""
     return msgspec.json.decode(STORED.read_bytes(), type=Derived)
 
@@ -44,8 +44,10 @@ def stored() -> Derived:
 def rewrite() -> None:
     """Store today's digest. Refused if the plans changed under the same version."""
     now = derived()
-    if STORED.exists() and now.digest != stored().digest and now.derivation <= stored().derivation:
-        sys.exit(f"seeds derive other plans: raise DERIVATION in highwater/plans/derive.py above {stored().derivation} first")
+    if STORED.exists() and now.digest != stored_digest().digest and now.derivation <= stored_digest().derivation:
+        sys.exit(
+            f"seeds derive other plans: raise DERIVATION in highwater/plans/derive.py above {stored_digest().derivation} first"
+        )
     STORED.write_bytes(msgspec.json.format(msgspec.json.encode(now), indent=1) + b"\n")
 
 

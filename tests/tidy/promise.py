@@ -15,20 +15,20 @@ _SECTIONS = re.compile(r"docs/promise\.md((?:(?:,|,? and)? §\d+)+)")
 
 def rules(text: str) -> dict[str, Rule]:
     """Name -> section and text of each rule, the lines of an item joined into one."""
-    found: dict[str, Rule] = {}
+    rules_found: dict[str, Rule] = {}
     section, name = 0, ""
     for line in text.splitlines():
         if heading := re.match(r"## (\d+)\. ", line):
             section, name = int(heading[1]), ""
         elif item := _ITEM.match(line):
             name = item[1]
-            assert name not in found, f"{name} stands twice in docs/promise.md"
-            found[name] = Rule(section=section, text=line[item.end() :])
+            assert name not in rules_found, f"{name} stands twice in docs/promise.md"
+            rules_found[name] = Rule(section=section, text=line[item.end() :])
         elif name and line.startswith("  "):
-            found[name] = Rule(section=section, text=f"{found[name].text} {line.strip()}")
+            rules_found[name] = Rule(section=section, text=f"{rules_found[name].text} {line.strip()}")
         else:
             name = ""
-    return found
+    return rules_found
 
 
 def rules_now() -> dict[str, Rule]:

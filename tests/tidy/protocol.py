@@ -131,17 +131,17 @@ def _places(source: Source) -> Iterator[tuple[str, str]]:
     tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
     comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
     yield "", ast.get_docstring(source.tree) or ""
-    yield from _within(source.tree, "", comments)
+    yield from _citations_within(source.tree, "", comments)
 
 
-def _within(node: ast.AST, prefix: str, comments: dict[int, str]) -> Iterator[tuple[str, str]]:
+def _citations_within(node: ast.AST, prefix: str, comments: dict[int, str]) -> Iterator[tuple[str, str]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _NAMED):
             name = f"{prefix}{child.name}"
             nested = [inner for inner in ast.iter_child_nodes(child) if isinstance(inner, _NAMED)]
             own = {*_lines(child)}.difference(*(_lines(inner) for inner in nested))
             yield name, "\n".join([ast.get_docstring(child) or "", *(comments[n] for n in sorted(own & comments.keys()))])
-            yield from _within(child, f"{name}.", comments)
+            yield from _citations_within(child, f"{name}.", comments)
 
 
 def _lines(node: ast.stmt) -> range:
@@ -200,11 +200,11 @@ def gathered() -> Cited:
 def _clauses() -> dict[str, tuple[Clause, ...]]:
     """The clauses of each statement, as mutation/register has them."""
     stored = proofs()
-    found: dict[str, tuple[Clause, ...]] = {}
+    clauses_found: dict[str, tuple[Clause, ...]] = {}
     for row in clauses():
         clause = Clause(id=row.id, text=row.text, file=row.file, tests=row.tests, status=status(row, stored))
-        found[row.statement] = (*found.get(row.statement, ()), clause)
-    return found
+        clauses_found[row.statement] = (*clauses_found.get(row.statement, ()), clause)
+    return clauses_found
 
 
 def _cells(places: tuple[str, ...]) -> str:
@@ -222,10 +222,10 @@ def steps() -> str:
     return "\n".join(table) + "\n"
 
 
-def catalogue(found: tuple[Row, ...]) -> str:
+def catalogue(rows: tuple[Row, ...]) -> str:
     """The table of known mistakes, for docs/protocol.md."""
     table = ["| bug | what went wrong | switch | variants | shown by | status |", "|---|---|---|---|---|---|"]
-    for row in trace.chosen(found, "B"):
+    for row in trace.chosen(rows, "B"):
         bug = trace.bugs()[row.id]
         switches, variants = (", ".join(f"`{name}`" for name in names) for names in (bug.switches, bug.variants))
         tests = ", ".join(f"`{test.rpartition('.')[2]}`" for test in row.tests)
@@ -233,9 +233,9 @@ def catalogue(found: tuple[Row, ...]) -> str:
     return "\n".join(table) + "\n"
 
 
-def _statements(found: tuple[Row, ...]) -> str:
+def _statements(rows: tuple[Row, ...]) -> str:
     table = ["| id | what it says | code | tests | status |", "|---|---|---|---|---|"]
-    for row in found:
+    for row in rows:
         tests = ", ".join(f"`{test.rpartition('.')[2]}`" for test in row.tests)
         table.append(f"| {row.id} | {row.text} | {_cells(row.code)} | {tests} | {row.status} |")
         table += [_clause(clause) for clause in row.clauses]
@@ -248,18 +248,18 @@ def _clause(row: Clause) -> str:
     return f"| {row.id} | {row.text} | {file} | {tests} | {row.status} |"
 
 
-def _points(found: tuple[Row, ...]) -> str:
+def _points(rows: tuple[Row, ...]) -> str:
     table = ["| id | what it is about | switch | tests | status |", "|---|---|---|---|---|"]
-    for row in found:
+    for row in rows:
         switches = ", ".join(f"`{name}`" for name in trace.requirements().points[row.id].switches)
         tests = ", ".join(f"`{test.rpartition('.')[2]}`" for test in row.tests)
         table.append(f"| {row.id} | {row.text} | {switches} | {tests} | {row.status} |")
     return "\n".join(table) + "\n"
 
 
-def counts(found: tuple[Row, ...]) -> str:
+def counts(rows: tuple[Row, ...]) -> str:
     """The line of docs/requirements.md that counts statements and clauses."""
-    stated = trace.chosen(found, "R")
+    stated = trace.chosen(rows, "R")
     by_status = Counter(clause.status.partition(":")[0] for row in stated for clause in row.clauses)
     missing = sum(not trace.is_settled(row) for row in stated)
     not_built = sum(row.status.startswith("not built") for row in stated)
@@ -273,26 +273,26 @@ def _below_marker(path: Path, *texts: str) -> str:
     return head + MARKER + "".join(texts)
 
 
-def documents(found: tuple[Row, ...]) -> dict[Path, str]:
+def documents(rows: tuple[Row, ...]) -> dict[Path, str]:
     """Path -> text of each document, with its generated tables up to date."""
     by_document = "".join(
-        f"\n## {name}\n\n" + _statements(trace.chosen(found, name)) for name in trace.requirements().requirements
+        f"\n## {name}\n\n" + _statements(trace.chosen(rows, name)) for name in trace.requirements().requirements
     )
-    points = "\n## Contradictions\n\n" + _points(trace.chosen(found, "C"))
-    points += "\n## Unsafe points\n\n" + _points(trace.chosen(found, "U"))
+    points = "\n## Contradictions\n\n" + _points(trace.chosen(rows, "C"))
+    points += "\n## Unsafe points\n\n" + _points(trace.chosen(rows, "U"))
     return {
         DOCUMENT: _below_marker(
             DOCUMENT,
             *("\n## Steps of V3\n\n" + steps(), "\n## Steps of the procedures\n\n" + step_tables.document()),
-            "\n## Mistakes of history\n\n" + catalogue(found),
+            "\n## Mistakes of history\n\n" + catalogue(rows),
         ),
-        REQUIREMENTS: _below_marker(REQUIREMENTS, f"\n{counts(found)}.\n" + by_document + points),
+        REQUIREMENTS: _below_marker(REQUIREMENTS, f"\n{counts(rows)}.\n" + by_document + points),
     }
 
 
-def missing(found: tuple[Row, ...]) -> list[str]:
+def missing(rows: tuple[Row, ...]) -> list[str]:
     """The ids whose status is `missing`."""
-    return [row.id for row in found if not trace.is_settled(row)]
+    return [row.id for row in rows if not trace.is_settled(row)]
 
 
 def known_missing() -> list[str]:
@@ -318,11 +318,11 @@ def rewrite() -> None:
     trace.promise.cache_clear()
     gathered.cache_clear()
     cited = gathered()
-    found = trace.rows(cited)
+    rows = trace.rows(cited)
     trace.TRACE.write_bytes(encoded(cited))
-    for path, text in documents(found).items():
+    for path, text in documents(rows).items():
         path.write_text(text, encoding="utf-8")
-    MISSING.write_text("".join(f"{id_}\n" for id_ in known_missing() if id_ in missing(found)), encoding="utf-8")
+    MISSING.write_text("".join(f"{id_}\n" for id_ in known_missing() if id_ in missing(rows)), encoding="utf-8")
 
 
 if __name__ == "__main__" and "--rewrite" in sys.argv:

@@ -65,10 +65,10 @@ def rows(steps: type[StrEnum]) -> list[Row]:
             found[-1] = [f"{old} {new.strip()}".strip() for old, new in zip(found[-1], cells, strict=True)]
         else:
             found.append([cell.strip() for cell in cells])
-    return [_read(steps, module.rpartition(".")[2], tuple(cells)) for cells in found]
+    return [_row_of(steps, module.rpartition(".")[2], tuple(cells)) for cells in found]
 
 
-def _read(steps: type[StrEnum], module: str, cells: tuple[str, ...]) -> Row:
+def _row_of(steps: type[StrEnum], module: str, cells: tuple[str, ...]) -> Row:
     state, _, then, _, by = cells
     named = frozenset(state.removeprefix("any but ").split(", "))
     states = {step.value for step in steps} - named if state.startswith("any") else named
@@ -87,7 +87,7 @@ def assigned() -> Iterator[Assigned]:
     """Every step that the code assigns, or gives to a struct that it makes."""
     for name, function in functions_by_name():
         for value in (value for node in ast.walk(function) for value in _values(node)):
-            named: list[StrEnum | None] = [*_named(value)]
+            named: list[StrEnum | None] = [*_steps_named(value)]
             yield from (Assigned(name, step) for step in named or [None])
 
 
@@ -112,7 +112,7 @@ def _is_step(target: ast.AST) -> bool:
     return isinstance(target, ast.Attribute) and target.attr in ATTRIBUTES
 
 
-def _named(value: ast.expr) -> Iterator[StrEnum]:
+def _steps_named(value: ast.expr) -> Iterator[StrEnum]:
     by_name = {steps.__name__: steps for steps in MACHINES}
     for node in ast.walk(value):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in by_name:

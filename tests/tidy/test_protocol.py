@@ -26,14 +26,14 @@ pytestmark = pytest.mark.xdist_group("citations")
 
 
 @cache
-def found() -> tuple[trace.Row, ...]:
+def trace_rows() -> tuple[trace.Row, ...]:
     return trace.rows(gathered())
 
 
 @pytest.mark.parametrize("path", [DOCUMENT, REQUIREMENTS], ids=lambda path: path.name)
 def test_generated_protocol_tables_are_up_to_date(path: Path) -> None:
     """If this fails, run `python -m tests.tidy.protocol --rewrite`."""
-    assert path.read_text(encoding="utf-8") == documents(found())[path]
+    assert path.read_text(encoding="utf-8") == documents(trace_rows())[path]
 
 
 def test_stored_promise_rules_equal_the_promise_page() -> None:
@@ -61,8 +61,8 @@ def test_only_existing_v3_steps_are_cited() -> None:
 
 def test_unimplemented_statements_are_exactly_the_listed_ones() -> None:
     """The list in missing.txt may only shrink; --rewrite removes the ids that are done."""
-    assert [id_ for id_ in missing(found()) if id_ not in known_missing()] == []
-    assert [id_ for id_ in known_missing() if id_ not in missing(found())] == []
+    assert [id_ for id_ in missing(trace_rows()) if id_ not in known_missing()] == []
+    assert [id_ for id_ in known_missing() if id_ not in missing(trace_rows())] == []
 
 
 def test_not_built_statement_has_a_reason_with_a_source() -> None:
@@ -71,11 +71,11 @@ def test_not_built_statement_has_a_reason_with_a_source() -> None:
     built = set(trace.requirements().not_built)
 
     assert [id_ for id_, reason in trace.requirements().not_built.items() if not source.search(reason)] == []
-    assert built <= {row.id for row in found()}
+    assert built <= {row.id for row in trace_rows()}
 
 
 def test_every_requirement_id_is_in_the_generated_table() -> None:
-    ids = {row.id for row in found()}
+    ids = {row.id for row in trace_rows()}
     stated = [*range(1, 84), *range(130, 159), *range(180, 208), *range(230, 258), *range(290, 322)]
 
     wanted = {f"R-{n:03}" for n in stated}
@@ -88,7 +88,7 @@ def test_every_requirement_id_is_in_the_generated_table() -> None:
 def test_only_existing_requirement_ids_are_cited() -> None:
     cited = gathered()
 
-    assert sorted({*cited.code, *cited.tests} - {row.id for row in found()}) == []
+    assert sorted({*cited.code, *cited.tests} - {row.id for row in trace_rows()}) == []
 
 
 def test_every_unspecified_point_has_a_config_switch_or_reason() -> None:

@@ -14,7 +14,7 @@ TEST_NAME_CHARACTERS = 60
 LONG_MODULES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_FUNCTIONS: dict[str, str] = {
-    "reference/replica/isr.py:_ended": "how an ISR change ended; each of the six has its own type",
+    "reference/replica/isr.py:_finish": "how an ISR change ended; each of the six has its own type",
 }
 NAMES_OF_NOTHING = {"utils", "util", "helpers", "common", "models", "misc", "manager"}
 

@@ -19,18 +19,18 @@ OK = Completion(type=OpType.OK)
 
 
 def run(process: Process, phase: Phase, completion: Completion = OK, *, until_ms: int = 60_000) -> list[Invocation]:
-    now_ms, asked = 0, []
+    now_ms, invocations = 0, []
     while now_ms < until_ms:
         match process.next(now_ms=now_ms, phase=phase):
             case Invocation() as invocation:
-                asked.append(invocation)
+                invocations.append(invocation)
                 process.completed(invocation, completion)
                 now_ms += 1
             case Sleep(ms=ms):
                 now_ms += ms
             case Done():
                 break
-    return asked
+    return invocations
 
 
 def test_partitions_are_added_round_robin_on_the_brokers() -> None:
@@ -47,8 +47,10 @@ def test_added_partition_is_written_and_read() -> None:
     """docs/promise.md LIVE-3: without traffic nothing shows that the new partition works."""
     *_, producer, reader, admin = generate("admin-storm", 5, PARAMETERS)
     assert run(producer, "faults") == []
-    asked = run(admin, "faults", until_ms=15_000)
-    there = {i.partition for i in asked if i.f == "add-partition"} - {i.partition for i in asked if i.f == "remove-partition"}
+    invocations = run(admin, "faults", until_ms=15_000)
+    there = {i.partition for i in invocations if i.f == "add-partition"} - {
+        i.partition for i in invocations if i.f == "remove-partition"
+    }
 
     assert there
     assert {i.partition for i in run(producer, "faults") if i.f == "produce"} == there
@@ -58,8 +60,8 @@ def test_added_partition_is_written_and_read() -> None:
 def test_removed_partition_is_written_no_more() -> None:
     """V3 §H: removed once, and never a partition that other producers write."""
     *_, producer, _, admin = generate("admin-storm", 5, PARAMETERS)
-    asked = run(admin, "faults", until_ms=300_000)
-    removed = [i.partition for i in asked if i.f == "remove-partition"]
+    invocations = run(admin, "faults", until_ms=300_000)
+    removed = [i.partition for i in invocations if i.f == "remove-partition"]
 
     assert sorted(removed) == [2, 3, 4]
     assert run(producer, "faults") == []

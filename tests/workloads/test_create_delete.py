@@ -23,13 +23,13 @@ PARAMETERS = Parameters(
 def test_topic_is_created_and_deleted_in_turn() -> None:
     """B-61: under the same name, on the same brokers, sometimes within milliseconds."""
     *_, admin = generate("create-delete", 5, PARAMETERS)
-    asked = run(admin, "faults")
-    turns = [command for command, _ in groupby(i.f for i in asked)]
+    invocations = run(admin, "faults")
+    turns = [command for command, _ in groupby(i.f for i in invocations)]
 
-    assert {i.topic for i in asked} == {"scratch"}
+    assert {i.topic for i in invocations} == {"scratch"}
     assert turns == ["create-topic", "delete-topic"] * (len(turns) // 2) + ["create-topic"] * (len(turns) % 2)
     assert len(turns) > 10
-    assert asked[0].assignment == ((1, 2), (2, 3))
+    assert invocations[0].assignment == ((1, 2), (2, 3))
 
 
 def test_existing_topic_is_sometimes_created_again() -> None:

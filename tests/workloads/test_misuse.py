@@ -28,12 +28,12 @@ REFUSALS = {
 def test_misuse_workload_sends_good_then_invalid_requests() -> None:
     """B-66: an old sequence can be repeated only after several good requests."""
     *_, misfit = generate("misuse", 5, PARAMETERS)
-    asked = run(misfit, "faults")
-    wrong = [i for i in asked if i.misuse or not i.values or i.acks == NO_SUCH_ACKS]
+    invocations = run(misfit, "faults")
+    wrong = [i for i in invocations if i.misuse or not i.values or i.acks == NO_SUCH_ACKS]
 
     assert {i.misuse for i in wrong} == {"", "gap", "behind", "epoch", "stranger"}
     assert {(len(i.values), i.acks) for i in wrong} == {(1, -1), (0, -1), (1, NO_SUCH_ACKS)}
-    assert [n for n, i in enumerate(asked) if i in wrong][:2] == [GOOD_IN_A_ROW, 2 * GOOD_IN_A_ROW + 1]
+    assert [n for n, i in enumerate(invocations) if i in wrong][:2] == [GOOD_IN_A_ROW, 2 * GOOD_IN_A_ROW + 1]
     assert run(misfit, "quiet") == []
 
 

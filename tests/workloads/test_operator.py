@@ -16,18 +16,18 @@ PARAMETERS = msgspec.structs.replace(AUDITED, audited=False, topics=(SHAPE,), ed
 
 
 def edits(parameters: Parameters = PARAMETERS) -> list[Edit]:
-    found = []
+    edits_found = []
     for draws in range(20):
         (process,) = operator.processes(draws, parameters)
-        found += [asked.edit for asked in run(process, "faults", until_ms=200_000) if asked.edit is not None]
-    return found
+        edits_found += [invocation.edit for invocation in run(process, "faults", until_ms=200_000) if invocation.edit is not None]
+    return edits_found
 
 
 @pytest.mark.parametrize("by_requests", [False, True])
 def test_operator_edits_pending_moves_and_other_requests(by_requests: bool) -> None:
-    found = edits(msgspec.structs.replace(PARAMETERS, by_requests=by_requests))
-    kinds = {(edit.data is None, edit.over) for edit in found}
-    roots = {edit.path.split("/")[2] for edit in found}
+    edits_found = edits(msgspec.structs.replace(PARAMETERS, by_requests=by_requests))
+    kinds = {(edit.data is None, edit.over) for edit in edits_found}
+    roots = {edit.path.split("/")[2] for edit in edits_found}
 
     assert kinds == {(True, False), (False, False), (False, True)}
     assert {"reassign_partitions", "preferred_replica_election", "delete_topics", "partitions_add", "partitions_remove"} <= roots
@@ -60,7 +60,7 @@ def test_operator_allows_moves_again_until_that_succeeds() -> None:
     lost = Completion(type=OpType.INFO)
 
     assert len(run(process, "quiet", lost, until_ms=2000)) > 1
-    assert [asked.f for asked in run(process, "quiet")] == ["allow-reassignments"]
+    assert [invocation.f for invocation in run(process, "quiet")] == ["allow-reassignments"]
     assert run(process, "final") == []
 
 

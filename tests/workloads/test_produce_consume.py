@@ -165,19 +165,21 @@ def test_random_draws_of_a_client_do_not_affect_others() -> None:
     full = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=3, acks=(0, 1, -1)))
     fewer = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=0, acks=(0, 1, -1)))
 
-    one = [i for _, i, _ in perform_one(full[0], FakeCluster(), "faults", (0, 20_000, 1))]
+    invocations = [i for _, i, _ in perform_one(full[0], FakeCluster(), "faults", (0, 20_000, 1))]
     perform_one(full[1], FakeCluster(), "faults", (0, 20_000, 1))
     perform_one(fewer[1], FakeCluster(), "faults", (0, 20_000, 300))
     other = [i for _, i, _ in perform_one(fewer[0], FakeCluster(), "faults", (0, 20_000, 300))]
 
     assert len(other) > 30
-    assert one[: len(other)] == other
+    assert invocations[: len(other)] == other
 
 
 def test_other_random_draws_give_other_client_operations() -> None:
-    one, other = (generate("produce-consume", draws, Parameters(partitions=PARTITIONS))[0] for draws in (1, 2))
+    process, other = (generate("produce-consume", draws, Parameters(partitions=PARTITIONS))[0] for draws in (1, 2))
 
-    assert perform_one(one, FakeCluster(), "faults", (0, 5000, 1)) != perform_one(other, FakeCluster(), "faults", (0, 5000, 1))
+    assert perform_one(process, FakeCluster(), "faults", (0, 5000, 1)) != perform_one(
+        other, FakeCluster(), "faults", (0, 5000, 1)
+    )
 
 
 def test_out_of_range_consumer_restarts_at_the_beginning() -> None:

@@ -29,9 +29,9 @@ def test_script_admin_request_is_sent_once_at_its_due_time() -> None:
     *_, admin = generate("produce-consume", 3, PARAMETERS)
     assert admin.next(now_ms=0, phase="faults") == Sleep(100)
 
-    asked = run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
+    invocations = run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
 
-    assert [(i.f, i.topic, i.partition, i.assignment) for i in asked] == [
+    assert [(i.f, i.topic, i.partition, i.assignment) for i in invocations] == [
         (step.do, step.topic, step.partition, step.replicas) for step in SCRIPT
     ]
     assert run(admin, "quiet") == []
@@ -54,9 +54,9 @@ def test_created_topic_is_written_until_its_deletion_request() -> None:
     values: list[str] = []
     for number, until_ms in enumerate((50, 1000, 9100, 9600), 1):
         run(admin, "faults", until_ms=until_ms)
-        asked = run(producer, "faults", until_ms=60_000 * number)
-        written.append({(i.topic, i.partition) for i in asked})
-        values += [value for i in asked for value in i.values]
+        invocations = run(producer, "faults", until_ms=60_000 * number)
+        written.append({(i.topic, i.partition) for i in invocations})
+        values += [value for i in invocations for value in i.values]
 
     assert written == [set(), set(names), set(names[:2]), set()]
     assert {value.partition("-")[0] for value in values} == {"p2"}
@@ -69,9 +69,9 @@ def test_partition_of_failed_deletion_is_read() -> None:
     run(admin, "faults", until_ms=1000)
     run(admin, "faults", Completion(type=OpType.INFO))
 
-    asked = run(reader, "final", Completion(type=OpType.OK, offset=0))
+    invocations = run(reader, "final", Completion(type=OpType.OK, offset=0))
 
-    assert {(i.topic, i.partition) for i in asked} == {("late", 0), ("late", 1), ("orders", 1)}
+    assert {(i.topic, i.partition) for i in invocations} == {("late", 0), ("late", 1), ("orders", 1)}
 
 
 def test_topic_of_unknown_creation_is_not_written() -> None:

@@ -20,21 +20,21 @@ def first(process: Process, now_ms: int = 0) -> Invocation:
 
 
 def test_transactions_send_unique_values_and_poll() -> None:
-    asked = [one for process in generate("transactions", 3, PARAMETERS) for one in run(process, "faults")]
-    sent = [micro.value for one in asked for micro in one.micros if micro.value is not None]
+    invocations = [invocation for process in generate("transactions", 3, PARAMETERS) for invocation in run(process, "faults")]
+    sent = [micro.value for invocation in invocations for micro in invocation.micros if micro.value is not None]
 
-    assert {one.f for one in asked} == {"txn"}
-    assert all(1 <= len(one.micros) <= MICROS_MAX for one in asked)
+    assert {invocation.f for invocation in invocations} == {"txn"}
+    assert all(1 <= len(invocation.micros) <= MICROS_MAX for invocation in invocations)
     assert len(set(sent)) == len(sent) > 100
-    assert any(micro.value is None for one in asked for micro in one.micros)
+    assert any(micro.value is None for invocation in invocations for micro in invocation.micros)
 
 
 def test_some_transactions_with_a_send_are_aborted() -> None:
-    asked = [one for process in generate("transactions", 3, PARAMETERS) for one in run(process, "faults")]
-    aborted = [one for one in asked if one.aborts]
+    invocations = [invocation for process in generate("transactions", 3, PARAMETERS) for invocation in run(process, "faults")]
+    aborted = [invocation for invocation in invocations if invocation.aborts]
 
-    assert 0.02 < len(aborted) / len(asked) < 0.2
-    assert all(any(micro.value for micro in one.micros) and one.deserves == "ABORTED" for one in aborted)
+    assert 0.02 < len(aborted) / len(invocations) < 0.2
+    assert all(any(micro.value for micro in invocation.micros) and invocation.deserves == "ABORTED" for invocation in aborted)
 
 
 def test_transactors_are_done_in_the_final_phase() -> None:
@@ -62,7 +62,7 @@ def test_member_commits_each_partition_that_it_was_given() -> None:
     client.completed(first(client), GIVEN)
     commits = [first(client), first(client)]
 
-    assert {(one.f, one.group, one.partition, one.offset) for one in commits} == {
+    assert {(invocation.f, invocation.group, invocation.partition, invocation.offset) for invocation in commits} == {
         ("commit", GROUP, 0, 4),
         ("commit", GROUP, 1, 9),
     }
@@ -78,9 +78,9 @@ def test_member_commits_nothing_after_a_failed_poll() -> None:
 def test_member_at_its_end_asks_for_all_positions() -> None:
     client = member()
     client.completed(first(client), Completion(type=OpType.OK, at_end=True))
-    asked = [first(client), first(client)]
+    invocations = [first(client), first(client)]
 
-    assert [(one.f, one.partition) for one in asked] == [("committed", 0), ("committed", 1)]
+    assert [(invocation.f, invocation.partition) for invocation in invocations] == [("committed", 0), ("committed", 1)]
     assert isinstance(client.next(now_ms=0, phase="final"), Done)
 
 
@@ -93,6 +93,6 @@ def test_member_gives_up_after_polls_without_records() -> None:
 
 
 def test_members_leave_and_ask_now_and_then() -> None:
-    asked = [one.f for one in run(member(), "faults", until_ms=60_000)]
+    asked = [invocation.f for invocation in run(member(), "faults", until_ms=60_000)]
 
     assert {"group-poll", "group-leave", "committed"} <= set(asked)

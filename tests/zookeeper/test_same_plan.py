@@ -54,11 +54,11 @@ COMMON = frozenset(
 )
 
 
-def played(name: str, protocol: str, backend: Backend) -> History:
-    return performed(checked(replace(load_plan(PLANS / name), protocol=protocol, variant=None)), backend)
+def history_of_plan(name: str, protocol: str, backend: Backend) -> History:
+    return history_on(checked(replace(load_plan(PLANS / name), protocol=protocol, variant=None)), backend)
 
 
-def performed(plan: Plan, backend: Backend) -> History:
+def history_on(plan: Plan, backend: Backend) -> History:
     refusal = backend.refuse(plan)
     if refusal is not None:
         pytest.skip(refusal)
@@ -83,7 +83,7 @@ def same_kind(history: History) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "protocol"), CASES)
 def test_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: str) -> None:
-    history = played(name, protocol, SimBackend())
+    history = history_of_plan(name, protocol, SimBackend())
 
     same_kind(history)
     assert judge(history).validity is Validity.INVALID
@@ -92,7 +92,7 @@ def test_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "_"), CASES)
 def test_protocol_safe_is_valid_in_the_simulator(name: str, _: str) -> None:
-    history = played(name, "safe", SimBackend())
+    history = history_of_plan(name, "safe", SimBackend())
 
     same_kind(history)
     verdict = judge(history)
@@ -103,7 +103,7 @@ def test_protocol_safe_is_valid_in_the_simulator(name: str, _: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "protocol"), CASES)
 def test_protocol_with_the_bug_is_invalid_with_real_processes(name: str, protocol: str) -> None:
-    history = played(name, protocol, ProcessBackend())
+    history = history_of_plan(name, protocol, ProcessBackend())
 
     same_kind(history)
     assert judge(history).validity is Validity.INVALID
@@ -113,7 +113,7 @@ def test_protocol_with_the_bug_is_invalid_with_real_processes(name: str, protoco
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "_"), CASES)
 def test_protocol_safe_is_valid_with_real_processes(name: str, _: str) -> None:
-    history = played(name, "safe", ProcessBackend())
+    history = history_of_plan(name, "safe", ProcessBackend())
 
     same_kind(history)
     verdict = judge(history)

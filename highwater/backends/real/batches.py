@@ -51,7 +51,7 @@ def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
 
 
 def _opened_log(log: LogImage, folder: Path) -> LogImage:
-    # The image holds headers alone. The segments hold the same batches in the same order, so their bytes are decoded.
+    """The image holds headers alone. The segments hold the same batches in the same order, so their bytes are decoded."""
     data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
     batches, at = [], 0
     for batch in log.batches:

@@ -35,19 +35,21 @@ def clean() -> Iterator[str]:
 
 
 def _containers() -> Iterator[str]:
+    """Remove what killed harnesses left in Docker; yield its names. Yields nothing without Docker."""
     from highwater.backends.real.containers.engine import Engine, missing  # users without containers need not have Docker's SDK
 
     if missing() is not None:
         return
     with Engine() as engine:
-        for left in engine.left():
-            if is_abandoned(left.labels.folder):
-                engine.remove(left)
-                yield f"{left.kind} {left.name}"
+        for leftover in engine.left():
+            if is_abandoned(leftover.labels.folder):
+                engine.remove(leftover)
+                yield f"{leftover.kind} {leftover.name}"
 
 
 def _processes_of(folder: Path) -> list[int]:
-    found = []
+    """The processes whose command names this folder."""
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -55,11 +57,12 @@ def _processes_of(folder: Path) -> list[int]:
             except OSError:
                 continue  # the process ended meanwhile
             if any(word.startswith(f"{folder}/") for word in words):
-                found.append(int(entry.name))
-    return sorted(found)
+                pids.append(int(entry.name))
+    return sorted(pids)
 
 
 def _kill(pid: int) -> None:
+    """Kill a process and wait until it has ended. Raises HarnessError for that of another user."""
     end = time.monotonic() + _END_S_MAX
     try:
         os.kill(pid, signal.SIGKILL)

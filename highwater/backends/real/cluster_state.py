@@ -34,17 +34,17 @@ class EndState(Struct, frozen=True):
 
 def znodes_of(commits: Iterable[AnyCommit]) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
     """The topic znodes (by name) and state znodes (by path) that these commits, in order, leave."""
-    left: dict[str, Data] = {}
+    remaining_znodes: dict[str, Data] = {}
     for commit in commits:
         if isinstance(commit, NodeCreated):
-            left[commit.path] = Data(commit.data, 0, commit.zxid)
+            remaining_znodes[commit.path] = Data(commit.data, 0, commit.zxid)
         elif isinstance(commit, NodeWritten):
-            before = left.get(commit.path)
-            left[commit.path] = Data(commit.data, commit.version, commit.zxid if before is None else before.czxid)
+            before = remaining_znodes.get(commit.path)
+            remaining_znodes[commit.path] = Data(commit.data, commit.version, commit.zxid if before is None else before.czxid)
         elif isinstance(commit, NodeDeleted):
-            left.pop(commit.path, None)
-    topics = tuple((topic, data) for path, data in left.items() if (topic := topic_of_path(path)) is not None)
-    return topics, {path: data for path, data in left.items() if paths.tp_of_state_path(path) is not None}
+            remaining_znodes.pop(commit.path, None)
+    topics = tuple((topic, data) for path, data in remaining_znodes.items() if (topic := topic_of_path(path)) is not None)
+    return topics, {path: data for path, data in remaining_znodes.items() if paths.tp_of_state_path(path) is not None}
 
 
 async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...]:

@@ -105,26 +105,27 @@ class ZooKeeperEvidence:
             life = self._life(self._node_of[commit.session])
         rows = self._rows.of(commit, writer=self._node_of.get(commit.session), life=life)
         if rows:
-            self._set_clock(commit, after_ns=self._sent(commit))
+            self._set_clock(commit, after_ns=self._time_of_sending(commit))
         for kind, columns in rows:
             self.recorder.event(kind, **columns)
 
     def _life(self, node: Address) -> int | None:
-        # The life of this node that runs at the clock's time, None before the first.
-        #
-        # An earlier life's session may have registered; that registration ends soon, with its session.
+        """The life of this node that runs at the clock's time, None before the first.
+
+        An earlier life's session may have registered; that registration ends soon, with its session.
+        """
         began = [row for row in self._starts if row.node == node and row.time_ns <= self._clock()]
         return began[-1].life if began else None
 
-    def _sent(self, commit: AnyCommit) -> int:
-        # When a leader noted that it sends this write of a state (monotonic ns), 0 for any other commit.
+    def _time_of_sending(self, commit: AnyCommit) -> int:
+        """When a leader noted that it sends this write of a state (monotonic ns), 0 for any other commit."""
         tp = paths.tp_of_state_path(commit.path) if isinstance(commit, NodeWritten) else None
         if not isinstance(commit, NodeWritten) or tp is None:
             return 0
         return self._sent_ns.get((self._node_of.get(commit.session), tp, commit.version - 1), 0)
 
     def _set_clock(self, commit: AnyCommit, *, after_ns: int = 0) -> None:
-        # Set the rows' time to the commit's, but not before the previous commit's: the wall clock may go back.
+        """Set the rows' time to the commit's, but not before the previous commit's: the wall clock may go back."""
         at_ns = max(self._last_ns, commit.time_ms * _MS - self._wall_ahead_ns)
         if at_ns <= after_ns < at_ns + 2 * _MS:
             at_ns = after_ns + 1

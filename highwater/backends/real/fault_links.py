@@ -49,7 +49,7 @@ class LinkFaults:
 
     async def do(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> tuple[Probe, tuple[Pair, ...]]:
         """Apply a network fault to the links of these brokers or of this client place; returns the probe of it, and the links."""
-        pairs = self._of[window.id] = self._touched(self._pairs(window, fault, hit))
+        pairs = self._of[window.id] = self._touched_links(self._pairs(window, fault, hit))
         if not pairs:
             return _no_link, pairs
         if isinstance(fault, Reset):
@@ -59,12 +59,12 @@ class LinkFaults:
             return self._until_seen(window.id, lambda: self._broken[window.id], "connections broken"), pairs
         for pair in pairs:
             self._done.setdefault(pair, {})[window.id] = _condition(fault)
-        seen = await self._apply(pairs)
+        probe_of_links = await self._apply(pairs)
         if isinstance(fault, Packets):
             return self._until_hit(window.id, pairs, "packets repeated"), pairs
         if isinstance(fault, Clog) and fault.kinds:
             return self._until_hit(window.id, pairs, f"messages held ({', '.join(fault.kinds)})"), pairs
-        return seen, pairs
+        return probe_of_links, pairs
 
     async def hold(self, window_id: str, pairs: Iterable[Pair], condition: LinkCondition = HELD) -> Probe:
         """Stop all traffic of these links, or do to it what `condition` says, until `undo` is called for the fault."""
@@ -98,7 +98,7 @@ class LinkFaults:
         return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
 
     def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
-        # A probe that looks until something is counted, or until the window closes: the effect depends on traffic.
+        """A probe that looks until something is counted, or until the window closes: the effect depends on traffic."""
         self._watched.add(window_id)
 
         async def probe() -> Proof:
@@ -122,6 +122,7 @@ class LinkFaults:
         return await self._links.set({pair: _sum(self._done.get(pair, {}).values()) for pair in pairs})
 
     def _pairs(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> list[Pair]:
+        """The directed links that the fault hits."""
         of = self._geography.links_of
         match fault:
             case Partition():
@@ -135,7 +136,7 @@ class LinkFaults:
             case _:
                 assert_never(fault)
 
-    def _touched(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    def _touched_links(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
         """Leave out the links between clients and ZooKeeper, which no fault touches."""
         servers, places = self._geography.servers, self._places
         return tuple(dict.fromkeys(pair for pair in pairs if not ({*pair} & {*servers} and {*pair} & {*places})))
@@ -155,6 +156,7 @@ def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
 
 
 def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
+    """What the fault does to each of its links."""
     match fault:
         case Clog(kinds=kinds) if kinds:
             return LinkCondition(held_kinds=kinds)
@@ -171,12 +173,13 @@ def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
 
 
 def _sum(done: Iterable[LinkCondition]) -> LinkCondition:
+    """The condition of a link on which all of these act at once."""
     total = JOINED
-    for one in done:
+    for condition in done:
         total = LinkCondition(
-            held=total.held or one.held,
-            delay_ms=total.delay_ms + one.delay_ms,
-            loss_per_mille=max(total.loss_per_mille, one.loss_per_mille),
-            held_kinds=tuple(sorted({*total.held_kinds, *one.held_kinds})),
+            held=total.held or condition.held,
+            delay_ms=total.delay_ms + condition.delay_ms,
+            loss_per_mille=max(total.loss_per_mille, condition.loss_per_mille),
+            held_kinds=tuple(sorted({*total.held_kinds, *condition.held_kinds})),
         )
     return total

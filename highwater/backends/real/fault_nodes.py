@@ -103,6 +103,7 @@ class NodeFaults:
 
     @contextmanager
     def _at_work_on(self, broker: BrokerId) -> Iterator[None]:
+        """While this lasts, the broker's death is no failure of the harness."""
         self._trouble[broker].hands += 1
         try:
             yield
@@ -110,6 +111,7 @@ class NodeFaults:
             self._trouble[broker].hands -= 1
 
     async def _do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        """Begin a fault on one broker, and start the probe that proves it."""
         node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash():
@@ -120,7 +122,7 @@ class NodeFaults:
                 self._acts(window, node, await self._kill(node, "power-loss"), "process")
                 seed = self._nemesis.draws.below(f"power {window.id} {node.address}", 1 << 32)
                 how = Loss(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
-                self._wounded(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
+                self._record_wounds(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
             case DiskSwap():
                 holds.down += 1
                 self._acts(window, node, await self._kill(node), "process")
@@ -152,6 +154,7 @@ class NodeFaults:
                 assert_never(fault)
 
     async def _undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        """End a fault on one broker, and start the probe that proves its end."""
         node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash() | PowerLoss() | DiskSwap():
@@ -163,7 +166,7 @@ class NodeFaults:
                 if holds.unpause():
                     probe = await node.resume()
                     if not holds.down:  # else the last window that keeps it down starts it, and has a probe too
-                        self._healed(window, node, probe, "process")
+                        self._prove_healed(window, node, probe, "process")
             case Restart() | ExpireSession() | CrashAt():
                 pass  # nothing lasts until the window closes
             case ClockJump() | ClockDrift() | ClockStrobe():
@@ -175,7 +178,7 @@ class NodeFaults:
                 if removed:
                     await self._kill(node)  # which goes on with the files that it holds open
                 dirs[fault.dir].pop(window.id)
-                self._healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
+                self._prove_healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
                 if removed:
                     await self._empty(node, fault.dir)
                 await self._restart_with_sound_dirs(broker)
@@ -191,17 +194,18 @@ class NodeFaults:
         self._proving.changed(f"{node.address} {subject}")
         self._proving.acts(window, node.address, probe, f"{node.address} {subject}")
 
-    def _healed(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
+    def _prove_healed(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
         self._proving.changed(f"{node.address} {subject}")
         self._proving.healed(window, node.address, probe, f"{node.address} {subject}")
 
-    def _wounded(self, node: Node, wounds: tuple[Wound, ...], why: str) -> None:
+    def _record_wounds(self, node: Node, wounds: tuple[Wound, ...], why: str) -> None:
         for wound in wounds:
             self._nemesis.wounded(node.address, wound.dir, ((wound.tp, wound.topic_id, wound.offset),), why)
 
     # --- processes and sessions --------------------------------------------------------------------------------------------
 
     async def _kill(self, node: Node, why: str = "crash") -> Probe:
+        """Kill the broker's process and record that it stopped."""
         ran = await node.is_running()
         self._proving.changed(f"{node.address} process")
         probe = await node.kill()
@@ -222,7 +226,7 @@ class NodeFaults:
             return
         probe = await self._start(node)
         if probe is not None:
-            self._healed(window, node, probe, "process")
+            self._prove_healed(window, node, probe, "process")
         await self._stand_still(broker)
 
     async def _stand_still(self, broker: BrokerId) -> None:
@@ -232,6 +236,7 @@ class NodeFaults:
             await self._nodes[broker].pause()
 
     async def _expire(self, broker: BrokerId) -> Probe:
+        """End the broker's ZooKeeper session; the probe sees whether it is over."""
         try:
             session = await self._coordination.session_of(broker)
             if session is None:
@@ -268,6 +273,7 @@ class NodeFaults:
     # --- clocks ------------------------------------------------------------------------------------------------------------
 
     async def _set_wrong(self, window: Window, fault: ClockJump | ClockDrift | ClockStrobe, broker: BrokerId) -> None:
+        """Make the broker's clock wrong, by the sum of all clock faults on it."""
         match fault:
             case ClockJump(offset_ms=offset_ms):
                 self._trouble[broker].clocks[window.id] = ClockCondition(offset_ms=offset_ms)
@@ -281,6 +287,7 @@ class NodeFaults:
         self._acts(window, self._nodes[broker], await self._set_clock(broker), "clock")
 
     async def _strobe(self, window: Window, fault: ClockStrobe, broker: BrokerId) -> None:
+        """Turn the clock's offset over, again and again, until cancelled."""
         clocks = self._trouble[broker].clocks
         while True:
             await asyncio.sleep(fault.period_ms / 1000)
@@ -288,12 +295,13 @@ class NodeFaults:
             await self._set_clock(broker)
 
     async def _set_right(self, window: Window, broker: BrokerId) -> None:
+        """Take this window's clock fault away."""
         strobe = self._strobes.pop((window.id, broker), None)
         if strobe is not None:
             strobe.cancel()
             await asyncio.wait((strobe,))
         self._trouble[broker].clocks.pop(window.id)
-        self._healed(window, self._nodes[broker], await self._set_clock(broker), "clock")
+        self._prove_healed(window, self._nodes[broker], await self._set_clock(broker), "clock")
 
     async def _set_clock(self, broker: BrokerId) -> Probe:
         clocks = self._trouble[broker].clocks.values()
@@ -303,15 +311,16 @@ class NodeFaults:
     # --- directories -------------------------------------------------------------------------------------------------------
 
     async def _set_dir(self, broker: BrokerId, dir_: int) -> Probe:
+        """Put the directory into the state that all its open faults together make."""
         done = self._trouble[broker].dirs.get(dir_, {}).values()
         return await self._nodes[broker].set_dir(
             dir_,
             DirCondition(
-                unreadable=any(one.unreadable for one in done),
-                broken=any(one.broken for one in done),
-                full=any(one.full for one in done),
-                flush_ms=sum(one.flush_ms for one in done),
-                is_file=any(one.is_file for one in done),
+                unreadable=any(fault.unreadable for fault in done),
+                broken=any(fault.broken for fault in done),
+                full=any(fault.full for fault in done),
+                flush_ms=sum(fault.flush_ms for fault in done),
+                is_file=any(fault.is_file for fault in done),
             ),
         )
 
@@ -330,16 +339,16 @@ class NodeFaults:
         self._nemesis.swapped(node.address, dir_, [(wound.tp, wound.topic_id, wound.offset) for wound in wounds])
 
     async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
-        # The device loses what was not synced. A process that still has it in the page cache is killed before that.
+        """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
         node = self._nodes[broker]
         await self._kill(node)
         seed = self._nemesis.draws.below(f"drop {window.id} {node.address}", 1 << 32)
         lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
-        self._wounded(node, lost, "dropped")
+        self._record_wounds(node, lost, "dropped")
 
 
 def _subject(fault: NodeFault) -> str:
-    # The part of a node that this fault changes, as `Proving` names it.
+    """The part of a node that this fault changes, as `Proving` names it."""
     match fault:
         case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
             return "process"
@@ -365,6 +374,7 @@ async def _no_session() -> Proof:
 
 
 def _condition(fault: DirFault) -> DirCondition:
+    """What the fault does to a log directory."""
     match fault:
         case DirUnreadable():
             return DirCondition(unreadable=True)

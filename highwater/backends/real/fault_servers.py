@@ -54,11 +54,11 @@ class ServerFaults:
     async def do(self, window: Window, fault: ZooKeeperFault) -> None:
         """Apply the fault to `fault.servers` randomly drawn ZooKeeper servers that have no other fault."""
         assert self._site.servers, REFUSED
-        held = [server for _, hit in self._held.values() for server in hit]
-        left = [server for server in self._site.servers if server not in held]
+        hit_servers = [server for _, hit in self._held.values() for server in hit]
+        other_servers = [server for server in self._site.servers if server not in hit_servers]
         hit: list[Life] = []
-        while left and len(hit) < fault.servers:
-            hit.append(left.pop(self._draws.below(f"server {window.id}", len(left))))
+        while other_servers and len(hit) < fault.servers:
+            hit.append(other_servers.pop(self._draws.below(f"server {window.id}", len(other_servers))))
         self._held[window.id] = fault, tuple(hit)
         self._coordination.patience_s = _HIT_PATIENCE_S
         for server in hit:
@@ -81,6 +81,7 @@ class ServerFaults:
             await self._proving.settle(window_id)
 
     async def _do(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
+        """Begin the fault on one server of ZooKeeper."""
         name = f"{window.id} {server.address}"
         match fault:
             case ZooKeeperLinks(how=how, extra_ms=extra_ms):
@@ -96,6 +97,7 @@ class ServerFaults:
                 assert_never(fault)
 
     async def _undo(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
+        """End the fault on one server of ZooKeeper."""
         match fault:
             case ZooKeeperDown(how="kill"):
                 return await server.start()

@@ -80,6 +80,7 @@ class Faults:
             await self._do(window, hit)
 
     async def _do(self, window: Window, hit: tuple[Address, ...]) -> None:
+        """Begin the fault on links, servers or brokers."""
         fault = window.fault
         if isinstance(fault, LinkFault):
             probe, pairs = await self._links.do(window, fault, hit)
@@ -93,6 +94,7 @@ class Faults:
                 await self._nodes.do(window, fault, self._brokers[node])
 
     async def _close(self, window_id: str) -> None:
+        """End a window: its probes first, then the fault."""
         ended = self._nemesis.end(window_id)
         if ended is None:
             return
@@ -104,6 +106,7 @@ class Faults:
             self._nemesis.ended(window, node)
 
     async def _undo(self, window: Window, hit: tuple[Address, ...]) -> None:
+        """End the fault on links, servers or brokers."""
         fault = window.fault
         if isinstance(fault, LinkFault):
             probe, pairs = await self._links.undo(window.id)

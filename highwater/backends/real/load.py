@@ -22,12 +22,12 @@ class CpuTime(Struct, frozen=True):
     @classmethod
     def now(cls, tasks: Path = Path("/proc/self/task")) -> Self:
         """Read the kernel's counters."""
-        found = {}
+        times = {}
         for thread in tasks.glob("*/schedstat"):
             with suppress(OSError, ValueError):  # the thread has just ended
                 ran, waited, _ = map(int, thread.read_text().split())
-                found[thread.parent.name] = (ran, waited)
-        return cls(found)
+                times[thread.parent.name] = (ran, waited)
+        return cls(times)
 
     def slowed_since(self, before: Self) -> float | None:
         """How many times its CPU time the work since then took; 1.0 on a machine that has a core for each thread."""

@@ -41,4 +41,4 @@ def means(fault: AnyFault) -> Means | None:
 
 def means_of(plan: Plan) -> frozenset[Means]:
     """What the faults of the plan need of the machine."""
-    return frozenset(found for window in plan.schedule if (found := means(window.fault)) is not None)
+    return frozenset(needed for window in plan.schedule if (needed := means(window.fault)) is not None)

@@ -34,7 +34,7 @@ async def gone(process: "subprocess.Popen[bytes] | None") -> Proof:
     return Proof(False, f"process {process.pid} is still ending")
 
 
-async def in_state(process: "subprocess.Popen[bytes] | None", wanted: str) -> Proof:
+async def in_state(process: "subprocess.Popen[bytes] | None", state: str) -> Proof:
     """Whether the process is in one of these states, or soon is: a signal takes a moment to arrive."""
     if process is None:
         return Proof(False, "there is no process")
@@ -44,7 +44,7 @@ async def in_state(process: "subprocess.Popen[bytes] | None", wanted: str) -> Pr
         if code is not None:
             return Proof(False, f"process {process.pid} ended by itself with exit code {code}")
         now = state_of(process.pid)
-        if now and now in wanted:
+        if now and now in state:
             return Proof(True, f"process {process.pid} is in state {now}")
         await asyncio.sleep(LOOK_S)
     return Proof(False, f"process {process.pid} is in state {now}")

@@ -52,6 +52,7 @@ class Proving:
     async def _prove(
         self, window: Window, node: Address, probe: Probe, is_unchanged: Callable[[], bool], *, healing: bool
     ) -> None:
+        """Run a probe and record what it found, unless its subject changed meanwhile; an unhealed fault fails the run."""
         try:
             proof = await probe()
         except HarnessError as error:
@@ -71,12 +72,13 @@ class Proving:
             self._acted(window, node, 1)
 
     def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
-        # A function that is true while none of these subjects has changed since this call, before the probe begins.
+        """A function that is true while none of these subjects has changed since this call, before the probe begins."""
         before = {subject: self._changes.get(subject, 0) for subject in subjects}
         return lambda: all(self._changes.get(subject, 0) == count for subject, count in before.items())
 
 
 def _word(proof: Proof, *, healing: bool) -> str:
+    """What a proof says of the fault, as histories name it."""
     if proof.holds is None:
         return "not-measured"
     if healing:

@@ -132,6 +132,7 @@ class Stage:
             await self._site.leave()
 
     async def _play(self) -> None:
+        """Start the brokers, run clients and faults, heal, rest, and look at the cluster a last time."""
         cluster = self._system.cluster(self._site.zookeeper, self._site.harness)
         clients: list[Client] = []
         administrators: list[Administrator] = []
@@ -214,7 +215,7 @@ class Stage:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
 
     async def _pass_time(self, seconds: float, faults: Faults) -> None:
-        # Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError.
+        """Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError."""
         end_ns = self._now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self._now_ns()) > 0:
             await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
@@ -228,6 +229,7 @@ class Stage:
                     raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it printed nothing'}")
 
     def _workers(self, clients: list[Client], administrators: list[Administrator]) -> list[Worker]:
+        """A worker for each process of the workload; its clients are added to the lists, so that they are closed."""
         processes = self._scene.processes
         timeout_ms = self._plan.cluster.session_timeout_ms
         for number, _ in enumerate(processes):
@@ -267,25 +269,25 @@ class Stage:
         if chronicle_of(self._system) is not None:
             until_ms = (end_ns + self._start_ns + self._wall_ahead_ns) // 1_000_000
             topics, states = znodes_of(commit for commit in commits if commit.time_ms <= until_ms)
-            self._seen = tuple(replace(seen, topics=topics, states=states) for seen in self._seen)
+            self._seen = tuple(replace(end_state, topics=topics, states=states) for end_state in self._seen)
         ends = Recorder(lambda: end_ns)
-        for seen in self._seen:
-            seen.record(ends)
+        for end_state in self._seen:
+            end_state.record(ends)
         if outcome == "completed":
             for broker, node in nodes.items():
                 record_logs(ends, broker, node.disks(), noted="notes" in self._system.observes)
         sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), ends]
         operations, events = merged(sources, until_ns=end_ns)
         events = stamped(events)
-        found = manifest(
+        run_manifest = manifest(
             self._scene,
             provenance,
             backend=backend,
             outcome=outcome,
             faults=() if self._faults is None else self._faults.counts(),
         )
-        found = replace(
-            found,
+        run_manifest = replace(
+            run_manifest,
             system=facts_of(self._system),
             healed_at_ns=self._healed_at_ns,
             final_reads_at_ns=self._final_reads_at_ns,
@@ -296,7 +298,7 @@ class Stage:
             slowed=self._slowed,
             events_handled=len(events),
         )
-        return History(found, operations=operations, events=events)
+        return History(run_manifest, operations=operations, events=events)
 
 
 def facts_of(system: System) -> SystemFacts | None:

@@ -49,9 +49,9 @@ class SimBackend:
         except TooManyEvents as error:
             outcome, failure = "harness-fault", str(error)
         recorder, now_ns = world.sim.recorder, world.sim.scheduler.now
-        found = manifest(scene, provenance, backend=self.name, outcome=outcome, faults=world.faults.counts())
-        found = replace(
-            found,
+        run_manifest = manifest(scene, provenance, backend=self.name, outcome=outcome, faults=world.faults.counts())
+        run_manifest = replace(
+            run_manifest,
             healed_at_ns=world.healed_at_ns,
             final_reads_at_ns=world.final_reads_at_ns,
             end_ns=now_ns,
@@ -61,4 +61,4 @@ class SimBackend:
             wall_seconds=perf_counter() - start,
             events_handled=world.sim.handled,
         )
-        return Run(history=recorder.history(found), failure=failure)
+        return Run(history=recorder.history(run_manifest), failure=failure)

@@ -92,14 +92,16 @@ class ClientHost:
             case unexpected:
                 assert_never(unexpected)
 
-    def _start(self, asked: Call | Command | SessionCall) -> None:
-        assert not isinstance(asked, SessionCall), "SimBackend.refuse refuses these workloads before the run"
-        if isinstance(asked, Command):
-            self._perform(self._admin.start(asked))
+    def _start(self, call: Call | Command | SessionCall) -> None:
+        """Hand the call to the admin client or the Kafka client."""
+        assert not isinstance(call, SessionCall), "SimBackend.refuse refuses these workloads before the run"
+        if isinstance(call, Command):
+            self._perform(self._admin.start(call))
         else:
-            self._perform(self._client.start(asked, now=self._clock.now()))
+            self._perform(self._client.start(call, now=self._clock.now()))
 
     def _perform(self, outputs: Sequence[object]) -> None:
+        """Perform the effects of a client machine; an answer ends the open operation."""
         for output in outputs:
             match output:
                 case Send():

@@ -42,10 +42,10 @@ class Clock:
 
     def until_ns(self, monotonic_ns: int) -> int:
         """The virtual time, not before now, at which the monotonic clock will show the given time if its drift stays the same."""
-        left = monotonic_ns - self.monotonic_ns()
-        if left <= 0:
+        left_ns = monotonic_ns - self.monotonic_ns()
+        if left_ns <= 0:
             return self._scheduler.now
-        return self._scheduler.now + (left if not self._ppm else -(-left * _MILLION // (_MILLION + self._ppm)) + 1)
+        return self._scheduler.now + (left_ns if not self._ppm else -(-left_ns * _MILLION // (_MILLION + self._ppm)) + 1)
 
     def drift(self, ppm: int) -> None:
         """Set the drift of the broker's clocks in ppm: above 0 they run fast, at 0 at the right rate."""

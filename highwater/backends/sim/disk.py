@@ -127,6 +127,7 @@ class Disk:
         return None
 
     def _truncate(self, directory: Directory, tp: TopicPartition, to: Offset) -> None:
+        """Drop the batches from this offset on; the journal keeps them, since the truncation is not durable."""
         log = directory.logs[tp]
         keep = len(log.batches)
         while keep and log.batches[keep - 1].base_offset >= to:
@@ -243,7 +244,7 @@ def _durable_end(log: _Log) -> int:
     """The offset up to which every record of a log survives, whatever part of the journal a power loss undoes."""
     if not log.journal:
         return end_of(log.batches[-1]) if log.batches else 0
-    kept = len(log.batches)
+    durable = len(log.batches)
     end = end_of(log.batches[-1]) if log.batches else 0
     undone = 0  # batches that an undone truncation has put back
     for done in reversed(log.journal):
@@ -252,12 +253,13 @@ def _durable_end(log: _Log) -> int:
         elif undone:
             undone -= 1
         else:
-            kept -= 1
-            end = int(log.batches[kept].base_offset)
+            durable -= 1
+            end = int(log.batches[durable].base_offset)
     return end
 
 
 def _undo(log: _Log, survive: int, *, torn: bool) -> None:
+    """Undo the changes of a log that were not durable, except the first `survive`; `torn` damages the last batch."""
     while len(log.journal) > survive:
         done = log.journal.pop()
         if done is not None:

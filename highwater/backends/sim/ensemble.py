@@ -147,13 +147,15 @@ class EnsembleServer(Member):
 
     # --- in the quorum -------------------------------------------------------------------------------------------------------
 
-    def _left(self) -> None:
+    def _leave_quorum(self) -> None:
         for line in self._talks:
             self._hang_up(line)
         self._begin_anew()
 
-    def _elected(self) -> None:
-        self._due_ns = {int(name): self._now_ns + found.timeout_ms * MS for name, found in self.tree.sessions.items()}
+    def _begin_to_lead(self) -> None:
+        self._due_ns = {
+            int(name): self._now_ns + session_there.timeout_ms * MS for name, session_there in self.tree.sessions.items()
+        }
         self._owners: dict[int, int] = {}  # the line over which a session talks
         self._closing: set[int] = set()
 
@@ -163,18 +165,20 @@ class EnsembleServer(Member):
                 self._closing.add(session)
                 self.propose(Close(session), lambda _: None)
 
-    def _resumes(self, asked: Resume) -> bool:
-        alive = asked.session in self._due_ns and asked.session not in self._closing
+    def _may_resume(self, request: Resume) -> bool:
+        """Whether the session lives; if so, its client talks over this line from now on."""
+        alive = request.session in self._due_ns and request.session not in self._closing
         if alive:
-            self._owners[asked.session] = asked.line
-            self._touch(asked.session)
+            self._owners[request.session] = request.line
+            self._touch(request.session)
         return alive
 
-    def _refuses(self, asked: Forward) -> bool:
-        if not isinstance(asked.change, Write):
+    def _refuses(self, request: Forward) -> bool:
+        """Whether the write comes over a line that its session has left."""
+        if not isinstance(request.change, Write):
             return False
-        session = asked.change.session
-        moved = asked.line != self._owners.get(session, asked.line)
+        session = request.change.session
+        moved = request.line != self._owners.get(session, request.line)
         if not moved:
             self._touch(session)
         return moved
@@ -190,14 +194,16 @@ class EnsembleServer(Member):
     # --- what takes effect ---------------------------------------------------------------------------------------------------
 
     def _perform(self, entry: Entry) -> Result:
-        result, fired = self._written(entry.change)
+        """Carry out a committed change on this server, and send the watches that it fires."""
+        result, fired = self._result_of(entry.change)
         self._ensemble.took_effect(self, entry, result)
         self._fire(fired)
         if isinstance(entry.change, Close):
             self._close(entry.change.session)
         return result
 
-    def _written(self, change: Change) -> tuple[Result, Fired]:
+    def _result_of(self, change: Change) -> tuple[Result, Fired]:
+        """The change's result in this server's tree, with the watches that fire."""
         match change:
             case Begin():
                 return 0, []
@@ -223,11 +229,12 @@ class EnsembleServer(Member):
                 self._sim.network.send(line.connection.back, WatchEvent(path, change, self.tree.zxid))
 
     def _touch(self, session: int) -> None:
-        found = self.tree.sessions.get(str(session))
+        """The session was heard of: the leader moves its end, others report it later."""
+        session_there = self.tree.sessions.get(str(session))
         if self.role != "leading":
             self._touched[session] = None
-        elif found is not None and session in self._due_ns:
-            self._due_ns[session] = self._now_ns + found.timeout_ms * MS
+        elif session_there is not None and session in self._due_ns:
+            self._due_ns[session] = self._now_ns + session_there.timeout_ms * MS
 
     def _close(self, session: int) -> None:
         line = self._lines.pop(session, None)
@@ -250,6 +257,7 @@ class EnsembleServer(Member):
             self._sim.network.sever(line.connection, some_arrive=False)  # refused
 
     def _serve(self, line: Line, payload: object) -> None:
+        """Handle a message of a client."""
         if not self.serves:
             self._hang_up(line)
             return
@@ -273,23 +281,25 @@ class EnsembleServer(Member):
         return True
 
     def _greet(self, line: Line, hello: Hello) -> None:
+        """Answer a client that connects: open a session, or resume its own; not if it has seen more than this server."""
         if hello.seen_zxid > self.tree.zxid:
             self._hang_up(line)  # the client has seen more than this server has
             return
         talk = self._talks[line] = Talk(line, self._ensemble.next_id())
         if not hello.session:
-            self.propose(Open(hello.timeout_ms), partial(self._opened, talk))
+            self.propose(Open(hello.timeout_ms), partial(self._on_opened, talk))
             return
         number = self._ensemble.next_id()
-        self._decided[number] = partial(self._resumed, talk, hello)
+        self._decided[number] = partial(self._on_resumed, talk, hello)
         self._to_leader(Resume(self.term, number, talk.id, hello.session))
 
-    def _opened(self, talk: Talk, session: Result) -> None:
+    def _on_opened(self, talk: Talk, session: Result) -> None:
         assert isinstance(session, int)
         # With the zxid the client stays away from servers that do not know its session yet.
         self._welcome(talk, session, zxid=self.tree.zxid)
 
-    def _resumed(self, talk: Talk, hello: Hello, alive: bool) -> None:
+    def _on_resumed(self, talk: Talk, hello: Hello, alive: bool) -> None:
+        """The leader has decided about a session that a client wants back."""
         if not alive or str(hello.session) not in self.tree.sessions:
             self._sim.network.send(talk.line.connection.back, Over())
             self._talks.pop(talk.line, None)
@@ -299,6 +309,7 @@ class EnsembleServer(Member):
             self._fire(self.tree.watch_again(hello.session, hello.watches, seen_zxid=hello.seen_zxid))
 
     def _welcome(self, talk: Talk, session: int, *, zxid: int) -> None:
+        """Tie the session to this line, and tell the client."""
         line = talk.line
         line.session = session
         former = self._lines.pop(session, None)
@@ -309,6 +320,7 @@ class EnsembleServer(Member):
         self._sim.network.send(line.connection.back, Welcome(session, zxid))
 
     def _queue(self, line: Line, request: ZkRequest) -> None:
+        """Queue a request behind the earlier ones of its client."""
         if line.connection.broken and not request.atomic:
             # The operations of a batch are sent one by one; a drawn number of them arrived.
             arrived = request.ops[: self._sim.draws.below(f"late {line.node}", len(request.ops) + 1)]
@@ -333,7 +345,7 @@ class EnsembleServer(Member):
                 talk.busy = True
                 write = Write(talk.line.session, _writes(request, done), request.atomic, talk.line.node, talk.line.life)
                 forward = Forward(self.term, self._ensemble.next_id(), talk.id, write)
-                self._ask(forward, partial(self._wrote, talk, work), partial(self._moved, talk))
+                self._ask(forward, partial(self._wrote, talk, work), partial(self._on_moved, talk))
 
     def _wrote(self, talk: Talk, work: Work, answers: Result) -> None:
         assert not isinstance(answers, int)
@@ -341,7 +353,7 @@ class EnsembleServer(Member):
         talk.busy = False
         self._go_on(talk)
 
-    def _moved(self, talk: Talk, _: bool) -> None:
+    def _on_moved(self, talk: Talk, _: bool) -> None:
         """The leader refused a write because the session goes on over another line: close this one."""
         if self._lines.get(talk.line.session) is talk.line:
             self._close(talk.line.session)

@@ -50,6 +50,7 @@ class ClockFaults:
         self._apply(node)
 
     def _strobe(self, opened: OpenWindow, node: NodeHost, offset_ns: int, period_ns: int) -> None:
+        """Turn the offset over, and again after the period, until the window is over."""
         if opened.over:
             return
         jumps_ns, before = self._wrong[node.address].jumps_ns, node.clock.off
@@ -65,6 +66,7 @@ class ClockFaults:
         self._apply(node)
 
     def _apply(self, node: NodeHost) -> None:
+        """Set the node's clocks to the sum of all that is wrong with them."""
         wrong = self._wrong[node.address]
         if not wrong.jumps_ns and not wrong.drifts_ppm:
             node.clock.set_right()

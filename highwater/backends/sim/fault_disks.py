@@ -45,8 +45,8 @@ class DiskFaults:
     def _refuse(
         self, opened: OpenWindow, node: NodeHost, dir_: int, refusal: Refusal, undo: "partial[None] | None" = None
     ) -> None:
-        # The directory refuses until the window closes; then `undo` comes before the broker is restarted.
-        opened.undo.append(partial(self._repaired, node))
+        """The directory refuses until the window closes; then `undo` comes before the broker is restarted."""
+        opened.undo.append(partial(self._restart_after_repair, node))
         if undo is not None:
             opened.undo.append(undo)
         opened.hold_in(node.disk.dirs[dir_].refusals, refusal)
@@ -56,12 +56,12 @@ class DiskFaults:
         self._nemesis.swapped(node.address, index, node.disk.swap(index))
 
     def _drop(self, window_id: str, index: int, node: NodeHost) -> None:
-        # The device loses what was not synced. A process that still has it in the page cache is killed before that.
+        """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
         node.stop("crash")
         lost = node.disk.lose_unflushed(index, f"drop {window_id}", torn=False, all_of_it=False)
         self._nemesis.wounded(node.address, index, lost, "dropped")
 
-    def _repaired(self, node: NodeHost) -> None:
+    def _restart_after_repair(self, node: NodeHost) -> None:
         """Restart a broker that knows of its directory's failure, now that the directory works again (KIP-112)."""
         if node.wrong:
             return

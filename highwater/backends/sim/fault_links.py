@@ -25,12 +25,12 @@ class LinkFaults:
     def do(self, opened: OpenWindow, fault: LinkFault) -> None:
         """Apply a network fault to the links of the nodes that it hits, and register how to undo it at the fault's end."""
         if isinstance(fault, Partition):
-            self._cut(opened, fault)
+            self._cut_links(opened, fault)
             return
         for node in opened.nodes:
             self.disturb(opened, fault, node)
 
-    def _cut(self, opened: OpenWindow, fault: Partition) -> None:
+    def _cut_links(self, opened: OpenWindow, fault: Partition) -> None:
         """Cut links: nothing arrives over them, and messages on their way wait."""
         for pair in self._geography.cut_by(fault, opened.nodes, self._sim.draws, purpose=f"cut {opened.id}"):
             # A link between an administrator and ZooKeeper belongs to no broker; the first broker counts it. Those of a client
@@ -69,6 +69,7 @@ class LinkFaults:
                 assert_never(fault)
 
     def _reset_again(self, opened: OpenWindow, pairs: list[Pair], period_ms: int, acting: Acting) -> None:
+        """Break the connections of these links, and again after the period, until the window is over."""
         if opened.over:
             return
         for source, target in pairs:

@@ -46,7 +46,7 @@ class ProcessFaults:
             case Crash():
                 self.kill(opened, node, acting, partial(node.stop, "crash"))
             case CrashAt():
-                strike = partial(self._trapped, opened, node, acting)
+                strike = partial(self._kill_at_trap, opened, node, acting)
                 opened.hold_in(node.traps, Trap(fault.effect, fault.nth, before=fault.before, strike=strike))
             case Restart(session_ends=True):
                 self.holds(node).down += 1
@@ -111,7 +111,7 @@ class ProcessFaults:
             node.config = replace(node.config, inter_broker_protocol=fault.protocol)
         self.let_run(node)
 
-    def _trapped(self, opened: OpenWindow, node: NodeHost, acting: Acting, _: AnyEffect) -> None:
+    def _kill_at_trap(self, opened: OpenWindow, node: NodeHost, acting: Acting, _: AnyEffect) -> None:
         """Kill a broker process at its crash point (fault `crash-at`)."""
         self.holds(node).down += 1
         acting.count += 1
@@ -127,6 +127,7 @@ class ProcessFaults:
         self.start_soon(node, BOUNCE_MS_MIN, BOUNCE_MS_MAX)
 
     def _lose_power(self, window_id: str, fault: PowerLoss, node: NodeHost) -> None:
+        """Stop the broker, and undo in each directory what was not flushed."""
         silent_ms = self._sim.draws.between(f"silent {node.address}", SILENT_MS_MIN, SILENT_MS_MAX)
         node.stop("power-loss", silent_ns=silent_ms * MS)
         for index in range(len(node.disk.dirs)):

@@ -33,14 +33,15 @@ class ZooKeeperFaults:
             down = Clog(links=("zookeeper",)) if fault.how == "pause" else Partition(links=("zookeeper",))
             self._links.do(opened, down)
             return
-        left = [server for server in self._ensemble.servers if server not in self._held]
-        for _ in range(min(fault.servers, len(left))):
-            server = left.pop(self._sim.draws.below(f"server {opened.id}", len(left)))
+        other_servers = [server for server in self._ensemble.servers if server not in self._held]
+        for _ in range(min(fault.servers, len(other_servers))):
+            server = other_servers.pop(self._sim.draws.below(f"server {opened.id}", len(other_servers)))
             opened.hold_in(self._held, server)
             acting = opened.actings[server.address] = Acting(opened.id, server.address)
             self._do(opened, fault, server, acting)
 
     def _do(self, opened: OpenWindow, fault: ZooKeeperFault, server: EnsembleServer, acting: Acting) -> None:
+        """Begin the fault on one server, and register how it is undone."""
         match fault:
             case ZooKeeperDown(how="kill"):
                 acting.count += 1
@@ -51,16 +52,16 @@ class ZooKeeperFaults:
                 server.pause()
                 opened.undo.append(server.resume)
             case ZooKeeperDown():
-                self._cut(opened, self._links_of(server, self._brokers), acting)
+                self._cut_links(opened, self._links_of(server, self._brokers), acting)
             case ZooKeeperLinks(how="cut"):
-                self._cut(opened, self._links_of(server, tuple(peer.address for peer in server.peers)), acting)
+                self._cut_links(opened, self._links_of(server, tuple(peer.address for peer in server.peers)), acting)
             case ZooKeeperLinks(extra_ms=extra_ms):
                 for link in self._links_of(server, tuple(peer.address for peer in server.peers)):
                     opened.hold_in(link.slows, (extra_ms * MS, acting))
             case _:
                 assert_never(fault)
 
-    def _cut(self, opened: OpenWindow, links: list[Link], acting: Acting) -> None:
+    def _cut_links(self, opened: OpenWindow, links: list[Link], acting: Acting) -> None:
         for link in links:
             opened.undo.append(partial(self._sim.network.release, link))
             opened.hold_in(link.cuts, acting)

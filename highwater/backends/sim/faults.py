@@ -104,6 +104,7 @@ class Faults:
         return self._nemesis.counts()
 
     def _do(self, opened: OpenWindow) -> None:
+        """Begin the fault on links, on ZooKeeper, or on each broker that it hits."""
         fault = opened.window.fault
         if isinstance(fault, LinkFault):
             self._links.do(opened, fault)

@@ -54,6 +54,7 @@ class Inquirer:
                     self._record(row)
 
     def _record(self, row: Row) -> None:
+        """Write what a broker tells clients into the history."""
         self._recorded += 1
         self._sim.recorder.event(
             EventKind.METADATA_TOLD,
@@ -81,19 +82,21 @@ def _answer_of(host: NodeHost) -> MetadataReply | None:
 
 
 def _rows(node: str, reply: MetadataReply, existing: list[tuple[str, int]]) -> Iterable[Row]:
+    """What this answer tells: a row of the cluster, and one for each partition that exists or is told."""
     controller = None if reply.controller is None else broker_address(reply.controller)
-    yield _said(node, leader=controller, replicas=names(reply.brokers), detail=OF_CLUSTER)
-    told = {(topic_of(state.tp), index_of(state.tp)): state for state in reply.states}
-    for topic, partition in sorted({*existing, *told}):
-        state = told.get((topic, partition))
+    yield _told_row(node, leader=controller, replicas=names(reply.brokers), detail=OF_CLUSTER)
+    states = {(topic_of(state.tp), index_of(state.tp)): state for state in reply.states}
+    for topic, partition in sorted({*existing, *states}):
+        state = states.get((topic, partition))
         if state is None:
-            yield _said(node, topic=topic, partition=partition, detail=ABSENT)
+            yield _told_row(node, topic=topic, partition=partition, detail=ABSENT)
         else:
             yield _of_partition(node, state)
 
 
 def _of_partition(node: str, state: PartitionState) -> Row:
-    return _said(
+    """The row of one partition in an answer."""
+    return _told_row(
         node,
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -106,9 +109,9 @@ def _of_partition(node: str, state: PartitionState) -> Row:
     )
 
 
-def _said(node: str, **columns: object) -> Row:
-    given = {"at": -1, "time_ns": 0, "kind": str(EventKind.METADATA_TOLD), "node": node, "topic": "", **columns}
-    return Row._make(given.get(name) for name in Row._fields)
+def _told_row(node: str, **columns: object) -> Row:
+    columns_by_name = {"at": -1, "time_ns": 0, "kind": str(EventKind.METADATA_TOLD), "node": node, "topic": "", **columns}
+    return Row._make(columns_by_name.get(name) for name in Row._fields)
 
 
 def _row(event: ClusterEvent) -> Row:

@@ -143,6 +143,7 @@ class Network:
         self._scheduler.after(late_ns + self._delay_ns(link, payload, "alone"), self._arrive_alone, link, deliver, payload)
 
     def _delay_ns(self, link: Link, payload: object, what: str) -> int:
+        """The drawn delay of a message; slow links add to it, and each loss costs a repetition by TCP."""
         kind = payload.__class__
         key = link.keys.get((kind, what))
         if key is None:
@@ -164,6 +165,7 @@ class Network:
         return REPEAT_MS * ((1 << repeats) - 1) * MS
 
     def _arrive(self, half: Half, number: int, payload: object) -> None:
+        """A message reaches the end of its link: deliver it after all earlier ones, or hold it if the link is cut or clogged."""
         connection = half.connection
         if connection.broken and number > half.survives:
             return
@@ -180,6 +182,7 @@ class Network:
                 self._deliver(half, payload)
 
     def _deliver(self, half: Half, payload: object) -> None:
+        """Hand the message to the receiver, unless a fault holds back its kind."""
         half.received += 1
         for stop in half.link.stops:
             if stop.kinds is not None and payload.__class__ in stop.kinds:
@@ -189,6 +192,7 @@ class Network:
         half.receive(payload)
 
     def _arrive_alone(self, link: Link, deliver: Callable[[object], None], payload: object) -> None:
+        """The same for a message outside of a connection: a cut loses it."""
         if link.cuts:
             for acting in link.cuts:
                 acting.count += 1
@@ -203,6 +207,7 @@ class Network:
     # --- cuts and clogs -------------------------------------------------------------------------------------------------------
 
     def _hold(self, half: Half, number: int, payload: object) -> None:
+        """Keep the message until the link is free; if the link is cut, the connection breaks after a while."""
         link = half.link if half.link.cuts or half.link.clogs else half.link.back
         for stop in link.clogs:
             stop.acting.count += 1
@@ -224,8 +229,8 @@ class Network:
 
     def release(self, link: Link) -> None:
         """A fault that held back this link's messages has ended: send those that wait, each with a new delay."""
-        held, link.held = link.held, []
-        for action, arguments in held:
+        held_messages, link.held = link.held, []
+        for action, arguments in held_messages:
             self._scheduler.after(self._delay_ns(link, None, "again"), action, *arguments)
 
     def sever(self, connection: Connection, *, some_arrive: bool, tell_after_ns: int | None = None) -> None:
@@ -241,6 +246,7 @@ class Network:
         self._scheduler.after(tell_after_ns, self._tell, connection)
 
     def _tell(self, connection: Connection) -> None:
+        """Tell the client that its connection is lost, later if the link back is cut."""
         link = connection.back.link
         if link.cuts and not connection.told_late:
             connection.told_late = True  # the reset was lost: the client finds out by its own timeout

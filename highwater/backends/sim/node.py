@@ -103,7 +103,7 @@ class NodeHost:
         self.life += 1
         self.up = True
         image = self.disk.image()
-        self.failed_dirs = not all(found.readable for found in image)
+        self.failed_dirs = not all(dir_image.readable for dir_image in image)
         self.zk = ZkClient(self, self._server, self._sim, timeout_ms=self.config.session_timeout_ms)
         self.timers = Timers(self._sim.scheduler, self._sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes.life = self.life
@@ -113,7 +113,7 @@ class NodeHost:
         try:
             self.machine = self._boot(self.config, image, self.life)
         except AssertionError as error:
-            self._wrong(error)
+            self._halt_on(error)
             return
         self._handle(Booted())
 
@@ -166,7 +166,7 @@ class NodeHost:
                 del waiting[source]
             action()
 
-    def _wrong(self, error: AssertionError) -> None:
+    def _halt_on(self, error: AssertionError) -> None:
         self.wrong = True
         self._sim.recorder.event(EventKind.ASSERTION, node=self.address, life=self.life, detail=_words(error))
         self.stop("halt:assertion")
@@ -199,6 +199,7 @@ class NodeHost:
         self.take(f"timer {name}" if self.paused else _SELF, TimerFired(name))
 
     def _handle(self, event: AnyEvent, failures: int = 0) -> None:
+        """Hand an event to the machine and perform its effects; an ambush crashes the broker between two of them."""
         machine = self.machine
         if machine is None:
             return
@@ -207,7 +208,7 @@ class NodeHost:
             effects = machine.handle(event, now=self.clock.now())
             assert failures < FAILURES_MAX
         except AssertionError as error:
-            self._wrong(error)
+            self._halt_on(error)
             return
         if self._ambush is not None and len(effects) > 1:
             # A crash may fall between any two effects.
@@ -222,6 +223,7 @@ class NodeHost:
         return 1 + self._sim.draws.below(f"ambush {self.address}", effects - 1)
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
+        """Perform effects; for a directory that fails, the machine gets an event, and the rest of its effects is dropped."""
         attempt = self._attempt if self.traps else self._perform
         for failed in perform(effects, attempt, self.disk.replicas_in, lambda: self.machine is machine):
             if self.machine is machine:
@@ -241,7 +243,7 @@ class NodeHost:
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
-        # Perform an effect. Returns the error where a directory refuses.
+        """Perform an effect. Returns the error where a directory refuses."""
         match effect:
             case Send():
                 self._sim.transport.send(self, effect.to, effect.message)
@@ -268,14 +270,16 @@ class NodeHost:
         return None
 
     def _flush(self, effect: Flush) -> str | None:
+        """Begin a flush, which ends after a drawn time; the error if the directory refuses."""
         error = self.disk.refuses(effect.dir, needs_room=False)
         if error is not None:
             return error
         mark = self.disk.flush_mark(effect.dir)
-        self.later(self.disk.flush_delay_ns(effect.dir), _SELF, partial(self._flushed, effect, mark))
+        self.later(self.disk.flush_delay_ns(effect.dir), _SELF, partial(self._on_flushed, effect, mark))
         return None
 
-    def _flushed(self, effect: Flush, mark: Mark) -> None:
+    def _on_flushed(self, effect: Flush, mark: Mark) -> None:
+        """The flush ends: its bytes are durable, unless the directory failed meanwhile."""
         error = self.disk.refuses(effect.dir, needs_room=False)
         if error is not None:  # the directory failed during the flush: nothing became durable
             self.failed_dirs = True

@@ -185,11 +185,11 @@ class Member(ABC):
     # --- what the subclass decides -------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _left(self) -> None:
+    def _leave_quorum(self) -> None:
         """The server has left the quorum: close all connections, forget all clients."""
 
     @abstractmethod
-    def _elected(self) -> None:
+    def _begin_to_lead(self) -> None:
         """The server begins to lead."""
 
     @abstractmethod
@@ -201,11 +201,11 @@ class Member(ABC):
         """Let an entry take effect here."""
 
     @abstractmethod
-    def _resumes(self, asked: Resume) -> bool:
+    def _may_resume(self, request: Resume) -> bool:
         """Whether the leader lets a session go on over a new line."""
 
     @abstractmethod
-    def _refuses(self, asked: Forward) -> bool:
+    def _refuses(self, request: Forward) -> bool:
         """Whether the leader refuses a change."""
 
     @abstractmethod
@@ -256,6 +256,7 @@ class Member(ABC):
             action()
 
     def _when_running(self, action: "partial[None]") -> None:
+        """Perform the action now, after the pause, or never if the server is down."""
         if self._paused is not None:
             self._paused.append(action)
         elif self.up:
@@ -269,27 +270,29 @@ class Member(ABC):
         self._sim.network.send_alone(self._to(peer), 0, partial(peer._receive, self), message)
 
     def _receive(self, sender: "Member", payload: object) -> None:
-        self._when_running(partial(self._heed, sender, payload))
+        self._when_running(partial(self._handle, sender, payload))
 
-    def _heed(self, sender: "Member", message: object) -> None:
+    def _handle(self, sender: "Member", message: object) -> None:
+        """Handle a message of another server."""
         match message:
             case AskVote():
                 self._vote(sender, message)
             case Vote():
                 self._count(sender, message)
             case Append():
-                self._take(sender, message)
+                self._on_append(sender, message)
             case Taken():
-                self._taken(sender, message)
+                self._on_taken(sender, message)
             case Forward() | Resume():
                 if self.role == "leading" and message.term == self.term:
                     self._carry_out(message, sender)
             case Told(id=number, alive=alive):
-                self._told(number, alive)
+                self._on_told(number, alive)
             case _:
                 raise AssertionError(message)
 
     def _tick(self) -> None:
+        """Look after the role, again and again: lead, follow, or ask for votes."""
         self._sim.scheduler.after(TICK_MS * MS, self._tick)
         if not self.up or self._paused is not None:
             return
@@ -301,6 +304,7 @@ class Member(ABC):
             self._ask_for_votes()
 
     def _tick_of_leader(self) -> None:
+        """A leader without a majority steps down; else it sends what is new to all."""
         followers = sum(self._now_ns - heard_ns <= SYNC_MS * MS for heard_ns in self._answered_ns.values())
         if 1 + followers < self._majority:
             self._look()
@@ -310,6 +314,7 @@ class Member(ABC):
             self._append(peer)
 
     def _tick_of_follower(self) -> None:
+        """Without word of the leader look for another one; repeat what was asked of it."""
         if self._now_ns - self._heard_ns > SYNC_MS * MS:
             self._look()
         elif self._leader is not None:
@@ -320,7 +325,7 @@ class Member(ABC):
 
     def _look(self) -> None:
         """Leave the quorum, and look for a leader."""
-        self._left()
+        self._leave_quorum()
         self._forget()
         self.role = "looking"
 
@@ -332,7 +337,7 @@ class Member(ABC):
             self._look()
 
     def _ask_for_votes(self) -> None:
-        # The vote for itself binds it only while it looks: a live leader of an earlier term is followed, and the votes lapse.
+        """The vote for itself binds it only while it looks: a live leader of an earlier term is followed, and the votes lapse."""
         self._candidate = self._voted = max(self.term, self._voted) + 1
         self._votes = {self.address}
         self._draw_election()
@@ -343,17 +348,19 @@ class Member(ABC):
     def _last(self) -> tuple[int, int]:
         return (self._log[-1].term, len(self._log))
 
-    def _vote(self, sender: "Member", asked: AskVote) -> None:
+    def _vote(self, sender: "Member", request: AskVote) -> None:
+        """Grant the vote if the candidate's term and log are not behind."""
         if self.role != "looking":
             return  # the server will hear of the leader
-        granted = asked.term > max(self.term, self._voted) and asked.last >= self._last
+        granted = request.term > max(self.term, self._voted) and request.last >= self._last
         if granted:
-            self._voted = self.term = asked.term  # it obeys no earlier leader any more
+            self._voted = self.term = request.term  # it obeys no earlier leader any more
             self._candidate = 0
             self._vote_ns = self._now_ns + SYNC_MS * MS
-        self._send(sender, Vote(asked.term, granted, self._voted))
+        self._send(sender, Vote(request.term, granted, self._voted))
 
     def _count(self, sender: "Member", vote: Vote) -> None:
+        """Count a vote; with a majority lead."""
         self._voted = max(self._voted, vote.voted)
         if self.role == "looking" and vote.granted and vote.term == self._candidate:
             self._votes.add(sender.address)
@@ -370,7 +377,7 @@ class Member(ABC):
         self._answered_ns = {peer.address: self._now_ns for peer in self.peers}
         self._waits = dict.fromkeys(self._next, False)  # for the answer of that peer
         self._known = {entry.id for entry in self._log}
-        self._elected()
+        self._begin_to_lead()
         self.propose(Begin(), lambda _: None)
 
     # --- the log ---------------------------------------------------------------------------------------------------------
@@ -385,6 +392,7 @@ class Member(ABC):
         self._to_leader(forward)
 
     def _to_leader(self, message: Forward | Resume) -> None:
+        """Have the leader carry this out; repeated until it has answered."""
         if self._leader is self:
             self._carry_out(message, self)
         elif self._leader is not None:
@@ -395,7 +403,7 @@ class Member(ABC):
         """Append a change to the leader's log, or decide whether a session goes on over a new line."""
         match message:
             case Resume(id=number):
-                self._tell(sender, Told(number, self._resumes(message)))
+                self._tell(sender, Told(number, self._may_resume(message)))
             case Forward(id=number) if number in self._known:
                 pass  # it was repeated
             case Forward(id=number) if self._refuses(message):
@@ -409,13 +417,14 @@ class Member(ABC):
             case _:
                 assert_never(message)
 
-    def _tell(self, sender: "Member", told: Told) -> None:
+    def _tell(self, sender: "Member", answer: Told) -> None:
         if sender is self:
-            self._told(told.id, told.alive)
+            self._on_told(answer.id, answer.alive)
         else:
-            self._send(sender, told)
+            self._send(sender, answer)
 
-    def _told(self, number: int, alive: bool) -> None:
+    def _on_told(self, number: int, alive: bool) -> None:
+        """The leader has answered what was asked of it."""
         self._asked.pop(number, None)
         self._pending.pop(number, None)
         decided = self._decided.pop(number, None)
@@ -423,13 +432,15 @@ class Member(ABC):
             decided(alive)
 
     def _append(self, peer: "Member") -> None:
+        """Send a follower the entries that it lacks, and how far they are committed."""
         after = self._next[peer.address]
         before = self._log[after - 1].term if after else 0
         self._waits[peer.address] = True
         self._knows[peer.address] = self.applied
         self._send(peer, Append(self.term, after, before, tuple(self._log[after:]), self.applied))
 
-    def _take(self, sender: "Member", message: Append) -> None:
+    def _on_append(self, sender: "Member", message: Append) -> None:
+        """Take the leader's entries, where they fit the log, and apply what is committed."""
         if message.term < self.term:
             self._send(sender, Taken(self.term, False, 0, ()))
             return
@@ -452,7 +463,8 @@ class Member(ABC):
         self._apply_until(min(message.committed, length))
         self._send(sender, Taken(self.term, True, length, heard))
 
-    def _taken(self, sender: "Member", message: Taken) -> None:
+    def _on_taken(self, sender: "Member", message: Taken) -> None:
+        """A follower's answer: count what it holds, and send what it lacks."""
         if self.role != "leading" or message.term < self.term:
             return
         if message.term > self.term:
@@ -474,11 +486,12 @@ class Member(ABC):
 
     def _commit(self) -> None:
         """Let take effect what a majority has, up to an entry of this leader's own term (Raft §5.4.2)."""
-        held = sorted([len(self._log), *self._match.values()], reverse=True)[self._majority - 1]
-        if held > self.applied and self._log[held - 1].term == self.term:
-            self._apply_until(held)
+        lengths = sorted([len(self._log), *self._match.values()], reverse=True)[self._majority - 1]
+        if lengths > self.applied and self._log[lengths - 1].term == self.term:
+            self._apply_until(lengths)
 
     def _apply_until(self, length: int) -> None:
+        """Apply the log up to this length, and answer who waits for an entry."""
         while self.applied < length:
             entry = self._log[self.applied]
             self.applied += 1

@@ -67,6 +67,7 @@ class Timers:
         self._scheduler.at(self._clock.until_ns(armed.due_ns), self._ring, name, armed)
 
     def _ring(self, name: str, armed: _Armed) -> None:
+        """Fire a timer if it is due by the process's own clock; else wait for the rest."""
         if self._armed.get(name) is not armed:
             return
         if self._clock.monotonic_ns() < armed.due_ns:

@@ -50,12 +50,12 @@ class Traffic:
 
     def counts(self) -> tuple[MessageCount, ...]:
         """How often each kind of request and each error was seen, sorted."""
-        asked = [
+        requests = [
             MessageCount(kind=f"{_NAMES[kind]}:{what}" if what else _NAMES[kind], count=count)
             for (kind, what), count in self._asked.items()
         ]
-        answered = [
+        answers = [
             MessageCount(kind=_NAMES[kind], error=None if error is None else error.name, count=count)
             for (kind, error), count in self._answered.items()
         ]
-        return tuple(sorted([*asked, *answered], key=lambda found: (found.kind, found.error or "")))
+        return tuple(sorted([*requests, *answers], key=lambda message_count: (message_count.kind, message_count.error or "")))

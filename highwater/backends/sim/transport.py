@@ -130,17 +130,17 @@ class Transport:
             channel = self._channels.get((sender.address, to, lane)) or self._open(sender, to, lane)
             half = channel.connection.forth
         else:
-            asked = self._asked[sender.address].pop(message.correlation, None)
-            if asked is None:
+            request = self._asked[sender.address].pop(message.correlation, None)
+            if request is None:
                 return  # the requester has ended, or has its answer
-            channel, correlation = asked
+            channel, correlation = request
             half = channel.connection.back
             message = msgspec.structs.replace(message, correlation=correlation)
-        if not self._losses or not channel.between_brokers or self._travels_with_the_others(half.link, message, channel):
+        if not self._losses or not channel.between_brokers or self._goes_over_connection(half.link, message, channel):
             self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
 
-    def _travels_with_the_others(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
-        # Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection.
+    def _goes_over_connection(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
+        """Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection."""
         kind: type = type(message)
         for loss in self._losses.get(link, ()):
             if loss.kinds is not None and kind not in loss.kinds:
@@ -163,17 +163,19 @@ class Transport:
     # --- arriving -----------------------------------------------------------------------------------------------------------
 
     def _open(self, client: Endpoint, to: Address, lane: bool) -> Channel:
+        """A new connection of a client to a server."""
         channel = Channel(client, self._endpoints[to], lane)
         channel.connection = Connection(
             self._network.link(client.address, to),
             serve=partial(self._serve, channel),
             receive=partial(self._receive, channel),
-            on_lost=partial(self._lost, channel),
+            on_lost=partial(self._on_lost, channel),
         )
         self._channels[channel.key] = channel
         return channel
 
     def _serve(self, channel: Channel, message: object) -> None:
+        """A request arrives over a connection, which must be to the present life of the server."""
         server, connection = channel.server, channel.connection
         if not connection.broken:
             if connection.forth.received == 1:
@@ -186,6 +188,7 @@ class Transport:
         self._serve_alone(channel, message)
 
     def _serve_alone(self, channel: Channel, message: object) -> None:
+        """Hand a request to the server under a correlation of its own, which finds the way back."""
         server = channel.server
         if not server.up:
             return
@@ -202,6 +205,7 @@ class Transport:
             self._receive_alone(channel, message)
 
     def _receive_alone(self, channel: Channel, message: object) -> None:
+        """Hand an answer to the client, unless it has restarted."""
         client = channel.client
         if client.up and client.life == channel.client_life:
             reply = cast(Reply, message)
@@ -210,7 +214,8 @@ class Transport:
 
     # --- breaking -----------------------------------------------------------------------------------------------------------
 
-    def _lost(self, channel: Channel) -> None:
+    def _on_lost(self, channel: Channel) -> None:
+        """Forget the connection, and tell the client."""
         client, server = channel.client, channel.server
         if self._channels.get(channel.key) is channel:
             del self._channels[channel.key]

@@ -34,13 +34,14 @@ def steps_of(request: ZkRequest) -> frozenset[str]:
 
 
 def _steps(op: AnyOp) -> Iterator[str]:
-    found = next((name for prefix, name in ZNODES if op.path.startswith(prefix)), None)
+    """The steps of the protocol, as plans name them, that this operation on ZooKeeper is."""
+    step = next((name for prefix, name in ZNODES if op.path.startswith(prefix)), None)
     if paths.tp_of_state_path(op.path) is not None:
-        found = "partition-state"
-    if isinstance(op, Create | SetData | Delete) and found is not None:
-        yield found
-    elif isinstance(op, GetData | Exists | GetChildren) and found in READ:
-        yield READ[found]
+        step = "partition-state"
+    if isinstance(op, Create | SetData | Delete) and step is not None:
+        yield step
+    elif isinstance(op, GetData | Exists | GetChildren) and step in READ:
+        yield READ[step]
 
 
 class Trap:

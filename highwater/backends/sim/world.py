@@ -170,7 +170,7 @@ class World:
         self._run_for(GATHER_MS)
         self.create_topics()
         end_ns = self.sim.scheduler.now + WARM_UP_MS_MAX * MS
-        while self.sim.scheduler.now < end_ns and not self._led():
+        while self.sim.scheduler.now < end_ns and not self._is_led():
             self._run_for(SLICE_MS)
 
     def create_topics(self) -> None:
@@ -179,7 +179,8 @@ class World:
         ops += [Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in self._assignment.items()]
         self.server.administer(tuple(ops))
 
-    def _led(self) -> bool:
+    def _is_led(self) -> bool:
+        """Whether every partition has a leader in ZooKeeper."""
         states = [
             state_of(self.server.tree, topic.name, index)
             for topic in self.plan.cluster.topics
@@ -192,6 +193,7 @@ class World:
             client.begin(phase, zero_ns=self._zero_ns)
 
     def _run_for(self, duration_ms: int) -> None:
+        """Let time pass. Raises TooManyEvents if the plan's limit is reached."""
         scheduler = self.sim.scheduler
         end_ns = scheduler.now + duration_ms * MS
         while scheduler.now < end_ns:

@@ -147,10 +147,11 @@ class ZkServer:
         return self._lines.get(line.session) is line and self.tree.touch(line.session, now_ms=self._scheduler.now // MS)
 
     def _greet(self, line: Line, hello: Hello) -> None:
+        """Answer a client that connects: open a session, or resume its own."""
         now_ms = self._scheduler.now // MS
         if not hello.session:
             line.session = self.tree.connect(timeout_ms=hello.timeout_ms, now_ms=now_ms)
-            self._scheduler.after(hello.timeout_ms * MS, self._check, line.session)
+            self._scheduler.after(hello.timeout_ms * MS, self._expire_if_due, line.session)
         elif self.tree.touch(hello.session, now_ms=now_ms):
             line.session = hello.session
             self.tree.forget_watches(line.session)
@@ -162,6 +163,7 @@ class ZkServer:
         self._tell(self.tree.watch_again(line.session, hello.watches, seen_zxid=hello.seen_zxid))
 
     def _perform(self, line: Line, request: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
+        """Carry out a request, and send the answer and the watches that it fires."""
         if not self._alive(line):
             return
         if line.connection.broken and not atomic:
@@ -186,12 +188,13 @@ class ZkServer:
             if line is not None:
                 self._network.send(line.connection.back, WatchEvent(path, change, self.tree.zxid))
 
-    def _check(self, session: int) -> None:
+    def _expire_if_due(self, session: int) -> None:
+        """End the session at its timeout; look again then if it was heard of."""
         due_ms = self.tree.due_ms(session)
         if due_ms is None:
             return
         if due_ms * MS > self._scheduler.now:
-            self._scheduler.at(due_ms * MS, self._check, session)
+            self._scheduler.at(due_ms * MS, self._expire_if_due, session)
         else:
             self.expire(session)
 

@@ -94,6 +94,7 @@ class ZkClient:
         self._forget()
 
     def _forget(self) -> None:
+        """Forget what belongs to the ended session: its watches and what it has seen."""
         self._seen_zxid = 0
         self._heard_ns = 0
         self._ping_due_ns = 0
@@ -146,6 +147,7 @@ class ZkClient:
     # --- connecting -----------------------------------------------------------------------------------------------------------
 
     def _dial(self) -> None:
+        """Connect to the next server, and ask for the session, or for a new one."""
         self._state = "dialing"
         server = self._servers[self._turn]
         self._turn = (self._turn + 1) % len(self._servers)
@@ -154,7 +156,7 @@ class ZkClient:
             self._network.link(self._host.address, server.address),
             serve=partial(server.serve, line),
             receive=partial(self._receive, line),
-            on_lost=partial(self._told, line),
+            on_lost=partial(self._on_connection_lost, line),
         )
         watches = Watches(sorted(self._data), sorted(self._exist), sorted(self._child))
         self._network.send(connection.forth, Hello(self.session, self._timeout_ms, watches, self._seen_zxid))
@@ -162,9 +164,9 @@ class ZkClient:
 
     def _dialed_long(self, connection: Connection) -> None:
         if self._connection is connection and self._state == "dialing":
-            self._disconnected()
+            self._on_disconnect()
 
-    def _disconnected(self) -> None:
+    def _on_disconnect(self) -> None:
         """Give up the connection to ZooKeeper; requests sent or queued on it are answered Unknown."""
         connection, was, self._state = self._connection, self._state, "dialing"
         assert connection is not None
@@ -185,18 +187,19 @@ class ZkClient:
         if self._state == "dialing" and self._connection is None and self.session == session:
             self._dial()
 
-    def _told(self, line: Line) -> None:
+    def _on_connection_lost(self, line: Line) -> None:
         self._host.run(ZOOKEEPER, partial(self._lost, line.connection))
 
     def _lost(self, connection: Connection) -> None:
         if self._connection is connection:
-            self._disconnected()
+            self._on_disconnect()
 
     def _tick(self, connection: Connection) -> None:
+        """Send pings, and take the connection for lost after two thirds of the timeout in silence."""
         if self._connection is not connection or self._state != "connected":
             return
         if self._scheduler.now - self._heard_ns > self._timeout_ms * MS * 2 // 3:
-            self._disconnected()
+            self._on_disconnect()
             return
         if self._scheduler.now >= self._ping_due_ns:
             self._ping_due_ns = self._scheduler.now + self._timeout_ms * MS // 3
@@ -209,13 +212,14 @@ class ZkClient:
         self._host.run(ZOOKEEPER, partial(self._hear, line.connection, payload))
 
     def _hear(self, connection: Connection, payload: object) -> None:
+        """Handle a message of the server; one in the list of lost answers breaks the connection instead."""
         if self._connection is not connection:
             return
         self._heard_ns = self._scheduler.now
         match payload:
             case Answer(id=request) if request in self._answers_lost:
                 self._answers_lost.pop(request).count += 1
-                self._disconnected()
+                self._on_disconnect()
             case Answer(id=request, answers=answers, zxid=zxid):
                 self._seen_zxid = max(self._seen_zxid, zxid)
                 self._watch(self._pending.pop(request), answers)
@@ -226,15 +230,16 @@ class ZkClient:
                 self._host.take(ZOOKEEPER, ZkWatch(path, change))
             case Welcome(session=session, zxid=zxid):
                 self._seen_zxid = max(self._seen_zxid, zxid)
-                self._welcomed(connection, session)
+                self._on_welcome(connection, session)
             case Over():
-                self._over()
+                self._on_over()
             case Ping():
                 pass
             case _:
                 raise AssertionError(payload)
 
-    def _welcomed(self, connection: Connection, session: int) -> None:
+    def _on_welcome(self, connection: Connection, session: int) -> None:
+        """The session is open: send what waited, and tell the process."""
         self.session = session
         self._state = "connected"
         queue, self._queue = self._queue, []
@@ -243,7 +248,8 @@ class ZkClient:
         self._host.take(ZOOKEEPER, ZkState("connected", session))
         self._tick(connection)
 
-    def _over(self) -> None:
+    def _on_over(self) -> None:
+        """The session has expired: answer what waited, and tell the process."""
         connection, self._connection, self._state = self._connection, None, "closed"
         assert connection is not None
         if not connection.broken:
@@ -255,6 +261,7 @@ class ZkClient:
         self._host.take(ZOOKEEPER, ZkState("expired", session))
 
     def _watch(self, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
+        """Note the watches that these operations have set."""
         for op, answer in zip(ops, answers, strict=True):
             if not isinstance(op, GetData | Exists | GetChildren) or not op.watch:
                 continue
@@ -266,6 +273,7 @@ class ZkClient:
                 self._exist[op.path] = None
 
     def _unwatch(self, path: str, change: Change) -> None:
+        """Forget the watches that this change has fired."""
         if change in ("children", "deleted"):
             self._child.pop(path, None)
         if change != "children":

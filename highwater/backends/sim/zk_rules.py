@@ -85,9 +85,9 @@ def submit(
         return answers, fired
     for words in _wrong(ops, answers, before, after):
         _say(recorder, words)
-    told = {(to, path) for to, path, _ in fired}
+    notified = {(to, path) for to, path, _ in fired}
     for (op, watchers), answer in zip(owed, answers, strict=True):
-        if isinstance(answer, Created | Written | Deleted) and not watchers <= told:
+        if isinstance(answer, Created | Written | Deleted) and not watchers <= notified:
             _say(recorder, f"a session that watches {op.path} or its parent was not told of a change")
     return answers, fired
 
@@ -96,22 +96,23 @@ def _watchers(tree: MemoryZooKeeper, op: AnyOp) -> set[tuple[int, str]]:
     """The sessions that a change by this operation tells, each with the znode that it watches."""
     if isinstance(op, (*_READS, Check)):
         return set()
-    found = set() if isinstance(op, Create) and op.sequential else {(to, op.path) for to in tree.data_watches.get(op.path, ())}
+    watchers = set() if isinstance(op, Create) and op.sequential else {(to, op.path) for to in tree.data_watches.get(op.path, ())}
     if isinstance(op, Create | Delete):
-        found |= {(to, _parent(op.path)) for to in tree.child_watches.get(_parent(op.path), ())}
-    return found
+        watchers |= {(to, _parent(op.path)) for to in tree.child_watches.get(_parent(op.path), ())}
+    return watchers
 
 
 def _look(tree: MemoryZooKeeper, ops: tuple[AnyOp, ...]) -> _Seen:
-    found: _Seen = {}
+    """The nodes that these operations may change, as they are now."""
+    nodes: _Seen = {}
     for path in {path: None for op in ops for path in (op.path, _parent(op.path))}:
-        one = tree.nodes.get(path)
-        if one is None:
-            found[path] = None
+        znode = tree.nodes.get(path)
+        if znode is None:
+            nodes[path] = None
         else:
-            numbers = (one.version, one.czxid, one.mzxid, one.pzxid, one.owner, one.sequence)
-            found[path] = _Znode(one.data, *numbers, tuple(one.children))
-    return found
+            numbers = (znode.version, znode.czxid, znode.mzxid, znode.pzxid, znode.owner, znode.sequence)
+            nodes[path] = _Znode(znode.data, *numbers, tuple(znode.children))
+    return nodes
 
 
 def _parent(path: str) -> str:
@@ -129,12 +130,12 @@ def _wrong(ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], before: _Seen
         if isinstance(op, Create) and op.sequential:
             continue  # nobody knows its name before
         old, new = before[op.path], after[op.path]
-        broken = _broken(op, answer, old, new) or _unreasoned(op, answer, old, before[_parent(op.path)])
+        broken = _broken_rule(op, answer, old, new) or _missing_reason(op, answer, old, before[_parent(op.path)])
         if broken is not None:
             yield f"{type(op).__name__} of {op.path} was answered with {type(answer).__name__}, though {broken}"
 
 
-def _broken(op: AnyOp, answer: AnyAnswer, old: _Znode | None, new: _Znode | None) -> str | None:
+def _broken_rule(op: AnyOp, answer: AnyAnswer, old: _Znode | None, new: _Znode | None) -> str | None:
     """Which rule a positive answer breaks, given the znode before and after."""
     match op, answer:
         case Create(), Created() if old is not None or new is None or (new.data, new.version) != (op.data, 0):
@@ -150,15 +151,15 @@ def _broken(op: AnyOp, answer: AnyAnswer, old: _Znode | None, new: _Znode | None
         case Check(), Checked() if old is None or op.version not in (-1, old.version):
             return "it has another version"
         case GetData() | Exists(), Data(data=data, version=version, czxid=czxid, owner=owner):
-            held = old and (old.data, old.version, old.czxid, old.owner)
-            return None if held == (data, version, czxid, owner) else "it holds something else"
+            before = old and (old.data, old.version, old.czxid, old.owner)
+            return None if before == (data, version, czxid, owner) else "it holds something else"
         case GetChildren(), Children(names=names) if old is None or names != old.children:
             return "it has other children"
         case _:
             return "it changed" if isinstance(answer, Refusal) and old != new else None
 
 
-def _unreasoned(op: AnyOp, answer: AnyAnswer, old: _Znode | None, parent: _Znode | None) -> str | None:
+def _missing_reason(op: AnyOp, answer: AnyAnswer, old: _Znode | None, parent: _Znode | None) -> str | None:
     """Why a refusal has no reason, given the znode and its parent before."""
     match answer:
         case BadVersion() if old is None or getattr(op, "version", -1) in (-1, old.version):

@@ -108,7 +108,7 @@ class AsyncIsr:
 
     def broken(self, keys: Keys, invariant: str) -> Flags:
         """Where a member of the controller's ISR ends below the leader's HW."""
-        hw = self._hw(keys)
+        hw = self._committed_offsets(keys)
         isr = self._isr_of(keys, self._controller_version.of(keys))
         lacks = self._offsets[0].of(keys) < hw
         for follower in range(self._followers):
@@ -126,15 +126,16 @@ class AsyncIsr:
     def _leader_isr(self, keys: Keys) -> Keys:
         return self._isr_of(keys, self._leader_version.of(keys))
 
-    def _hw(self, keys: Keys) -> Keys:
-        own, asked = self._leader_isr(keys), self._pending.of(keys)
+    def _committed_offsets(self, keys: Keys) -> Keys:
+        """The high watermark of each state: the smallest offset among the members that the rules count."""
+        own, pending = self._leader_isr(keys), self._pending.of(keys)
         match self._rules.hw_over:
             case "maximal":
-                counted = own | asked
+                counted = own | pending
             case "current":
                 counted = own
             case "proposed":
-                counted = np.where(self._is_pending.of(keys) == 1, asked, own)
+                counted = np.where(self._is_pending.of(keys) == 1, pending, own)
         hw = self._offsets[0].of(keys)
         for follower in range(self._followers):
             offset = self._offsets[follower + 1].of(keys)
@@ -144,31 +145,33 @@ class AsyncIsr:
     # --- actions ----------------------------------------------------------------------------------------------------------------
 
     def _replication(self, keys: Keys) -> Iterator[Batch]:
+        """The leader writes a record, or a follower that lags fetches one."""
         everywhere = np.ones(keys.size, np.bool_)
-        yield self._raised(keys, "b1 writes a record", 0, everywhere)
+        yield self._with_offset_raised(keys, "b1 writes a record", 0, everywhere)
         for replica in range(1, self._sizes.replicas):
             lags = self._offsets[replica].of(keys) < self._offsets[0].of(keys)
-            yield self._raised(keys, f"b{replica + 1} fetches a record", replica, lags)
+            yield self._with_offset_raised(keys, f"b{replica + 1} fetches a record", replica, lags)
 
-    def _raised(self, keys: Keys, action: str, replica: int, may: Flags) -> Batch:
+    def _with_offset_raised(self, keys: Keys, action: str, replica: int, may: Flags) -> Batch:
         at = np.flatnonzero(may)
         return Batch(action, at, keys[at] + (1 << self._offsets[replica].shift))
 
     def _controller(self, keys: Keys) -> Iterator[Batch]:
+        """The controller removes a follower, or carries out a request for another ISR."""
         version = self._controller_version.of(keys)
         isr = self._isr_of(keys, version)
         for follower in range(self._followers):
             action = f"the controller removes b{follower + 2} from the ISR"
-            yield self._written(keys, action, isr >> follower & 1 == 1, isr & ~(1 << follower))
+            yield self._with_isr(keys, action, isr >> follower & 1 == 1, isr & ~(1 << follower))
         for asked_at, requests in enumerate(self._requests):
             current = version == asked_at if self._rules.version_check else np.ones(keys.size, np.bool_)
-            for wanted in range(1 << self._followers):
-                asked = requests.of(keys) >> wanted & 1 == 1
-                action = f"the controller sets the ISR to {self._words(wanted)}, asked for at version {asked_at}"
-                yield self._written(keys, action, current & asked, np.full_like(keys, wanted))
+            for isr_wanted in range(1 << self._followers):
+                is_asked = requests.of(keys) >> isr_wanted & 1 == 1
+                action = f"the controller sets the ISR to {self._words(isr_wanted)}, asked for at version {asked_at}"
+                yield self._with_isr(keys, action, current & is_asked, np.full_like(keys, isr_wanted))
 
-    def _written(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
-        # The controller writes an ISR at the next version and sends it to the leader.
+    def _with_isr(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
+        """The controller writes an ISR at the next version and sends it to the leader."""
         at = np.flatnonzero(may)
         following = self._controller_version.of(keys[at]) + 1
         after = keys[at] + (1 << self._controller_version.shift)
@@ -177,23 +180,26 @@ class AsyncIsr:
         return Batch(action, at, after)
 
     def _leader_requests(self, keys: Keys) -> Iterator[Batch]:
-        isr, hw = self._leader_isr(keys), self._hw(keys)
+        """The leader asks to remove a member, or to add a follower that has reached the HW."""
+        isr, hw = self._leader_isr(keys), self._committed_offsets(keys)
         for follower in range(self._followers):
             inside = isr >> follower & 1 == 1
             reached = self._offsets[follower + 1].of(keys) >= hw
-            yield self._asked(keys, f"b1 asks to remove b{follower + 2} from the ISR", inside, isr & ~(1 << follower))
-            yield self._asked(keys, f"b1 asks to add b{follower + 2} to the ISR", ~inside & reached, isr | 1 << follower)
+            yield self._with_request(keys, f"b1 asks to remove b{follower + 2} from the ISR", inside, isr & ~(1 << follower))
+            yield self._with_request(keys, f"b1 asks to add b{follower + 2} to the ISR", ~inside & reached, isr | 1 << follower)
 
-    def _asked(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
+    def _with_request(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
+        """The states after a request for this ISR at the leader's version."""
         at = np.flatnonzero(may)
         version = self._leader_version.of(keys[at])
         after = self._is_pending.put(keys[at], 1) | isr[at] << self._pending.shift
         for asked_at, requests in enumerate(self._requests):
-            asked = after | np.left_shift(np.int64(1), requests.shift + isr[at])
-            after = np.where(version == asked_at, asked, after)
+            with_request = after | np.left_shift(np.int64(1), requests.shift + isr[at])
+            after = np.where(version == asked_at, with_request, after)
         return Batch(action, at, after)
 
     def _leader_updates(self, keys: Keys) -> Iterator[Batch]:
+        """The leader learns a later version of the ISR."""
         own, latest = self._leader_version.of(keys), self._controller_version.of(keys)
         for version in range(1, self._sizes.max_version + 1):
             at = np.flatnonzero((own < version) & (version <= latest))

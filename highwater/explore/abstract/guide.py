@@ -61,6 +61,7 @@ class Guide:
         return Guide(*self._asked, replace(self._machines, **{name: False}), self._clock)
 
     def _look_up(self, situation: Situation) -> int | None:
+        """The distance of a situation from a violation; None if the model does not reach it, or no violation from it."""
         key = self.model.key(situation)
         if key is None:
             return None
@@ -73,6 +74,7 @@ class Guide:
         return np.searchsorted(self._keys, keys)
 
     def _backward(self, broken: Indices) -> npt.NDArray[np.int16]:
+        """The distance of each state from the broken ones, by steps against their direction."""
         distances = np.full(self._keys.size, _FAR, np.int16)
         distances[broken] = 0
         sources, targets = self._steps()
@@ -84,7 +86,7 @@ class Guide:
         return distances
 
     def _steps(self) -> tuple[_Places, _Places]:
-        # All steps between states, as places of the states before and after.
+        """All steps between states, as places of the states before and after."""
         sources, targets = [], []
         for start in range(0, self._keys.size, _CHUNK):
             for _, from_, to in self._successors(self._keys[start : start + _CHUNK]):
@@ -93,7 +95,7 @@ class Guide:
         return np.concatenate(sources), np.concatenate(targets)
 
     def _successors(self, keys: Keys) -> Iterator[tuple[str, Indices, Keys]]:
-        # Actions with the states before (as places in `keys`) and after. A leader that is alone in its ISR raises its HW first.
+        """Actions with the states before (as places in `keys`) and after; a leader alone in its ISR raises its HW first."""
         alone = self.model.alone(keys) & self._machines.alone
         for batch in self.model.successors(keys):
             may = ~alone[batch.sources] | batch.action.endswith(RAISES_HW)

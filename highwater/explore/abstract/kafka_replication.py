@@ -119,7 +119,7 @@ class KafkaReplication:
 
         The ISR is the leader's own for WeakIsr, the one in ZooKeeper for StrongIsr.
         """
-        parts = [self._broken(self._chunk(keys[at : at + _CHUNK]), invariant) for at in range(0, keys.size, _CHUNK)]
+        parts = [self._where_broken(self._chunk(keys[at : at + _CHUNK]), invariant) for at in range(0, keys.size, _CHUNK)]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def alone(self, keys: Keys) -> Flags:
@@ -156,15 +156,17 @@ class KafkaReplication:
         return key
 
     def _columns_of(self, index: int, replica: Replica) -> ReplicaColumns:
+        """A replica as numbers: its log as digits of one number, its ISR as bits."""
         log = np.zeros(1, np.int64)
         for offset, (record, epoch) in enumerate(replica.log):
-            log += self._replicas.record(_one(record), _one(epoch)) * self._replicas.powers[offset]
+            log += self._replicas.record(_scalar(record), _scalar(epoch)) * self._replicas.powers[offset]
         isr = _bits(replica.isr) if replica.leader == index else 0
-        return ReplicaColumns(log=log, hw=_one(replica.hw), epoch=replica.epoch, isr=isr)
+        return ReplicaColumns(log=log, hw=_scalar(replica.hw), epoch=replica.epoch, isr=isr)
 
     # --- columns ----------------------------------------------------------------------------------------------------------------
 
     def _chunk(self, keys: Keys) -> Chunk:
+        """The parts of these states as columns."""
         table, quorums = self._replicas, self._quorums
         mask = (1 << self._replica_bits) - 1
         quorum = keys >> self._quorum_shift
@@ -185,6 +187,7 @@ class KafkaReplication:
         )
 
     def _states_of(self, chunk: Chunk, at: Indices, replica: int) -> ReplicaColumns:
+        """One replica's columns in the states at these places."""
         return ReplicaColumns(
             log=self._replicas.log[chunk.number[replica][at]],
             hw=chunk.hw[replica][at].astype(np.int64),
@@ -214,7 +217,7 @@ class KafkaReplication:
     # --- LeaderAndIsr requests --------------------------------------------------------------------------------------------------
 
     def _requests(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
-        # All requests that name this leader, to itself and to its followers.
+        """All requests that name this leader, to itself and to its followers."""
         for epoch in range(self._sizes.max_epoch + 1):
             named = self._quorums.leader[epoch + 1][chunk.quorum] == leader
             yield from self._become_leader(chunk, named, leader, epoch)
@@ -223,6 +226,7 @@ class KafkaReplication:
                     yield from self._become_follower(chunk, named, leader, follower, epoch)
 
     def _become_leader(self, chunk: Chunk, named: Flags, leader: int, epoch: int) -> Iterator[Batch]:
+        """The named leader becomes leader of the epoch."""
         at = np.flatnonzero(named & self._obeys(chunk, leader, epoch))
         if at.size:
             isr = self._quorums.requested_isr[epoch + 1][chunk.quorum[at]]
@@ -237,6 +241,7 @@ class KafkaReplication:
         return newer
 
     def _become_follower(self, chunk: Chunk, named: Flags, leader: int, follower: int, epoch: int) -> Iterator[Batch]:
+        """A follower obeys the leader of the epoch, and truncates its log as the rules say."""
         may = named & self._obeys(chunk, follower, epoch)
         if self._rules.truncation_fenced:
             may &= chunk.epoch[leader] == epoch
@@ -251,14 +256,14 @@ class KafkaReplication:
             # The published model has no minimum here: a lookup beyond the follower's own log lets it wait for ever.
             possible = to <= chunk.end[follower][at]
             at, to = at[possible], to[possible]
-        keys = self._truncated(chunk, at, follower, to, epoch)
+        keys = self._with_log_truncated(chunk, at, follower, to, epoch)
         yield Batch(action, at, keys)
         if self._rules.truncation == "kip279" and not self._rules.truncation_fenced:
             # The published action has a second way, for empty logs, that overlaps the first.
             empty = chunk.end[follower][at] == 0
             yield Batch(action, at[empty], keys[empty])
 
-    def _truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
+    def _with_log_truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
         states = self._states_of(chunk, at, follower)
         log, hw = states.log % self._replicas.powers[to], np.minimum(to, states.hw)
         return self._with_replica(chunk, at, follower, ReplicaColumns(log=log, hw=hw, epoch=epoch, isr=0))
@@ -266,7 +271,7 @@ class KafkaReplication:
     # --- where a follower truncates ---------------------------------------------------------------------------------------------
 
     def _truncation(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
-        # The offset to which a new follower truncates its log.
+        """The offset to which a new follower truncates its log."""
         match self._rules.truncation:
             case "to-hw":
                 return _wide(chunk.hw[follower][at])
@@ -279,7 +284,7 @@ class KafkaReplication:
                 return _wide(np.maximum(chunk.end[follower][at], chunk.hw[follower][at]))
 
     def _end_of_match(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
-        # One past the last offset at which both logs hold the same record.
+        """One past the last offset at which both logs hold the same record."""
         to = np.zeros(at.size, np.int64)
         for offset, records in enumerate(self._replicas.records):
             own, other = records[chunk.number[follower][at]], records[chunk.number[leader][at]]
@@ -287,8 +292,9 @@ class KafkaReplication:
         return to
 
     def _end_of_epoch(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
-        # KIP-101: the leader's first offset of an epoch above the one of the follower's last record. The follower's own HW if
-        # the leader knows nothing of that epoch and of no later one.
+        """KIP-101: the leader's first offset of an epoch above the one of the follower's last record. The follower's own HW if
+        the leader knows nothing of that epoch and of no later one.
+        """
         end, hw = _wide(chunk.end[follower][at]), _wide(chunk.hw[follower][at])
         leader_end = _wide(chunk.end[leader][at])
         last = self._record_epoch(chunk.number[follower][at], end)
@@ -306,13 +312,14 @@ class KafkaReplication:
         return to
 
     def _record_epoch(self, number: Keys, end: Keys) -> Column:
-        # The epoch of the record before this end offset; -1 if the offset is 0.
+        """The epoch of the record before this end offset; -1 if the offset is 0."""
         epochs = self._replicas.record_epochs
         return np.asarray(epochs.reshape(-1)[end * epochs.shape[1] + number])
 
     # --- leaders ----------------------------------------------------------------------------------------------------------------
 
     def _write(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
+        """A leader writes the next record."""
         sizes, table = self._sizes, self._replicas
         room = (chunk.end[leader] < sizes.log_size) & (chunk.next_record < sizes.max_records)
         at = np.flatnonzero(chunk.presumes(leader) & room)
@@ -324,20 +331,21 @@ class KafkaReplication:
             yield Batch(f"{_name(leader)} writes a record", at, keys + (1 << self._record_shift))
 
     def _raise_hw(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
+        """A leader raises its HW over a record that all members of its ISR have acknowledged."""
         hw = chunk.hw[leader]
         may = chunk.presumes(leader) & (chunk.end[leader] > hw)
         for follower in range(self._sizes.replicas):
             if follower != leader:
                 outside = chunk.isr[leader] & (1 << follower) == 0
-                may &= outside | self._acknowledged(chunk, leader, follower, hw + 1, self._rules.hw)
+                may &= outside | self._where_acknowledged(chunk, leader, follower, hw + 1, self._rules.hw)
         at = np.flatnonzero(may)
         if at.size:
             states = self._states_of(chunk, at, leader)
             keys = self._with_replica(chunk, at, leader, replace(states, hw=states.hw + 1))
             yield Batch(f"{_name(leader)} {RAISES_HW}", at, keys)
 
-    def _acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
-        # Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has.
+    def _where_acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
+        """Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has."""
         follows = self._follows(chunk, leader, follower, needed) & (chunk.end[follower] >= end)
         if needed == "record-epoch":
             at = np.flatnonzero(follows)
@@ -345,7 +353,7 @@ class KafkaReplication:
             other = self._record_epoch(chunk.number[leader][at], _wide(end[at]))
             follows[at] = own == other
             if self._machines.diverging_waits:
-                follows &= ~self._diverged(chunk, leader, follower)
+                follows &= ~self._where_diverged(chunk, leader, follower)
         return follows
 
     def _follows(self, chunk: Chunk, leader: int, follower: int, needed: Acknowledgement) -> Flags:
@@ -355,31 +363,32 @@ class KafkaReplication:
         return follows
 
     def _change_isr(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
-        # The leader in ZooKeeper removes a follower that lags or adds one that has reached the HW.
+        """The leader in ZooKeeper removes a follower that lags or adds one that has reached the HW."""
         rules = self._rules
         true_leader = chunk.presumes(leader) & (chunk.epoch[leader] == self._quorums.epoch[chunk.quorum])
         inside = chunk.isr[leader] & (1 << follower) != 0
         removes = f"{_name(leader)} removes {_name(follower)} from the ISR"
-        caught_up = self._acknowledged(chunk, leader, follower, chunk.end[leader], rules.shrinking)
+        caught_up = self._where_acknowledged(chunk, leader, follower, chunk.end[leader], rules.shrinking)
         yield from self._toggle(chunk, removes, true_leader & inside & ~caught_up, leader, follower)
         if rules.shrinking == "leader-epoch":
             # The published action has two ways: "does not follow in this epoch" and "lags". Both may hold.
             elsewhere = ~self._follows(chunk, leader, follower, "leader-epoch")
             both = true_leader & inside & elsewhere & (chunk.end[follower] < chunk.end[leader])
             yield from self._toggle(chunk, removes, both, leader, follower)
-        may = true_leader & ~inside & self._acknowledged(chunk, leader, follower, chunk.hw[leader], rules.expansion)
+        may = true_leader & ~inside & self._where_acknowledged(chunk, leader, follower, chunk.hw[leader], rules.expansion)
         if rules.expansion_in_epoch:
             may &= self._hw_in_own_epoch(chunk, leader)
         yield from self._toggle(chunk, f"{_name(leader)} adds {_name(follower)} to the ISR", may, leader, follower)
 
     def _hw_in_own_epoch(self, chunk: Chunk, leader: int) -> Flags:
-        # Whether the record at the HW is of the leader's epoch, or the HW is the end of the log.
+        """Whether the record at the HW is of the leader's epoch, or the HW is the end of the log."""
         hw = _wide(chunk.hw[leader])
         at_end = chunk.hw[leader] == chunk.end[leader]
         following = self._record_epoch(chunk.number[leader], np.minimum(hw + 1, self._sizes.log_size))
         return np.asarray(at_end | (following == chunk.epoch[leader]))
 
     def _toggle(self, chunk: Chunk, action: str, may: Flags, leader: int, follower: int) -> Iterator[Batch]:
+        """Add the follower to the ISR, or remove it, where this may happen."""
         at = np.flatnonzero(may)
         if at.size:
             states = self._states_of(chunk, at, leader)
@@ -390,9 +399,10 @@ class KafkaReplication:
     # --- followers --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
+        """A follower fetches the record after its log."""
         end = chunk.end[follower]
         may = chunk.presumes(leader) & (end < chunk.end[leader])
-        at = np.flatnonzero(may & self._acknowledged(chunk, leader, follower, end, self._rules.fetch))
+        at = np.flatnonzero(may & self._where_acknowledged(chunk, leader, follower, end, self._rules.fetch))
         if at.size:
             table = self._replicas
             ends = end[at].astype(np.int64)
@@ -404,25 +414,26 @@ class KafkaReplication:
             yield Batch(f"{_name(follower)} fetches a record from {_name(leader)}", at, keys)
 
     def _truncate_late(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
-        # KIP-320's first try: a follower that fetches truncates if its log does not end as the leader's log does there.
+        """KIP-320's first try: a follower that fetches truncates if its log does not end as the leader's log does there."""
         if self._rules.truncation != "when-fetching":
             return
         follows = chunk.presumes(leader) & (chunk.leader[follower] == leader)
-        at = np.flatnonzero(follows & self._diverged(chunk, leader, follower))
+        at = np.flatnonzero(follows & self._where_diverged(chunk, leader, follower))
         if at.size:
             to = self._end_of_match(chunk, at, leader, follower)
-            keys = self._truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
+            keys = self._with_log_truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
             yield Batch(f"{_name(follower)} truncates its log against {_name(leader)}", at, keys)
 
-    def _diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
-        # Where a follower's log does not end as the leader's log does there.
+    def _where_diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
+        """Where a follower's log does not end as the leader's log does there."""
         end, other = _wide(chunk.end[follower]), _wide(chunk.end[leader])
         own = self._record_epoch(chunk.number[follower], end)
         return np.asarray((end > other) | (self._record_epoch(chunk.number[leader], np.minimum(end, other)) != own) & (end > 0))
 
     # --- invariants and words ---------------------------------------------------------------------------------------------------
 
-    def _broken(self, chunk: Chunk, invariant: str) -> Flags:
+    def _where_broken(self, chunk: Chunk, invariant: str) -> Flags:
+        """The states in which a leader's committed records are not in the log of each member of the ISR."""
         table = self._replicas
         broken = np.zeros(chunk.keys.size, np.bool_)
         for leader in range(self._sizes.replicas):
@@ -436,6 +447,7 @@ class KafkaReplication:
         return broken
 
     def _replica(self, chunk: Chunk, replica: int) -> Replica:
+        """The replica of a chunk of one state."""
         table = self._replicas
         number = int(chunk.number[replica][0])
         epoch, leader = int(chunk.epoch[replica][0]), int(chunk.leader[replica][0])
@@ -457,7 +469,7 @@ def _name(replica: int) -> str:
     return f"b{replica + 1}"
 
 
-def _one(number: int) -> Keys:
+def _scalar(number: int) -> Keys:
     return np.array([number], np.int64)
 
 

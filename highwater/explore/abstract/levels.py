@@ -129,6 +129,7 @@ class LevelSearch:
         return np.sort(np.concatenate(self._levels))
 
     def _search(self, progress: Callable[[int, int], None]) -> str:
+        """Add level after level until none is left; the limit that ended it, or ""."""
         first = np.array([self._model.initial()], dtype=np.int64)
         self._generated = 1
         self._check(first)
@@ -144,27 +145,27 @@ class LevelSearch:
         return ""
 
     def _expand(self) -> str:
-        # Add the level after the last one; the limit that ended it, or an empty string.
+        """Add the level after the last one; the limit that ended it, or an empty string."""
         parts: list[Keys] = []
         beyond: list[Keys] = []
         new = 0
         level = self._levels[-1]
         for start in range(0, level.size, _CHUNK):
-            stop = self._spent(new)
+            stop = self._limit_reached(new)
             if stop:
                 return stop
             generated = [np.empty(0, np.int64)]
             for batch in self._model.successors(level[start : start + _CHUNK]):
                 self._generated += batch.keys.size * batch.times
                 generated.append(batch.keys)
-            found = _distinct(np.concatenate(generated))
-            inside = self._model.within(found)
+            reached = _distinct(np.concatenate(generated))
+            inside = self._model.within(reached)
             if inside is not None:
-                beyond.append(found[~inside])
-                found = found[inside]
-            found = self._seen.missing(found)
-            new += found.size
-            parts.append(found)
+                beyond.append(reached[~inside])
+                reached = reached[inside]
+            reached = self._seen.missing(reached)
+            new += reached.size
+            parts.append(reached)
         following = _distinct(np.concatenate(parts))
         self._check(_distinct(np.concatenate([following, *beyond])))
         self._store(following)
@@ -175,16 +176,16 @@ class LevelSearch:
         self._seen.add(level)
 
     def _check(self, states: Keys) -> None:
-        # Record a counterexample for each invariant that is violated for the first time; `states` come after the last level.
-        found = {finding.invariant for finding in self._findings}
+        """Record a counterexample for each invariant that is violated for the first time; `states` come after the last level."""
+        violated = {finding.invariant for finding in self._findings}
         for invariant in self._model.invariants:
-            if invariant not in found:
+            if invariant not in violated:
                 broken = states[self._model.broken(states, invariant)]
                 if broken.size:
                     self._findings.append(Finding(invariant, self._path(int(broken[0]))))
 
     def _path(self, key: int) -> tuple[Step, ...]:
-        # From a state after the last level back to the initial state: expand each level again to find a predecessor.
+        """From a state after the last level back to the initial state: expand each level again to find a predecessor."""
         steps: list[Step] = []
         for level in reversed(self._levels):
             action, before = self._predecessor(level, key)
@@ -194,6 +195,7 @@ class LevelSearch:
         return tuple(reversed(steps))
 
     def _predecessor(self, level: Keys, key: int) -> tuple[str, int]:
+        """The action that leads from a state of this level to `key`, and that state."""
         for start in range(0, level.size, _CHUNK):
             chunk = level[start : start + _CHUNK]
             for batch in self._model.successors(chunk):
@@ -202,7 +204,8 @@ class LevelSearch:
                     return batch.action, int(chunk[batch.sources[hits[0]]])
         raise AssertionError(f"state {key} has no predecessor in the level before it")
 
-    def _spent(self, new: int) -> str:
+    def _limit_reached(self, new: int) -> str:
+        """The limit of time that is reached, or "". Raises WorldTooLarge."""
         if self._seen.size + new >= self._limits.states:
             raise WorldTooLarge(
                 f"the states do not fit in memory: {self._seen.size} after depth {len(self._levels)}, with {new} more"
@@ -212,6 +215,7 @@ class LevelSearch:
         return ""
 
     def _result(self, end: End, stopped_by: str) -> Result:
+        """The result of the search so far."""
         return Result(
             end=end,
             stopped_by=stopped_by,
@@ -249,6 +253,7 @@ class _Seen:
 
 
 def _contains(run: Keys, keys: Keys) -> Flags:
+    """Which of these keys are in a sorted run."""
     if not run.size:
         return np.zeros(keys.size, np.bool_)
     places = np.searchsorted(run, keys)
@@ -257,14 +262,14 @@ def _contains(run: Keys, keys: Keys) -> Flags:
 
 
 def _distinct(keys: Keys) -> Keys:
-    # The distinct states, sorted. Sorts in place: the array is the caller's own.
+    """The distinct states, sorted. Sorts in place: the array is the caller's own."""
     keys.sort()
     if keys.size < 2:
         return keys
-    first = np.empty(keys.size, np.bool_)
-    first[0] = True
-    np.not_equal(keys[1:], keys[:-1], out=first[1:])
-    return keys[first]
+    is_first = np.empty(keys.size, np.bool_)
+    is_first[0] = True
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+    return keys[is_first]
 
 
 def states_in(memory_bytes: int) -> int:

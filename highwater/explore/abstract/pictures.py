@@ -83,6 +83,7 @@ class _Step:
         self._after = after
 
     def actions(self) -> Iterator[str]:
+        """The model's actions that explain the step, or none. Raises Unexplained."""
         if self._before == self._after:
             return
         yield from self._zookeeper()
@@ -93,6 +94,7 @@ class _Step:
     # --- ZooKeeper -----------------------------------------------------------------------------------------------------------
 
     def _zookeeper(self) -> Iterator[str]:
+        """The actions that explain how the state in ZooKeeper changed."""
         was, now = self._before, self._after
         if now.epoch != was.epoch:
             yield from self._new_epoch()
@@ -102,7 +104,7 @@ class _Step:
             yield from self._changed_isr()
 
     def _new_epoch(self) -> Iterator[str]:
-        # One write of the machines may be several of the model's: removals, then an election.
+        """One write of the machines may be several of the model's: removals, then an election."""
         was, now = self._before, self._after
         if now.epoch < was.epoch:
             raise Unexplained(f"the epoch in ZooKeeper fell from {was.epoch} to {now.epoch}")
@@ -120,28 +122,31 @@ class _Step:
             yield ISR_KEPT if now.isr == was.isr and len(now.isr) > 1 else "controller removes"
 
     def _changed_isr(self) -> Iterator[str]:
+        """The actions that explain another ISR in the same epoch: by its leader, or by a request that it sent before."""
         was, now = self._before, self._after
         index = was.leader
         leader = None if index is None else was.replicas[index]
         if index is None or leader is None or leader.leader != index or leader.epoch != was.epoch:
-            yield self._asked_before()
+            yield self._change_asked_before()
             return
         for follower in sorted(was.isr - now.isr):
-            caught_up = self._acknowledged(index, follower, len(leader.log), self._rules.shrinking)
+            caught_up = self._has_acknowledged(index, follower, len(leader.log), self._rules.shrinking)
             yield REMOVE_CAUGHT_UP if caught_up else "leader removes"
         for follower in sorted(now.isr - was.isr):
             yield from self._expansion(index, follower)
 
-    def _asked_before(self) -> str:
-        # The leader stopped after it had asked. It may have raised its HW meanwhile, so a new member must hold what it committed.
+    def _change_asked_before(self) -> str:
+        """The leader stopped after it had asked. It may have raised its HW meanwhile, so a new member must hold what it
+        committed.
+        """
         was, now = self._before, self._after
-        asked = next((asked for asked in was.asked if asked.isr == now.isr), None)
-        if was.leader is None or asked is None:
+        asked_isr = next((asked_isr for asked_isr in was.asked if asked_isr.isr == now.isr), None)
+        if was.leader is None or asked_isr is None:
             raise Unexplained(
                 "the ISR changed in ZooKeeper, but its leader does not lead in this epoch and asked for no such ISR"
             )
         log = was.replicas[was.leader].log
-        end = max(asked.hw, next((offset for offset, (_, epoch) in enumerate(log) if epoch == was.epoch), len(log)))
+        end = max(asked_isr.hw, next((offset for offset, (_, epoch) in enumerate(log) if epoch == was.epoch), len(log)))
         for follower in sorted(now.isr - was.isr):
             other = was.replicas[follower].log
             # A fault may have destroyed the leader's log since.
@@ -152,12 +157,12 @@ class _Step:
         return CHANGE_IN_FLIGHT
 
     def _expansion(self, leader: int, follower: int) -> Iterator[str]:
-        # The model asks for the leader's HW in its own epoch, Kafka for the follower's end behind the start of that epoch.
+        """The model asks for the leader's HW in its own epoch, Kafka for the follower's end behind the start of that epoch."""
         own = self._before.replicas[leader]
         start = next((offset for offset, (_, epoch) in enumerate(own.log) if epoch == own.epoch), len(own.log))
         early = self._rules.expansion_in_epoch and own.hw < len(own.log) and own.log[own.hw][1] != own.epoch
         end = max(start, own.hw) if early else own.hw
-        if self._acknowledged(leader, follower, end, self._rules.expansion):
+        if self._has_acknowledged(leader, follower, end, self._rules.expansion):
             yield ADD_AT_EPOCH_START if early else "leader adds"
         elif self._holds(own, follower, end):
             yield ACKNOWLEDGED_BEFORE
@@ -167,6 +172,7 @@ class _Step:
     # --- one replica -----------------------------------------------------------------------------------------------------------
 
     def _replica(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        """The actions that explain how one replica changed."""
         if was.up != now.up:
             yield self._process(index, was, now)
         elif now.epoch < was.epoch:
@@ -174,7 +180,7 @@ class _Step:
         elif now.leader == index:
             yield from self._leading(index, was, now)
         elif now.leader is None:
-            yield from self._resigned(index, was, now)
+            yield from self._idle_actions(index, was, now)
         elif now.truncating:
             yield from self._obeying(index, was, now)
         elif (was.leader, was.epoch, was.truncating) == (now.leader, now.epoch, False):
@@ -187,7 +193,8 @@ class _Step:
             raise Unexplained(f"{_name(index)} has other records after its {CRASH if was.up else RESTART}")
         return CRASH if was.up else RESTART
 
-    def _resigned(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _idle_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        """A replica that obeys no leader any more must keep its log."""
         if now.log != was.log:
             raise Unexplained(f"the log of {_name(index)} changed, but it obeys no leader")
         yield from self._last_raised(index, was, now)
@@ -197,6 +204,7 @@ class _Step:
     # --- leaders ---------------------------------------------------------------------------------------------------------------
 
     def _leading(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        """The actions of a leader: it takes office, writes, learns its ISR, raises its HW."""
         if (was.leader, was.epoch) != (index, now.epoch):
             yield from self._become_leader(index, was, now)
         elif now.isr not in (was.isr, self._after.isr) and (now.epoch, now.isr) in self._before.told:
@@ -212,9 +220,10 @@ class _Step:
         if now.hw < was.hw:
             raise Unexplained(f"the HW of leader {_name(index)} fell from {was.hw} to {now.hw}")
         for offset in range(was.hw, now.hw):
-            yield from self._raised(index, now, offset)
+            yield from self._raise_over(index, now, offset)
 
     def _become_leader(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        """A replica may lead an epoch only if ZooKeeper elected it."""
         zookeeper = self._after
         if now.epoch > zookeeper.epoch or (now.epoch == zookeeper.epoch and zookeeper.leader != index):
             raise Unexplained(f"{_name(index)} leads epoch {now.epoch}, to which nobody elected it")
@@ -223,18 +232,19 @@ class _Step:
         yield "become leader"
 
     def _last_raised(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
-        # A leader may raise its HW and stop to lead in one step; nobody else's HW rises before it fetches.
+        """A leader may raise its HW and stop to lead in one step; nobody else's HW rises before it fetches."""
         if now.hw > was.hw and was.leader != index:
             raise Unexplained(f"the HW of {_name(index)} rose, but it neither leads nor fetches")
         for offset in range(was.hw, now.hw):
-            yield from self._raised(index, was, offset)
+            yield from self._raise_over(index, was, offset)
 
-    def _raised(self, index: int, leader: ReplicaPicture, offset: int) -> Iterator[str]:
+    def _raise_over(self, index: int, leader: ReplicaPicture, offset: int) -> Iterator[str]:
+        """Raising the HW over this record needs the acknowledgement of each member of the leader's ISR."""
         if offset >= len(leader.log):
             raise Unexplained(f"the HW of {_name(index)} is beyond its log")
         late = False
         for follower in sorted(leader.isr - {index}):
-            if not self._acknowledged(index, follower, offset + 1, self._rules.hw):
+            if not self._has_acknowledged(index, follower, offset + 1, self._rules.hw):
                 if not self._holds(leader, follower, offset + 1):
                     raise Unexplained(f"{_name(index)} raised its HW over offset {offset}, which {_name(follower)} does not hold")
                 late = True
@@ -243,6 +253,7 @@ class _Step:
     # --- followers -------------------------------------------------------------------------------------------------------------
 
     def _obeying(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        """A follower that still truncates: it hears of its leader and cuts its log."""
         if (was.leader, was.epoch, was.truncating) != (now.leader, now.epoch, True):
             yield OBEY
         if now.log != was.log:
@@ -256,6 +267,7 @@ class _Step:
         yield "follow" if self._leads_now(now) else REPLY_IN_FLIGHT
 
     def _check_truncation(self, index: int, was: ReplicaPicture, now: ReplicaPicture, *, rounds: bool) -> None:
+        """Raises Unexplained if the log was cut at another offset than the rules say."""
         if now.log != was.log[: len(now.log)]:
             raise Unexplained(f"{_name(index)} appended records before it followed {_name(now.leader)}")
         to = self._truncation(was, now)
@@ -266,7 +278,7 @@ class _Step:
             )
 
     def _truncation(self, was: ReplicaPicture, now: ReplicaPicture) -> int:
-        # Where the rules truncate this log. Of a leader that has moved on only its log is known, which may be another by now.
+        """Where the rules truncate this log. Of a leader that has moved on only its log is known, which may be another by now."""
         assert now.leader is not None
         match self._rules.truncation:
             case "to-hw":
@@ -281,12 +293,13 @@ class _Step:
                 return _end_of_match(self._before.replicas[now.leader].log, was.log)
 
     def _following(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        """The actions of a follower: it fetches, learns the HW, or truncates again after a new session."""
         assert now.leader is not None
         leader = self._before.replicas[now.leader]
         if len(now.log) < len(was.log):
             yield self._truncated_again(index, was, now)
         elif now.log != was.log:
-            yield from self._fetched(index, was, now)
+            yield from self._fetches(index, was, now)
         if now.hw != was.hw:
             if now.hw > max(min(leader.hw, len(now.log)), was.hw) and leader.up and leader.leader == now.leader:
                 raise Unexplained(f"{_name(index)} took HW {now.hw}, but {_name(now.leader)} has {leader.hw}")
@@ -294,7 +307,7 @@ class _Step:
                 yield LEARN_HW
 
     def _truncated_again(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
-        # A broker that lost its session follows the same leader again; a rule that needs no answer truncates in the same step.
+        """A broker with a new session follows the same leader again; a rule that needs no answer truncates in this step."""
         assert now.leader is not None
         match self._rules.truncation:
             case "to-hw" if len(now.log) == was.hw:
@@ -304,7 +317,8 @@ class _Step:
             case _:
                 raise Unexplained(f"{_name(index)} truncated its log while it followed {_name(now.leader)}")
 
-    def _fetched(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _fetches(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        """The records that a follower fetched must be those of its leader, unless the answer was under way."""
         assert now.leader is not None
         if now.log[: len(was.log)] != was.log:
             raise Unexplained(f"{_name(index)} replaced records by a fetch")
@@ -324,12 +338,13 @@ class _Step:
     # --- what the pictures say --------------------------------------------------------------------------------------------------
 
     def _leads_now(self, follower: ReplicaPicture) -> bool:
-        # Whether the leader that this follower obeys leads in the follower's epoch, before the step.
+        """Whether the leader that this follower obeys leads in the follower's epoch, before the step."""
         assert follower.leader is not None
         leader = self._before.replicas[follower.leader]
         return leader.up and (leader.leader, leader.epoch) == (follower.leader, follower.epoch)
 
-    def _acknowledged(self, leader: int, follower: int, end: int, needed: Acknowledgement) -> bool:
+    def _has_acknowledged(self, leader: int, follower: int, end: int, needed: Acknowledgement) -> bool:
+        """Whether the follower has acknowledged the leader's log up to this end, as strictly as the rule asks."""
         own, other = self._after.replicas[leader], self._before.replicas[follower]
         if other.truncating or other.leader != leader or len(other.log) < end or not other.up:
             return False
@@ -342,17 +357,18 @@ class _Step:
                 return own.epoch == other.epoch
 
     def _holds(self, leader: ReplicaPicture, follower: int, end: int) -> bool:
-        # Whether the follower has the leader's records up to this offset, whomever it follows by now.
+        """Whether the follower has the leader's records up to this offset, whomever it follows by now."""
         other = self._before.replicas[follower].log
         return len(other) >= end and leader.log[:end] == other[:end]
 
 
 def _end_of_match(leader: Log, follower: Log) -> int:
     both = zip(leader, follower, strict=False)
-    return max((offset + 1 for offset, (one, other) in enumerate(both) if one == other), default=0)
+    return max((offset + 1 for offset, (own, other_record) in enumerate(both) if own == other_record), default=0)
 
 
 def _end_of_epoch(leader: Log, follower: ReplicaPicture) -> int:
+    """KIP-101: where the leader's log of the follower's last epoch ends; the follower's HW if the leader does not know."""
     if not follower.log:
         return 0
     last = follower.log[-1][1]

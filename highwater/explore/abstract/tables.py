@@ -79,20 +79,21 @@ class Replicas:
         places = np.searchsorted(self._codes, codes)
         if self._codes.size:
             places[places == self._codes.size] = 0
-            known = self._codes[places] == codes
-            if known.all():
+            is_known = self._codes[places] == codes
+            if is_known.all():
                 return self._numbers[places]
-            self._add(np.unique(codes[~known]))
+            self._add(np.unique(codes[~is_known]))
         else:
             self._add(np.unique(codes))
         return self._numbers[np.searchsorted(self._codes, codes)]
 
     def _codes_of(self, states: ReplicaColumns) -> Keys:
         sizes = self._sizes
-        rest = (states.log * (sizes.log_size + 1) + states.hw) * (sizes.max_epoch + 2) + states.epoch + 1
-        return np.asarray((rest << sizes.replicas) | states.isr)
+        higher_digits = (states.log * (sizes.log_size + 1) + states.hw) * (sizes.max_epoch + 2) + states.epoch + 1
+        return np.asarray((higher_digits << sizes.replicas) | states.isr)
 
     def _add(self, new: Keys) -> None:
+        """Number new states of a replica. Raises WorldTooLarge."""
         first = self._codes.size
         if first + new.size > 1 << self._bits:
             raise WorldTooLarge(f"the world is too large: one replica has more than {1 << self._bits} states")
@@ -103,10 +104,11 @@ class Replicas:
         self._describe(new)
 
     def _describe(self, codes: Keys) -> None:
+        """Add the columns of these states."""
         sizes = self._sizes
         isr = codes & ((1 << sizes.replicas) - 1)
-        rest, epoch = np.divmod(codes >> sizes.replicas, sizes.max_epoch + 2)
-        log, hw = np.divmod(rest, sizes.log_size + 1)
+        higher_digits, epoch = np.divmod(codes >> sizes.replicas, sizes.max_epoch + 2)
+        log, hw = np.divmod(higher_digits, sizes.log_size + 1)
         records = log[np.newaxis, :] // self.powers[:-1, np.newaxis] % self._base
         epochs = np.where(records > 0, (records - 1) % self._epochs, -1)
         before = np.full((1, codes.size), -1)
@@ -155,31 +157,32 @@ class Quorums:
 
     def number(self, quorum: Quorum) -> int:
         """The number of a quorum; a new one gets the next number."""
-        found = self._numbers.get(quorum)
-        if found is None:
-            found = self._numbers[quorum] = len(self.quorums)
-            if found >= 1 << self._bits:
+        number_there = self._numbers.get(quorum)
+        if number_there is None:
+            number_there = self._numbers[quorum] = len(self.quorums)
+            if number_there >= 1 << self._bits:
                 raise WorldTooLarge(f"the world is too large: controller and ZooKeeper have more than {1 << self._bits} states")
             self.quorums.append(quorum)
-            self._describe(found, quorum)
-        return found
+            self._describe(number_there, quorum)
+        return number_there
 
     def expand(self, numbers: Keys) -> None:
         """Find the successors of these quorums."""
-        wanted = np.zeros(self._expanded.size, np.bool_)
-        wanted[numbers] = True
-        for number in np.flatnonzero(wanted & ~self._expanded).tolist():
+        is_wanted = np.zeros(self._expanded.size, np.bool_)
+        is_wanted[numbers] = True
+        for number in np.flatnonzero(is_wanted & ~self._expanded).tolist():
             self._expand(number)
 
     def _expand(self, number: int) -> None:
+        """Number the states to which the controller or a leader can change this one."""
         requests, isr = self.quorums[number]
         leader = requests[-1][0] if requests else NOBODY
         for replica in range(self._sizes.replicas):
             bit = 1 << replica
             if len(requests) <= self._sizes.max_epoch:
                 if self._failover and leader not in (NOBODY, replica) and isr & bit:
-                    left = isr & ~(1 << leader)
-                    self.replaced[replica, number] = self.number(((*requests, (replica, left)), left))
+                    others = isr & ~(1 << leader)
+                    self.replaced[replica, number] = self.number(((*requests, (replica, others)), others))
                 elif isr & bit and leader != replica:
                     self.elected[replica, number] = self.number(((*requests, (replica, isr)), isr))
                 if isr == bit or ((isr & bit or leader == replica) and not (self._failover and leader == replica)):
@@ -189,6 +192,7 @@ class Quorums:
         self._expanded[number] = True
 
     def _describe(self, number: int, quorum: Quorum) -> None:
+        """Add the columns of a state."""
         if number == self._expanded.size:
             self._double()
         requests, isr = quorum
@@ -199,6 +203,7 @@ class Quorums:
             self.requested_isr[epoch + 1, number] = requested
 
     def _double(self) -> None:
+        """Make room for twice as many states."""
         self._expanded = np.concatenate([self._expanded, np.zeros_like(self._expanded)])
         self.isr = np.concatenate([self.isr, np.zeros_like(self.isr)])
         self.epoch = np.concatenate([self.epoch, np.full_like(self.epoch, -1)])
@@ -211,9 +216,9 @@ class Quorums:
 
 
 def _without(requests: tuple[Request, ...], leader: int, isr: int, replica: int) -> Quorum:
-    # The controller removes a replica from the ISR. A leader steps down; if it is the last member, it stays in the ISR.
+    """The controller removes a replica from the ISR. A leader steps down; if it is the last member, it stays in the ISR."""
     bit = 1 << replica
     if leader == replica:
-        left = isr if isr == bit else isr & ~bit
-        return (*requests, (NOBODY, left)), left
+        others = isr if isr == bit else isr & ~bit
+        return (*requests, (NOBODY, others)), others
     return (*requests, (leader, isr & ~bit)), isr & ~bit

@@ -22,11 +22,11 @@ from reference.machine import Turn
 from reference.types import BrokerId, TopicPartition, topic_of
 
 
-def take_requests(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> None:
+def take_requests(turn: Turn, controller: Controller, facts: Seen, draft: Draft) -> None:
     """R-246, R-247, R-252: apply the requests in their order to the entries in flight."""
     for request in controller.agent.requests.values():
         for tp, replicas in request.replicas.items():
-            entry, assigned = draft.entries.get(tp), seen.assigned.get(tp, ())
+            entry, assigned = draft.entries.get(tp), facts.assigned.get(tp, ())
             reason = _refusal(turn, entry, tp, replicas, assigned, legacy=request.legacy)
             if reason:
                 turn.note(Note(kind="reassignment-refused", tp=tp, detail=reason))
@@ -35,7 +35,7 @@ def take_requests(turn: Turn, controller: Controller, seen: Seen, draft: Draft) 
             elif entry is None:
                 draft.entries[tp] = reassign_requests.begun(replicas, assigned, legacy=request.legacy)
             else:
-                draft.entries[tp] = reassign_requests.changed(entry, replicas, assigned, seen.states.get(tp))
+                draft.entries[tp] = reassign_requests.changed(entry, replicas, assigned, facts.states.get(tp))
 
 
 def _refusal(
@@ -62,8 +62,8 @@ def _refusal(
 
 def done(draft: Draft, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> None:
     """R-248: remove a finished entry from /admin/reassign_partitions, unless it names other replicas now."""
-    asked = draft.legacy.get(tp)
-    if asked is not None and asked.replicas == replicas:
+    legacy = draft.legacy.get(tp)
+    if legacy is not None and legacy.replicas == replicas:
         del draft.legacy[tp]
 
 
@@ -73,11 +73,11 @@ def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
     R-249: an entry is created once, written again only where a request changes it, and deleted at the end. So its czxid names the
     reassignment, and its mzxid differs from it after a change.
     """
-    gone = [tp for tp in sorted(agent.versions) if tp not in draft.entries]
+    ended = [tp for tp in sorted(agent.versions) if tp not in draft.entries]
     wanted = {f"{REASSIGNMENTS}/{topic_of(tp)}" for tp in draft.entries}
     empty = [path for path in agent.parents if path.startswith(f"{REASSIGNMENTS}/") and path not in wanted]
     parents = [REASSIGNMENTS, *sorted(wanted)] if wanted else []
-    ops: list[AnyOp] = [Delete(admin_paths.reassignment_path(tp), agent.versions[tp]) for tp in gone]
+    ops: list[AnyOp] = [Delete(admin_paths.reassignment_path(tp), agent.versions[tp]) for tp in ended]
     ops += [Delete(path) for path in agent.strays]
     ops += [Delete(path) for path in empty]
     ops += [Create(path, b"") for path in parents if path not in agent.parents]
@@ -98,13 +98,13 @@ def _legacy_writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
     """
     ops: list[AnyOp] = []
     if agent.version >= 0 and (agent.bad or draft.legacy != agent.legacy or not draft.legacy):
-        left = admin_paths.reassignments_payload(draft.legacy)
-        ops.append(SetData(REASSIGN, left, agent.version) if draft.legacy else Delete(REASSIGN, agent.version))
-    asked = {tp: entry.replicas for tp, entry in draft.legacy.items() if not _is_in_flight(draft, tp, entry.replicas)}
-    if asked:
+        payload = admin_paths.reassignments_payload(draft.legacy)
+        ops.append(SetData(REASSIGN, payload, agent.version) if draft.legacy else Delete(REASSIGN, agent.version))
+    waiting = {tp: entry.replicas for tp, entry in draft.legacy.items() if not _is_in_flight(draft, tp, entry.replicas)}
+    if waiting:
         ops += [] if REQUESTS in agent.parents else [Create(REQUESTS, b"")]
         ops.append(
-            Create(admin_paths.REQUEST, reassignment_requests.request_payload(Request(asked, legacy=True)), sequential=True)
+            Create(admin_paths.REQUEST, reassignment_requests.request_payload(Request(waiting, legacy=True)), sequential=True)
         )
     return tuple(ops)
 

@@ -73,8 +73,8 @@ def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Mo
     variant = turn.config.variant
     if not (move.back or move.dropping) and variant.reassign_complete == "isr_is_all":
         return set(brokers_of(state.isr)) == set(controller.assignments[state.tp]) | set(move.target)
-    held = held_by(variant, state, move.target, staying(controller, state.tp))
-    return len(held) >= members_wanted(turn.config, replace(state, replicas=move.target), move)
+    holders = held_by(variant, state, move.target, staying(controller, state.tp))
+    return len(holders) >= members_wanted(turn.config, replace(state, replicas=move.target), move)
 
 
 def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[BrokerId, ...]) -> None:
@@ -132,7 +132,7 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
 
 
 def _begin_again(controller: Controller, move: Move) -> None:
-    # A precondition does not hold any more, because a broker died meanwhile.
+    """A precondition does not hold any more, because a broker died meanwhile."""
     move.step = MoveStep.WIDENING
     controller.agent.again = True
 

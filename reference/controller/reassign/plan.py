@@ -19,19 +19,19 @@ from reference.machine import Turn
 from reference.types import BrokerId, TopicPartition, topic_of
 
 
-def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
+def plan(turn: Turn, controller: Controller, facts: Seen) -> tuple[AnyOp, ...]:
     """V3 §F on_wakeup: decide the next step of each partition in reassigned_partition_map."""
     agent = controller.agent
-    draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), legacy=dict(agent.legacy), assigned=dict(seen.assigned))
+    draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), legacy=dict(agent.legacy), assigned=dict(facts.assigned))
     failover, first = turn.config.variant.reassign_failover, not agent.resumed
     agent.resumed = True
     if first and failover == "premature":
         draft.entries = dict(list(draft.entries.items())[:1])  # B-58, KAFKA-6193: the map was not full when it was written back
     if uses_proposal_b(turn.config.variant):
-        reassign_in_flight.take_requests(turn, controller, seen, draft)
+        reassign_in_flight.take_requests(turn, controller, facts, draft)
     for tp in sorted({*agent.entries, *agent.moves}):
         entry = draft.entries.get(tp)
-        if _is_gone(controller, seen, tp):
+        if _is_gone(controller, facts, tp):
             agent.moves.pop(tp, None)  # no such partition: it must not block the others (KAFKA-2234)
             if failover != "zombie":
                 draft.entries.pop(tp, None)
@@ -39,7 +39,7 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
         elif tp not in controller.assignments:
             pass  # not seen yet
         elif entry is None:
-            _leave(turn, controller, tp, seen.assigned[tp])
+            _end_move(turn, controller, tp, facts.assigned[tp])
         elif entry != agent.entries.get(tp):
             pass  # begun or changed by a request: wait until it is written, because the next controller must do the same
         elif first and failover == "abort" and any(b not in live_ids(controller) for b in entry.replicas):
@@ -49,17 +49,17 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
                 _go_on_with(turn, controller, draft, tp)
             else:
                 _take_up(turn, controller, draft, tp)
-            _step(turn, controller, draft, seen, tp)
-    _refuse(turn, controller, seen)
+            _step(turn, controller, draft, facts, tp)
+    _refuse(turn, controller, facts)
     _take_extra(controller, draft)
-    return _writes(turn, controller, seen, draft)
+    return _writes(turn, controller, facts, draft)
 
 
-def _is_gone(controller: Controller, seen: Seen, tp: TopicPartition) -> bool:
-    return tp not in seen.assigned or deletion.is_under_way(controller, tp)
+def _is_gone(controller: Controller, facts: Seen, tp: TopicPartition) -> bool:
+    return tp not in facts.assigned or deletion.is_under_way(controller, tp)
 
 
-def _refuse(turn: Turn, controller: Controller, seen: Seen) -> None:
+def _refuse(turn: Turn, controller: Controller, facts: Seen) -> None:
     """Note what was read and is deleted without a move: invalid entries, and entries of partitions that do not exist."""
     agent = controller.agent
     for path, bad in ((admin_paths.REASSIGN, agent.bad), (admin_paths.REASSIGN_EXTRA, agent.extra_bad)):
@@ -71,12 +71,12 @@ def _refuse(turn: Turn, controller: Controller, seen: Seen) -> None:
         if not request.replicas:
             refuse(turn, path, "it names no partition")
     for tp in sorted({*agent.entries, *agent.extra, *agent.legacy}):
-        if _is_gone(controller, seen, tp):
+        if _is_gone(controller, facts, tp):
             refuse(turn, admin_paths.REASSIGN, f"no such partition: {tp}")
 
 
-def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> None:
-    # The entry is gone: the move is done, or an operator removed the entry, and AR stays as in the topic znode.
+def _end_move(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> None:
+    """The entry is gone: the move is done, or an operator removed the entry, and AR stays as in the topic znode."""
     move = controller.agent.moves.pop(tp, None)
     if move is None:
         return
@@ -97,10 +97,11 @@ def _words(move: Move) -> str:
 
 
 def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
-    # R-050: put an entry that is not in the map there. Another target than before begins another move.
-    #
-    # R-233, R-239: while /admin/reassign_cancel exists, every pending move goes back and none goes forward. R-243: so does a move
-    # whose partition is in the extra znode, until its entry is gone.
+    """R-050: put an entry that is not in the map there. Another target than before begins another move.
+
+    R-233, R-239: while /admin/reassign_cancel exists, every pending move goes back and none goes forward. R-243: so does a move
+    whose partition is in the extra znode, until its entry is gone.
+    """
     agent = controller.agent
     entry, move = draft.entries[tp], agent.moves.get(tp)
     back = agent.cancelled or tp in agent.extra
@@ -111,43 +112,44 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
         del draft.entries[tp]  # as R-253: no record could be committed any more
         return
     draft.entries[tp] = Reassignment(entry.replicas, original)
-    _go_for(turn, controller, draft, tp, Move(target=original if back else entry.replicas, original=original, back=back))
+    _set_move(turn, controller, draft, tp, Move(target=original if back else entry.replicas, original=original, back=back))
 
 
 def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
-    # Proposal B: go on with an entry in flight. The replicas to drop go first (R-254, R-255).
-    #
-    # R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
+    """Proposal B: go on with an entry in flight. The replicas to drop go first (R-254, R-255).
+
+    R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
+    """
     entry, assigned = draft.entries[tp], draft.assigned[tp]
-    kept = tuple(b for b in assigned if b not in entry.drop)
-    dropping = kept != assigned
-    move = Move(target=kept if dropping else entry.replicas, original=entry.original, back=False, dropping=dropping)
-    _go_for(turn, controller, draft, tp, move)
+    staying = tuple(b for b in assigned if b not in entry.drop)
+    dropping = staying != assigned
+    move = Move(target=staying if dropping else entry.replicas, original=entry.original, back=False, dropping=dropping)
+    _set_move(turn, controller, draft, tp, move)
 
 
-def _go_for(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition, wanted: Move) -> None:
-    # Go on with the move under way, or replace it by another one.
+def _set_move(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition, next_move: Move) -> None:
+    """Go on with the move under way, or replace it by another one."""
     agent, entry = controller.agent, draft.entries[tp]
     move = agent.moves.get(tp)
-    if move is None or (move.target, move.back, move.dropping) != (wanted.target, wanted.back, wanted.dropping):
-        agent.moves[tp] = move = wanted
+    if move is None or (move.target, move.back, move.dropping) != (next_move.target, next_move.back, next_move.dropping):
+        agent.moves[tp] = move = next_move
         turn.note(Note(kind="reassignment-begun", tp=tp, detail=_words(move)))
     assigned = draft.assigned[tp]
     # C-12: AR lists who holds a replica; ar_first (B-59) has nothing else, as Kafka before original_replicas
     by_ar = turn.config.variant.reassign_order == "ar_first"
-    known = assigned if by_ar else (*assigned, *entry.replicas, *move.original, *entry.held)
+    holders = assigned if by_ar else (*assigned, *entry.replicas, *move.original, *entry.held)
     if move.dropping:
-        known = assigned
-    move.dropped = tuple(b for b in sorted(set(known)) if b not in move.target)
+        holders = assigned
+    move.dropped = tuple(b for b in sorted(set(holders)) if b not in move.target)
     move.new = tuple(b for b in move.target if b not in move.original)
 
 
-def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: TopicPartition) -> None:
-    # The next step of a partition, as far as it depends on the reads.
+def _step(turn: Turn, controller: Controller, draft: Draft, facts: Seen, tp: TopicPartition) -> None:
+    """The next step of a partition, as far as it depends on the reads."""
     move, variant = controller.agent.moves.get(tp), turn.config.variant
     if move is None or tp not in draft.entries:
         return
-    assigned, state = draft.assigned[tp], seen.states.get(tp)
+    assigned, state = draft.assigned[tp], facts.states.get(tp)
     ready = state is not None and tp not in controller.changes and reassign_move.is_ready(turn, controller, state, move)
     match move.step:
         case MoveStep.WIDENING:
@@ -168,23 +170,24 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
         case MoveStep.NARROWING:
             reassign_move.go_on(variant, move)
             controller.agent.again = True
-        case MoveStep.CLEARING if _all_told(variant, seen, move):
+        case MoveStep.CLEARING if _has_told_all(variant, facts, move):
             reassign_in_flight.done(draft, tp, draft.entries[tp].replicas)
             del draft.entries[tp]  # V3 §F step 3.2.6, R-238, R-248
         case _:
             pass
 
 
-def _all_told(variant: Variant, seen: Seen, move: Move) -> bool:
+def _has_told_all(variant: Variant, facts: Seen, move: Move) -> bool:
     """True if every registered broker among the replicas that the move dropped was sent StopReplica."""
-    late = [b for b in seen.registered if b.broker in move.dropped and b not in move.told]
+    late = [b for b in facts.registered if b.broker in move.dropped and b not in move.told]
     return not late or variant.reassign_order == "ar_first"
 
 
 def _take_extra(controller: Controller, draft: Draft) -> None:
-    # R-242: move the entries of the extra znode to the pending ones; R-243: not before the same partition is rolled back there.
-    #
-    # R-239: begin nothing while a cancellation is in place.
+    """R-242: move the entries of the extra znode to the pending ones; R-243: not before the same partition is rolled back there.
+
+    R-239: begin nothing while a cancellation is in place.
+    """
     agent = controller.agent
     if agent.cancelled:
         return
@@ -196,18 +199,18 @@ def _take_extra(controller: Controller, draft: Draft) -> None:
             draft.entries[tp] = Reassignment(entry.replicas, draft.assigned[tp])
 
 
-def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tuple[AnyOp, ...]:
-    # The writes that turn what was read into the draft.
+def _writes(turn: Turn, controller: Controller, facts: Seen, draft: Draft) -> tuple[AnyOp, ...]:
+    """The writes that turn what was read into the draft."""
     agent, variant = controller.agent, turn.config.variant
-    changed = sorted({topic_of(tp) for tp, replicas in draft.assigned.items() if replicas != seen.assigned[tp]})
+    changed = sorted({topic_of(tp) for tp, replicas in draft.assigned.items() if replicas != facts.assigned[tp]})
     ops: list[AnyOp] = []
     for topic in changed:
         assignment = {tp: replicas for tp, replicas in draft.assigned.items() if topic_of(tp) == topic}
-        ops.append(SetData(paths.topic_path(topic), paths.partitions_payload(assignment), seen.versions[topic]))
+        ops.append(SetData(paths.topic_path(topic), paths.partitions_payload(assignment), facts.versions[topic]))
     if uses_proposal_b(variant):
         return (*ops, *reassign_in_flight.writes(agent, draft))
     if variant.reassign_path == "v3":
-        return (*ops, *_erased(agent.entries, draft.entries))
+        return (*ops, *_erasing_ops(agent.entries, draft.entries))
     bad = agent.bad and variant.reassign_failover != "zombie"
     if agent.version >= 0 and (bad or draft.entries != agent.entries or not (draft.entries or agent.bad)):
         ops.append(_rewrite(admin_paths.REASSIGN, draft.entries, agent.version))
@@ -223,11 +226,11 @@ def _rewrite(path: str, entries: Reassignments, version: int) -> AnyOp:
     return SetData(path, admin_paths.reassignments_payload(entries), version) if entries else Delete(path, version)
 
 
-def _erased(before: Reassignments, after: Reassignments) -> tuple[AnyOp, ...]:
+def _erasing_ops(before: Reassignments, after: Reassignments) -> tuple[AnyOp, ...]:
     """R-006: remove V3's znode of a moved partition, and with the last partition that of its topic."""
-    gone = [tp for tp in before if tp not in after]
-    topics = sorted({topic_of(tp) for tp in gone} - {topic_of(tp) for tp in after})
+    removed = [tp for tp in before if tp not in after]
+    topics = sorted({topic_of(tp) for tp in removed} - {topic_of(tp) for tp in after})
     return (
-        *(Delete(admin_paths.partition_reassigned_path(tp)) for tp in gone),
+        *(Delete(admin_paths.partition_reassigned_path(tp)) for tp in removed),
         *(Delete(f"{admin_paths.PARTITIONS_REASSIGNED}/{topic}") for topic in topics),
     )

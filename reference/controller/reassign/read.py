@@ -75,14 +75,15 @@ def on_listed(variant: Variant, agent: Agent, answers: tuple[AnyAnswer, ...]) ->
             return tuple(GetChildren(f"{PARTITIONS_REASSIGNED}/{topic}", watch=True) for topic in topics)
         case AgentStep.TOPICS:
             agent.step = AgentStep.ENTRIES
-            found = [(op.path, a.names) for op, a in zip(agent.asked, answers, strict=True) if isinstance(a, Children)]
-            return tuple(GetData(f"{path}/{name}") for path, names in found for name in names if name.isdecimal())
+            listed = [(op.path, a.names) for op, a in zip(agent.asked, answers, strict=True) if isinstance(a, Children)]
+            return tuple(GetData(f"{path}/{name}") for path, names in listed for name in names if name.isdecimal())
         case _:
             agent.entries = _entries_of_v3(agent.asked, answers)
     return ()
 
 
 def _take_znodes(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
+    """Decode the three request znodes of KIP-236 into the agent: pending, extra and cancel."""
     pending, extra, cancel = answers
     agent.entries, agent.bad, agent.version = {}, 0, -1
     agent.extra, agent.extra_bad, agent.extra_version = {}, 0, -1
@@ -95,26 +96,27 @@ def _take_znodes(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
     agent.cancelled = isinstance(cancel, Data)
 
 
-def _entries_of_v3(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> Reassignments:
-    found: Reassignments = {}
-    for op, answer in zip(asked, answers, strict=True):
+def _entries_of_v3(ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> Reassignments:
+    """The moves that V3 §F's request znodes ask for, by partition."""
+    entries: Reassignments = {}
+    for op, answer in zip(ops, answers, strict=True):
         if isinstance(answer, Data):
             topic, _, index = op.path.removeprefix(f"{PARTITIONS_REASSIGNED}/").rpartition("/")
-            found[topic_partition(topic, int(index))] = Reassignment(paths.decode_replicas(answer.data))
-    return dict(sorted(found.items()))
+            entries[topic_partition(topic, int(index))] = Reassignment(paths.decode_replicas(answer.data))
+    return dict(sorted(entries.items()))
 
 
 def _on_listed_in_flight(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    # The next reads: requests and topics of entries in flight, then the entries; empty when all are known.
+    """The next reads: requests and topics of entries in flight, then the entries; empty when all are known."""
     match agent.step:
         case AgentStep.LISTING:
             agent.step = AgentStep.TOPICS
             return _on_roots(agent, answers)
         case AgentStep.TOPICS:
             agent.step = AgentStep.ENTRIES
-            found = [(op.path, answer) for op, answer in zip(agent.asked, answers, strict=True)]
-            agent.requests = {path: decode_request(a.data) for path, a in found if isinstance(a, Data)}
-            topics = [(path, a.names) for path, a in found if isinstance(a, Children)]
+            answered = [(op.path, answer) for op, answer in zip(agent.asked, answers, strict=True)]
+            agent.requests = {path: decode_request(a.data) for path, a in answered if isinstance(a, Data)}
+            topics = [(path, a.names) for path, a in answered if isinstance(a, Children)]
             agent.parents += tuple(path for path, _ in topics)
             named = [(f"{path}/{name}", paths.index_named(name)) for path, names in topics for name in names]
             agent.strays = tuple(path for path, index in named if index is None)
@@ -125,6 +127,7 @@ def _on_listed_in_flight(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[
 
 
 def _on_roots(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
+    """Decode the legacy request and list what lies below the others; returns the next reads."""
     legacy, _, requests, topics = answers
     agent.legacy, agent.bad, agent.version = {}, 0, -1
     if isinstance(legacy, Data):
@@ -142,7 +145,8 @@ def _on_roots(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]
 
 
 def _on_entries(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
-    found: Reassignments = {}
+    """Decode the entries in flight; a znode that cannot be decoded is left out."""
+    entries: Reassignments = {}
     for op, answer in zip(agent.asked, answers, strict=True):
         if isinstance(answer, Data):
             topic, _, index = op.path.removeprefix(f"{REASSIGNMENTS}/").rpartition("/")
@@ -150,8 +154,8 @@ def _on_entries(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
             agent.versions[tp] = answer.version
             entry = decode_entry(answer.data)
             if entry is not None:  # else another client wrote there: the znode is deleted
-                found[tp] = entry
-    agent.entries = dict(sorted(found.items()))
+                entries[tp] = entry
+    agent.entries = dict(sorted(entries.items()))
 
 
 def details(agent: Agent) -> tuple[AnyOp, ...]:
@@ -170,19 +174,19 @@ def details(agent: Agent) -> tuple[AnyOp, ...]:
     )
 
 
-def seen(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> Seen:
+def facts_of(ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> Seen:
     """Decode ZooKeeper's answers to the agent's reads about the partitions to be moved."""
-    found = Seen(assigned={}, versions={}, states={}, registered=())
-    for op, answer in zip(asked, answers, strict=True):
+    facts = Seen(assigned={}, versions={}, states={}, registered=())
+    for op, answer in zip(ops, answers, strict=True):
         if not isinstance(answer, Data):
             continue
         above, _, name = op.path.rpartition("/")
         tp = paths.tp_of_state_path(op.path)
         if tp is not None:
-            found.states[tp] = paths.decode_state(tp, found.assigned.get(tp, ()), answer)
+            facts.states[tp] = paths.decode_state(tp, facts.assigned.get(tp, ()), answer)
         elif above == paths.TOPICS:
-            found.assigned.update(paths.decode_topic(name, answer.data))
-            found.versions[name] = answer.version
+            facts.assigned.update(paths.decode_topic(name, answer.data))
+            facts.versions[name] = answer.version
         else:
-            found.registered += broker_change.registrations((name,), (answer,))
-    return found
+            facts.registered += broker_change.registrations((name,), (answer,))
+    return facts

@@ -11,7 +11,7 @@ step whose answer was lost is read back and repeated. A switch says which propos
                                                                                                          read._on_listed_in_flight
     topics                    topics are read                     entries    read entries                read.on_listed,
                                                                                                          read._on_listed_in_flight
-    listing, topics,          all requests are known              reading    read their partitions       _read_on
+    listing, topics,          all requests are known              reading    read their partitions       _read_next
       entries
     reading                   partitions are read                 idle       one step of each move       _act
     idle                      there is something to write         writing    one multi                   _act
@@ -56,8 +56,8 @@ def begin(turn: Turn, controller: Controller) -> None:
 def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
     """V3 §F step 1: a reassignment request came, or the state of a moving partition changed. False for other watches."""
     roots = reassign_read.roots(turn.config.variant)
-    asked = any(path == root or path.startswith(f"{root}/") for root in roots)
-    if asked or paths.tp_of_state_path(path) in controller.agent.moves:
+    watched = any(path == root or path.startswith(f"{root}/") for root in roots)
+    if watched or paths.tp_of_state_path(path) in controller.agent.moves:
         wake(turn, controller)
         return True
     return False
@@ -85,10 +85,11 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     elif agent.step is AgentStep.READING:
         _act(turn, controller, answers)
     else:
-        _read_on(turn, controller, reassign_read.on_listed(turn.config.variant, agent, answers))
+        _read_next(turn, controller, reassign_read.on_listed(turn.config.variant, agent, answers))
 
 
-def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
+def _read_next(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
+    """Send the agent's next reads; if none are left, act on what was read."""
     agent = controller.agent
     if not ops:
         agent.step = AgentStep.READING
@@ -103,7 +104,7 @@ def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None
 def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """V3 §F on_wakeup(): one round of the reassignment agent."""
     agent = controller.agent
-    ops = reassign_plan.plan(turn, controller, reassign_read.seen(agent.asked, answers))
+    ops = reassign_plan.plan(turn, controller, reassign_read.facts_of(agent.asked, answers))
     agent.step, agent.asked = AgentStep.IDLE, ()
     # B-58, KAFKA-9478: entries without a move are never read again
     forgotten = turn.config.variant.reassign_failover == "zombie" and not agent.moves
@@ -117,10 +118,11 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    # Read again what was written, or what another client wrote first.
-    #
-    # R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
-    # write after the other; another controller is kept out by the epoch that each write checks.
+    """Read again what was written, or what another client wrote first.
+
+    R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
+    write after the other; another controller is kept out by the epoch that each write checks.
+    """
     if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
         controller.agent.step = AgentStep.IDLE
         controller.agent.again = True

@@ -42,8 +42,8 @@ def changed(
     if state is not None:
         counted = brokers_of((*state.isr, *state.elr))
         drop = droppable(assigned, leader=state.leader, isr=counted, top=entry.top)
-    held = tuple(dict.fromkeys((*entry.held, *assigned)))
-    return replace(entry, replicas=replicas, held=held, drop=tuple(b for b in drop if b not in replicas))
+    holders = tuple(dict.fromkeys((*entry.held, *assigned)))
+    return replace(entry, replicas=replicas, held=holders, drop=tuple(b for b in drop if b not in replicas))
 
 
 def droppable(
@@ -57,5 +57,5 @@ def droppable(
     """
     out_of_sync = tuple(b for b in assigned if b not in isr)
     existing = dict.fromkeys((*(() if leader is None else (leader,)), *isr, *out_of_sync))
-    kept = tuple(existing)[:top]
-    return tuple(b for b in assigned if b not in kept)
+    staying = tuple(existing)[:top]
+    return tuple(b for b in assigned if b not in staying)

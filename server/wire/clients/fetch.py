@@ -91,17 +91,18 @@ class _Read:
 
     __slots__ = ("asked", "batches", "error", "hw", "is_open", "over", "start", "tp")
 
-    def __init__(self, tp: TopicPartition, asked: FetchPartition) -> None:
+    def __init__(self, tp: TopicPartition, fetch_partition: FetchPartition) -> None:
         self.tp = tp
-        self.asked = asked
-        self.start = asked.fetch_offset  # the next offset to read
+        self.asked = fetch_partition
+        self.start = fetch_partition.fetch_offset  # the next offset to read
         self.batches: list[Batch] = []
-        self.error = ErrorCode.OFFSET_OUT_OF_RANGE if asked.fetch_offset < 0 else ErrorCode.NONE
+        self.error = ErrorCode.OFFSET_OUT_OF_RANGE if fetch_partition.fetch_offset < 0 else ErrorCode.NONE
         self.hw = -1
         self.is_open = False  # a Fetch to the machine is unanswered
         self.over = False  # the last answer had an error or no records
 
     def take(self, reply: FetchReply) -> None:
+        """Add the batches of a reply; the read is over with an error or an empty reply."""
         self.hw = reply.hw
         self.error = reply.error
         self.batches += reply.batches
@@ -153,6 +154,7 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
 
 
 def _ask(call: Call, open_: dict[int, _Read], read: _Read, wait_ms: int) -> None:
+    """Ask the machine for the next records of a partition."""
     number = call.number()
     open_[number] = read
     read.is_open = True
@@ -179,7 +181,7 @@ def _is_enough(request: FetchRequest, reads: list[_Read]) -> bool:
 
 def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Read]]]) -> FetchResponse:
     """KIP-74: fill a Fetch response in the request's order up to its byte limit; the first batch is sent even if larger."""
-    left = min(max(request.max_bytes, 0), call.facing.response_bytes_max)
+    bytes_left = min(max(request.max_bytes, 0), call.facing.response_bytes_max)
     is_first = True
     topics = []
     for topic, of_topic in reads:
@@ -188,18 +190,19 @@ def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Re
             pieces: list[bytes | memoryview] = []
             of_partition = read.asked.partition_max_bytes
             for batch in read.batches:
-                taken = size(batch.values)
-                if not is_first and taken > min(left, of_partition):
+                batch_bytes = size(batch.values)
+                if not is_first and batch_bytes > min(bytes_left, of_partition):
                     break
-                left, of_partition, is_first = left - taken, of_partition - taken, False
+                bytes_left, of_partition, is_first = bytes_left - batch_bytes, of_partition - batch_bytes, False
                 assert isinstance(batch.values, bytes)
                 pieces += (prefix(batch), memoryview(batch.values)[_PREFIX_BYTES:])
-            rows.append(_row(call, request, read, tuple(pieces)))
+            rows.append(_partition_data(call, request, read, tuple(pieces)))
         topics.append(TopicResponse(topic, tuple(rows)))
     return FetchResponse(0, tuple(topics))
 
 
-def _row(call: Call, request: FetchRequest, read: _Read, records: tuple[bytes | memoryview, ...]) -> PartitionData:
+def _partition_data(call: Call, request: FetchRequest, read: _Read, records: tuple[bytes | memoryview, ...]) -> PartitionData:
+    """One partition of the response."""
     return PartitionData(
         partition_index=read.asked.partition,
         error_code=client_code(read.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION),

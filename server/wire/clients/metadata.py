@@ -101,6 +101,7 @@ def _broker(facing: Facing, broker: BrokerId) -> MetadataBroker:
 
 
 def _topic(name: str, states: list[PartitionState], live: tuple[BrokerId, ...]) -> MetadataTopic:
+    """A topic of the Metadata response; without states it is unknown, or its name is not allowed."""
     if not states:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else EdgeError.INVALID_TOPIC_EXCEPTION
         return MetadataTopic(error_code=error, name=name)
@@ -109,6 +110,7 @@ def _topic(name: str, states: list[PartitionState], live: tuple[BrokerId, ...]) 
 
 
 def _partition(state: PartitionState, live: tuple[BrokerId, ...]) -> MetadataPartition:
+    """A partition of the response; a leader that is not alive counts as none."""
     is_led = state.leader is not None and state.leader in live
     offline = {broker for broker in state.replicas if broker in state.offline or broker not in live}
     return MetadataPartition(

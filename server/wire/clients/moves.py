@@ -66,39 +66,39 @@ class AlterResponse(Struct, frozen=True, kw_only=True):
 
 def alter(call: Call, request: AlterRequest) -> Exchange:
     """Answer AlterPartitionReassignments: first all cancellations, then one move after the other."""
-    known = yield from metadata_of(call)
-    if known.controller != call.facing.broker:
-        return AlterResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {known.controller}")
+    metadata = yield from metadata_of(call)
+    if metadata.controller != call.facing.broker:
+        return AlterResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {metadata.controller}")
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
-    asked = {
+    targets = {
         asked_partition(topic.name, partition.partition_index): partition.replicas
         for topic in request.topics
         for partition in topic.partitions
     }
     results: dict[TopicPartition, Result] = {}
-    cancelled = [tp for tp, replicas in asked.items() if replicas is None]
+    cancelled = [tp for tp, replicas in targets.items() if replicas is None]
     if cancelled:
-        results.update((yield from _cancel(call, cancelled, _left(call, deadline_ms))))
-    for tp, replicas in asked.items():
+        results.update((yield from _cancel(call, cancelled, _ms_left(call, deadline_ms))))
+    for tp, replicas in targets.items():
         if replicas is None:
             continue
-        refusal = _refusal(call, known, tp, replicas)
+        refusal = _refusal(call, metadata, tp, replicas)
         if refusal is None:
             brokers = tuple(BrokerId(broker) for broker in replicas)
-            call.ask(Move(call.number(), tp, brokers, _left(call, deadline_ms)))
+            call.ask(Move(call.number(), tp, brokers, _ms_left(call, deadline_ms)))
             result = yield
             assert isinstance(result, Done)
             refusal = _result_of(result.error)
         results[tp] = refusal
     return AlterResponse(
         responses=tuple(
-            AlteredTopic(topic.name, tuple(_altered(topic.name, partition, results) for partition in topic.partitions))
+            AlteredTopic(topic.name, tuple(_altered_partition(topic.name, partition, results) for partition in topic.partitions))
             for topic in request.topics
         )
     )
 
 
-def _left(call: Call, deadline_ms: int) -> Millis:
+def _ms_left(call: Call, deadline_ms: int) -> Millis:
     return Millis(max(deadline_ms - call.now_ms, 0))
 
 
@@ -106,40 +106,42 @@ def _result_of(error: ErrorCode) -> Result:
     return client_code(error), None if error is ErrorCode.NONE else error.name
 
 
-def _altered(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
+def _altered_partition(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
     error, text = results[asked_partition(topic, partition.partition_index)]
     return AlteredPartition(partition_index=partition.partition_index, error_code=error, error_message=text)
 
 
-def _refusal(call: Call, known: MetadataReply, tp: TopicPartition, replicas: tuple[int, ...]) -> Result | None:
-    if all(state.tp != tp for state in known.states):
+def _refusal(call: Call, metadata: MetadataReply, tp: TopicPartition, replicas: tuple[int, ...]) -> Result | None:
+    """Why the move cannot be asked for: unknown partition, bad replicas, a dead broker; None if it can."""
+    if all(state.tp != tp for state in metadata.states):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} does not exist"
     if not replicas or len(set(replicas)) < len(replicas):
         return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: replicas must not be empty or name a broker twice"
-    strange = sorted(set(replicas) - set(live_brokers(call.facing, known)))
+    strange = sorted(set(replicas) - set(live_brokers(call.facing, metadata)))
     if strange:
         return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: broker {strange[0]} is not alive"
     return None
 
 
 def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator[None, Heard, dict[TopicPartition, Result]]:
+    """Cancel the moves of these partitions; refused if other moves are pending, since all are cancelled together."""
     call.ask(ListMoves(call.number(), left_ms))
-    found = yield
-    assert isinstance(found, Moves)
-    if found.error is not ErrorCode.NONE:
-        return dict.fromkeys(tps, _result_of(found.error))
-    pending = {move.tp for move in found.pending}
+    moves = yield
+    assert isinstance(moves, Moves)
+    if moves.error is not ErrorCode.NONE:
+        return dict.fromkeys(tps, _result_of(moves.error))
+    pending = {move.tp for move in moves.pending}
     results = {tp: _result_of(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for tp in tps if tp not in pending}
-    wanted = [tp for tp in tps if tp in pending]
-    left_out = sorted(pending - set(wanted))
-    if wanted and left_out:
+    cancellable = [tp for tp in tps if tp in pending]
+    left_out = sorted(pending - set(cancellable))
+    if cancellable and left_out:
         text = f"all that is pending is cancelled together, and {left_out[0]} is not in the request"
-        results.update(dict.fromkeys(wanted, (int(ErrorCode.INVALID_REQUEST), text)))
-    elif wanted:
+        results.update(dict.fromkeys(cancellable, (int(ErrorCode.INVALID_REQUEST), text)))
+    elif cancellable:
         call.ask(CancelMoves(call.number(), left_ms))
         result = yield
         assert isinstance(result, Done)
-        results.update(dict.fromkeys(wanted, _result_of(result.error)))
+        results.update(dict.fromkeys(cancellable, _result_of(result.error)))
     return results
 
 
@@ -186,21 +188,21 @@ class ListResponse(Struct, frozen=True, kw_only=True):
 
 def list_moves(call: Call, request: ListRequest) -> Exchange:
     """Answer ListPartitionReassignments from the znodes of KIP-236; only the controller answers."""
-    known = yield from metadata_of(call)
-    if known.controller != call.facing.broker:
-        return ListResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {known.controller}")
+    metadata = yield from metadata_of(call)
+    if metadata.controller != call.facing.broker:
+        return ListResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {metadata.controller}")
     call.ask(ListMoves(call.number(), Millis(max(request.timeout_ms, 0))))
-    found = yield
-    assert isinstance(found, Moves)
-    if found.error is not ErrorCode.NONE:
-        return ListResponse(error_code=client_code(found.error), error_message=found.error.name)
-    wanted = None
+    moves = yield
+    assert isinstance(moves, Moves)
+    if moves.error is not ErrorCode.NONE:
+        return ListResponse(error_code=client_code(moves.error), error_message=moves.error.name)
+    requested = None
     if request.topics is not None:
-        wanted = {asked_partition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
-    states = {state.tp: state for state in known.states}
+        requested = {asked_partition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    states = {state.tp: state for state in metadata.states}
     rows: dict[str, list[OngoingPartition]] = {}
-    for move in found.pending:
-        if wanted is None or move.tp in wanted:
+    for move in moves.pending:
+        if requested is None or move.tp in requested:
             rows.setdefault(topic_of(move.tp), []).append(_ongoing(move, states.get(move.tp)))
     return ListResponse(topics=tuple(OngoingTopic(name, tuple(of)) for name, of in rows.items()))
 
@@ -262,16 +264,16 @@ class DescribeResponse(Struct, frozen=True):
 def describe_dirs(call: Call, request: DescribeRequest) -> Exchange:
     """Answer DescribeLogDirs with the directories of this broker only, as Kafka's brokers do."""
     call.ask(ListDirs(call.number()))
-    found = yield
-    assert isinstance(found, Dirs)
-    wanted = None
+    answer = yield
+    assert isinstance(answer, Dirs)
+    requested = None
     if request.topics is not None:
-        wanted = {asked_partition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        requested = {asked_partition(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for directory in found.directories:
+    for directory in answer.directories:
         rows: dict[str, list[DescribedPartition]] = {}
         for tp, size in directory.sizes:
-            if wanted is None or tp in wanted:
+            if requested is None or tp in requested:
                 row = DescribedPartition(partition_index=index_of(tp), partition_size=size)
                 rows.setdefault(topic_of(tp), []).append(row)
         topics = tuple(DescribedTopic(name, tuple(of)) for name, of in rows.items())

@@ -61,22 +61,22 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> Exchange:
     answers: dict[tuple[int, int], ListedPartition] = {}
     open_: dict[int, tuple[int, int]] = {}
     for t, topic in enumerate(request.topics):
-        for p, asked in enumerate(topic.partitions):
-            if asked.timestamp not in (LATEST, EARLIEST):
+        for p, partition in enumerate(topic.partitions):
+            if partition.timestamp not in (LATEST, EARLIEST):
                 refusal = ListedPartition(
-                    partition_index=asked.partition_index, error_code=EdgeError.UNSUPPORTED_FOR_MESSAGE_FORMAT
+                    partition_index=partition.partition_index, error_code=EdgeError.UNSUPPORTED_FOR_MESSAGE_FORMAT
                 )
                 answers[t, p] = refusal
                 continue
             number = call.number()
             open_[number] = (t, p)
-            tp = asked_partition(topic.name, asked.partition_index)
-            call.ask(ListOffsets(number, tp, LeaderEpoch(asked.current_leader_epoch), timestamp=asked.timestamp))
+            tp = asked_partition(topic.name, partition.partition_index)
+            call.ask(ListOffsets(number, tp, LeaderEpoch(partition.current_leader_epoch), timestamp=partition.timestamp))
     while open_:
         reply = yield
         assert isinstance(reply, ListOffsetsReply)
         t, p = open_.pop(reply.correlation)
-        answers[t, p] = _listed(request.topics[t].partitions[p].partition_index, reply)
+        answers[t, p] = _listed_partition(request.topics[t].partitions[p].partition_index, reply)
     return ListOffsetsResponse(
         tuple(
             ListedTopic(topic.name, tuple(answers[t, p] for p in range(len(topic.partitions))))
@@ -85,7 +85,8 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> Exchange:
     )
 
 
-def _listed(index: int, reply: ListOffsetsReply) -> ListedPartition:
+def _listed_partition(index: int, reply: ListOffsetsReply) -> ListedPartition:
+    """A partition of the ListOffsets response."""
     if reply.error is not ErrorCode.NONE:
         return ListedPartition(partition_index=index, error_code=client_code(reply.error))
     assert reply.offset is not None
@@ -140,21 +141,21 @@ class EpochResponse(Struct, frozen=True):
 
 
 def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
-    """Answer OffsetForLeaderEpoch."""
+    """Answer OffsetForLeaderEpoch: ask the machine for each partition, and wait for all replies."""
     answers: dict[tuple[int, int], EpochEndOffset] = {}
     open_: dict[int, tuple[int, int]] = {}
     for t, topic in enumerate(request.topics):
-        for p, asked in enumerate(topic.partitions):
+        for p, partition in enumerate(topic.partitions):
             number = call.number()
             open_[number] = (t, p)
-            tp = asked_partition(topic.topic, asked.partition)
-            current, epoch = LeaderEpoch(asked.current_leader_epoch), LeaderEpoch(asked.leader_epoch)
+            tp = asked_partition(topic.topic, partition.partition)
+            current, epoch = LeaderEpoch(partition.current_leader_epoch), LeaderEpoch(partition.leader_epoch)
             call.ask(EpochEnd(number, tp, _NO_REPLICA, current, epoch))
     while open_:
         reply = yield
         assert isinstance(reply, EpochEndReply)
         t, p = open_.pop(reply.correlation)
-        answers[t, p] = _end(request.topics[t].partitions[p].partition, reply)
+        answers[t, p] = _epoch_end(request.topics[t].partitions[p].partition, reply)
     return EpochResponse(
         tuple(
             EpochTopicResult(topic.topic, tuple(answers[t, p] for p in range(len(topic.partitions))))
@@ -163,7 +164,7 @@ def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
     )
 
 
-def _end(index: int, reply: EpochEndReply) -> EpochEndOffset:
+def _epoch_end(index: int, reply: EpochEndReply) -> EpochEndOffset:
     if reply.error is not ErrorCode.NONE or reply.end_offset is None:
         return EpochEndOffset(error_code=client_code(reply.error), partition=index)
     return EpochEndOffset(error_code=0, partition=index, leader_epoch=reply.leader_epoch, end_offset=reply.end_offset)

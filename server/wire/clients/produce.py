@@ -78,7 +78,7 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
         for partition in topic.partition_data:
             place = (topic.name, partition.index)
             number = call.number()
-            question = _question(call, request, number, topic.name, partition)
+            question = _produce_or_refusal(call, request, number, topic.name, partition)
             if place in places:
                 raise HangUpError("a produce request must not name a partition twice")
             places.add(place)
@@ -104,10 +104,10 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
     )
 
 
-def _question(
+def _produce_or_refusal(
     call: Call, request: ProduceRequest, number: int, topic: str, partition: PartitionData
 ) -> Produce | PartitionResponse:
-    # The Produce for the machine, or the refusal if the batch must not be appended.
+    """The Produce for the machine, or the refusal if the batch must not be appended."""
     records = partition.records or b""
     if len(records) > call.facing.batch_bytes_max:
         text = f"{len(records)} bytes are more than a batch may have ({call.facing.batch_bytes_max})"
@@ -132,6 +132,7 @@ def _question(
 
 
 def _answer(call: Call, index: int, reply: ProduceReply) -> PartitionResponse:
+    """A partition of the Produce response."""
     if reply.error is not ErrorCode.NONE:
         error = client_code(reply.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION)
         return PartitionResponse(index=index, error_code=error)

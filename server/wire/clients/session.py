@@ -79,11 +79,12 @@ class Session:
             self._flush()
 
     def _begin(self, frame: bytes, now_ms: int) -> None:
+        """Start the exchange of one request; ApiVersions in an unknown version is answered as version 0; others end it."""
         header, at = read_request_header(frame)
         if header.api_key == API_VERSIONS and not apis.is_served(header):
             version_0 = RequestHeader(api_key=API_VERSIONS, api_version=0, correlation=header.correlation)
             slot = _Slot(version_0, Call(self._facing, 0, self._numbers, now_ms), _over())
-            slot.response = _encoded(version_0, apis.UNSUPPORTED)
+            slot.response = _encoded_response(version_0, apis.UNSUPPORTED)
             self._slots.append(slot)
             return
         if not apis.is_served(header):
@@ -94,6 +95,7 @@ class Session:
         self._advance(slot, None, now_ms)
 
     def _advance(self, slot: _Slot, answer: Heard | None, now_ms: int) -> None:
+        """Go on with an exchange until it waits for a reply of the broker or has its response."""
         slot.call.now_ms = now_ms
         try:
             if answer is None:
@@ -102,7 +104,7 @@ class Session:
                 slot.exchange.send(answer)
         except StopIteration as end:
             response = end.value
-            slot.response = b"" if response is None else _encoded(slot.header, response)
+            slot.response = b"" if response is None else _encoded_response(slot.header, response)
         for ask in slot.call.asks:
             self._open[ask.correlation] = slot
         self.asks += slot.call.asks
@@ -120,6 +122,6 @@ def _over() -> Exchange:
     return None
 
 
-def _encoded(header: RequestHeader, response: Struct) -> bytes:
+def _encoded_response(header: RequestHeader, response: Struct) -> bytes:
     start = encode_response_header(header.api_key, header.api_version, header.correlation)
     return encode_frame(start, *write_response(header.api_key, header.api_version, response))

@@ -78,18 +78,18 @@ class _RefusedError(Exception):
 
 def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
     """Answer CreateTopics: request all valid topics, then wait until they have leaders or the time is up."""
-    known = yield from metadata_of(call)
+    metadata = yield from metadata_of(call)
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, TopicResult] = {}
     waited: dict[str, int] = {}
     for topic in request.topics:
         try:
-            if known.controller != call.facing.broker:
-                raise _RefusedError(ErrorCode.NOT_CONTROLLER, f"the controller is {known.controller}")
+            if metadata.controller != call.facing.broker:
+                raise _RefusedError(ErrorCode.NOT_CONTROLLER, f"the controller is {metadata.controller}")
             if names[topic.name] > 1:
                 raise _RefusedError(ErrorCode.INVALID_REQUEST, "a request must not name a topic twice")
-            assignment = _assignment(call, topic, known)
+            assignment = _assignment(call, topic, metadata)
             if not request.validate_only:
                 left_ms = Millis(max(deadline_ms - call.now_ms, 0))
                 yield from _perform(call, MakeTopic(call.number(), topic.name, assignment, left_ms))
@@ -98,8 +98,8 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
         except _RefusedError as refusal:
             results[topic.name] = TopicResult(name=topic.name, error_code=refusal.error, error_message=str(refusal))
     while waited:
-        known = yield from metadata_of(call)
-        led = Counter(topic_of(state.tp) for state in known.states if state.leader is not None)
+        metadata = yield from metadata_of(call)
+        led = Counter(topic_of(state.tp) for state in metadata.states if state.leader is not None)
         waited = {name: partitions for name, partitions in waited.items() if led[name] < partitions}
         if waited and (yield from _is_late(call, deadline_ms)):
             for name in waited:
@@ -109,17 +109,17 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
     return CreateTopicsResponse(tuple(results[name] for name in names))
 
 
-def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assignment:
+def _assignment(call: Call, topic: CreatableTopic, metadata: MetadataReply) -> Assignment:
     """The replicas of each partition of a topic to create; _RefusedError with the code that Kafka would answer."""
-    live = live_brokers(call.facing, known)
+    live = live_brokers(call.facing, metadata)
     if not is_topic_name(topic.name):
         raise _RefusedError(EdgeError.INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
-    if any(topic_of(state.tp) == topic.name for state in known.states):
+    if any(topic_of(state.tp) == topic.name for state in metadata.states):
         raise _RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
     if topic.configs:
         raise _RefusedError(EdgeError.INVALID_CONFIG, "topic configs must be empty: topics use the settings of the brokers")
     if topic.assignments:
-        return _given(topic, live, call.facing.partitions_max)
+        return _given_assignment(topic, live, call.facing.partitions_max)
     partitions = 1 if topic.num_partitions == _UNSET else topic.num_partitions
     factor = 1 if topic.replication_factor == _UNSET else topic.replication_factor
     if not 1 <= partitions <= call.facing.partitions_max:
@@ -131,11 +131,12 @@ def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assi
     return placed(live, partitions=partitions, replication_factor=factor)
 
 
-def _given(topic: CreatableTopic, live: tuple[BrokerId, ...], partitions_max: int) -> Assignment:
+def _given_assignment(topic: CreatableTopic, live: tuple[BrokerId, ...], partitions_max: int) -> Assignment:
+    """The replicas that the client assigned. Raises _RefusedError if Kafka would refuse them."""
     if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
         text = "replicas are given: number of partitions and replication factor must be -1"
         raise _RefusedError(ErrorCode.INVALID_REQUEST, text)
-    by_index = {given.partition_index: given.broker_ids for given in topic.assignments}
+    by_index = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
     if len(topic.assignments) > partitions_max:
         raise _RefusedError(
             EdgeError.INVALID_PARTITIONS,
@@ -155,6 +156,7 @@ def _given(topic: CreatableTopic, live: tuple[BrokerId, ...], partitions_max: in
 
 
 def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, None]:
+    """Have the administration do the task. Raises _RefusedError with its error."""
     call.ask(task)
     result = yield
     assert isinstance(result, Done)
@@ -163,7 +165,7 @@ def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, 
 
 
 def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
-    # True if the time is up; else wait for LOOK_AGAIN_MS and return False.
+    """True if the time is up; else wait for LOOK_AGAIN_MS and return False."""
     if call.now_ms >= deadline_ms:
         return True
     yield from pause(call, LOOK_AGAIN_MS)
@@ -195,14 +197,14 @@ class DeleteTopicsResponse(Struct, frozen=True):
 
 def delete_topics(call: Call, request: DeleteTopicsRequest) -> Exchange:
     """Answer DeleteTopics: request all deletions, then wait until the topics are gone or the time is up."""
-    known = yield from metadata_of(call)
+    metadata = yield from metadata_of(call)
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
-    there = {topic_of(state.tp) for state in known.states}
+    there = {topic_of(state.tp) for state in metadata.states}
     errors: dict[str, int] = {}
     waited: set[str] = set()
     for name in dict.fromkeys(request.topic_names):
         try:
-            if known.controller != call.facing.broker:
+            if metadata.controller != call.facing.broker:
                 raise _RefusedError(ErrorCode.NOT_CONTROLLER, "")
             if name not in there:
                 raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
@@ -212,8 +214,8 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> Exchange:
         except _RefusedError as refusal:
             errors[name] = refusal.error
     while waited:
-        known = yield from metadata_of(call)
-        waited &= {topic_of(state.tp) for state in known.states}
+        metadata = yield from metadata_of(call)
+        waited &= {topic_of(state.tp) for state in metadata.states}
         if waited and (yield from _is_late(call, deadline_ms)):
             errors.update(dict.fromkeys(sorted(waited), ErrorCode.REQUEST_TIMED_OUT))
             break

@@ -48,15 +48,15 @@ def history(*transactions: tuple[str, str], together: bool) -> Paired:
 
 @pytest.mark.parametrize("kind", sorted(_BAD))
 def test_list_append_judge_finds_each_anomaly_by_name(kind: str) -> None:
-    found = judge("list-append", history(*_BAD[kind], together=True), ("serializable",))
+    judgement = judge("list-append", history(*_BAD[kind], together=True), ("serializable",))
 
-    assert kind in {anomaly.kind for anomaly in found.anomalies}
+    assert kind in {anomaly.kind for anomaly in judgement.anomalies}
 
 
 def test_snapshot_isolation_allows_write_skew() -> None:
-    found = judge("list-append", history(*_BAD["G2-item"], together=True), ("snapshot-isolation",))
+    judgement = judge("list-append", history(*_BAD["G2-item"], together=True), ("snapshot-isolation",))
 
-    assert found.validity is Validity.VALID
+    assert judgement.validity is Validity.VALID
 
 
 @pytest.mark.slow
@@ -72,8 +72,8 @@ def test_append_of_unknown_outcome_may_be_read_or_absent() -> None:
     crashed = ("info", "[[:append 1 1]]")
 
     for seen in ("nil", "[1]"):
-        found = judge("list-append", history(crashed, ("ok", f"[[:r 1 {seen}]]"), together=False), ("strict-serializable",))
-        assert found.validity is Validity.VALID
+        judgement = judge("list-append", history(crashed, ("ok", f"[[:r 1 {seen}]]"), together=False), ("strict-serializable",))
+        assert judgement.validity is Validity.VALID
 
 
 @pytest.mark.parametrize(("outcome", "verdict"), [("ok", Validity.INVALID), ("info", Validity.VALID)])
@@ -91,16 +91,16 @@ def test_read_uncommitted_lets_unknown_outcomes_abort(outcome: str, verdict: Val
 
 @pytest.mark.parametrize("value", [10**30, -(10**30), 1 << 62, -(1 << 63)])
 def test_integer_values_beyond_64_bits_are_judged(value: int) -> None:
-    found = judge("rw-register", history_of(_call(f"[[:w 1 {value}]]") + _call(f"[[:r 1 {value}]]") + _call("[[:r 1 nil]]")))
+    judgement = judge("rw-register", history_of(_call(f"[[:w 1 {value}]]") + _call(f"[[:r 1 {value}]]") + _call("[[:r 1 nil]]")))
 
-    assert {one.kind for one in found.anomalies} == {"G-single-process"}
+    assert {anomaly.kind for anomaly in judgement.anomalies} == {"G-single-process"}
 
 
 @pytest.mark.parametrize("read", ["{1 2}", "#{1}", "[1 nil]", '"1"'])
 def test_list_append_read_that_is_not_a_list_is_unchecked(read: str) -> None:
-    found = judge("list-append", history_of(_call("[[:append 1 1]]") + _call(f"[[:r 1 {read}]]")))
+    judgement = judge("list-append", history_of(_call("[[:append 1 1]]") + _call(f"[[:r 1 {read}]]")))
 
-    assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
+    assert (judgement.validity, len(judgement.unchecked)) == (Validity.UNKNOWN, 1)
 
 
 def _call(transaction: str) -> str:
@@ -122,16 +122,19 @@ def test_completion_before_its_place_is_unknown_to_a_library(returned: int, verd
         .replace("\n{", "\n{:index 1, :time 9000000001, ")
     )
     late = _call("[[:r 1 [1]]]").replace("{", "{:index 2, :time 4, ", 1).replace("\n{", f"\n{{:index 3, :time {returned}, ")
-    found = judge("list-append", history_of(told + late))
+    judgement = judge("list-append", history_of(told + late))
 
-    assert (found.validity, len(found.unchecked)) == (verdict, verdict is Validity.UNKNOWN)
+    assert (judgement.validity, len(judgement.unchecked)) == (verdict, verdict is Validity.UNKNOWN)
 
 
 @pytest.mark.parametrize(("model", "write"), [("list-append", "append"), ("rw-register", "w")])
 def test_transactions_that_read_nothing_are_not_valid(model: str, write: str) -> None:
-    found = judge(model, history_of(_call(f"[[:{write} 1 1]]") + _call(f"[[:{write} 1 2]]")))
+    judgement = judge(model, history_of(_call(f"[[:{write} 1 1]]") + _call(f"[[:{write} 1 2]]")))
 
-    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, ("no transaction that certainly committed has read anything",))
+    assert (judgement.validity, judgement.unchecked) == (
+        Validity.UNKNOWN,
+        ("no transaction that certainly committed has read anything",),
+    )
 
 
 def test_read_of_a_failed_transaction_is_no_observation() -> None:
@@ -195,9 +198,9 @@ def test_transactions_of_unknown_outcome_show_no_anomaly(model: str, cases: dict
     """The same transactions, all of unknown outcome: no read is known."""
     for kind, transactions in cases.items():
         unknown = [("info", value) for _, value in transactions]
-        found = judge(model, history(*unknown, together=True), ("strict-serializable",))
+        judgement = judge(model, history(*unknown, together=True), ("strict-serializable",))
 
-        assert (kind, found.validity, found.anomalies) == (kind, Validity.UNKNOWN, ())
+        assert (kind, judgement.validity, judgement.anomalies) == (kind, Validity.UNKNOWN, ())
 
 
 @pytest.mark.parametrize(
@@ -245,9 +248,9 @@ def test_register_whose_versions_form_a_cycle_is_not_ordered() -> None:
 
 
 def test_shortest_dependency_cycle_is_described_in_words() -> None:
-    found = judge("list-append", history(*_BAD["G-single"], together=True), ("serializable",))
+    judgement = judge("list-append", history(*_BAD["G-single"], together=True), ("serializable",))
 
-    assert [a.words for a in found.anomalies] == [
+    assert [a.words for a in judgement.anomalies] == [
         "line 2 before line 1, because line 1 wrote a value of key 2, which line 2 did not see (rw); "
         "line 1 before line 2, because line 2 read 1 of key 1, which line 1 wrote (wr): a contradiction"
     ]
@@ -350,9 +353,9 @@ def test_value_that_nobody_can_have_written_is_a_phantom(name: str, level: str) 
 )
 def test_value_that_is_older_than_the_history_is_unknown(model: str, transactions: list[str]) -> None:
     """A setup may have written it; VALID would say that the history explains it."""
-    found = judge(model, history(*(("ok", one) for one in transactions), together=False))
+    judgement = judge(model, history(*(("ok", one) for one in transactions), together=False))
 
-    assert (found.validity, found.anomalies, len(found.unchecked)) == (Validity.UNKNOWN, (), 1)
+    assert (judgement.validity, judgement.anomalies, len(judgement.unchecked)) == (Validity.UNKNOWN, (), 1)
 
 
 @pytest.mark.parametrize(

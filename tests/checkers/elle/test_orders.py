@@ -27,30 +27,32 @@ def _together(*transactions: str) -> Paired:
 
 @pytest.mark.parametrize("level", _WITH_RW)
 def test_unread_appends_without_an_order_are_invalid(level: str) -> None:
-    found = judge("list-append", _together(*_UNREAD_APPENDS), (level,))
+    judgement = judge("list-append", _together(*_UNREAD_APPENDS), (level,))
 
-    assert [one.kind for one in found.anomalies] == [NO_ORDER]
-    assert found.anomalies[0].witness == (2, 1)
+    assert [anomaly.kind for anomaly in judgement.anomalies] == [NO_ORDER]
+    assert judgement.anomalies[0].witness == (2, 1)
 
 
 @pytest.mark.parametrize("level", [*_WITH_RW, "serializable", "repeatable-read", "strict-serializable"])
 def test_blind_writes_without_an_order_are_invalid(level: str) -> None:
-    assert {one.kind for one in judge("rw-register", _together(*_BLIND_WRITES), (level,)).anomalies} == {NO_ORDER}
+    assert {anomaly.kind for anomaly in judge("rw-register", _together(*_BLIND_WRITES), (level,)).anomalies} == {NO_ORDER}
 
 
 @pytest.mark.parametrize(("model", "writes"), [("list-append", _UNREAD_APPENDS), ("rw-register", _BLIND_WRITES)])
 def test_level_without_rw_cycles_searches_no_write_order(model: str, writes: tuple[str, ...]) -> None:
     """Read committed allows both histories, and the search costs nothing."""
-    found = judge(model, _together(*writes), ("read-committed",), work_max=0)
+    judgement = judge(model, _together(*writes), ("read-committed",), work_max=0)
 
-    assert (found.validity, found.unchecked) == (Validity.VALID, ())
+    assert (judgement.validity, judgement.unchecked) == (Validity.VALID, ())
 
 
 def test_unread_appends_of_serializable_lists_need_no_search() -> None:
     """They stand in an order of the transactions, which the known dependencies give."""
-    found = judge("list-append", _together(*["[[:append 1 1]]", "[[:append 1 2]]", "[[:r 2 []]]"]), ("serializable",), work_max=0)
+    judgement = judge(
+        "list-append", _together(*["[[:append 1 1]]", "[[:append 1 2]]", "[[:r 2 []]]"]), ("serializable",), work_max=0
+    )
 
-    assert found.validity is Validity.VALID
+    assert judgement.validity is Validity.VALID
 
 
 def test_write_order_against_the_order_of_time_is_found() -> None:
@@ -64,10 +66,10 @@ def test_write_order_against_the_order_of_time_is_found() -> None:
 
 
 def test_write_order_not_decided_within_the_budget_is_unknown() -> None:
-    found = judge("rw-register", _together(*_BLIND_WRITES), ("serializable",), work_max=0)
+    judgement = judge("rw-register", _together(*_BLIND_WRITES), ("serializable",), work_max=0)
 
-    assert found.validity is Validity.UNKNOWN
-    assert found.unchecked == ("the order of 1 pair of writes matters and is undecided after 0 steps of search",)
+    assert judgement.validity is Validity.UNKNOWN
+    assert judgement.unchecked == ("the order of 1 pair of writes matters and is undecided after 0 steps of search",)
 
 
 @pytest.mark.parametrize(("model", "level", "writes"), [
@@ -81,16 +83,18 @@ def test_cycles_without_write_order_are_a_minimal_proof(model: str, level: str, 
     assert _is_proof(cycles)
     assert [one for one in cycles if _is_proof([other for other in cycles if other is not one])] == []
     for cycle in cycles:
-        assert all(one.target == two.source for one, two in pairwise([*cycle.links, cycle.links[0]]))
+        assert all(one.target == second_link.source for one, second_link in pairwise([*cycle.links, cycle.links[0]]))
 
 
-def _cycles(found: Judgement) -> list[Cycle]:
-    assert isinstance(found.cycles, tuple)
-    return list(found.cycles)
+def _cycles(judgement: Judgement) -> list[Cycle]:
+    assert isinstance(judgement.cycles, tuple)
+    return list(judgement.cycles)
 
 
 def _is_proof(cycles: list[Cycle]) -> bool:
-    assumed = [{(frozenset((a.source, a.target)), a.reason.split("key ")[1][0], a.source) for a in one.assumed} for one in cycles]
+    assumed = [
+        {(frozenset((a.source, a.target)), a.reason.split("key ")[1][0], a.source) for a in cycle.assumed} for cycle in cycles
+    ]
     pairs = sorted({(tuple(sorted(lines)), key) for case in assumed for lines, key, _ in case})
     orders = product(*(lines for lines, _ in pairs))
     made = [{(frozenset(lines), key, first) for (lines, key), first in zip(pairs, order, strict=True)} for order in orders]
@@ -98,12 +102,12 @@ def _is_proof(cycles: list[Cycle]) -> bool:
 
 
 def test_case_without_write_order_says_what_it_assumes() -> None:
-    found = judge("list-append", _together(*_UNREAD_APPENDS), ("snapshot-isolation",))
+    judgement = judge("list-append", _together(*_UNREAD_APPENDS), ("snapshot-isolation",))
 
-    assert found.anomalies[0].words.startswith(
+    assert judgement.anomalies[0].words.startswith(
         "no order of the writes explains the reads: if line 1 wrote 1 of key x before line 2 wrote 2, then line 2 before line 1"
     )
-    assert "; if line 2 wrote 2 of key x before line 1 wrote 1, then line 1 before line 2" in found.anomalies[0].words
+    assert "; if line 2 wrote 2 of key x before line 1 wrote 1, then line 1 before line 2" in judgement.anomalies[0].words
 
 
 @pytest.mark.parametrize("level", ["serializable", "snapshot-isolation", "parallel-snapshot-isolation"])
@@ -117,11 +121,11 @@ def test_old_and_new_version_in_one_read_leave_no_write_order() -> None:
     calls = _serial(Rng(1), 60).calls
     seen = (("r", 0, 1), ("r", 1, 26))
     late = Call(index=60, line=61, process=99, f="txn", argument=seen, result=seen, start=0, end=999)
-    found = judge("rw-register", Paired(calls=(*calls, late), failed=(), steps=0), ("serializable",))
+    judgement = judge("rw-register", Paired(calls=(*calls, late), failed=(), steps=0), ("serializable",))
 
-    assert [one.kind for one in found.anomalies] == [NO_ORDER]
-    assert len(_cycles(found)) > 3
-    assert _is_proof(_cycles(found))
+    assert [anomaly.kind for anomaly in judgement.anomalies] == [NO_ORDER]
+    assert len(_cycles(judgement)) > 3
+    assert _is_proof(_cycles(judgement))
 
 
 def _serial(rng: Rng, count: int) -> Paired:

@@ -16,26 +16,26 @@ _FOLDERS = ("elle", "linearizability", "jepsen")
 _FEW_STEPS = 5  # too few for the search to decide the undecided histories
 
 
-def _judged(name: str) -> Judgement:
-    asked = FOREIGN[name]
+def _judgement_of(name: str) -> Judgement:
+    foreign = FOREIGN[name]
     history = calls(ROOT / f"{name}.edn")
-    if asked.judge == "elle":
-        return judge_transactions(asked.model, history, (asked.consistency,))
-    if asked.judge == "jepsen":
-        return judge_reads(asked.model, history)
-    initial = {"register": 0, "cas-register": 0, "multi-register": 0}.get(asked.model)
-    model = model_named(asked.model, initial=initial, nil_is_a_value=False)
+    if foreign.judge == "elle":
+        return judge_transactions(foreign.model, history, (foreign.consistency,))
+    if foreign.judge == "jepsen":
+        return judge_reads(foreign.model, history)
+    initial = {"register": 0, "cas-register": 0, "multi-register": 0}.get(foreign.model)
+    model = model_named(foreign.model, initial=initial, nil_is_a_value=False)
     return judge(model, history.calls, steps_max=_FEW_STEPS if "/undecided/" in name else STEPS_MAX)
 
 
 @pytest.mark.parametrize("name", sorted(FOREIGN))
 def test_foreign_corpus_history_gets_its_expected_verdict(name: str) -> None:
-    found = _judged(name)
+    judgement = _judgement_of(name)
 
     side = name.split("/")[1]
-    assert found.validity is _SIDES[side], found
-    assert (FOREIGN[name].kind in {one.kind for one in found.anomalies}) == (side == "bad"), found.anomalies
-    assert bool(found.unchecked) == (side == "undecided")
+    assert judgement.validity is _SIDES[side], judgement
+    assert (FOREIGN[name].kind in {anomaly.kind for anomaly in judgement.anomalies}) == (side == "bad"), judgement.anomalies
+    assert bool(judgement.unchecked) == (side == "undecided")
 
 
 def test_every_foreign_corpus_history_has_an_expected_verdict() -> None:
@@ -47,7 +47,10 @@ def test_every_foreign_corpus_history_has_an_expected_verdict() -> None:
 def test_every_transaction_anomaly_has_corpus_histories() -> None:
     """All kinds that a level forbids; those that only lists or only registers can show have histories of that model."""
     kinds = frozenset[str]().union(*FORBIDS.values())
-    shown = {model: {one.kind for one in FOREIGN.values() if one.model == model} for model in ("list-append", "rw-register")}
+    shown = {
+        model: {foreign.kind for foreign in FOREIGN.values() if foreign.model == model}
+        for model in ("list-append", "rw-register")
+    }
 
     assert shown["list-append"] == kinds - {"cyclic-versions"}
     assert shown["rw-register"] == kinds - {"dirty-update", "duplicate-elements", "incompatible-order"}

@@ -25,13 +25,13 @@ class Done(NamedTuple):
 
 def history(*calls: Done) -> Paired:
     lines = []
-    for process, one in enumerate(calls):
-        for kind, value in (("invoke", one.asked), (one.how, one.told or one.asked)):
-            lines.append(f"{{:process {process}, :type :{kind}, :f :{one.f}, :value {value}}}")
+    for process, done in enumerate(calls):
+        for kind, value in (("invoke", done.asked), (done.how, done.told or done.asked)):
+            lines.append(f"{{:process {process}, :type :{kind}, :f :{done.f}, :value {value}}}")
     return history_of("\n".join(lines))
 
 
-def _read(told: str) -> Done:
+def _read_call(told: str) -> Done:
     return Done("read", "nil", told)
 
 
@@ -40,44 +40,44 @@ def _group(told: str) -> Done:
 
 
 _BAD: dict[tuple[str, str], tuple[Done, ...]] = {
-    ("bank", "wrong-total"): (_read("{0 1, 1 2}"), _read("{0 2, 1 2}")),
-    ("bank", "negative-balance"): (_read("{0 4, 1 -1}"),),
-    ("bank", "nil-balance"): (_read("{0 3, 1 0}"), _read("{0 3, 1 nil}")),
-    ("bank", "unexpected-account"): (_read("{0 3, 1 0}"), _read("{0 3}")),
+    ("bank", "wrong-total"): (_read_call("{0 1, 1 2}"), _read_call("{0 2, 1 2}")),
+    ("bank", "negative-balance"): (_read_call("{0 4, 1 -1}"),),
+    ("bank", "nil-balance"): (_read_call("{0 3, 1 0}"), _read_call("{0 3, 1 nil}")),
+    ("bank", "unexpected-account"): (_read_call("{0 3, 1 0}"), _read_call("{0 3}")),
     ("long-fork", "long-fork"): (
         Done("write", "[[:w 0 1]]"), Done("write", "[[:w 1 1]]"),
         _group("[[:r 0 1] [:r 1 nil]]"), Done("read", "[[:r 1 nil] [:r 0 nil]]", "[[:r 1 1] [:r 0 nil]]"),
     ),
     ("long-fork", "phantom-read"): (_group("[[:r 0 7] [:r 1 nil]]"),),
     ("long-fork", "G1a"): (Done("write", "[[:w 0 1]]", how="fail"), _group("[[:r 0 1] [:r 1 nil]]")),
-    ("counter", "below-lower-bound"): (Done("add", "2"), Done("add", "1", how="info"), _read("1")),
-    ("counter", "above-upper-bound"): (Done("add", "2"), Done("add", "1", how="fail"), _read("3")),
-    ("set-full", "lost"): (Done("add", "1"), Done("add", "2"), _read("#{1 2}"), _read("#{2}")),
-    ("set-full", "stale"): (Done("add", "1"), _read("#{}"), _read("#{1}")),
-    ("set-full", "duplicate"): (Done("add", "1"), _read("[1 1]")),
-    ("set-full", "revived"): (Done("add", "1", how="fail"), _read("#{1}")),
-    ("set-full", "phantom-read"): (_read("#{1}"),),
+    ("counter", "below-lower-bound"): (Done("add", "2"), Done("add", "1", how="info"), _read_call("1")),
+    ("counter", "above-upper-bound"): (Done("add", "2"), Done("add", "1", how="fail"), _read_call("3")),
+    ("set-full", "lost"): (Done("add", "1"), Done("add", "2"), _read_call("#{1 2}"), _read_call("#{2}")),
+    ("set-full", "stale"): (Done("add", "1"), _read_call("#{}"), _read_call("#{1}")),
+    ("set-full", "duplicate"): (Done("add", "1"), _read_call("[1 1]")),
+    ("set-full", "revived"): (Done("add", "1", how="fail"), _read_call("#{1}")),
+    ("set-full", "phantom-read"): (_read_call("#{1}"),),
     ("sequential", "out-of-order"): (Done("write", "7", how="info"), Done("read", "7", '[7 ["7_2" nil "7_0"]]')),
     ("sequential", "phantom-read"): (Done("read", "7", '[7 [nil nil "7_0"]]'),),
-    ("comments", "missing-predecessor"): (Done("write", "1"), Done("write", "2", how="info"), _read("#{2}")),
-    ("comments", "revived"): (Done("write", "1", how="fail"), _read("#{1}")),
-    ("comments", "phantom-read"): (_read("#{1}"),),
+    ("comments", "missing-predecessor"): (Done("write", "1"), Done("write", "2", how="info"), _read_call("#{2}")),
+    ("comments", "revived"): (Done("write", "1", how="fail"), _read_call("#{1}")),
+    ("comments", "phantom-read"): (_read_call("#{1}"),),
     ("monotonic", "timestamps-out-of-order"): (
         Done("add", "nil", "{:val 1, :sts 20}"), Done("add", "nil", "{:val 2, :sts 10}"),
-        _read("[{:val 1, :sts 20} {:val 2, :sts 10}]"),
+        _read_call("[{:val 1, :sts 20} {:val 2, :sts 10}]"),
     ),
     ("monotonic", "values-out-of-order"): (
         Done("add", "nil", "{:val 1, :sts 20}"), Done("add", "nil", "{:val 2, :sts 10}"),
-        _read("[{:val 2, :sts 10} {:val 1, :sts 20}]"),
+        _read_call("[{:val 2, :sts 10} {:val 1, :sts 20}]"),
     ),
-    ("monotonic", "duplicate"): (Done("add", "nil", "{:val 1, :sts 1}"), _read("[{:val 1, :sts 1} {:val 1, :sts 2}]")),
-    ("monotonic", "lost"): (Done("add", "nil", "{:val 1, :sts 1}"), _read("[]")),
-    ("monotonic", "phantom-read"): (Done("add", "nil", how="info"), _read("[{:val 1, :sts 1} {:val 2, :sts 2}]")),
-    ("broadcast", "lost"): (Done("broadcast", "1"), Done("broadcast", "2"), _read("[1 2]"), _read("[2]")),
-    ("broadcast", "stale"): (Done("broadcast", "1"), _read("[]"), _read("[1]")),
-    ("broadcast", "duplicate"): (Done("broadcast", "1"), _read("[1 1]")),
-    ("broadcast", "revived"): (Done("broadcast", "1", how="fail"), _read("[1]")),
-    ("broadcast", "phantom-read"): (_read("[1]"),),
+    ("monotonic", "duplicate"): (Done("add", "nil", "{:val 1, :sts 1}"), _read_call("[{:val 1, :sts 1} {:val 1, :sts 2}]")),
+    ("monotonic", "lost"): (Done("add", "nil", "{:val 1, :sts 1}"), _read_call("[]")),
+    ("monotonic", "phantom-read"): (Done("add", "nil", how="info"), _read_call("[{:val 1, :sts 1} {:val 2, :sts 2}]")),
+    ("broadcast", "lost"): (Done("broadcast", "1"), Done("broadcast", "2"), _read_call("[1 2]"), _read_call("[2]")),
+    ("broadcast", "stale"): (Done("broadcast", "1"), _read_call("[]"), _read_call("[1]")),
+    ("broadcast", "duplicate"): (Done("broadcast", "1"), _read_call("[1 1]")),
+    ("broadcast", "revived"): (Done("broadcast", "1", how="fail"), _read_call("[1]")),
+    ("broadcast", "phantom-read"): (_read_call("[1]"),),
     ("total-queue", "lost"): (Done("enqueue", "1"), Done("drain", "nil", "[]")),
     ("total-queue", "revived"): (Done("enqueue", "1", how="fail"), Done("dequeue", "nil", "1")),
     ("total-queue", "phantom-read"): (Done("dequeue", "nil", "1"), Done("enqueue", "1", how="info")),
@@ -88,10 +88,10 @@ _BAD: dict[tuple[str, str], tuple[Done, ...]] = {
 
 @pytest.mark.parametrize(("model", "kind"), sorted(_BAD))
 def test_reads_judge_finds_each_anomaly_by_name(model: str, kind: str) -> None:
-    found = judge(model, history(*_BAD[model, kind]), strict=True)
+    judgement = judge(model, history(*_BAD[model, kind]), strict=True)
 
-    assert [one.kind for one in found.anomalies] == [kind]
-    assert found.validity is Validity.INVALID
+    assert [anomaly.kind for anomaly in judgement.anomalies] == [kind]
+    assert judgement.validity is Validity.INVALID
 
 
 def test_every_anomaly_of_the_reads_judges_has_a_history() -> None:
@@ -102,22 +102,22 @@ def test_every_anomaly_of_the_reads_judges_has_a_history() -> None:
 def test_reads_of_unknown_outcome_show_no_anomaly(model: str, kind: str) -> None:
     """The same calls, where the answers that may be wrong were not received."""
     answers = MODELS[NAMES.index(model)].answers
-    calls = [one._replace(how="info") if one.f in answers else one for one in _BAD[model, kind]]
-    found = judge(model, history(*calls), strict=True)
+    calls = [done._replace(how="info") if done.f in answers else done for done in _BAD[model, kind]]
+    judgement = judge(model, history(*calls), strict=True)
 
-    assert (found.validity, found.anomalies) == (Validity.UNKNOWN, ())
+    assert (judgement.validity, judgement.anomalies) == (Validity.UNKNOWN, ())
 
 
 def test_stale_element_is_noted_if_not_asked_for() -> None:
     """Jepsen's checker has the option `:linearizable?` for this."""
-    found = judge("set-full", history(*_BAD["set-full", "stale"]))
+    judgement = judge("set-full", history(*_BAD["set-full", "stale"]))
 
-    assert (found.validity, [note.partition(":")[0] for note in found.notes]) == (Validity.VALID, ["stale"])
+    assert (judgement.validity, [note.partition(":")[0] for note in judgement.notes]) == (Validity.VALID, ["stale"])
 
 
 @pytest.mark.parametrize(("initial", "validity"), [("{0 2, 1 1}", Validity.VALID), ("{0 2, 1 2}", Validity.INVALID)])
 def test_bank_with_initial_balances_needs_one_read_only(initial: str, validity: Validity) -> None:
-    assert judge("bank", history(_read("{0 1, 1 2}")), initial=edn.value(initial)).validity is validity
+    assert judge("bank", history(_read_call("{0 1, 1 2}")), initial=edn.value(initial)).validity is validity
 
 
 @pytest.mark.parametrize(("read", "validity"), [("3", Validity.VALID), ("1", Validity.VALID), ("0", Validity.INVALID)])
@@ -125,7 +125,7 @@ def test_counter_may_go_down(read: str, validity: Validity) -> None:
     """Of 5, -2 and, perhaps, -2 a read shows 3 or 1."""
     adds = [Done("add", "5"), Done("add", "-2"), Done("add", "-2", how="info")]
 
-    assert judge("counter", history(*adds, _read(read))).validity is validity
+    assert judge("counter", history(*adds, _read_call(read))).validity is validity
 
 
 @pytest.mark.parametrize("late", [Done("enqueue", "2"), Done("dequeue", "nil", how="info")])
@@ -138,21 +138,21 @@ def test_value_is_lost_only_from_a_queue_that_was_drained(late: Done) -> None:
 
 
 def test_value_that_comes_out_twice_is_noted() -> None:
-    found = judge("total-queue", history(Done("enqueue", "1"), Done("dequeue", "nil", "1"), Done("drain", "nil", "[1]")))
+    judgement = judge("total-queue", history(Done("enqueue", "1"), Done("dequeue", "nil", "1"), Done("drain", "nil", "[1]")))
 
-    assert (found.validity, len(found.notes)) == (Validity.VALID, 1)
+    assert (judgement.validity, len(judgement.notes)) == (Validity.VALID, 1)
 
 
 def test_counter_may_begin_at_a_given_value() -> None:
-    assert judge("counter", history(_read("5")), initial=5).validity is Validity.VALID
+    assert judge("counter", history(_read_call("5")), initial=5).validity is Validity.VALID
 
 
 def test_independent_keys_are_judged_separately() -> None:
     """Values `[key value]` of `jepsen.independent`: each key is a counter of its own."""
     calls = [Done("add", "[1 2]"), Done("add", "[2 5]"), Done("read", "[1 nil]", "[1 2]"), Done("read", "[2 nil]", "[2 9]")]
-    found = judge("counter", history(*calls))
+    judgement = judge("counter", history(*calls))
 
-    assert [(one.kind, one.key) for one in found.anomalies] == [("above-upper-bound", "2")]
+    assert [(anomaly.kind, anomaly.key) for anomaly in judgement.anomalies] == [("above-upper-bound", "2")]
 
 
 def test_write_concurrent_with_another_may_be_seen_alone() -> None:
@@ -171,16 +171,16 @@ def test_key_written_twice_makes_long_forks_unchecked() -> None:
 
 
 _REFUSED = {
-    "bank": (_read("5"), "the answer to a read must be a map, not 5"),
+    "bank": (_read_call("5"), "the answer to a read must be a map, not 5"),
     "long-fork": (Done("write", "[[:w 0 1] [:w 1 1]]"), "write must have one \\[:w key value\\], not"),
     "counter": (Done("add", ":a"), "an addition must be a whole number, not 'a'"),
-    "set-full": (_read("5"), "the answer to a read must be a list or a set, not 5"),
+    "set-full": (_read_call("5"), "the answer to a read must be a list or a set, not 5"),
     "sequential": (Done("read", "7", "[8 [nil]]"), "the answer to a read of 7 names 8"),
     "comments": (Done("add", "1"), "add is not a function of comments; allowed are write and read"),
-    "monotonic": (_read("[{:val 1, :sts nil}]"), "the :sts of a row must be a number, not nil"),
+    "monotonic": (_read_call("[{:val 1, :sts nil}]"), "the :sts of a row must be a number, not nil"),
     "broadcast": (Done("add", "1"), "add is not a function of broadcast; allowed are broadcast and read"),
     "total-queue": (Done("drain", "nil", "5"), "the answer to a drain must be a list or a set, not 5"),
-    "unique-ids": (_read("5"), "read is not a function of unique-ids; allowed are generate"),
+    "unique-ids": (_read_call("5"), "read is not a function of unique-ids; allowed are generate"),
     "adya-g2": (Done("insert", "[5 [1 2]]"), "an insert must have \\[key \\[row nil\\]\\] or"),
 }
 
@@ -195,7 +195,7 @@ def test_malformed_call_of_a_reads_model_is_refused(model: str) -> None:
 
 def test_unknown_reads_model_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="longfork"):
-        judge("longfork", history(_read("1")))
+        judge("longfork", history(_read_call("1")))
 
 
 def test_docstring_example_of_the_reads_judge_runs() -> None:

@@ -18,13 +18,13 @@ _ROOT = corpus.ROOT / "kafka"
 def test_kafka_corpus_history_gets_its_expected_verdict(name: str) -> None:
     story = corpus.QUEUES[name]
 
-    found = judge(read.steps(_ROOT / f"{name}.edn"))
+    judgement = judge(read.steps(_ROOT / f"{name}.edn"))
 
-    assert tuple(sorted({anomaly.kind for anomaly in found.anomalies})) == story.kinds
-    assert tuple(note.partition(":")[0] for note in found.notes) == story.notes
-    assert bool(found.unchecked) == story.unchecked
+    assert tuple(sorted({anomaly.kind for anomaly in judgement.anomalies})) == story.kinds
+    assert tuple(note.partition(":")[0] for note in judgement.notes) == story.notes
+    assert bool(judgement.unchecked) == story.unchecked
     worst = Validity.INVALID if story.kinds else Validity.UNKNOWN if story.unchecked else Validity.VALID
-    assert found.validity is worst
+    assert judgement.validity is worst
 
 
 def test_every_kafka_corpus_history_has_an_expected_verdict() -> None:
@@ -38,7 +38,7 @@ def test_bad_kafka_history_shows_the_anomaly_in_its_file_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("nothing", "send must be a list of \\[:send k v\\] and \\[:poll\\]"),
         ((("write", 1, 2),), "a micro-operation must be \\[:send k v\\] or \\[:poll\\]"),
@@ -47,8 +47,8 @@ def test_bad_kafka_history_shows_the_anomaly_in_its_file_name() -> None:
         ((("poll", ((1, (("x", 2),)),)),), "a record must be \\[offset value\\]"),
     ],
 )
-def test_malformed_kafka_operation_is_refused_with_its_line(value: Hashable, said: str) -> None:
-    with pytest.raises(HistoryError, match=f"line 2: {said}"):
+def test_malformed_kafka_operation_is_refused_with_its_line(value: Hashable, message: str) -> None:
+    with pytest.raises(HistoryError, match=f"line 2: {message}"):
         judge(steps(enumerate(called(0, "send", value), 1)))
 
 
@@ -63,11 +63,11 @@ def test_json_object_keys_are_read_as_partition_numbers() -> None:
     sent = called(0, "send", (("send", 0, (0, "a")),))
     polled = called(1, "poll", (("poll", (("0", ((0, "a"),)),)),))
 
-    found = judge(steps(enumerate(sent + polled, 1)))
+    judgement = judge(steps(enumerate(sent + polled, 1)))
 
-    assert found.validity is Validity.VALID
+    assert judgement.validity is Validity.VALID
 
 
 def called(process: int, f: str, answered: Hashable) -> list[dict[Hashable, Hashable]]:
-    asked: dict[Hashable, Hashable] = {"process": process, "type": "invoke", "f": f, "value": None}
-    return [asked, {**asked, "type": "ok", "value": answered}]
+    values: dict[Hashable, Hashable] = {"process": process, "type": "invoke", "f": f, "value": None}
+    return [values, {**values, "type": "ok", "value": answered}]

@@ -17,9 +17,9 @@ def test_kafka_anomaly_table_names_existing_anomaly_kinds() -> None:
     kinds = {checker.name: {*checker.kinds, "UNKNOWN", "not"} for checker in ALL}
     named = [(row.name, part.strip().partition(": ")) for row in (*TWENTY, *BESIDE) for part in row.ours.split(";")]
 
-    for name, (checker, colon, said) in named:
+    for name, (checker, colon, message) in named:
         if colon and checker in kinds:
-            assert re.split(r"[ ,]", said)[0] in kinds[checker], name
+            assert re.split(r"[ ,]", message)[0] in kinds[checker], name
         elif colon:
             assert checker == "impossible", name
 

@@ -8,7 +8,7 @@ from history.seed import Rng
 Intent = tuple[str, Hashable, Hashable]  # function, argument, result
 
 
-def drawn(rng: Rng, size: int, intent: Callable[[Rng, int], Intent], *, crash_in: int = 5) -> list[Call]:
+def overlapping_calls(rng: Rng, size: int, intent: Callable[[Rng, int], Intent], *, crash_in: int = 5) -> list[Call]:
     """Calls that overlap at random; one in `crash_in` crashes, none for 0."""
     places = list(rng.shuffled(range(2 * size)))
     spans = sorted(tuple(sorted(places[2 * i : 2 * i + 2])) for i in range(size))

@@ -9,7 +9,7 @@ from history.errors import HistoryError
 from history.foreign.read import history_of
 
 
-def told(*calls: str) -> str:
+def verdict_of(*calls: str) -> str:
     """Calls one after another, each as "f asked -> answered"."""
     lines = []
     for call in calls:
@@ -45,12 +45,12 @@ BAD = {
 @pytest.mark.parametrize("model", sorted(GOOD))
 def test_independent_keys_of_a_history_are_judged_separately(model: str) -> None:
     """As one object, these histories would have no order."""
-    assert judge(model_named(model), history_of(told(*GOOD[model])).calls).validity is Validity.VALID
+    assert judge(model_named(model), history_of(verdict_of(*GOOD[model])).calls).validity is Validity.VALID
 
 
 @pytest.mark.parametrize("model", sorted(BAD))
 def test_anomaly_of_one_key_names_the_key(model: str) -> None:
-    (anomaly,) = judge(model_named(model), history_of(told(*BAD[model])).calls).anomalies
+    (anomaly,) = judge(model_named(model), history_of(verdict_of(*BAD[model])).calls).anomalies
 
     assert type(anomaly.key) is str  # a keyword is none that JSON could be made of
     assert (anomaly.key, anomaly.witness[-1]) == (
@@ -61,20 +61,20 @@ def test_anomaly_of_one_key_names_the_key(model: str) -> None:
 
 def test_register_whose_values_are_pairs_is_not_split_by_key() -> None:
     """Its reads are invoked without a key."""
-    history = history_of(told("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read nil -> [0 1]"))
+    history = history_of(verdict_of("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read nil -> [0 1]"))
 
     assert judge(model_named("register"), history.calls).validity is Validity.INVALID
 
 
 def test_history_with_a_non_pair_value_is_not_split_by_key() -> None:
     """A published history of a set adds pairs and reads a list of single numbers: all that was added is lost."""
-    history = history_of(told("add [0 1] -> [0 1]", "add [0 2] -> [0 2]", "read [0 nil] -> [1 2 3]"))
+    history = history_of(verdict_of("add [0 1] -> [0 1]", "add [0 2] -> [0 2]", "read [0 nil] -> [1 2 3]"))
 
     assert judge(model_named("set"), history.calls).validity is Validity.INVALID
 
 
 def test_answer_that_names_another_key_is_refused() -> None:
-    history = history_of(told("read [0 nil] -> [0 nil]", "read [0 nil] -> [1 5]"))
+    history = history_of(verdict_of("read [0 nil] -> [0 nil]", "read [0 nil] -> [1 5]"))
 
     with pytest.raises(HistoryError, match=r"^line 3: the answer to read of key 0 names key 1$"):
         judge(model_named("register"), history.calls)

@@ -12,7 +12,7 @@ from checkers.linearizability.registers import CasRegister, KeyValue, MultiRegis
 from history.foreign.read import history_of
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng, Seed
-from tests.checkers.linearizability.histories import Intent, call, drawn
+from tests.checkers.linearizability.histories import Intent, call, overlapping_calls
 
 _CALLS = 5
 
@@ -80,7 +80,7 @@ def test_verdict_ignores_process_numbers_and_line_numbers(model: Model, intent: 
     """The process of a call is no evidence; only its times are."""
     rng = Rng(Seed(9)).fork(model.name)
     for _ in range(50):
-        calls = drawn(rng, 6, intent)
+        calls = overlapping_calls(rng, 6, intent)
         other = list(reversed(calls))
         assert judge(model, calls).validity == judge(model, other).validity
 
@@ -88,7 +88,7 @@ def test_verdict_ignores_process_numbers_and_line_numbers(model: Model, intent: 
 def test_exhausted_search_budget_makes_the_verdict_unknown() -> None:
     """Never a silent VALID."""
     rng = Rng(Seed(10)).fork("budget")
-    verdict = judge(CasRegister(0), drawn(rng, 6, _cas), steps_max=0)
+    verdict = judge(CasRegister(0), overlapping_calls(rng, 6, _cas), steps_max=0)
 
     assert verdict.validity is Validity.UNKNOWN
     assert verdict.unchecked == ("not decided within 0 steps of search",)

@@ -12,7 +12,7 @@ from checkers.linearizability.witness import cut
 from history.foreign.read import history_of
 from history.foreign.step import Call
 from history.seed import Rng, Seed
-from tests.checkers.linearizability.histories import Intent, drawn
+from tests.checkers.linearizability.histories import Intent, overlapping_calls
 
 # The writes of 1 and 2 are concurrent; 3 was never written.
 READS_3 = """
@@ -23,35 +23,35 @@ READS_3 = """
 """
 
 
-def _told(text: str) -> tuple[Account, list[Call]]:
+def _account_of(text: str) -> tuple[Account, list[Call]]:
     calls = list(history_of(text).calls)
-    found = judge(Register(0), calls)
-    return account(Register(0), calls, found.longest[0]), calls
+    judgement = judge(Register(0), calls)
+    return account(Register(0), calls, judgement.longest[0]), calls
 
 
 def test_paths_place_the_concurrent_calls_in_every_way() -> None:
     """Only the write of 4 is concurrent with the read: it is placed, and then 3 cannot be read."""
-    told, calls = _told(READS_3)
+    account_told, calls = _account_of(READS_3)
 
-    assert [[(calls[place.call].argument, place.state) for place in path.places] for path in told.paths] == [[(4, 4)]]
-    assert [[calls[index].f for index in path.blocked] for path in told.paths] == [["read"]]
-    assert (len(told.base), told.whole) == (2, True)
+    assert [[(calls[place.call].argument, place.state) for place in path.places] for path in account_told.paths] == [[(4, 4)]]
+    assert [[calls[index].f for index in path.blocked] for path in account_told.paths] == [["read"]]
+    assert (len(account_told.base), account_told.whole) == (2, True)
 
 
 def test_paths_of_a_read_of_nothing_begin_with_the_initial_state() -> None:
     read = "{:process 0 :type :invoke :f :read :value nil} {:process 0 :type :ok :f :read :value 7}"
-    told, _ = _told(read)
+    account_told, _ = _account_of(read)
 
-    assert (told.initial, told.base, [path.places for path in told.paths]) == (0, (), [()])
+    assert (account_told.initial, account_told.base, [path.places for path in account_told.paths]) == (0, (), [()])
 
 
 @pytest.mark.slow
 def test_many_calls_of_unknown_outcome_end_the_paths_early() -> None:
     writes = " ".join(f"{{:process {n} :type :invoke :f :write :value {n}}}" for n in range(1, 1201))
     read = "{:process 0 :type :invoke :f :read :value nil} {:process 0 :type :ok :f :read :value 7000}"
-    told, _ = _told(f"{writes} {read}")
+    account_told, _ = _account_of(f"{writes} {read}")
 
-    assert (told.paths, told.whole) == ((), False)
+    assert (account_told.paths, account_told.whole) == ((), False)
 
 
 def test_history_without_an_order_of_its_prefix_has_no_paths(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,27 +73,27 @@ def test_any_path_is_an_order_and_ends_where_nothing_goes_on() -> None:
     """A path that real time or the object forbids would explain nothing."""
     model, explained = CasRegister(0), 0
     for number in range(60):
-        calls = drawn(Rng(Seed(number)), 7, _cas)
-        found = judge(model, calls)
-        if not found.longest:
+        calls = overlapping_calls(Rng(Seed(number)), 7, _cas)
+        judgement = judge(model, calls)
+        if not judgement.longest:
             continue
         explained += 1
-        told = account(model, calls, found.longest[0])
-        known = {call.index: call for call in cut(calls, calls[found.longest[0].call].end or 0)}
-        assert told.paths
-        for path in told.paths:
-            _follow(model, known, told, path)
+        account_told = account(model, calls, judgement.longest[0])
+        known_calls = {call.index: call for call in cut(calls, calls[judgement.longest[0].call].end or 0)}
+        assert account_told.paths
+        for path in account_told.paths:
+            _follow(model, known_calls, account_told, path)
 
     assert explained > 20
 
 
-def _follow(model: Model, known: dict[int, Call], told: Account, path: Path) -> None:
-    state, placed = told.initial, list[Call]()
-    for place in (*told.base, *path.places):
-        call = known[place.call]
+def _follow(model: Model, known_calls: dict[int, Call], account_told: Account, path: Path) -> None:
+    state, placed = account_told.initial, list[Call]()
+    for place in (*account_told.base, *path.places):
+        call = known_calls[place.call]
         assert model.step(state, call) == place.state
         assert all(call.end is None or call.end > before.start for before in placed)
         state = place.state
         placed.append(call)
     assert path.blocked
-    assert all(isinstance(model.step(state, known[index]), Illegal) for index in path.blocked)
+    assert all(isinstance(model.step(state, known_calls[index]), Illegal) for index in path.blocked)

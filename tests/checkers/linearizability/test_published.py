@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from checkers.elle.judge import FORBIDS
 from checkers.linearizability import judge
 from highwater.cli.main import run_command_line
-from highwater.foreign.files import Asked, exported, judge_file
+from highwater.foreign.files import ModelChoice, exported, judge_file
 from history import store
 from tests.tidy.sources import ROOT
 
@@ -71,10 +71,10 @@ def test_exported_history_keeps_its_published_verdict(tmp_path: Path) -> None:
     copy = tmp_path / "copy.edn"
     wrong = []
     for path, model, words, _ in rows:
-        asked = Asked(model=model, consistency=("strict-serializable",))
+        choice = ModelChoice(model=model, consistency=("strict-serializable",))
         store.write_lines(copy, exported(Path(path)))
-        before = judge_file(Path(path), asked)
-        after = judge_file(copy, replace(asked, initial="nil") if "initially nil" in words else asked)
+        before = judge_file(Path(path), choice)
+        after = judge_file(copy, replace(choice, initial="nil") if "initially nil" in words else choice)
         if (before.validity, [a.kind for a in before.anomalies]) != (after.validity, [a.kind for a in after.anomalies]):
             wrong.append((Path(path).name, before.validity, after.validity))
 

@@ -42,14 +42,14 @@ class Toy:
 '''
 
 
-def _taken(source: str, call: str) -> list[str]:
+def _branches_taken(source: str, call: str) -> list[str]:
     """The names of the branches that a call takes, without module and function, in their order."""
-    code, found = marked(source, module="toy", file="toy.py", first=0)
-    marks = bytearray(len(found))
+    code, branches_found = marked(source, module="toy", file="toy.py", first=0)
+    marks = bytearray(len(branches_found))
     space: dict[str, object] = {MARKS: marks, MARK: marks.__setitem__}
     exec(code, space)
     eval(call, space)
-    return [branch.name.partition(": ")[2] for branch, mark in zip(found, marks, strict=True) if mark]
+    return [branch.name.partition(": ")[2] for branch, mark in zip(branches_found, marks, strict=True) if mark]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def _taken(source: str, call: str) -> list[str]:
     ],
 )
 def test_marks_show_exactly_the_branches_that_were_taken(call: str, expected: list[str]) -> None:
-    assert sorted(_taken(TOY, call)) == sorted(expected)
+    assert sorted(_branches_taken(TOY, call)) == sorted(expected)
 
 
 def test_branch_keeps_its_name_when_other_lines_change() -> None:
@@ -97,11 +97,11 @@ def test_impossible_branches_have_no_name() -> None:
 @pytest.mark.parametrize(
     ("protocol", "name"),
     [
-        ("safe", "replica.isr._slow: not config.variant.lag_clock == 'monotonic'"),
-        ("lag-by-wall-clock", "replica.isr._slow: if config.variant.lag_clock == 'monotonic'"),
+        ("safe", "replica.isr._laggards: not config.variant.lag_clock == 'monotonic'"),
+        ("lag-by-wall-clock", "replica.isr._laggards: if config.variant.lag_clock == 'monotonic'"),
         ("safe", "replica.isr._may_join: case 'hw_only' of turn.config.variant.isr_join"),
         ("isr-join-hw-only", "replica.isr._may_join: case 'epoch_start' of turn.config.variant.isr_join"),
-        ("safe", "replica.isr._slow: or now - last.changed_ms > config.replica_lag_time_max_ms"),
+        ("safe", "replica.isr._laggards: or now - last.changed_ms > config.replica_lag_time_max_ms"),
         ("safe", "replica.isr._may_join: and f.broker in brokers_of(leader.isr)"),
     ],
 )

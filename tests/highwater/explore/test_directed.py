@@ -87,10 +87,10 @@ def test_guide_names_what_keeps_the_machines_off() -> None:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_counterexample_is_realised_on_the_machines(name: str) -> None:
     _, result = searched(name, PUBLISHED[name].protocol, PUBLISHED[name].bounds)
-    kept = load_plan(EXPLORED / f"{'kip320' if name == 'expansion-in-epoch' else name}.yaml")
+    kept_plan = load_plan(EXPLORED / f"{'kip320' if name == 'expansion-in-epoch' else name}.yaml")
 
     assert result.end == "violated"
-    assert len(kept.path) <= len(result.path) <= len(kept.path) + 1
+    assert len(kept_plan.path) <= len(result.path) <= len(kept_plan.path) + 1
 
 
 def test_directed_search_on_safe_ends_without_a_counterexample() -> None:

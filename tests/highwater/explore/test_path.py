@@ -47,12 +47,12 @@ def test_counterexample_text_names_truncation_and_election() -> None:
 
 
 def test_explored_path_is_unchanged_after_writing_and_reading() -> None:
-    wanted = plan((*LOSS, Lose(message="Fetch", source="b2", to="b1", nth=1)))
+    expected_plan = plan((*LOSS, Lose(message="Fetch", source="b2", to="b1", nth=1)))
 
-    text = plan_to_yaml(wanted)
+    text = plan_to_yaml(expected_plan)
 
     assert "  - {do: deliver, message: Fetch, source: b2, to: b1}\n" in text
-    assert plan_from_yaml(text) == wanted
+    assert plan_from_yaml(text) == expected_plan
 
 
 def test_replayed_counterexample_is_judged_a_lost_write() -> None:
@@ -78,11 +78,11 @@ def test_explored_path_with_kip343_replays_as_such() -> None:
     """The plan says which inter-broker protocol the explored brokers had."""
     bounds = Bounds(kip343=True)
     path = (*REPLICATED, Fire(node="b1", timer="silent:2"), Fire(node="b2", timer="heartbeat"), Crash(node="b2"))
-    wanted = plan_of(name="silence", story=(), protocol="safe", variant=VARIANTS["safe"], bounds=bounds, path=path)
+    expected_plan = plan_of(name="silence", story=(), protocol="safe", variant=VARIANTS["safe"], bounds=bounds, path=path)
 
-    run = ExploreBackend().perform(plan_from_yaml(plan_to_yaml(wanted)), PROVENANCE)
+    run = ExploreBackend().perform(plan_from_yaml(plan_to_yaml(expected_plan)), PROVENANCE)
 
-    assert bounds_of(wanted).kip343
+    assert bounds_of(expected_plan).kip343
     assert not bounds_of(plan()).kip343
     assert (run.failure, judge(run.history).validity) == (None, Validity.VALID)
 

@@ -19,7 +19,7 @@ from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.foreign.files import MODELS, Asked, check_asked, judge_file
+from highwater.foreign.files import MODELS, ModelChoice, check_asked, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from tests.checkers.corpus import history as stored
@@ -75,7 +75,7 @@ def _json() -> bytes:
     return b"\n".join(rows) + b"\n"
 
 
-def _recorded(model: str, *calls: tuple[str, dict[str, object], dict[str, object]]) -> bytes:
+def _recording_of(model: str, *calls: tuple[str, dict[str, object], dict[str, object]]) -> bytes:
     """Calls behind a line of manifest."""
     rows: list[dict[str, object]] = [{"manifest": {"system": "s", "model": model}}]
     for number, (f, asked, told) in enumerate(calls):
@@ -84,7 +84,7 @@ def _recorded(model: str, *calls: tuple[str, dict[str, object], dict[str, object
     return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
-_OF_A_LOG = _recorded(
+_OF_A_LOG = _recording_of(
     "log",
     ("produce", {"values": ["a", "b"]}, {"offsets": [0, 1]}),
     ("poll", {"offset": 0}, {"records": [[0, "a"], [1, "b"]]}),
@@ -92,7 +92,7 @@ _OF_A_LOG = _recorded(
     ("committed", {"group": "g"}, {"offset": 2}),
     ("latest", {}, {"offset": 2}),
 )
-_OF_A_REGISTER = _recorded("register", ("write", {"value": 1}, {"value": 1}), ("read", {}, {"value": 1}))
+_OF_A_REGISTER = _recording_of("register", ("write", {"value": 1}, {"value": 1}), ("read", {}, {"value": 1}))
 
 
 def _ours(name: str) -> bytes:
@@ -159,15 +159,15 @@ def _struck(data: bytes, kind: int, one: int, two: int, word: bytes) -> bytes:
 def _ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     capsys.readouterr()
     code = run_command_line(arguments)
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     if code == ExitCode.USAGE:
-        assert said.out == "", said
+        assert captured.out == "", captured
         # Only a history that a program recorded is refused with all its mistakes, each on a line.
-        assert said.err.count("\n") == 1 or "recorded" in arguments[1], said
-        assert all(line.startswith("highwater: ") for line in said.err.splitlines()), said
+        assert captured.err.count("\n") == 1 or "recorded" in arguments[1], captured
+        assert all(line.startswith("highwater: ") for line in captured.err.splitlines()), captured
     else:
-        assert code in _VERDICTS, (code, said)
-        assert not said.err
+        assert code in _VERDICTS, (code, captured)
+        assert not captured.err
     return code
 
 
@@ -199,8 +199,8 @@ def test_check_judges_or_refuses_a_damaged_stored_run(
     damage: Callable[[bytes], bytes], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Parquet pages have checksums, so changed bytes are detected and refused."""
-    told = stored("bad/acked-loss-read-past")
-    store.save(tmp_path / "run", told)
+    history = stored("bad/acked-loss-read-past")
+    store.save(tmp_path / "run", history)
     path = tmp_path / "run" / table
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
@@ -229,9 +229,9 @@ def test_history_without_an_ok_operation_is_unknown(model: str, how: str, tmp_pa
     lines = [f"{{:process 0, :type {kind}, :f {f}, :value {asked}}}" for kind in (":invoke", how)]
     file = tmp_path / "history.edn"
     file.write_text("{:process :nemesis, :type :info, :f :kill}" if how == "of a nemesis" else "\n".join(lines))
-    found = judge_file(file, Asked(model=model))
+    judgement = judge_file(file, ModelChoice(model=model))
 
-    assert (found.validity, found.anomalies, len(found.unchecked)) == (Validity.UNKNOWN, (), 1)
+    assert (judgement.validity, judgement.anomalies, len(judgement.unchecked)) == (Validity.UNKNOWN, (), 1)
 
 
 @pytest.mark.parametrize("flag", [[], ["--json"]])
@@ -244,11 +244,11 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
     assert run_command_line(["check", str(file), "--model", "kv", *flag]) == ExitCode.INVALID
     assert "\\ud800" in capsys.readouterr().out
     assert run_command_line(["export", str(file), str(tmp_path / "copy.edn")]) == ExitCode.VALID
-    assert judge_file(tmp_path / "copy.edn", Asked(model="kv")).anomalies[0].key == '"\\ud800"'
+    assert judge_file(tmp_path / "copy.edn", ModelChoice(model="kv")).anomalies[0].key == '"\\ud800"'
 
 
 @pytest.mark.parametrize(
-    ("model", "initial", "said"),
+    ("model", "initial", "message"),
     [
         ("register", ":a :b", "--initial: ':a :b' is not one EDN value"),
         ("kv", "5", "--initial: the value of model kv must be a string, such as '\"\"', not 5"),
@@ -267,9 +267,9 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
         ),
     ],
 )
-def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initial: str, said: str) -> None:
-    with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
-        check_asked(Asked(model=model, initial=initial))
+def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initial: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        check_asked(ModelChoice(model=model, initial=initial))
 
 
 def test_consistency_models_may_be_separated_by_spaces(tmp_path: Path) -> None:
@@ -294,10 +294,10 @@ def test_call_that_was_written_late_keeps_its_place(read: str, verdict: Validity
     """
     file = tmp_path / "history.edn"
     file.write_text(_LATE.replace("READ", read).replace("END", "9000000003"))
-    found = judge_file(file, Asked(model="register"))
+    judgement = judge_file(file, ModelChoice(model="register"))
 
-    assert (found.validity, found.unchecked) == (verdict, ())
-    assert "1 call was written long after the time of invocation in line 3: the file's order counts" in found.notes
+    assert (judgement.validity, judgement.unchecked) == (verdict, ())
+    assert "1 call was written long after the time of invocation in line 3: the file's order counts" in judgement.notes
 
 
 @pytest.mark.parametrize(("read", "verdict"), [("1", Validity.UNKNOWN), ("7", Validity.INVALID)])
@@ -305,11 +305,11 @@ def test_completion_before_its_place_makes_valid_unknown(read: str, verdict: Val
     """Had the read returned at its time, it would have read what was written later."""
     file = tmp_path / "history.edn"
     file.write_text(_LATE.replace("READ", read).replace("END", "5"))
-    found = judge_file(file, Asked(model="register"))
+    judgement = judge_file(file, ModelChoice(model="register"))
 
-    assert found.validity is verdict
-    assert found.unchecked == (
+    assert judgement.validity is verdict
+    assert judgement.unchecked == (
         "line 4: time 5 after 9000000001 in line 2: the steps are out of order, though their indices are not",
     )
     with pytest.raises(HistoryError, match="line 4: time 5 after 9000000001"):
-        judge_file(file, Asked(model="kafka"))
+        judge_file(file, ModelChoice(model="kafka"))

@@ -86,10 +86,10 @@ def test_check_quotes_the_lines_it_cites(tmp_path: Path, capsys: pytest.CaptureF
     file.write_text(_READS_3)
 
     assert run_command_line(["check", str(file)]) == ExitCode.INVALID
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "model register, guessed from read, write: --model chooses another"
-    assert said[1].startswith(f"INVALID: {file}: 2 operations")
-    assert said[2:] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "model register, guessed from read, write: --model chooses another"
+    assert lines[1].startswith(f"INVALID: {file}: 2 operations")
+    assert lines[2:] == [
         "  nonlinearizable: read -> 3 of line 3 cannot follow the 1 calls ordered before it: the state is 1; no call wrote 3",
         "    line 1: process 0, 1.000 s to 1.500 s, write 1: ok",
         "    line 3: process 7, 2.000 s to 2.250 s, read: ok -> 3",
@@ -98,7 +98,7 @@ def test_check_quotes_the_lines_it_cites(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "a PNG image"),
         ("a.zip", b"PK\x03\x04\x14", "a zip archive; unpack it first"),
@@ -113,13 +113,13 @@ def test_check_quotes_the_lines_it_cites(tmp_path: Path, capsys: pytest.CaptureF
     ],
 )
 def test_wrong_file_is_told_what_it_looks_like(
-    name: str, content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
 
     assert run_command_line(["check", str(tmp_path / name)]) == ExitCode.USAGE
     error = capsys.readouterr().err
-    assert f"the file looks like {said}" in error
+    assert f"the file looks like {message}" in error
     assert error.count("\n") == 1
 
 
@@ -194,5 +194,5 @@ def test_report_that_cannot_be_written_is_refused_first(tmp_path: Path, capsys: 
     (tmp_path / "h.edn").write_text(_READS_3)
 
     assert run_command_line(["check", str(tmp_path / "h.edn"), "--report", str(tmp_path)]) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)

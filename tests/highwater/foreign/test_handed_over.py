@@ -192,9 +192,9 @@ def test_refused_edn_is_not_taken_for_a_table(name: str, text: str, why: str, tm
     (tmp_path / name).write_text(text)
 
     assert run_command_line(["check", str(tmp_path / name)]) == USAGE
-    said = capsys.readouterr().err
-    assert why in said
-    assert "looks like" not in said
+    message = capsys.readouterr().err
+    assert why in message
+    assert "looks like" not in message
 
 
 # --- several histories ------------------------------------------------------------------------------------------------------
@@ -238,9 +238,9 @@ def test_refused_history_costs_no_other_its_verdict(place: Path, capsys: Printed
     arguments = ["check", str(place / "sub" / "bad.edn"), str(place / "good.edn")]
 
     assert run_command_line(arguments) == USAGE
-    said = capsys.readouterr()
-    assert said.out.splitlines()[-1] == "2 histories: 1 VALID, 1 refused; usage"
-    assert said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "2 histories: 1 VALID, 1 refused; usage"
+    assert captured.err.count("\n") == 1
 
     assert run_command_line([*arguments, "--json"]) == USAGE
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -264,8 +264,8 @@ def test_history_is_read_from_standard_input(text: str, code: ExitCode, monkeypa
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
 
     assert run_command_line(["check", "-"]) == code
-    said = capsys.readouterr()
-    assert " -: " in said.out or said.err.startswith("highwater: -: ")
+    captured = capsys.readouterr()
+    assert " -: " in captured.out or captured.err.startswith("highwater: -: ")
 
 
 def test_jepsen_store_is_judged_without_a_model(place: Path, capsys: Printed) -> None:
@@ -284,21 +284,21 @@ _AT_LEAST_ONCE = _edn(("enqueue", "1", "1"), ("dequeue", "nil", "1"), ("dequeue"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (_UNORDERED, "fifo-queue says INVALID, unordered-queue says VALID, total-queue says VALID"),
         (_AT_LEAST_ONCE, "fifo-queue says INVALID, unordered-queue says INVALID, total-queue says VALID"),
         (_STALE_SET, "set says INVALID, set-full says VALID"),
     ],
 )
-def test_models_that_fit_and_differ_are_asked_about(text: str, said: str, tmp_path: Path, capsys: Printed) -> None:
+def test_models_that_fit_and_differ_are_asked_about(text: str, message: str, tmp_path: Path, capsys: Printed) -> None:
     (tmp_path / "h.edn").write_text(text)
 
     assert run_command_line(["check", str(tmp_path / "h.edn"), "--json"]) == USAGE
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert f"they differ: {said}; choose with --model\n" in told.err
-    assert told.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"they differ: {message}; choose with --model\n" in captured.err
+    assert captured.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -358,10 +358,10 @@ def test_every_name_of_a_level_is_taken(name: str, tmp_path: Path) -> None:
     (tmp_path / "bad.edn").write_text(ok % ("invoke", "invoke", "nil") + ok % ("fail", "ok", "[1]"))
     level = OTHER_NAMES.get(name, name)
     weaker, _ = BETWEEN.get(level, (level, level))
-    wanted = UNKNOWN if weaker is None else VALID if weaker.endswith("read-uncommitted") else INVALID
+    expected_exit_code = UNKNOWN if weaker is None else VALID if weaker.endswith("read-uncommitted") else INVALID
 
     assert run_command_line(["check", str(tmp_path / "good.edn"), "--consistency", name]) == VALID
-    assert run_command_line(["check", str(tmp_path / "bad.edn"), "--consistency", name]) == wanted
+    assert run_command_line(["check", str(tmp_path / "bad.edn"), "--consistency", name]) == expected_exit_code
 
 
 def test_unknown_name_of_a_level_is_refused(tmp_path: Path, capsys: Printed) -> None:

@@ -19,7 +19,7 @@ from history.errors import HistoryError
 from history.foreign.read import history_of
 from history.foreign.step import Call
 from history.seed import Rng, Seed
-from tests.checkers.linearizability.histories import Intent, drawn
+from tests.checkers.linearizability.histories import Intent, overlapping_calls
 from tests.checkers.linearizability.test_judge import _cas, _queue
 
 STACK = "docs/examples/stack.py:Stack"
@@ -54,7 +54,7 @@ def test_own_model_judges_as_the_built_in_one(mine: type, built_in: Model, inten
     rng = Rng(Seed(4)).fork(built_in.name)
     verdicts = set()
     for _ in range(400):
-        calls = drawn(rng, 5, intent)
+        calls = overlapping_calls(rng, 5, intent)
         own, other = judge(OwnObject("mine", mine()), calls).validity, judge(built_in, calls).validity
         assert own is other, calls
         verdicts.add(own)
@@ -83,9 +83,9 @@ def test_answer_that_nobody_was_told_equals_everything() -> None:
 
 
 def test_own_model_that_doubts_no_answer_is_unknown() -> None:
-    found = judge(own_model(STACK), _calls("0 invoke push 1", "0 ok push 1"))  # type: ignore[arg-type]
+    judgement = judge(own_model(STACK), _calls("0 invoke push 1", "0 ok push 1"))  # type: ignore[arg-type]
 
-    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (NOTHING_ANSWERED,))
+    assert (judgement.validity, judgement.unchecked) == (Validity.UNKNOWN, (NOTHING_ANSWERED,))
 
 
 def _likes(*lines: str) -> Validity:
@@ -176,9 +176,9 @@ def test_mistake_with_a_recorded_history_blames_the_model_alone(tmp_path: Path, 
     )
 
     assert run_command_line(["check", str(file), "--model", "docs/examples/stack.py:Likes"]) == 2
-    said = capsys.readouterr().err
-    assert "Likes cannot judge read -> 'a': TypeError" in said
-    assert "looks like" not in said
+    message = capsys.readouterr().err
+    assert "Likes cannot judge read -> 'a': TypeError" in message
+    assert "looks like" not in message
 
 
 def test_judge_refuses_a_model_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,12 +27,12 @@ def nemesis(opened: Window) -> Nemesis:
 
 def test_fault_without_a_matching_broker_does_not_begin() -> None:
     opened = window(Crash(), Controller())
-    found = nemesis(opened)
+    nemesis_found = nemesis(opened)
 
-    assert found.begin(opened, TREE) == ()
-    assert found.open_windows() == ()
-    assert found.recorder.events == []
-    assert found.counts() == (FaultCount(kind="k", begun=0, acted=0),)
+    assert nemesis_found.begin(opened, TREE) == ()
+    assert nemesis_found.open_windows() == ()
+    assert nemesis_found.recorder.events == []
+    assert nemesis_found.counts() == (FaultCount(kind="k", begun=0, acted=0),)
 
 
 def test_partition_into_halves_begins_on_every_broker() -> None:
@@ -49,22 +49,22 @@ def test_fault_of_a_client_place_begins_at_that_place() -> None:
 
 def test_unreadable_dir_fault_is_recorded_for_each_replica() -> None:
     opened = window(DirUnreadable())
-    found = nemesis(opened)
-    (broker,) = found.begin(opened, TREE)
-    assert found.end("f1") == (opened, ("b1",))
-    found.acted(opened, Address("b1"), 2)
-    found.acted(opened, Address("b1"), 0)
-    found.ended(opened, broker)
+    nemesis_found = nemesis(opened)
+    (broker,) = nemesis_found.begin(opened, TREE)
+    assert nemesis_found.end("f1") == (opened, ("b1",))
+    nemesis_found.acted(opened, Address("b1"), 2)
+    nemesis_found.acted(opened, Address("b1"), 0)
+    nemesis_found.ended(opened, broker)
 
-    assert [(row.kind, row.node, row.topic, row.count) for row in found.recorder.events] == [
+    assert [(row.kind, row.node, row.topic, row.count) for row in nemesis_found.recorder.events] == [
         (EventKind.FAULT_BEGUN, "b1", None, None),
         (EventKind.FAULT_BEGUN, "b1", "t", None),
         (EventKind.FAULT_ACTED, "b1", None, 2),
         (EventKind.FAULT_ENDED, "b1", None, None),
         (EventKind.FAULT_ENDED, "b1", "t", None),
     ]
-    assert found.counts() == (FaultCount(kind="k", begun=1, acted=2),)
-    assert found.end("f1") is None
+    assert nemesis_found.counts() == (FaultCount(kind="k", begun=1, acted=2),)
+    assert nemesis_found.end("f1") is None
 
 
 def test_process_restarts_only_when_its_last_fault_ends() -> None:

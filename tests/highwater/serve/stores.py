@@ -57,7 +57,7 @@ def put(root: Path, summary: Summary, *, run_id: str = "sim-1", page: str = "<!d
 
 
 @contextmanager
-def served(root: Path, *, read: bool = True) -> Iterator[int]:
+def serving(root: Path, *, read: bool = True) -> Iterator[int]:
     """Serve a store in this process; yields the port."""
     pytest.importorskip("uvicorn", reason="needs the extra serve")
     import uvicorn
@@ -97,5 +97,7 @@ def ask(port: int, target: str, *, host: str | None = None, method: str = "GET")
         if host is not None:
             connection.putheader("Host", host)
         connection.endheaders()
-        found = connection.getresponse()
-        return Answer(status=found.status, text=found.read().decode(), headers={k.lower(): v for k, v in found.getheaders()})
+        response = connection.getresponse()
+        return Answer(
+            status=response.status, text=response.read().decode(), headers={k.lower(): v for k, v in response.getheaders()}
+        )

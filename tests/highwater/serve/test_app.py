@@ -15,7 +15,7 @@ from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import FoundAnomaly
 from history import store
-from tests.highwater.serve.stores import EVIL, LOST, VALID, ask, put, served
+from tests.highwater.serve.stores import EVIL, LOST, VALID, ask, put, serving
 from tests.highwater.test_signals import command
 
 
@@ -23,16 +23,18 @@ from tests.highwater.test_signals import command
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("serve")
     (place / "secret.txt").write_text("a secret")
-    found = FoundAnomaly(kind=EVIL, checker=EVIL, key=EVIL, words=EVIL)
+    anomaly = FoundAnomaly(kind=EVIL, checker=EVIL, key=EVIL, words=EVIL)
     put(place / "store", VALID)
-    put(place / "store", replace(LOST, anomalies=(found,), cause=EVIL, signature=EVIL, repeat=f"--faults {EVIL}", protocol=EVIL))
+    put(
+        place / "store", replace(LOST, anomalies=(anomaly,), cause=EVIL, signature=EVIL, repeat=f"--faults {EVIL}", protocol=EVIL)
+    )
     (place / "store" / "notes.txt").write_text("not of a run")
     return place / "store"
 
 
 @pytest.fixture(scope="module")
 def port(root: Path) -> Iterator[int]:
-    with served(root) as found:
+    with serving(root) as found:
         yield found
 
 
@@ -77,9 +79,9 @@ def test_plan_of_a_run_is_shown_as_text(port: int) -> None:
     ],
 )
 def test_no_path_leads_out_of_the_runs_of_the_store(target: str, port: int) -> None:
-    found = ask(port, target)
-    assert found.status == 404
-    assert "secret" not in found.text
+    answer = ask(port, target)
+    assert answer.status == 404
+    assert "secret" not in answer.text
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "", "localhost@evil.example"])
@@ -119,25 +121,25 @@ def test_answers_allow_no_other_page_to_read_them(port: int) -> None:
     "keys", ["", "?key=seed-1/sim-1", "?key=seed-1/sim-1&key=none", "?key=seed-1/sim-1" + "&key=seed-2/sim-1" * 2]
 )
 def test_comparison_of_other_than_two_runs_is_refused(keys: str, port: int) -> None:
-    found = ask(port, f"/compare{keys}")
-    assert (found.status, "two runs of the store can be compared" in found.text) == (400, True)
+    answer = ask(port, f"/compare{keys}")
+    assert (answer.status, "two runs of the store can be compared" in answer.text) == (400, True)
 
 
 def test_file_that_was_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     """Between the reading of the store and the request."""
     folder = put(tmp_path / "store", VALID)
     (tmp_path / "secret.txt").write_text("a secret")
-    with served(tmp_path / "store") as port:
+    with serving(tmp_path / "store") as port:
         (folder / store.REPORT).unlink()
         (folder / store.REPORT).symlink_to(tmp_path / "secret.txt")
-        found = ask(port, "/store/seed-1/sim-1/report.html")
+        answer = ask(port, "/store/seed-1/sim-1/report.html")
 
-    assert (found.status, "secret" in found.text) == (404, False)
+    assert (answer.status, "secret" in answer.text) == (404, False)
 
 
 def test_run_that_vanished_is_said_to_be_gone(tmp_path: Path) -> None:
     folder = put(tmp_path, VALID)
-    with served(tmp_path) as port:
+    with serving(tmp_path) as port:
         (folder / store.REPORT).unlink()
         assert ask(port, "/store/seed-1/sim-1/report.html").status == 404
         assert ask(port, "/").status == 200
@@ -149,7 +151,7 @@ def test_campaign_page_keeps_its_links_to_runs(tmp_path: Path) -> None:
     folder = tmp_path / "campaigns" / "one"
     store.write_file(folder / "runs.jsonl", msgspec.json.encode(replace(LOST, store="seed-2/sim-1")) + b"\n")
     store.write_file(folder / "index.html", '<a href="../../seed-2/sim-1/report.html">x</a>')
-    with served(tmp_path) as port:
+    with serving(tmp_path) as port:
         assert 'href="/store/campaigns/one/index.html"' in ask(port, "/").text
         assert ask(port, "/store/campaigns/one/index.html").status == 200
 

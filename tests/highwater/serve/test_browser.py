@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from history import store
 from reports.render import campaign_html
-from tests.highwater.serve.stores import EVIL, LOST, VALID, put, served
+from tests.highwater.serve.stores import EVIL, LOST, VALID, put, serving
 from tests.highwater.serve.test_trends import put_campaign, seeded
 from tests.reports.campaigns import BANNER, rows
 from tests.reports.test_browser import Page, complaints, expect, page  # noqa: F401 - a fixture
@@ -32,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(root: Path) -> Iterator[str]:
-    with served(root) as port:
+    with serving(root) as port:
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -55,7 +55,7 @@ def _list(page: Page, *names: str, of: int | None = None) -> None:  # noqa: F811
     expect(links).to_have_count(of or len(names))
 
 
-def _found(page: Page, number: int) -> None:  # noqa: F811
+def _wait_for_runs(page: Page, number: int) -> None:  # noqa: F811
     """Wait until the list has this many runs."""
     page.locator("#list output", has_text=re.compile(f"^{number} run")).wait_for()
 
@@ -70,31 +70,31 @@ def test_worst_runs_come_first_a_hundred_on_a_page(runs: Page) -> None:
 
 def test_search_and_filters_narrow_the_list_without_a_button(runs: Page) -> None:
     runs.get_by_label("search").fill("lost-write v3")
-    _found(runs, 1)
+    _wait_for_runs(runs, 1)
     _list(runs, "seed-2")
     assert "q=lost-write" in runs.url
     runs.get_by_label("search").fill("")
-    _found(runs, 122)
+    _wait_for_runs(runs, 122)
     runs.locator("select[name=verdict]").select_option("INVALID")
-    _found(runs, 2)
+    _wait_for_runs(runs, 2)
     runs.locator("select[name=protocol]").select_option("article")
-    _found(runs, 1)
+    _wait_for_runs(runs, 1)
     runs.reload()
     _list(runs, "seed-9")
     runs.get_by_role("link", name="all runs").click()
-    _found(runs, 122)
+    _wait_for_runs(runs, 122)
 
 
 @pytest.mark.parametrize(("name", "choice", "left"), [("mix", "crash", 2), ("kind", "lost-write", 2)])
 def test_each_filter_works(name: str, choice: str, left: int, runs: Page) -> None:
     runs.locator(f"select[name={name}]").select_option(choice)
-    _found(runs, left)
+    _wait_for_runs(runs, left)
 
 
 def test_show_button_does_the_same(runs: Page) -> None:
     runs.get_by_label("search").fill("seed-9")
     runs.get_by_role("button", name="show").click()
-    _found(runs, 1)
+    _wait_for_runs(runs, 1)
 
 
 def test_head_of_a_column_sorts_and_turns(runs: Page) -> None:
@@ -120,7 +120,7 @@ def test_two_ticked_runs_are_compared(runs: Page) -> None:
     expect(runs.locator("tr.differ th")).to_have_text(["protocol", "cause"])
     expect(runs.locator(".sides")).to_contain_text(EVIL)
     runs.get_by_role("link", name="highwater · serve").click()
-    _found(runs, 122)
+    _wait_for_runs(runs, 122)
 
 
 def test_run_leads_to_its_page_and_its_numbers(runs: Page) -> None:
@@ -144,12 +144,12 @@ def test_list_of_runs_is_no_wider_than_its_window(width: int, runs: Page) -> Non
 
 def test_page_follows_the_store_and_keeps_what_was_typed(page: Page, tmp_path: Path) -> None:  # noqa: F811
     put(tmp_path, VALID)
-    with served(tmp_path) as port:
+    with serving(tmp_path) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.get_by_label("search").fill("seed")
-        _found(page, 1)
+        _wait_for_runs(page, 1)
         put(tmp_path, LOST)
-        _found(page, 2)
+        _wait_for_runs(page, 2)
         expect(page.get_by_label("search")).to_have_value("seed")
         expect(page.locator(".verdicts tbody tr")).to_have_count(2)
 
@@ -162,7 +162,7 @@ def trends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         runs = [seeded(LOST if seed < bad else VALID, 100 * number + seed) for seed in range(20)]
         put_campaign(place, f"v3-{100 * number}", *runs, begun=1_700_000_000 + number)
     put_campaign(place, "other", seeded(LOST, 1, " --faults crash"), begun=1_700_000_000)
-    with served(place) as port:
+    with serving(place) as port:
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -175,7 +175,7 @@ def test_trends_lead_to_the_campaigns(page: Page, trends: str) -> None:  # noqa:
     expect(page.locator("tbody tr")).to_have_count(3)
     expect(page.locator("tbody tr").first).to_contain_text("3 of 20 runs, 15.0 %")
     page.get_by_role("link", name="v3-100").click()
-    _found(page, 20)
+    _wait_for_runs(page, 20)
     assert heard == []
 
 
@@ -190,7 +190,7 @@ def test_trends_fit_their_window_and_axe_finds_nothing(width: int, page: Page, t
 def test_page_follows_a_campaign_while_it_runs(page: Page, tmp_path: Path) -> None:  # noqa: F811
     """A real one, in a process of its own: runs come in, then the campaign is complete."""
     words = ["campaign", "--seeds", "1..3", "--seconds", "2", "--shrink", "0", "--jobs", "1", "--store", str(tmp_path)]
-    with served(tmp_path) as port:
+    with serving(tmp_path) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         with Popen([sys.executable, "-m", "highwater", *words], stdout=DEVNULL, stderr=DEVNULL) as campaign:
             try:
@@ -225,7 +225,7 @@ def test_page_of_a_campaign_works_under_the_policy_of_the_server(page: Page, tmp
         [replace(row, link="../../seed-2/sim-1/report.html") for row in rows()], title="t", repeat="", banner=BANNER
     )
     store.write_file(folder / "index.html", html)
-    with served(tmp_path) as port:
+    with serving(tmp_path) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.locator("#campaigns").get_by_role("link", name="one").click()
         page.locator("#runs th button", has_text="acked").click()

@@ -27,7 +27,7 @@ def seeded(run: Summary, seed: int, options: str = "") -> Summary:
     return replace(run, seed=seed, plan=f"seed-{seed}", repeat=f"highwater run --seed {seed} --protocol v3{options}")
 
 
-def read(root: Path) -> Trends:
+def trends_in(root: Path) -> Trends:
     return trends_of(Catalog(root).refresh())
 
 
@@ -35,7 +35,7 @@ def test_campaigns_of_one_command_are_a_trend_in_order_of_time(tmp_path: Path) -
     put_campaign(tmp_path, "late", seeded(VALID, 4), seeded(VALID, 5), begun=200)
     put_campaign(tmp_path, "early", seeded(LOST, 1), seeded(replace(VALID, live=False), 2), begun=100)
 
-    (trend,) = read(tmp_path).found
+    (trend,) = trends_in(tmp_path).found
 
     assert trend.command == "highwater run --protocol v3"
     assert [(step.campaign.name, step.seeds) for step in trend.steps] == [("early", "1 to 2"), ("late", "4 to 5")]
@@ -48,9 +48,9 @@ def test_campaigns_of_other_options_are_not_compared(other: str, tmp_path: Path)
     put_campaign(tmp_path, "one", seeded(LOST, 1), begun=100)
     put_campaign(tmp_path, "two", seeded(LOST, 2, other), begun=200)
 
-    found = read(tmp_path)
+    trends = trends_in(tmp_path)
 
-    assert (found.found, found.single) == ((), 2)
+    assert (trends.found, trends.single) == ((), 2)
 
 
 def test_campaign_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
@@ -58,16 +58,16 @@ def test_campaign_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
     put_campaign(tmp_path, "one", seeded(LOST, 1), begun=100)
     put_campaign(tmp_path, "two", seeded(LOST, 2), begun=200, wanted=9)
 
-    found = read(tmp_path)
+    trends = trends_in(tmp_path)
 
-    assert (found.found, found.left_out) == ((), 1)
+    assert (trends.found, trends.left_out) == ((), 1)
 
 
 def test_runs_of_plans_have_no_trend(tmp_path: Path) -> None:
     for number in (1, 2):
         put_campaign(tmp_path, f"c{number}", replace(LOST, repeat="highwater run --plan x.yaml"), begun=number)
 
-    assert read(tmp_path) == Trends(found=(), single=0, left_out=0)
+    assert trends_in(tmp_path) == Trends(found=(), single=0, left_out=0)
 
 
 @pytest.mark.parametrize(("count", "runs", "low", "high"), [(0, 100, 0.0, 0.037), (50, 100, 0.404, 0.596), (1, 1, 0.207, 1.0)])

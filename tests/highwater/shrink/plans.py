@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from highwater.plans.derive import derive
 from highwater.plans.plan import Plan
 from highwater.runs.summary import Summary
-from highwater.shrink.trial import Question, Seen, Trial
+from highwater.shrink.trial import Question, RunFacts, Trial
 from nemesis.faults import Crash
 from nemesis.schedule import Window
 from nemesis.targets import Named
@@ -28,7 +28,7 @@ def plan_with(windows: int) -> Plan:
     )
 
 
-def seen_of(plan: Plan, *, signature: str = LOST, proof_ms: int | None = 900) -> Seen:
+def replies(plan: Plan, *, signature: str = LOST, proof_ms: int | None = 900) -> RunFacts:
     """A run of a plan with this failure; empty for none."""
     summary = Summary(
         seed=None,
@@ -41,11 +41,11 @@ def seen_of(plan: Plan, *, signature: str = LOST, proof_ms: int | None = 900) ->
         outcome="completed",
         repeat="",
     )
-    return Seen(summary=summary, signature=signature, checker="acked-loss", key="orders-0", proof_ms=proof_ms, operations=9)
+    return RunFacts(summary=summary, signature=signature, checker="acked-loss", key="orders-0", proof_ms=proof_ms, operations=9)
 
 
 def needs_two_windows(question: Question) -> Trial:
     """The failure needs the windows f2 and f5 and nothing else."""
-    ids = {one.id for one in question.plan.schedule}
+    ids = {this_window.id for this_window in question.plan.schedule}
     fails = {"f2", "f5"} <= ids
-    return Trial(fits=fails, cpu_seconds=0.5, seen=seen_of(question.plan, signature=LOST if fails else ""))
+    return Trial(fits=fails, cpu_seconds=0.5, seen=replies(question.plan, signature=LOST if fails else ""))

@@ -105,9 +105,11 @@ def test_shrink_does_not_depend_on_its_workers(tmp_path: Path) -> None:
     for workers in ("1", "2"):
         run_command_line([*options, "--workers", workers, "--store", str(tmp_path / workers)])
 
-    one, two = (load_plan(tmp_path / workers / "shrunk/kip101-scenario-1-truncate-to-hw/plan.yaml") for workers in ("1", "2"))
+    first_plan, second_plan = (
+        load_plan(tmp_path / workers / "shrunk/kip101-scenario-1-truncate-to-hw/plan.yaml") for workers in ("1", "2")
+    )
 
-    assert one == two
+    assert first_plan == second_plan
 
 
 @pytest.mark.slow
@@ -121,14 +123,14 @@ def test_interrupted_shrink_keeps_its_best_and_goes_on(tmp_path: Path) -> None:
     while len(list(folder.glob("ledger/*.json"))) < 6 and time.monotonic() < end:
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
-    said, complained = child.communicate(timeout=PATIENCE_S)
+    message, complained = child.communicate(timeout=PATIENCE_S)
 
     half = load_plan(folder / "plan.yaml")
     copytree(folder / "ledger", tmp_path / "answered")
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=_here(), timeout=PATIENCE_S, check=False)
 
     assert (child.returncode, complained) == (ExitCode.UNKNOWN, "")
-    assert "stopped: interrupted" in said
+    assert "stopped: interrupted" in message
     assert done.returncode == ExitCode.INVALID
     assert load_plan(folder / "plan.yaml").faults_ms < half.faults_ms
     kept = {path.name: path.stat().st_size for path in (tmp_path / "answered").iterdir()}

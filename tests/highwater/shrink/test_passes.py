@@ -11,17 +11,17 @@ from highwater.plans.plan import Plan, complaints
 from highwater.shrink.passes import PASSES, first_proposals, mended, proposals, scripted, with_length
 from highwater.shrink.trial import step_of
 from nemesis.targets import LeaderOf, Named
-from tests.highwater.shrink.plans import plan_with, seen_of, window
+from tests.highwater.shrink.plans import plan_with, replies, window
 from workloads.parameters import Step
 
 
 def _all_proposals(plan: Plan) -> list[Plan]:
-    seen = seen_of(plan)
+    facts = replies(plan)
     return [
         proposal
-        for one in PASSES
-        for reduction in one.reductions(plan, seen)
-        for proposal in islice(proposals(reduction, plan, seen), 20)
+        for this_pass in PASSES
+        for reduction in this_pass.reductions(plan, facts)
+        for proposal in islice(proposals(reduction, plan, facts), 20)
     ]
 
 
@@ -56,10 +56,10 @@ def test_no_proposal_has_more_of_anything(seed: int) -> None:
 def test_first_proposal_ends_at_the_proof_of_the_failure() -> None:
     plan = plan_with(8)
 
-    first, bare = first_proposals(plan, seen_of(plan, proof_ms=930))
+    first, bare = first_proposals(plan, replies(plan, proof_ms=930))
 
     assert (first.faults_ms, first.audit_ms, first.quiet_ms) == (1000, 0, plan.promise.bound_ms)
-    assert [one.id for one in first.schedule] == ["f1", "f2", "f3", "f4"]
+    assert [this_window.id for this_window in first.schedule] == ["f1", "f2", "f3", "f4"]
     assert (bare.seed, bare.derivation, bare.schedule) == (None, UNSET, plan.schedule)
 
 
@@ -78,10 +78,10 @@ def test_plan_that_cannot_be_mended_is_not_proposed() -> None:
 def test_fault_by_role_becomes_a_fault_by_name() -> None:
     """Named brokers let topics go, and a reader sees what is hit."""
     plan = replace(plan_with(1), schedule=(replace(window(1), target=LeaderOf(topic="orders", partition=0)),))
-    seen = replace(seen_of(plan), hits={"f1": (2,)})
-    (by_name,) = (one for one in PASSES if one.name.startswith("brokers by name"))
+    facts = replace(replies(plan), hits={"f1": (2,)})
+    (by_name,) = (this_pass for this_pass in PASSES if this_pass.name.startswith("brokers by name"))
 
-    (proposal,) = proposals(by_name.reductions(plan, seen)[0], plan, seen)
+    (proposal,) = proposals(by_name.reductions(plan, facts)[0], plan, facts)
 
     assert proposal.schedule[0].target == Named(brokers=(2,))
 
@@ -96,13 +96,13 @@ def test_drawn_requests_become_a_script_of_the_same_requests() -> None:
     """Steps of a script can be left out one by one; requests that a workload draws cannot."""
     plan = derive(2, protocol="v3", workload="everything")
     moved = Step(at_ms=500, do="reassign", topic=plan.cluster.topics[0].name, replicas=((1, 2),))
-    seen = replace(seen_of(plan), requests=(moved,))
+    facts = replace(replies(plan), requests=(moved,))
 
-    (proposal,) = proposals(scripted, plan, seen)
+    (proposal,) = proposals(scripted, plan, facts)
 
     assert (proposal.workload.name, proposal.workload.scratch, proposal.script) == ("produce-consume", None, (moved,))
     assert proposal.cluster.later == (*plan.cluster.later, plan.workload.scratch)
-    assert list(proposals(scripted, proposal, seen)) == []
+    assert list(proposals(scripted, proposal, facts)) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from highwater.runs.provenance import Build
 from highwater.shrink import search
 from highwater.shrink.search import Budget, Judges, Smallest, shrink
 from highwater.shrink.trial import Goal, Question
-from tests.highwater.shrink.plans import LOST, needs_two_windows, plan_with, seen_of
+from tests.highwater.shrink.plans import LOST, needs_two_windows, plan_with, replies
 
 HERE = Build(commit="", dirty=False, versions={})
 GOAL = Goal(signature=LOST, checker="acked-loss", early=True, against="safe")
@@ -18,7 +18,7 @@ AMPLE = Budget(trials=1000, cpu_seconds=1000)
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans_tried(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that were tried, by a judge who needs no run."""
     plans: list[Plan] = []
 
@@ -35,18 +35,18 @@ def _shrunk(folder: Path, *, budget: Budget = AMPLE, windows: int = 9) -> tuple[
     plan = plan_with(windows)
     accepted: list[Smallest] = []
     judges = Judges(str(folder), HERE, budget=budget, workers=1)
-    return shrink(plan, seen_of(plan, proof_ms=None), GOAL, judges, accepted.append), accepted
+    return shrink(plan, replies(plan, proof_ms=None), GOAL, judges, accepted.append), accepted
 
 
-def test_search_leaves_only_the_windows_that_the_failure_needs(tmp_path: Path, asked: list[Plan]) -> None:
+def test_search_leaves_only_the_windows_that_the_failure_needs(tmp_path: Path, plans_tried: list[Plan]) -> None:
     found, _ = _shrunk(tmp_path)
 
-    assert [one.id for one in found.plan.schedule] == ["f2", "f5"]
+    assert [window.id for window in found.plan.schedule] == ["f2", "f5"]
     assert (found.plan.cluster.brokers, found.plan.workload.producers, found.plan.workload.consumers) == (1, 1, 0)
     assert found.stopped is None
 
 
-def test_search_accepts_plans_that_only_get_smaller(tmp_path: Path, asked: list[Plan]) -> None:
+def test_search_accepts_plans_that_only_get_smaller(tmp_path: Path, plans_tried: list[Plan]) -> None:
     """The plan on disk is the best so far at any time."""
     _, accepted = _shrunk(tmp_path)
 
@@ -56,13 +56,13 @@ def test_search_accepts_plans_that_only_get_smaller(tmp_path: Path, asked: list[
     assert all({"f2", "f5"} <= {window.id for window in one.plan.schedule} for one in accepted)
 
 
-def test_search_begun_again_asks_nothing_twice(tmp_path: Path, asked: list[Plan]) -> None:
+def test_search_begun_again_asks_nothing_twice(tmp_path: Path, plans_tried: list[Plan]) -> None:
     first, _ = _shrunk(tmp_path)
-    before = len(asked)
+    before = len(plans_tried)
 
     again, _ = _shrunk(tmp_path)
 
-    assert (len(asked), again) == (before, first)
+    assert (len(plans_tried), again) == (before, first)
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ def test_search_begun_again_asks_nothing_twice(tmp_path: Path, asked: list[Plan]
         (Budget(trials=1000, cpu_seconds=3.0), "the budget of 3 s of CPU is spent"),
     ],
 )
-def test_search_ends_when_its_budget_is_spent(tmp_path: Path, asked: list[Plan], budget: Budget, words: str) -> None:
+def test_search_ends_when_its_budget_is_spent(tmp_path: Path, plans_tried: list[Plan], budget: Budget, words: str) -> None:
     found, _ = _shrunk(tmp_path, budget=budget)
 
     assert found.stopped == words
     assert {"f2", "f5"} <= {window.id for window in found.plan.schedule}
-    assert len(asked) <= 7
+    assert len(plans_tried) <= 7
 
 
-def test_search_goes_on_from_a_spent_budget(tmp_path: Path, asked: list[Plan]) -> None:
+def test_search_goes_on_from_a_spent_budget(tmp_path: Path, plans_tried: list[Plan]) -> None:
     _shrunk(tmp_path, budget=Budget(trials=5, cpu_seconds=1000))
     found, _ = _shrunk(tmp_path)
 
-    assert len(asked) == found.trials
+    assert len(plans_tried) == found.trials
 
 
 def test_plan_whose_trial_fails_in_the_harness_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

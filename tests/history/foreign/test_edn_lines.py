@@ -58,7 +58,7 @@ def _files(draw: st.DrawFn) -> str:
     return opened + "".join(parts) + closed
 
 
-def _read(data: bytes, *, exact: bool) -> tuple[list[Any], str]:
+def _rows_and_error(data: bytes, *, exact: bool) -> tuple[list[Any], str]:
     rows: list[Any] = []
     try:
         rows.extend(edn.rows(io.BytesIO(data), exact=exact))
@@ -68,7 +68,7 @@ def _read(data: bytes, *, exact: bool) -> tuple[list[Any], str]:
 
 
 def _assert_same(data: bytes) -> None:
-    by_tokens, by_lines = _read(data, exact=True), _read(data, exact=False)
+    by_tokens, by_lines = _rows_and_error(data, exact=True), _rows_and_error(data, exact=False)
 
     assert by_lines == by_tokens
     assert repr(by_lines) == repr(by_tokens)  # also of the same types

@@ -15,7 +15,7 @@ from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge as judge_log
 from highwater.cli.main import run_command_line
-from highwater.foreign.files import Asked, exported, judge_file
+from highwater.foreign.files import ModelChoice, exported, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from history.foreign import edn, export, jepsen, ours
@@ -60,7 +60,7 @@ def test_exported_edn_value_is_read_back(value: object) -> None:
     assert export.edn(found, names=True) == export.edn(value, names=True)
 
 
-def _read(lines: list[str]) -> list[Step]:
+def _steps_of(lines: list[str]) -> list[Step]:
     return list(jepsen.of_rows(edn.rows(io.BytesIO("".join(lines).encode()))))
 
 
@@ -69,24 +69,24 @@ def _step(process: int, kind: OpType, f: str, value: object = None) -> Step:
 
 
 def test_exported_edn_operations_are_read_back() -> None:
-    told = [
+    steps_told = [
         _step(0, OpType.INVOKE, "txn", (("append", 1, 2), ("r", 1, None))),
         _step(0, OpType.OK, "txn", (("append", 1, 2), ("r", 1, (1, 2)))),
         _step(1, OpType.INVOKE, "write", Atom("string", 'a "quoted" \\ line\n')),
         _step(1, OpType.FAIL, "write", Atom("string", 'a "quoted" \\ line\n')),
     ]
 
-    found = _read(list(export.lines(lambda: told, names=True)))
+    steps_found = _steps_of(list(export.lines(lambda: steps_told, names=True)))
 
-    assert [(s.process, s.type, s.f, s.value) for s in found] == [(s.process, s.type, s.f, s.value) for s in told]
-    assert [s.index for s in found] == [0, 1, 2, 3]
+    assert [(s.process, s.type, s.f, s.value) for s in steps_found] == [(s.process, s.type, s.f, s.value) for s in steps_told]
+    assert [s.index for s in steps_found] == [0, 1, 2, 3]
 
 
 def test_exported_process_is_not_reused_after_unknown_outcome() -> None:
     """Knossos refuses an invocation of a process with an open call, and a call of unknown outcome stays open for ever."""
-    told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
+    steps_told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
 
-    assert [s.process for s in _read(list(export.lines(lambda: told)))] == [0, 0, 1, 2]
+    assert [s.process for s in _steps_of(list(export.lines(lambda: steps_told)))] == [0, 0, 1, 2]
 
 
 def test_json_micro_operation_names_become_keywords() -> None:
@@ -97,9 +97,9 @@ def test_json_micro_operation_names_become_keywords() -> None:
 
 
 def test_exported_compare_and_set_that_was_refused_fails() -> None:
-    told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", FALSE)]
+    steps_told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", FALSE)]
 
-    assert [(s.type, s.value) for s in _read(list(export.lines(lambda: told)))] == [
+    assert [(s.type, s.value) for s in _steps_of(list(export.lines(lambda: steps_told)))] == [
         (OpType.INVOKE, (1, 2)),
         (OpType.FAIL, (1, 2)),
     ]
@@ -113,7 +113,7 @@ def test_export_refuses_an_invalid_function_name() -> None:
 # --- histories of highwater --------------------------------------------------------------------------------------------
 
 
-def _stored(tmp_path: Path, history: History) -> Path:
+def _store(tmp_path: Path, history: History) -> Path:
     path = tmp_path / "history.jsonl"
     path.write_bytes(jsonl.encode(history))
     return path
@@ -124,9 +124,9 @@ def test_admin_operations_are_left_out_of_an_export(f: str) -> None:
     """Their values are words (`orders-2 on 5,4,3`), no JSON."""
     story = Story()
     story.produces(1, "a", 0)
-    asked = Operation(index=98, slot=0, process=9, type=OpType.INVOKE, f=f, value="orders-2 on 5,4,3", time_ns=98)
+    operation = Operation(index=98, slot=0, process=9, type=OpType.INVOKE, f=f, value="orders-2 on 5,4,3", time_ns=98)
     history = story.history()
-    with_request = History(history.manifest, operations=[*history.operations, asked], events=history.events)
+    with_request = History(history.manifest, operations=[*history.operations, operation], events=history.events)
 
     assert {step.f for step in ours.steps(with_request)} == {"produce"}
 
@@ -138,16 +138,16 @@ def test_exported_history_gets_the_verdict_of_the_original(name: str, tmp_path: 
     history = stored(name)
     if not ours.holds_records(history):
         return
-    path = _stored(tmp_path, history)
+    path = _store(tmp_path, history)
     try:
-        judged = judge_file(path, Asked(model="kafka"))
+        judged = judge_file(path, ModelChoice(model="kafka"))
     except HistoryError:  # stories of invalid histories
         with pytest.raises(HistoryError):
             store.write_lines(tmp_path / "out.edn", exported(path))
         return
     store.write_lines(tmp_path / "out.edn", exported(path))
 
-    again = judge_file(tmp_path / "out.edn", Asked(model="kafka"))
+    again = judge_file(tmp_path / "out.edn", ModelChoice(model="kafka"))
 
     assert (again.validity, [a.kind for a in again.anomalies], again.operations) == (
         judged.validity,
@@ -164,21 +164,21 @@ def test_run_with_moved_partitions_is_exported_and_judged(tmp_path: Path) -> Non
     )
     (run,) = (tmp_path / "store").glob("*/sim-*")
     store.write_lines(tmp_path / "out.edn", exported(run))
-    judged, again = (judge_file(path, Asked(model="kafka")) for path in (run, tmp_path / "out.edn"))
+    judged, again = (judge_file(path, ModelChoice(model="kafka")) for path in (run, tmp_path / "out.edn"))
 
     assert "reassign" in {row.f for row in store.load(run).operations}
-    assert [one.kind for one in again.anomalies] == [one.kind for one in judged.anomalies]
+    assert [anomaly.kind for anomaly in again.anomalies] == [anomaly.kind for anomaly in judged.anomalies]
     assert judged.operations == again.operations > 1000
 
 
 def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> None:
-    operations, events, told = log_tables(3000)
-    history = History.from_tables(told, operations=operations, events=events)
+    operations, events, manifest_told = log_tables(3000)
+    history = History.from_tables(manifest_told, operations=operations, events=events)
     store.save(tmp_path / "run", history)
 
-    by_log = judge_file(tmp_path / "run", Asked(model="partition-log"))
+    by_log = judge_file(tmp_path / "run", ModelChoice(model="partition-log"))
     store.write_lines(tmp_path / "out.edn", exported(tmp_path / "run"))
-    by_queue = judge_file(tmp_path / "out.edn", Asked(model="kafka"))
+    by_queue = judge_file(tmp_path / "out.edn", ModelChoice(model="kafka"))
 
     assert (by_log.validity, by_log.anomalies) == (Validity.VALID, ())
     assert by_queue.anomalies == ()
@@ -210,10 +210,10 @@ def test_exported_register_history_has_json_values(tmp_path: Path) -> None:
     ]
     history = History(manifest(promise()), operations=rows)
 
-    judged = judge_file(_stored(tmp_path, history), Asked(model="register"))
+    judged = judge_file(_store(tmp_path, history), ModelChoice(model="register"))
 
     assert [(a.kind, a.key, a.witness[-1]) for a in judged.anomalies] == [("nonlinearizable", "x", 2)]
-    assert [s.value for s in steps_of(tmp_path, exported(_stored(tmp_path, history)))] == [1, 1, None, 2]
+    assert [s.value for s in steps_of(tmp_path, exported(_store(tmp_path, history)))] == [1, 1, None, 2]
 
 
 def steps_of(tmp_path: Path, lines: object) -> list[Step]:
@@ -223,10 +223,10 @@ def steps_of(tmp_path: Path, lines: object) -> list[Step]:
 
 def test_export_refuses_a_value_that_is_not_json_with_its_row(tmp_path: Path) -> None:
     rows = [Operation(index=4, process=0, type=OpType.INVOKE, f="write", value="{", time_ns=0)]
-    path = _stored(tmp_path, History(manifest(promise()), operations=rows))
+    path = _store(tmp_path, History(manifest(promise()), operations=rows))
 
     with pytest.raises(HistoryError, match="row 4: the value of write is not JSON"):
-        judge_file(path, Asked(model="register"))
+        judge_file(path, ModelChoice(model="register"))
 
 
 def _run(*lines: str) -> History:
@@ -291,4 +291,4 @@ def _by_log(*lines: str) -> Validity:
 
 
 def _kinds_by_queue(*lines: str) -> list[str]:
-    return [one.kind for one in judge_queue(export.renewed(lambda: ours.queue_steps(_run(*lines)))).anomalies]
+    return [anomaly.kind for anomaly in judge_queue(export.renewed(lambda: ours.queue_steps(_run(*lines)))).anomalies]

@@ -26,7 +26,7 @@ def line(process: int, type: str, f: str, time: int, **fields: object) -> Fields
     return {"process": process, "type": type, "f": f, "time": time, **fields}
 
 
-def written(path: Path, *lines: object) -> Path:
+def write_lines(path: Path, *lines: object) -> Path:
     path.write_text("".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in lines))
     return path
 
@@ -61,7 +61,7 @@ def test_example_of_the_document_runs_to_the_letter(tmp_path: Path) -> None:
 
 def _read_once(path: Path, manifest: dict[str, object]) -> Path:
     """One acknowledged record, read once, and no final reads."""
-    return written(
+    return write_lines(
         path,
         {"manifest": manifest},
         line(0, "invoke", "produce", 1, values=["a"]),
@@ -92,13 +92,13 @@ def test_log_that_says_it_has_no_final_reads_is_judged(tmp_path: Path) -> None:
 
 def test_final_reads_and_their_denial_are_refused_together(tmp_path: Path) -> None:
     manifest = {"manifest": {"system": "toy 1", "model": "log", "final_reads": False}}
-    path = written(tmp_path / "h.jsonl", manifest, {"mark": "final-reads", "time": 1})
+    path = write_lines(tmp_path / "h.jsonl", manifest, {"mark": "final-reads", "time": 1})
 
     assert mistakes(path) == ["line 2: the manifest says that the history has no final reads (final_reads is false)"]
 
 
 def test_log_is_judged_by_the_checkers_of_runs(tmp_path: Path) -> None:
-    path = written(
+    path = write_lines(
         tmp_path / "h.jsonl",
         MANIFEST,
         line(0, "invoke", "produce", 1, values=["a", "b"], topic="x", partition=3),
@@ -111,12 +111,15 @@ def test_log_is_judged_by_the_checkers_of_runs(tmp_path: Path) -> None:
     assert log is not None
     verdict = judge(log)
     assert verdict.validity is Validity.INVALID
-    assert {(one.kind, one.key) for one in verdict.anomalies} >= {("inconsistent-offsets", "x-3"), ("lost-write", "x-3")}
-    assert {index for one in verdict.anomalies for index in one.witness} <= {2, 3, 4, 5}  # the lines of the file
+    assert {(anomaly.kind, anomaly.key) for anomaly in verdict.anomalies} >= {
+        ("inconsistent-offsets", "x-3"),
+        ("lost-write", "x-3"),
+    }
+    assert {index for anomaly in verdict.anomalies for index in anomaly.witness} <= {2, 3, 4, 5}  # the lines of the file
 
 
 def test_group_that_loses_its_commit_is_invalid(tmp_path: Path) -> None:
-    path = written(
+    path = write_lines(
         tmp_path / "h.jsonl",
         MANIFEST,
         line(0, "invoke", "commit", 1, group="g", offset=4),
@@ -127,13 +130,13 @@ def test_group_that_loses_its_commit_is_invalid(tmp_path: Path) -> None:
     log = recorded.read(path, MODELS).log
 
     assert log is not None
-    assert [one.kind for one in judge(log).anomalies] == ["commit-lost"]
+    assert [anomaly.kind for anomaly in judge(log).anomalies] == ["commit-lost"]
 
 
 def test_steps_of_another_model_are_judged_by_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line(0, "invoke", "write", 1, value=1), line(0, "ok", "write", 2, value=1)]
     lines += [line(0, "invoke", "read", 3), line(0, "ok", "read", 4, value=2)]
-    path = written(tmp_path / "h.jsonl", {"manifest": {"system": "s", "model": "register"}}, *lines)
+    path = write_lines(tmp_path / "h.jsonl", {"manifest": {"system": "s", "model": "register"}}, *lines)
 
     assert run_command_line(["check", str(path), "--report", str(tmp_path / "page.html")]) == 10
     assert "line 4" in capsys.readouterr().out
@@ -142,7 +145,7 @@ def test_steps_of_another_model_are_judged_by_it(tmp_path: Path, capsys: pytest.
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     found = mistakes(
-        written(
+        write_lines(
             tmp_path / "h.jsonl",
             MANIFEST,
             line(-1, "invoke", "produce", 1, values=["a"]),
@@ -176,7 +179,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
 
 def test_manifest_with_both_fields_wrong_names_both(tmp_path: Path) -> None:
     found = mistakes(
-        written(tmp_path / "h.jsonl", {"manifest": {"modle": "log"}, "x": 1}, line(0, "invoke", "poll", 1, offset=0))
+        write_lines(tmp_path / "h.jsonl", {"manifest": {"modle": "log"}, "x": 1}, line(0, "invoke", "poll", 1, offset=0))
     )
 
     assert [one.partition(";")[0] for one in found] == [
@@ -188,8 +191,8 @@ def test_manifest_with_both_fields_wrong_names_both(tmp_path: Path) -> None:
 
 
 def test_command_prints_each_mistake_on_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path / "h.jsonl", MANIFEST, *(["x"] * 150))
+    path = write_lines(tmp_path / "h.jsonl", MANIFEST, *(["x"] * 150))
 
     assert run_command_line(["check", str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert (len(said), said[-1]) == (101, f"highwater: {path}: and 50 more mistakes")
+    lines = capsys.readouterr().err.splitlines()
+    assert (len(lines), lines[-1]) == (101, f"highwater: {path}: and 50 more mistakes")

@@ -7,7 +7,7 @@ import pytest
 from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.foreign.files import Asked, judge_file
+from highwater.foreign.files import ModelChoice, judge_file
 from history.errors import HistoryError
 from history.foreign.read import Form, calls, form_of
 from history.foreign.session_text import UNTIMED
@@ -48,7 +48,7 @@ def test_sessions_have_an_order_and_no_time_among_them(tmp_path: Path) -> None:
     """A file lists one session after another: what stands later in it is not later."""
     writer, reader = "w(1,1,0,0)\nw(1,2,0,1)\n", "r(1,2,1,2)\nr(1,{},1,3)\n"
     told = [
-        judge_file(_file(tmp_path, text), Asked(model="rw-register")).validity
+        judge_file(_file(tmp_path, text), ModelChoice(model="rw-register")).validity
         for text in (writer + "r(1,0,1,2)\n", "r(1,2,1,2)\n" + writer, writer + reader.format(2), writer + reader.format(1))
     ]
 
@@ -65,7 +65,7 @@ def test_read_of_a_written_0_is_no_read_of_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ["kafka", "multi-register"])
 def test_model_that_needs_times_refuses_sessions(model: str, tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"cannot be judged without invocations|order in time is not told"):
-        judge_file(_file(tmp_path, _LOST_UPDATE), Asked(model=model))
+        judge_file(_file(tmp_path, _LOST_UPDATE), ModelChoice(model=model))
 
 
 def test_sessions_are_not_exported_as_if_they_had_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

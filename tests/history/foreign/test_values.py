@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkers.engine.verdict import Validity
-from highwater.foreign.files import Asked, judge_file
+from highwater.foreign.files import ModelChoice, judge_file
 from history.foreign import edn
 
 # One row for each value of Clojure, with all spellings that are `=`.
@@ -48,11 +48,11 @@ def test_spellings_of_one_edn_value_are_equal() -> None:
 
 
 def test_different_edn_values_are_not_equal() -> None:
-    for one, two in combinations([edn.value(spellings[0]) for spellings in _EQUAL], 2):
-        assert one != two
-        assert two != one
-        assert (one,) != (two,)
-        assert len({one, two, frozenset([one]), frozenset([two])}) == 4
+    for first_value, second_value in combinations([edn.value(spellings[0]) for spellings in _EQUAL], 2):
+        assert first_value != second_value
+        assert second_value != first_value
+        assert (first_value,) != (second_value,)
+        assert len({first_value, second_value, frozenset([first_value]), frozenset([second_value])}) == 4
 
 
 def _history(*calls: tuple[str, str, str]) -> str:
@@ -86,7 +86,7 @@ def test_other_kind_of_value_than_written_is_invalid(model: str, written: str, s
     for observed in (written, seen):
         path = tmp_path / "history.edn"
         path.write_text(_HISTORIES[model].replace("WRITTEN", written).replace("SEEN", observed))
-        verdicts.append(judge_file(path, Asked(model=model)).validity)
+        verdicts.append(judge_file(path, ModelChoice(model=model)).validity)
 
     assert verdicts == [Validity.VALID, Validity.INVALID]
 
@@ -99,7 +99,7 @@ def test_transactions_write_different_kinds_of_value_once(model: str, write: str
     calls.append((":txn", "[[:r 1 nil]]", "[[:r 1 nil]]"))
     path.write_text(_history(*calls))
 
-    assert judge_file(path, Asked(model=model)).validity is Validity.VALID
+    assert judge_file(path, ModelChoice(model=model)).validity is Validity.VALID
 
 
 def test_list_read_with_another_kind_of_value_is_incompatible(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_list_read_with_another_kind_of_value_is_incompatible(tmp_path: Path) ->
         )
     )
 
-    assert "incompatible-order" in {found.kind for found in judge_file(path, Asked(model="list-append")).anomalies}
+    assert "incompatible-order" in {anomaly.kind for anomaly in judge_file(path, ModelChoice(model="list-append")).anomalies}
 
 
 def test_json_numbers_are_equal_whatever_their_spelling(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_json_numbers_are_equal_whatever_their_spelling(tmp_path: Path) -> None:
         lines.append(f'{{"process": 0, "type": "{kind}", "f": "{f}", "value": {value}}}\n')
     path.write_text("".join(lines))
 
-    assert judge_file(path, Asked(model="register")).validity is Validity.VALID
+    assert judge_file(path, ModelChoice(model="register")).validity is Validity.VALID
 
 
 def test_json_boolean_is_no_string_and_no_number(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_json_boolean_is_no_string_and_no_number(tmp_path: Path) -> None:
     for seen in ("true", '"true"', "1"):
         rows = (("invoke", "write", "true"), ("ok", "write", "true"), ("invoke", "read", "null"), ("ok", "read", seen))
         path.write_text("".join(f'{{"process": 0, "type": "{k}", "f": "{f}", "value": {v}}}\n' for k, f, v in rows))
-        verdicts.append(judge_file(path, Asked(model="register")).validity)
+        verdicts.append(judge_file(path, ModelChoice(model="register")).validity)
 
     assert verdicts == [Validity.VALID, Validity.INVALID, Validity.INVALID]
 
@@ -146,8 +146,8 @@ def test_initial_value_given_as_edn_fits_json_and_edn(initial: str, tmp_path: Pa
     (tmp_path / "a.json").write_text(read % ("invoke", "null") + read % ("ok", initial))
 
     for name in ("a.edn", "a.json"):
-        asked = Asked(model="register", initial=initial)
-        assert judge_file(tmp_path / name, asked).validity is Validity.VALID, name
+        choice = ModelChoice(model="register", initial=initial)
+        assert judge_file(tmp_path / name, choice).validity is Validity.VALID, name
 
 
 def test_map_of_strings_takes_strings_of_both_forms(tmp_path: Path) -> None:
@@ -157,4 +157,4 @@ def test_map_of_strings_takes_strings_of_both_forms(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("".join(step % (kind, *call) for call in calls for kind in ("invoke", "ok")))
 
     for name in ("a.edn", "a.json"):
-        assert judge_file(tmp_path / name, Asked(model="kv")).validity is Validity.VALID, name
+        assert judge_file(tmp_path / name, ModelChoice(model="kv")).validity is Validity.VALID, name

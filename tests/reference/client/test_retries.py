@@ -55,7 +55,7 @@ def produce(id: int = 1, acks: int = -1, retries: int = 0, *, idempotent: bool =
     return ProduceCall(id=id, tp=TP, values=(value,), acks=acks, retries=retries, idempotent=idempotent)
 
 
-def sent(outputs: Outputs) -> list[AnyMessage]:
+def messages_in(outputs: Outputs) -> list[AnyMessage]:
     return [o.message for o in outputs if isinstance(o, Send)]
 
 
@@ -89,7 +89,7 @@ class Broker:
         return self.client.handle(Received(B1, message), now=START)
 
     def _serve(self, outputs: Outputs) -> Outputs:
-        for message in sent(outputs):
+        for message in messages_in(outputs):
             match message:
                 case Produce():
                     self.asked.append(message)
@@ -128,7 +128,7 @@ def test_acks_0_producer_never_learns_of_a_lost_batch() -> None:
     assert ended is not None
     assert (ended.error, ended.attempts) == (ErrorCode.NONE, 1)
     assert not client.pending
-    assert sent(client.handle(ConnectionLost(B1), now=START)) == []
+    assert messages_in(client.handle(ConnectionLost(B1), now=START)) == []
 
 
 def test_permanent_error_is_not_retried() -> None:
@@ -175,8 +175,8 @@ def test_retry_after_a_lost_connection_looks_up_the_leader() -> None:
     paused = client.handle(ConnectionLost(B1), now=START)
 
     assert pause(paused) == ["attempt-1"]
-    assert [type(m) for m in sent(client.handle(TimerFired("attempt-1"), now=START))] == [Metadata]
-    assert [type(m) for m in sent(learn(client, 2, epoch=2))] == [Produce]
+    assert [type(m) for m in messages_in(client.handle(TimerFired("attempt-1"), now=START))] == [Metadata]
+    assert [type(m) for m in messages_in(learn(client, 2, epoch=2))] == [Produce]
 
 
 # --- idempotence --------------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_call_without_a_producer_id_fails_with_zero_attempts() -> None:
     second = client.handle(TimerFired("producer-id"), now=START)
     ended = answer(client.handle(TimerFired("call-1"), now=START))
 
-    assert [[type(m) for m in sent(o)] for o in (first, second)] == [[InitProducerId]] * 2
+    assert [[type(m) for m in messages_in(o)] for o in (first, second)] == [[InitProducerId]] * 2
     assert ended is not None
     assert (ended.error, ended.attempts) == (ErrorCode.REQUEST_TIMED_OUT, 0)
     assert client.handle(TimerFired("producer-id"), now=START) == []
@@ -223,13 +223,13 @@ def test_call_without_a_producer_id_fails_with_zero_attempts() -> None:
 def test_client_asks_the_next_broker_for_a_producer_id() -> None:
     """B-66: a broker that is cut off from ZooKeeper refuses; another one may be connected."""
     client = routed()
-    (asked,) = [o for o in client.start(produce(idempotent=True), now=START) if isinstance(o, Send)]
-    no = InitProducerIdReply(asked.message.correlation, ErrorCode.BROKER_NOT_AVAILABLE)
-    (timer,) = client.handle(Received(asked.to, no), now=START)
+    (send,) = [o for o in client.start(produce(idempotent=True), now=START) if isinstance(o, Send)]
+    no = InitProducerIdReply(send.message.correlation, ErrorCode.BROKER_NOT_AVAILABLE)
+    (timer,) = client.handle(Received(send.to, no), now=START)
     again = client.handle(TimerFired("producer-id"), now=START)
 
     assert timer == SetTimer("producer-id", ASK_BACKOFF_MS, ASK_BACKOFF_MS)
-    assert [o.to for o in again if isinstance(o, Send)] != [asked.to]
+    assert [o.to for o in again if isinstance(o, Send)] != [send.to]
     assert SetTimer("producer-id", ASK_TIMEOUT_MS, ASK_TIMEOUT_MS) in again
 
 
@@ -239,7 +239,7 @@ def test_client_asks_the_next_broker_for_a_producer_id() -> None:
 def test_consumer_asks_the_leader_for_the_earliest_offset() -> None:
     """R-136: the leader alone answers, as for all reads of a consumer."""
     client = routed()
-    (asked,) = sent(client.start(EarliestCall(id=1, tp=TP), now=START))
+    (asked,) = messages_in(client.start(EarliestCall(id=1, tp=TP), now=START))
     assert isinstance(asked, ListOffsets)
     reply = ListOffsetsReply(asked.correlation, TP, ErrorCode.NONE, Offset(0), LeaderEpoch(1))
     ended = answer(client.handle(Received(B1, reply), now=START))

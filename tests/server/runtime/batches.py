@@ -14,7 +14,7 @@ def batch(base: int, *values: str, epoch: int = 0) -> Batch:
     return replace(whole, values=patched(whole))
 
 
-def held(whole: Batch) -> Batch:
+def header_only(whole: Batch) -> Batch:
     """The batch with only its header, as the machine holds it."""
     assert isinstance(whole.values, bytes)
     return replace(whole, values=whole.values[:HEADER_BYTES])

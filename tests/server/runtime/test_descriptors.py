@@ -74,9 +74,9 @@ def is_taken(connection: socket.socket) -> bool:
 def test_broker_accepts_connections_once_descriptors_are_free(tmp_path: Path) -> None:
     port = free_port()
     with node(tmp_path, port, FEW) as process:
-        with ExitStack() as held:
+        with ExitStack() as connections_open:
             for _ in range(CONNECTIONS):
-                held.enter_context(dialled(port))
+                connections_open.enter_context(dialled(port))
             time.sleep(0.5)
             assert process.poll() is None
         with dialled(port) as another:
@@ -85,6 +85,6 @@ def test_broker_accepts_connections_once_descriptors_are_free(tmp_path: Path) ->
 
 def test_broker_process_raises_its_file_descriptor_limit(tmp_path: Path) -> None:
     port = free_port()
-    with node(tmp_path, port, 1000), ExitStack() as held:
-        connections = [held.enter_context(dialled(port)) for _ in range(CONNECTIONS)]
+    with node(tmp_path, port, 1000), ExitStack() as connections_open:
+        connections = [connections_open.enter_context(dialled(port)) for _ in range(CONNECTIONS)]
         assert is_taken(connections[-1])

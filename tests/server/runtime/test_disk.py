@@ -19,7 +19,7 @@ from server.disk.log_dirs import CHECKPOINT, CLEAN, Disk, look
 from server.disk.segments import segment_name
 from server.lab.dir_faults import DirFault, DirFaults
 from server.wire.records import check
-from tests.server.runtime.batches import batch, held
+from tests.server.runtime.batches import batch, header_only
 
 BORN = Incarnation(7)
 ORDERS = TopicPartition("orders-0")
@@ -28,13 +28,13 @@ FIRST = segment_name(0)
 UNMARKED = f"version: 0\ntopic_id: {'A' * 22}\nborn: 7\n"  # a partition.metadata from before creations were marked
 
 
-def opened(*paths: Path, segment_bytes: int = 1 << 30) -> Disk:
+def open_disk(*paths: Path, segment_bytes: int = 1 << 30) -> Disk:
     disk = Disk(paths, segment_bytes=segment_bytes)
     disk.recover()
     return disk
 
 
-def found(*paths: Path) -> tuple[DirImage, ...]:
+def images_of(*paths: Path) -> tuple[DirImage, ...]:
     disk = Disk(paths)
     try:
         return disk.recover()
@@ -43,15 +43,15 @@ def found(*paths: Path) -> tuple[DirImage, ...]:
 
 
 def image(tp: TopicPartition, *batches: Batch) -> LogImage:
-    return LogImage(tp, tuple(held(b) for b in batches), BORN)
+    return LogImage(tp, tuple(header_only(b) for b in batches), BORN)
 
 
 def test_disk_recovery_creates_a_missing_log_directory(tmp_path: Path) -> None:
-    assert found(tmp_path / "a" / "b") == (DirImage(0, readable=True),)
+    assert images_of(tmp_path / "a" / "b") == (DirImage(0, readable=True),)
 
 
 def test_restart_finds_appended_batches_and_checkpoint(tmp_path: Path) -> None:
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.create(0, BILLS, BORN)
     disk.mark(0, BORN, 1)
@@ -63,12 +63,12 @@ def test_restart_finds_appended_batches_and_checkpoint(tmp_path: Path) -> None:
 
     logs = (image(BILLS), image(ORDERS, *batches))
     checkpoint = ((BILLS, 0), (ORDERS, 2))
-    assert found(tmp_path) == (DirImage(0, readable=True, logs=logs, checkpoint=checkpoint, born=BORN, dirs=1),)
+    assert images_of(tmp_path) == (DirImage(0, readable=True, logs=logs, checkpoint=checkpoint, born=BORN, dirs=1),)
 
 
 def test_log_dir_files_have_kafkas_formats(tmp_path: Path) -> None:
     """Kafka's tools can read the files: formats of its LogSegment, CheckpointFile and PartitionMetadataFile."""
-    disk = opened(tmp_path, segment_bytes=140)
+    disk = open_disk(tmp_path, segment_bytes=140)
     disk.create(0, ORDERS, BORN, TopicId(77), created=Creation(BORN, 3))
     disk.append(0, ORDERS, [batch(0, "a", "b"), batch(2, "c", epoch=4), batch(3, "d", epoch=4)])
     disk.write_checkpoint(0, ((ORDERS, Offset(3)),))
@@ -89,7 +89,7 @@ def test_log_dir_files_have_kafkas_formats(tmp_path: Path) -> None:
 
 
 def test_records_are_read_back_across_segments(tmp_path: Path) -> None:
-    disk = opened(tmp_path, segment_bytes=300)
+    disk = open_disk(tmp_path, segment_bytes=300)
     disk.create(0, ORDERS, BORN)
     batches = [batch(n, f"value {n}") for n in range(9)]
     disk.append(0, ORDERS, batches)
@@ -97,27 +97,27 @@ def test_records_are_read_back_across_segments(tmp_path: Path) -> None:
     disk.append(0, ORDERS, [batch(7, "another", epoch=1)])
     batches[7:] = [batch(7, "another", epoch=1)]
 
-    assert disk.with_records(0, ORDERS, [held(b) for b in batches]) == [b.values for b in batches]
+    assert disk.with_records(0, ORDERS, [header_only(b) for b in batches]) == [b.values for b in batches]
     with pytest.raises(OSError, match="not where"):
-        disk.with_records(0, ORDERS, [held(batch(7, "value 7"))])
+        disk.with_records(0, ORDERS, [header_only(batch(7, "value 7"))])
     disk.close()
-    restarted = opened(tmp_path)
-    assert restarted.with_records(0, ORDERS, [held(b) for b in batches[6:]]) == [b.values for b in batches[6:]]
+    restarted = open_disk(tmp_path)
+    assert restarted.with_records(0, ORDERS, [header_only(b) for b in batches[6:]]) == [b.values for b in batches[6:]]
     restarted.close()
 
 
 def test_record_at_a_reused_offset_is_told_apart_by_header(tmp_path: Path) -> None:
     """B-03: a follower without the offset check appends a batch below its LEO, so two batches have one base offset."""
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     first, second = batch(0, "a", "b"), batch(0, "c", epoch=1)
     disk.append(0, ORDERS, [first, batch(2, "x"), second])
-    assert disk.with_records(0, ORDERS, [held(first), held(second)]) == [first.values, second.values]
+    assert disk.with_records(0, ORDERS, [header_only(first), header_only(second)]) == [first.values, second.values]
     disk.close()
 
 
 def test_deleted_replica_can_be_created_again(tmp_path: Path) -> None:
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "old")])
     pending = disk.flush_job(0)
@@ -128,13 +128,13 @@ def test_deleted_replica_can_be_created_again(tmp_path: Path) -> None:
     disk.flush_job(0)()
     disk.close()
 
-    assert found(tmp_path)[0].logs == (image(ORDERS, batch(0, "new")),)
+    assert images_of(tmp_path)[0].logs == (image(ORDERS, batch(0, "new")),)
 
 
 def test_topic_may_have_the_longest_name_of_kafka(tmp_path: Path) -> None:
     """The partition fills the longest folder name. Suffixes for creation and deletion must not make it too long."""
     longest = TopicPartition(f"{'x' * 249}-1000")
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     for _ in range(2):
         disk.create(0, longest, BORN)
         disk.append(0, longest, [batch(0)])
@@ -144,12 +144,12 @@ def test_topic_may_have_the_longest_name_of_kafka(tmp_path: Path) -> None:
     disk.close()
 
     assert [path.name for path in tmp_path.iterdir()] == [longest]
-    assert found(tmp_path) == (DirImage(0, readable=True, logs=(image(longest),)),)
+    assert images_of(tmp_path) == (DirImage(0, readable=True, logs=(image(longest),)),)
 
 
 def test_files_of_deleted_replicas_go_later_or_at_restart(tmp_path: Path) -> None:
     """A flush must not remove them: there may be a gigabyte of files, and acknowledgements wait for the flush."""
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     left = []
     for remove in (disk.sweep_job, disk.flush_job):
         disk.create(0, ORDERS, BORN)
@@ -160,13 +160,13 @@ def test_files_of_deleted_replicas_go_later_or_at_restart(tmp_path: Path) -> Non
     disk.close()
 
     assert left == [[ORDERS], [], [ORDERS], [ORDERS]]
-    assert found(tmp_path) == (DirImage(0, readable=True),)
+    assert images_of(tmp_path) == (DirImage(0, readable=True),)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_flush_makes_a_deletion_durable_before_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep may run late or never, but a flush reports everything before it as durable."""
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.delete(0, ORDERS)
     sweep = disk.sweep_job(0)
@@ -216,7 +216,7 @@ def _refused(fd: int) -> None:
 
 
 def test_flush_syncs_each_log_written_since_the_last_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
     disk.create(0, ORDERS, BORN)
@@ -238,7 +238,7 @@ def test_flush_syncs_each_log_written_since_the_last_flush(tmp_path: Path, monke
 
 
 def test_flush_syncs_every_written_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = opened(tmp_path, segment_bytes=100)
+    disk = open_disk(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
     synced: list[str] = []
@@ -251,7 +251,7 @@ def test_flush_syncs_every_written_segment(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("damage", ["torn", "gap"])
 def test_recovery_durably_removes_segments_behind_damage(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without fsync a power loss restores the segment; if the log has grown to its base offset, old records follow new ones."""
-    disk = opened(tmp_path, segment_bytes=100)
+    disk = open_disk(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
     disk.close()
@@ -267,7 +267,7 @@ def test_recovery_durably_removes_segments_behind_damage(damage: str, tmp_path: 
         synced.append((path.name, (tmp_path / ORDERS / segment_name(2)).exists()))
 
     monkeypatch.setattr(os, "fsync", sync)
-    found(tmp_path)
+    images_of(tmp_path)
 
     assert (ORDERS, False) in synced
 
@@ -275,7 +275,7 @@ def test_recovery_durably_removes_segments_behind_damage(damage: str, tmp_path: 
 def test_unreadable_directory_does_not_affect_the_others(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
 
-    assert found(tmp_path / "file", tmp_path / "good") == (DirImage(0, readable=False), DirImage(1, readable=True))
+    assert images_of(tmp_path / "file", tmp_path / "good") == (DirImage(0, readable=False), DirImage(1, readable=True))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_malformed_checkpoint_makes_the_directory_unreadable(tmp_path: Path, con
     """Kafka fails the directory too: guessing a high watermark could lose data."""
     (tmp_path / CHECKPOINT).write_text(content)
 
-    assert found(tmp_path) == (DirImage(0, readable=False),)
+    assert images_of(tmp_path) == (DirImage(0, readable=False),)
 
 
 @pytest.mark.parametrize(
@@ -293,39 +293,39 @@ def test_malformed_checkpoint_makes_the_directory_unreadable(tmp_path: Path, con
     ["", "version: 1\nborn: 7\n", "version: 0\ntopic_id: !\nborn: 7\n", "version: 0\nborn: x\n", UNMARKED + "created: 7\n"],
 )
 def test_malformed_partition_metadata_makes_dir_unreadable(tmp_path: Path, content: str) -> None:
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.close()
     (tmp_path / ORDERS / "partition.metadata").write_text(content)
 
-    assert found(tmp_path) == (DirImage(0, readable=False),)
+    assert images_of(tmp_path) == (DirImage(0, readable=False),)
 
 
 def test_partition_metadata_without_a_creation_is_read(tmp_path: Path) -> None:
     """A broker that is upgraded finds logs from before their creation was marked."""
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN, created=Creation(BORN, 1))
     disk.close()
     (tmp_path / ORDERS / "partition.metadata").write_text(UNMARKED)
 
-    assert found(tmp_path) == (DirImage(0, readable=True, logs=(image(ORDERS),)),)
+    assert images_of(tmp_path) == (DirImage(0, readable=True, logs=(image(ORDERS),)),)
 
 
 def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) -> None:
     """There is no retention here, so a missing first segment means lost records."""
-    disk = opened(tmp_path, segment_bytes=100)
+    disk = open_disk(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1)])
     disk.close()
     (tmp_path / ORDERS / FIRST).unlink()
 
-    assert look([tmp_path]) == found(tmp_path) == (DirImage(0, readable=False),)
+    assert look([tmp_path]) == images_of(tmp_path) == (DirImage(0, readable=False),)
     assert (tmp_path / ORDERS / segment_name(1)).exists()
 
 
 def test_reading_a_log_directory_changes_no_file(tmp_path: Path) -> None:
     """The harness reads the disks of a stopped node that will start again."""
-    disk = opened(tmp_path, segment_bytes=150)
+    disk = open_disk(tmp_path, segment_bytes=150)
     disk.create(0, ORDERS, BORN)
     disk.create(0, BILLS, BORN)
     disk.append(0, ORDERS, [batch(0, "a"), batch(1, "b"), batch(2, "c"), batch(3, "d")])
@@ -335,14 +335,14 @@ def test_reading_a_log_directory_changes_no_file(tmp_path: Path) -> None:
     last.write_bytes(last.read_bytes()[:-3])
     before = sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*"))
 
-    seen = look([tmp_path])
+    seen_images = look([tmp_path])
     assert sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*")) == before
-    assert seen == found(tmp_path)
-    assert seen[0].logs == (image(ORDERS, batch(0, "a"), batch(1, "b"), batch(2, "c")),)
+    assert seen_images == images_of(tmp_path)
+    assert seen_images[0].logs == (image(ORDERS, batch(0, "a"), batch(1, "b"), batch(2, "c")),)
 
 
 def test_append_to_a_full_device_leaves_the_log_unchanged(tmp_path: Path) -> None:
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0)])
     full = os.open("/dev/full", os.O_WRONLY)
@@ -355,12 +355,12 @@ def test_append_to_a_full_device_leaves_the_log_unchanged(tmp_path: Path) -> Non
     os.close(full)
     os.close(kept)
     disk.close()
-    assert found(tmp_path)[0].logs == (image(ORDERS, batch(0)),)
+    assert images_of(tmp_path)[0].logs == (image(ORDERS, batch(0)),)
 
 
 def test_half_written_checkpoint_does_not_replace_the_old_one(tmp_path: Path) -> None:
     """write() succeeds with fewer bytes on a nearly full disk; half a checkpoint would fail the directory at the next start."""
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.write_checkpoint(0, ((ORDERS, Offset(1)),))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
@@ -371,7 +371,7 @@ def test_half_written_checkpoint_does_not_replace_the_old_one(tmp_path: Path) ->
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     disk.close()
 
-    assert found(tmp_path)[0].checkpoint == ((ORDERS, 1),)
+    assert images_of(tmp_path)[0].checkpoint == ((ORDERS, 1),)
 
 
 def test_dir_faults_refuse_accesses_and_count_them(tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_recovery_keeps_exactly_the_batches_before_the_damage(
     for size in sizes:
         batches.append(batch(base, *(f"v{base + i}" for i in range(size))))
         base += size
-    disk = opened(path, segment_bytes=segment_bytes)
+    disk = open_disk(path, segment_bytes=segment_bytes)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, batches)
     disk.close()
@@ -458,16 +458,16 @@ def test_recovery_keeps_exactly_the_batches_before_the_damage(
     is_harmless = len(content) >= at + 1 and 12 <= at - start < 16
     damaged.write_bytes(content)
 
-    (log,) = found(path)[0].logs
+    (log,) = images_of(path)[0].logs
     if not is_harmless:
-        assert log.batches == tuple(held(b) for b in batches[:hit])
-    (again,) = found(path)[0].logs
+        assert log.batches == tuple(header_only(b) for b in batches[:hit])
+    (again,) = images_of(path)[0].logs
     assert again == log
 
 
 def test_recovery_skips_crcs_after_a_clean_shutdown(tmp_path: Path) -> None:
     """Only headers are read then: checking the CRC would read every record."""
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "abc"), batch(1, "d")])
     disk.mark_clean(0, clean=True)
@@ -475,9 +475,9 @@ def test_recovery_skips_crcs_after_a_clean_shutdown(tmp_path: Path) -> None:
     segment = tmp_path / ORDERS / FIRST
     segment.write_bytes(segment.read_bytes().replace(b"abc", b"abd"))
 
-    assert found(tmp_path)[0].logs == (image(ORDERS, batch(0, "abc"), batch(1, "d")),)
+    assert images_of(tmp_path)[0].logs == (image(ORDERS, batch(0, "abc"), batch(1, "d")),)
     (tmp_path / CLEAN).unlink()
-    assert found(tmp_path)[0].logs == (image(ORDERS),)
+    assert images_of(tmp_path)[0].logs == (image(ORDERS),)
 
 
 steps = st.lists(
@@ -490,7 +490,7 @@ def test_any_appends_and_truncations_survive_a_restart(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], segment_bytes: int
 ) -> None:
     path = tmp_path_factory.mktemp("dir")
-    disk = opened(path, segment_bytes=segment_bytes)
+    disk = open_disk(path, segment_bytes=segment_bytes)
     disk.create(0, ORDERS, BORN)
     model: list[Batch] = []
     for number, (what, argument) in enumerate(steps):
@@ -502,17 +502,17 @@ def test_any_appends_and_truncations_survive_a_restart(
             boundary = max((b.base_offset for b in model if b.base_offset <= argument), default=0)
             model = [b for b in model if b.base_offset < boundary]
             disk.truncate(0, ORDERS, Offset(boundary))
-    assert disk.with_records(0, ORDERS, [held(b) for b in model]) == [b.values for b in model]
+    assert disk.with_records(0, ORDERS, [header_only(b) for b in model]) == [b.values for b in model]
     disk.close()
 
-    assert found(path)[0].logs == (image(ORDERS, *model),)
+    assert images_of(path)[0].logs == (image(ORDERS, *model),)
     epochs = [(b.leader_epoch, b.base_offset) for b in model]
     text = (path / ORDERS / "leader-epoch-checkpoint").read_text() if steps and epochs else "0\n0\n"
     assert text == "\n".join(["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs), ""])
 
 
 def test_segment_bytes_equal_wire_bytes(tmp_path: Path) -> None:
-    disk = opened(tmp_path)
+    disk = open_disk(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "a", epoch=3)])
     disk.close()

@@ -42,25 +42,25 @@ def one_broker(folder: Path, *, log_dirs: int = 1) -> Iterator[LocalCluster]:
 
 def make(cluster: LocalCluster, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-        made.result(PATIENCE_S)
+    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        future.result(PATIENCE_S)
 
 
 def produce(cluster: LocalCluster, topic: str, *values: str) -> list[KafkaError | None]:
     """The delivery error of each value; None for acknowledged ones."""
-    found: list[KafkaError | None] = []
+    kafka_errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0, "message.timeout.ms": 5000})
 
     def told(error: KafkaError | None, _: Message) -> None:
-        found.append(error)
+        kafka_errors.append(error)
 
     for value in values:
         producer.produce(topic, value, partition=0, on_delivery=told)
     producer.flush(PATIENCE_S)
-    return found
+    return kafka_errors
 
 
-def read(cluster: LocalCluster, topic: str) -> list[str]:
+def values_in(cluster: LocalCluster, topic: str) -> list[str]:
     """All values, from the first to the high watermark."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "enable.auto.commit": False})
     try:
@@ -87,7 +87,7 @@ def patiently(look_up: Callable[[], tuple[int, int]]) -> tuple[int, int]:
             time.sleep(0.1)
 
 
-def again(cluster: LocalCluster) -> None:
+def produce_again(cluster: LocalCluster) -> None:
     cluster.start(ONE)
     cluster.wait_for(ONE)
 
@@ -102,13 +102,13 @@ def test_records_survive_a_clean_shutdown_and_a_kill(tmp_path: Path) -> None:
         assert produce(cluster, "t", *values("a")) == [None] * 30
         assert cluster.terminate(ONE) == 0
         assert (cluster.dir_of(ONE) / CLEAN).exists()
-        again(cluster)
+        produce_again(cluster)
         assert not (cluster.dir_of(ONE) / CLEAN).exists()
-        assert read(cluster, "t") == values("a")
+        assert values_in(cluster, "t") == values("a")
         assert produce(cluster, "t", *values("b")) == [None] * 30
         cluster.kill(ONE)
-        again(cluster)
-        assert read(cluster, "t") == [*values("a"), *values("b")]
+        produce_again(cluster)
+        assert values_in(cluster, "t") == [*values("a"), *values("b")]
 
 
 def test_power_loss_takes_only_unflushed_records(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_power_loss_takes_only_unflushed_records(tmp_path: Path) -> None:
         assert produce(cluster, "lost", *values("l")) == [None] * 30
         cluster.kill(ONE)
         wounds = lose_power(cluster.ledger(ONE), [cluster.dir_of(ONE)], [0], Loss(seed=1, lose_all=True))
-        again(cluster)
-        assert read(cluster, "kept") == values("k")
-        left = read(cluster, "lost")
+        produce_again(cluster)
+        assert values_in(cluster, "kept") == values("k")
+        left = values_in(cluster, "lost")
         # A flush covers a whole directory, so the records of `lost` that were written before the last flush are durable too.
         assert [wound.tp for wound in wounds] == ["lost-0"]
         assert wounds[0].offset == len(left) < 30
@@ -146,8 +146,8 @@ def test_directory_failure_affects_only_its_own_logs(tmp_path: Path) -> None:
         assert [counts.refused > 0 for counts in evidence.dirs] == [True, False]
         assert "dir-failed" in cluster.notes(ONE)
         cluster.kill(ONE)
-        again(cluster)
-        assert read(cluster, good) == values("g")
+        produce_again(cluster)
+        assert values_in(cluster, good) == values("g")
         assert produce(cluster, bad, *values("b")) == [None] * 30
 
 

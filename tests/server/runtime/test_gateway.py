@@ -46,7 +46,7 @@ class GatewayNode:
         self.lost_ones.append(source)
 
 
-def asked(correlation: int) -> bytes:
+def request_frame(correlation: int) -> bytes:
     header = RequestHeader(api_key=ApiKey.METADATA, api_version=8, correlation=correlation)
     body = write_request(header.api_key, header.api_version, MetadataRequest(topics=()))
     return encode_frame(encode_request_header(header), *body)
@@ -75,7 +75,7 @@ class Client:
 Dial = Callable[[], Awaitable[Client]]
 
 
-def played(scene: Callable[[GatewayNode, Dial], Awaitable[None]], **limits: int) -> None:
+def play(scene: Callable[[GatewayNode, Dial], Awaitable[None]], **limits: int) -> None:
     async def main() -> None:
         node = GatewayNode(replace(Limits(), **limits))
         port = await node.gateway.listen("127.0.0.1", 0, FACING)
@@ -104,40 +104,40 @@ def test_each_client_connection_has_its_own_address() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         for number in (1, 2):
             client = await dial()
-            client.writer.write(asked(7))
+            client.writer.write(request_frame(7))
             assert await client.answered() == 7
             assert node.asked[-1] == (f"@c{number}", Metadata(1))
 
-    played(scene)
+    play(scene)
 
 
 def test_client_requests_may_arrive_pipelined_and_in_pieces() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         client = await dial()
-        data = b"".join(asked(n) for n in range(100))
+        data = b"".join(request_frame(n) for n in range(100))
         for at in range(0, len(data), 7):
             client.writer.write(data[at : at + 7])
         assert [await client.answered() for _ in range(100)] == list(range(100))
 
-    played(scene)
+    play(scene)
 
 
 def test_excess_client_connection_is_closed() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         first, second = await dial(), await dial()
         for client in (first, second):
-            client.writer.write(asked(1))
+            client.writer.write(request_frame(1))
             await client.answered()
         assert await (await dial()).is_closed()
         first.writer.close()
         while True:
             third = await dial()
-            third.writer.write(asked(3))
+            third.writer.write(request_frame(3))
             if not await third.is_closed():
                 break
 
-    played(scene, connections_per_address=2)
-    played(scene, connections=2)
+    play(scene, connections_per_address=2)
+    play(scene, connections=2)
 
 
 def test_gateway_limits_requests_in_progress() -> None:
@@ -146,7 +146,7 @@ def test_gateway_limits_requests_in_progress() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         node.answers = False
         client = await dial()
-        client.writer.write(b"".join(asked(n) for n in range(6)))
+        client.writer.write(b"".join(request_frame(n) for n in range(6)))
         await until(lambda: len(node.asked) == 2)
         await asyncio.sleep(0.02)
         assert len(node.asked) == 2
@@ -155,7 +155,7 @@ def test_gateway_limits_requests_in_progress() -> None:
             node.answer(source, message)
         assert [await client.answered() for _ in range(6)] == list(range(6))
 
-    played(scene, in_flight=2)
+    play(scene, in_flight=2)
 
 
 def test_idle_connection_is_closed() -> None:
@@ -163,16 +163,16 @@ def test_idle_connection_is_closed() -> None:
         silent, busy = await dial(), await dial()
         closed = asyncio.ensure_future(silent.is_closed())
         while not closed.done():
-            busy.writer.write(asked(1))
+            busy.writer.write(request_frame(1))
             await busy.answered()
             await asyncio.sleep(0.01)
         assert closed.result()
         for _ in range(20):  # longer than idle_ms
-            busy.writer.write(asked(1))
+            busy.writer.write(request_frame(1))
             await busy.answered()
             await asyncio.sleep(0.01)
 
-    played(scene, idle_ms=100)
+    play(scene, idle_ms=100)
 
 
 def test_idle_client_that_does_not_read_is_aborted() -> None:
@@ -182,11 +182,11 @@ def test_idle_client_that_does_not_read_is_aborted() -> None:
         wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
         port = await node.gateway.listen("127.0.0.1", 0, wordy)
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(b"".join(asked(correlation) for correlation in range(1000)))
+            client.sendall(b"".join(request_frame(correlation) for correlation in range(1000)))
             await until(lambda: node.gateway.held > 0)
             await until(lambda: node.gateway.held == 0)
 
-    played(scene, idle_ms=300)
+    play(scene, idle_ms=300)
 
 
 def test_gateway_limits_the_bytes_held_by_all_connections() -> None:
@@ -195,10 +195,10 @@ def test_gateway_limits_the_bytes_held_by_all_connections() -> None:
         greedy.writer.write((90_000).to_bytes(4, "big") + bytes(6000))
         assert await greedy.is_closed()
         await until(lambda: node.gateway.held == 0)
-        modest.writer.write(asked(1))
+        modest.writer.write(request_frame(1))
         assert await modest.answered() == 1
 
-    played(scene, held_bytes=5000)
+    play(scene, held_bytes=5000)
 
 
 def test_sent_responses_do_not_count_as_held_bytes() -> None:
@@ -210,7 +210,7 @@ def test_sent_responses_do_not_count_as_held_bytes() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         client, answers = Client(reader, writer), 0
         while node.gateway.held < 1000:
-            client.writer.write(asked(answers))
+            client.writer.write(request_frame(answers))
             answers += 1
             while len(node.asked) < answers:
                 await asyncio.sleep(0)
@@ -218,13 +218,13 @@ def test_sent_responses_do_not_count_as_held_bytes() -> None:
             await client.answered()
         node.gateway.limits = replace(node.gateway.limits, held_bytes=node.gateway.held)
         modest = await dial()
-        modest.writer.write(asked(1)[:-1])
+        modest.writer.write(request_frame(1)[:-1])
         await until(lambda: node.gateway.held < 1000)
-        modest.writer.write(asked(1)[-1:])
+        modest.writer.write(request_frame(1)[-1:])
         assert await modest.answered() == 1
         writer.close()
 
-    played(scene)
+    play(scene)
 
 
 def test_malformed_or_large_request_closes_only_its_connection() -> None:
@@ -235,20 +235,20 @@ def test_malformed_or_large_request_closes_only_its_connection() -> None:
             client.writer.write(nonsense)
             assert await client.is_closed()
         client = await dial()
-        client.writer.write(asked(5) + encode_frame(b"nonsense"))
+        client.writer.write(request_frame(5) + encode_frame(b"nonsense"))
         assert await client.answered() == 5  # the request before it is answered
         assert await client.is_closed()
-        modest.writer.write(asked(1))
+        modest.writer.write(request_frame(1))
         assert await modest.answered() == 1
 
-    played(scene, request_bytes=1000)
+    play(scene, request_bytes=1000)
 
 
 def test_reply_to_a_closed_connection_is_dropped() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         node.answers = False
         client = await dial()
-        client.writer.write(asked(1))
+        client.writer.write(request_frame(1))
         await until(lambda: len(node.asked) == 1)
         source, message = node.asked[0]
         node.gateway.disconnect(source)
@@ -256,7 +256,7 @@ def test_reply_to_a_closed_connection_is_dropped() -> None:
         node.answer(source, message)
         node.gateway.disconnect(source)
 
-    played(scene)
+    play(scene)
 
 
 def test_broker_learns_of_each_closed_client_connection() -> None:
@@ -266,7 +266,7 @@ def test_broker_learns_of_each_closed_client_connection() -> None:
         node.answers = False
         first, second = await dial(), await dial()
         for client in (first, second):
-            client.writer.write(asked(1))
+            client.writer.write(request_frame(1))
         await until(lambda: len(node.asked) == 2)
         (source, _), (other, _) = node.asked
         second.writer.write(b"nonsense")  # closed by this end
@@ -276,7 +276,7 @@ def test_broker_learns_of_each_closed_client_connection() -> None:
 
         assert {source, other} == set(node.lost_ones)
 
-    played(scene)
+    play(scene)
 
 
 def test_answering_a_client_may_pause_and_perform_tasks() -> None:
@@ -294,4 +294,4 @@ def test_answering_a_client_may_pause_and_perform_tasks() -> None:
         assert node.tasks == [MakeTopic(2, "new", ((ME,),), Millis(50))]
         assert len(node.asked) > 2
 
-    played(scene)
+    play(scene)

@@ -30,7 +30,7 @@ from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Mill
 from server.disk.log_dirs import Disk
 from server.runtime.node import Host
 from server.wire.records import sealed
-from tests.server.runtime.batches import batch, held
+from tests.server.runtime.batches import batch, header_only
 
 TP = TopicPartition("orders-0")
 B2 = Address("b2")
@@ -77,7 +77,7 @@ class World:
         self.done.append((request_id, ops, atomic))
 
 
-def played(path: Path, table: Callable[[AnyEvent], Sequence[AnyEffect]], scene: Callable[[World, Toy], Awaitable[None]]) -> World:
+def play(path: Path, table: Callable[[AnyEvent], Sequence[AnyEffect]], scene: Callable[[World, Toy], Awaitable[None]]) -> World:
     async def main() -> World:
         toy = Toy(table)
         world = World(toy, path)
@@ -90,7 +90,7 @@ def played(path: Path, table: Callable[[AnyEvent], Sequence[AnyEffect]], scene: 
     return asyncio.run(main())
 
 
-async def told(toy: Toy, event: AnyEvent) -> None:
+async def deliver(toy: Toy, event: AnyEvent) -> None:
     while event not in toy.told:
         await asyncio.sleep(0.002)
 
@@ -107,7 +107,7 @@ def test_machine_effects_are_performed_from_left_to_right(tmp_path: Path) -> Non
     note, ops = Note(kind="x"), (Exists("/a", watch=True),)
     table = on_boot(ZkConnect(), Send(B2, Metadata(1)), note, ZkRequest(4, ops, atomic=True), Send(B2, Metadata(2)))
 
-    world = played(tmp_path, table, nothing)
+    world = play(tmp_path, table, nothing)
 
     assert world.done == ["connect", (B2, Metadata(1)), note, (4, ops, True), (B2, Metadata(2))]
 
@@ -150,10 +150,10 @@ def test_flushes_are_answered_in_order_when_durable(tmp_path: Path) -> None:
     table = on_boot(CreateReplica(0, TP), Append(0, TP, (batch(0, "a"),)), Flush(0, 7), Flush(0, 8))
 
     async def scene(world: World, toy: Toy) -> None:
-        await told(toy, Flushed(0, 8))
+        await deliver(toy, Flushed(0, 8))
         assert toy.told == [Booted(), Flushed(0, 7), Flushed(0, 8)]
 
-    played(tmp_path, table, scene)
+    play(tmp_path, table, scene)
 
 
 def test_failed_disk_effect_drops_later_sends_and_is_reported(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_failed_disk_effect_drops_later_sends_and_is_reported(tmp_path: Path) ->
         told_first.append(event)
         return (Send(B2, Metadata(1)), CreateReplica(0, TP), Send(B2, Metadata(2))) if isinstance(event, Booted) else ()
 
-    world = played(tmp_path, table, nothing)
+    world = play(tmp_path, table, nothing)
 
     assert world.done == [(B2, Metadata(1))]
     assert isinstance(told_first[1], DirFailed)
@@ -184,11 +184,11 @@ def test_rearmed_timer_of_a_machine_fires_once_in_its_range(tmp_path: Path) -> N
 
     async def scene(world: World, toy: Toy) -> None:
         start = asyncio.get_running_loop().time()
-        await told(toy, TimerFired("again"))
+        await deliver(toy, TimerFired("again"))
         assert asyncio.get_running_loop().time() - start >= 0.029
         assert toy.told == [Booted(), TimerFired("again")]
 
-    played(tmp_path, table, scene)
+    play(tmp_path, table, scene)
 
 
 def test_halted_machine_gets_no_events_and_sends_nothing(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_halted_machine_gets_no_events_and_sends_nothing(tmp_path: Path) -> None
         await asyncio.sleep(0.02)
         assert toy.told == [Booted()]
 
-    world = played(tmp_path, table, scene)
+    world = play(tmp_path, table, scene)
 
     assert world.done == []
     assert world.reasons == ["halt:because"]
@@ -210,7 +210,7 @@ def test_failed_assertion_is_noted_with_its_line_and_halts(tmp_path: Path) -> No
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
         raise AssertionError("hw above leo")
 
-    world = played(tmp_path, table, nothing)
+    world = play(tmp_path, table, nothing)
 
     (note,) = world.done
     assert isinstance(note, Note)
@@ -235,7 +235,7 @@ def test_machine_gets_no_event_after_an_exception(tmp_path: Path) -> None:
         world.host.received(B2, Metadata(2))
         assert toy.told == [Booted(), Received(B2, Metadata(1))]
 
-    played(tmp_path, table, scene)
+    play(tmp_path, table, scene)
 
 
 ASKED = Fetch(5, TP, BrokerId(2), NO_INCARNATION, LeaderEpoch(0), Offset(0), Millis(0), 10)
@@ -253,13 +253,18 @@ def leading(event: AnyEvent) -> Sequence[AnyEffect]:
             return Append(0, TP, batches), Note(kind="append", batches=batches)
         case Received(message=Fetch() as fetch):
             return (
-                Send(B2, FetchReply(fetch.correlation, TP, ErrorCode.NONE, LeaderEpoch(3), Offset(1), (held(stored("a", "b")),))),
+                Send(
+                    B2,
+                    FetchReply(
+                        fetch.correlation, TP, ErrorCode.NONE, LeaderEpoch(3), Offset(1), (header_only(stored_batch("a", "b")),)
+                    ),
+                ),
             )
         case _:
             return ()
 
 
-def stored(*values: str) -> Batch:
+def stored_batch(*values: str) -> Batch:
     return batch(0, *values, epoch=3)
 
 
@@ -276,21 +281,21 @@ def test_machine_sees_headers_only_disk_and_follower_get_records(tmp_path: Path)
         world.host.received(B2, ASKED)
         assert toy.told[1:] == [Received(B2, Produce(4, TP, 1, whole[:HEADER_BYTES], Millis(0))), Received(B2, ASKED)]
         noted = Note(kind="append", batches=(Batch(Offset(0), LeaderEpoch(3), whole),))
-        assert world.done == [noted, (B2, answer(stored("a", "b")))]
+        assert world.done == [noted, (B2, answer(stored_batch("a", "b")))]
 
-    played(tmp_path, leading, scene)
-    assert (tmp_path / TP / "00000000000000000000.log").read_bytes() == stored("a", "b").values
+    play(tmp_path, leading, scene)
+    assert (tmp_path / TP / "00000000000000000000.log").read_bytes() == stored_batch("a", "b").values
 
 
 def test_follower_appends_the_records_of_the_fetch_reply(tmp_path: Path) -> None:
-    batches = stored("a", "b"), replace(batch(2, "c", epoch=3))
+    batches = stored_batch("a", "b"), replace(batch(2, "c", epoch=3))
 
     async def scene(world: World, toy: Toy) -> None:
         world.host.received(B2, answer(*batches))
-        assert toy.told[1:] == [Received(B2, answer(*map(held, batches)))]
+        assert toy.told[1:] == [Received(B2, answer(*map(header_only, batches)))]
         assert world.done == [Note(kind="append", batches=batches)]
 
-    played(tmp_path, leading, scene)
+    play(tmp_path, leading, scene)
     segment = tmp_path / TP / "00000000000000000000.log"
     assert segment.read_bytes() == b"".join(b.values for b in batches if isinstance(b.values, bytes))
 
@@ -304,4 +309,4 @@ def test_unreadable_records_fail_the_directory_and_are_not_sent(tmp_path: Path) 
         assert [event for event in toy.told if isinstance(event, DirFailed)] != []
         assert [done for done in world.done if not isinstance(done, Note)] == []
 
-    played(tmp_path, leading, scene)
+    play(tmp_path, leading, scene)

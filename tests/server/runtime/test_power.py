@@ -15,7 +15,7 @@ from reference.types import Incarnation, Offset, TopicId, TopicPartition
 from server.disk.log_dirs import Disk, look
 from server.lab.flush_ledger import FlushLedger
 from server.lab.power import Loss, Wound, lose_power
-from tests.server.runtime.batches import batch, held
+from tests.server.runtime.batches import batch, header_only
 
 TP = TopicPartition("a.b-0")
 BORN = Incarnation(7)
@@ -59,7 +59,7 @@ def test_power_loss_leaves_synced_batches_only(tmp_path: Path) -> None:
     machine.disk.flush_job(0)()
     machine.disk.append(0, TP, [batch(3, "d"), batch(4, "e")])
     wounds = machine.lose_power(ALL)
-    assert machine.batches() == [held(batch(0, "a", "b")), held(batch(2, "c"))]
+    assert machine.batches() == [header_only(batch(0, "a", "b")), header_only(batch(2, "c"))]
     assert wounds == [Wound(dir=0, tp=TP, topic_id=TOPIC, offset=Offset(3))]
 
 
@@ -70,7 +70,7 @@ def test_kill_loses_nothing_but_leaves_unsynced_data(tmp_path: Path) -> None:
     machine.disk.append(0, TP, [batch(0, "a")])
     machine.kill()
     machine.start()
-    assert machine.batches() == [held(batch(0, "a"))]
+    assert machine.batches() == [header_only(batch(0, "a"))]
     machine.lose_power(ALL)
     assert machine.batches() == []
 
@@ -83,7 +83,7 @@ def test_first_flush_after_a_restart_syncs_earlier_data(tmp_path: Path) -> None:
     machine.start()
     machine.disk.flush_job(0)()
     assert machine.lose_power(ALL) == []
-    assert machine.batches() == [held(batch(0, "a"))]
+    assert machine.batches() == [header_only(batch(0, "a"))]
 
 
 def test_data_that_survives_a_power_loss_is_durable(tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_data_that_survives_a_power_loss_is_durable(tmp_path: Path) -> None:
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a"), batch(1, "b"), batch(2, "c")])
     machine.lose_power(Loss(seed=3))
-    left = machine.batches()
+    remaining_batches = machine.batches()
     machine.start()
     assert machine.lose_power(ALL) == []
-    assert machine.batches() == left
+    assert machine.batches() == remaining_batches
 
 
 def test_power_loss_undoes_an_unsynced_truncation(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_power_loss_undoes_an_unsynced_truncation(tmp_path: Path) -> None:
     machine.disk.truncate(0, TP, Offset(1))
     machine.disk.append(0, TP, [batch(1, "x", epoch=1)])
     wounds = machine.lose_power(ALL)
-    assert machine.batches() == [held(b) for b in old]
+    assert machine.batches() == [header_only(b) for b in old]
     assert wounds == [Wound(dir=0, tp=TP, topic_id=TOPIC, offset=Offset(1))]
 
 
@@ -120,7 +120,7 @@ def test_flush_does_not_make_a_later_truncation_durable(tmp_path: Path) -> None:
     machine.disk.truncate(0, TP, Offset(1))
     flush()
     machine.lose_power(ALL)
-    assert machine.batches() == [held(b) for b in old]
+    assert machine.batches() == [header_only(b) for b in old]
 
 
 def test_power_loss_restores_a_replica_deleted_without_flush(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_power_loss_restores_a_replica_deleted_without_flush(tmp_path: Path) -> 
     machine.disk.flush_job(0)()
     machine.disk.delete(0, TP)
     assert machine.lose_power(ALL) == []
-    assert machine.batches() == [held(batch(0, "a"))]
+    assert machine.batches() == [header_only(batch(0, "a"))]
     machine.start()
     machine.disk.delete(0, TP)
     machine.disk.flush_job(0)()
@@ -179,7 +179,7 @@ def test_power_loss_leaves_a_log_state_since_the_last_flush(
     for number, (what, argument) in enumerate(steps):
         end = model[-1].base_offset + count(model[-1].values) if model else 0
         if what == "append":
-            model = [*model, held(batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number))]
+            model = [*model, header_only(batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number))]
             machine.disk.append(0, TP, [batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number)])
             states.append(model)
         elif what == "truncate":
@@ -194,13 +194,15 @@ def test_power_loss_leaves_a_log_state_since_the_last_flush(
             machine.kill()
             machine.start()
     wounds = machine.lose_power(Loss(seed=seed, torn=torn, lose_all=lose_all))
-    left = machine.batches()
+    remaining_batches = machine.batches()
 
-    assert left in states
-    different = [new.base_offset for new, old in zip(model, [*left, *[None] * len(model)], strict=False) if new != old]
+    assert remaining_batches in states
+    different = [
+        new.base_offset for new, old in zip(model, [*remaining_batches, *[None] * len(model)], strict=False) if new != old
+    ]
     assert [wound.offset for wound in wounds] == different[:1]
     machine.start()
-    assert machine.batches() == left
+    assert machine.batches() == remaining_batches
 
 
 def test_power_loss_reaches_every_possible_outcome(tmp_path_factory: pytest.TempPathFactory) -> None:

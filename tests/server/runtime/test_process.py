@@ -50,29 +50,31 @@ def settings(folder: Path, zookeeper: str) -> NodeSettings:
     )
 
 
-def program(folder: Path, wanted: NodeSettings, *more: str) -> list[str]:
+def program(folder: Path, expected_settings: NodeSettings, *more: str) -> list[str]:
     path = folder / "node.json"
-    path.write_bytes(msgspec.json.encode(wanted))
+    path.write_bytes(msgspec.json.encode(expected_settings))
     return [sys.executable, "-m", "server.runtime", "--config", str(path), *more]
 
 
-def ended(folder: Path, wanted: NodeSettings, *more: str) -> tuple[int, str]:
+def ended(folder: Path, expected_settings: NodeSettings, *more: str) -> tuple[int, str]:
     """Exit code and output of a node that ends by itself."""
-    done = subprocess.run(program(folder, wanted, *more), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        program(folder, expected_settings, *more), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
 def test_broker_error_names_a_port_in_use(tmp_path: Path) -> None:
-    wanted = settings(tmp_path, NOBODY)
-    both = replace(wanted, clients=(replace(wanted.clients[0], bind=wanted.peers.bind),))
+    expected_settings = settings(tmp_path, NOBODY)
+    both = replace(expected_settings, clients=(replace(expected_settings.clients[0], bind=expected_settings.peers.bind),))
 
-    assert ended(tmp_path, both) == (2, f"cannot listen on {wanted.peers.bind}: Address already in use")
+    assert ended(tmp_path, both) == (2, f"cannot listen on {expected_settings.peers.bind}: Address already in use")
 
 
 def test_broker_error_names_an_unreachable_zookeeper(tmp_path: Path) -> None:
-    code, said = ended(tmp_path, settings(tmp_path, NOBODY))
+    code, message = ended(tmp_path, settings(tmp_path, NOBODY))
 
-    assert (code, said) == (2, f"ZooKeeper at {NOBODY} is out of reach, still after 1.5 s")
+    assert (code, message) == (2, f"ZooKeeper at {NOBODY} is out of reach, still after 1.5 s")
     assert NotesReader(tmp_path / "notes.jsonl").read()[-1].note.kind == "node-stopped"
 
 
@@ -80,25 +82,28 @@ def test_broker_error_names_an_unusable_log_directory(tmp_path: Path) -> None:
     """R-292: a broker without a working log directory ends."""
     (tmp_path / "data").write_text("a file")
 
-    code, said = ended(tmp_path, settings(tmp_path, NOBODY))
+    code, message = ended(tmp_path, settings(tmp_path, NOBODY))
 
     assert code == 1
-    assert said.splitlines() == [f"log directory {tmp_path}/data: File exists", "log directory 0 failed"]
+    assert message.splitlines() == [f"log directory {tmp_path}/data: File exists", "log directory 0 failed"]
 
 
 def test_broker_error_names_an_unwritable_notes_file(tmp_path: Path) -> None:
-    wanted = replace(settings(tmp_path, NOBODY), notes=str(tmp_path / "none" / "notes"))
+    expected_settings = replace(settings(tmp_path, NOBODY), notes=str(tmp_path / "none" / "notes"))
 
-    assert ended(tmp_path, wanted) == (2, f"cannot write notes to {wanted.notes}: No such file or directory")
+    assert ended(tmp_path, expected_settings) == (
+        2,
+        f"cannot write notes to {expected_settings.notes}: No such file or directory",
+    )
 
 
 def test_broker_error_names_a_broker_id_already_registered(tmp_path: Path, own_zookeeper: str) -> None:
     with LocalCluster(tmp_path, own_zookeeper, brokers=1) as cluster:
         other = tmp_path / "other"
         other.mkdir()
-        code, said = ended(other, settings(other, own_zookeeper))
+        code, message = ended(other, settings(other, own_zookeeper))
 
-        assert (code, said) == (2, "id 1 is registered by another process, still after 1.5 s")
+        assert (code, message) == (2, "id 1 is registered by another process, still after 1.5 s")
         cluster.wait_for(BrokerId(1))
 
 
@@ -114,5 +119,5 @@ def test_health_is_ok_until_sigterm_shuts_the_broker_down(tmp_path: Path, own_zo
         assert cluster.ended(broker, TIMEOUT_S) == 0
         assert (healthy.returncode, healthy.stdout) == (0, "broker 1 is registered and serves clients\n")
         assert (cluster.dir_of(broker) / ".kafka_cleanshutdown").exists()
-        gone = subprocess.run(probe, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-        assert (gone.returncode, gone.stdout) == (1, "broker 1 does not serve clients\n")
+        removed_process = subprocess.run(probe, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert (removed_process.returncode, removed_process.stdout) == (1, "broker 1 does not serve clients\n")

@@ -39,10 +39,10 @@ def test_broker_registers_the_address_that_clients_reach() -> None:
     """R-150: host and port of the broker, as its first listener for clients advertises them, else that for brokers."""
     alone = replace(GOOD, clients=())
     unreachable = replace(alone, peers=Listener(bind="127.0.0.1:9001", advertised={}))
-    found = [configured(settings) for settings in (GOOD, alone, unreachable)]
+    broker_configs = [configured(settings) for settings in (GOOD, alone, unreachable)]
 
-    assert [(c.host, c.port) for c in found] == [("broker-1", 9092), ("127.0.0.1", 9001), ("localhost", 9092)]
-    assert replace(found[0], host="localhost") == GOOD.broker
+    assert [(c.host, c.port) for c in broker_configs] == [("broker-1", 9092), ("127.0.0.1", 9001), ("localhost", 9092)]
+    assert replace(broker_configs[0], host="localhost") == GOOD.broker
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from server.lab.dir_faults import Counts, DirFault, DirFaults
 from server.lab.side_channel import LINE_BYTES_MAX, Evidence, Look, Refused, SetDir, SideChannel, ask
 
 
-def played(path: Path, faults: DirFaults, scene: Callable[[Path], Awaitable[None]]) -> None:
+def play(path: Path, faults: DirFaults, scene: Callable[[Path], Awaitable[None]]) -> None:
     async def main() -> None:
         channel = SideChannel(faults)
         await channel.listen(path)
@@ -34,7 +34,7 @@ def test_directories_fail_and_heal_by_side_channel(tmp_path: Path) -> None:
         await ask(path, SetDir(1, DirFault()))
         faults.meet(1, needs_room=True)
 
-    played(tmp_path / "s", faults, scene)
+    play(tmp_path / "s", faults, scene)
     assert not (tmp_path / "s").exists()
 
 
@@ -43,7 +43,7 @@ def test_side_channel_refuses_an_unknown_directory(tmp_path: Path, dir_: int) ->
     async def scene(path: Path) -> None:
         assert await ask(path, SetDir(dir_, DirFault(full=True))) == Refused("no such directory")
 
-    played(tmp_path / "s", DirFaults(2), scene)
+    play(tmp_path / "s", DirFaults(2), scene)
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"\xff\xfe\n", b'{"type":"SetDir","dir":0,"fault":{"wet":true}}\n', b"[]\n"])
@@ -55,7 +55,7 @@ def test_side_channel_survives_an_invalid_request(tmp_path: Path, line: bytes) -
         assert b'"Evidence"' in await reader.readline()
         writer.close()
 
-    played(tmp_path / "s", DirFaults(1), scene)
+    play(tmp_path / "s", DirFaults(1), scene)
 
 
 def test_endless_line_closes_only_its_side_channel_connection(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_endless_line_closes_only_its_side_channel_connection(tmp_path: Path) ->
         writer.close()
         assert isinstance(await ask(path, Look()), Evidence)
 
-    played(tmp_path / "s", DirFaults(1), scene)
+    play(tmp_path / "s", DirFaults(1), scene)
 
 
 def test_side_channel_replaces_a_leftover_socket(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_side_channel_replaces_a_leftover_socket(tmp_path: Path) -> None:
     async def scene(path: Path) -> None:
         assert isinstance(await ask(path, Look()), Evidence)
 
-    played(tmp_path / "s", DirFaults(1), scene)
+    play(tmp_path / "s", DirFaults(1), scene)
 
 
 def test_side_channel_ask_fails_without_a_node(tmp_path: Path) -> None:

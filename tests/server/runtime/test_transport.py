@@ -92,7 +92,7 @@ def _later(time: Callable[[], float], seconds: float) -> float:
     return time() + seconds
 
 
-def played(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
+def play(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
     """Run a scene with b1, which knows b2, and b2, which listens; the third argument is b2's port."""
 
     async def main() -> None:
@@ -109,14 +109,14 @@ def played(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
 def test_requests_of_one_broker_arrive_in_order() -> None:
     async def scene(one: End, two: End, port: int) -> None:
         questions = [question(n) for n in range(500)]
-        for asked in questions:
-            one.transport.send(B2, asked)
+        for log_info in questions:
+            one.transport.send(B2, log_info)
         await until(lambda: len(two.heard) == 500)
 
-        assert two.heard == [(Address("@1"), asked) for asked in questions]
+        assert two.heard == [(Address("@1"), log_info) for log_info in questions]
         assert one.lost == []
 
-    played(scene)
+    play(scene)
 
 
 def test_replies_match_requests_in_any_order() -> None:
@@ -135,7 +135,7 @@ def test_replies_match_requests_in_any_order() -> None:
 
         assert one.heard == [(B2, answer(2)), (B2, answer(3)), (B2, answer(1))]
 
-    played(scene)
+    play(scene)
 
 
 def test_message_of_a_broker_to_itself_is_delivered_later() -> None:
@@ -149,7 +149,7 @@ def test_message_of_a_broker_to_itself_is_delivered_later() -> None:
         assert at_once == []
         assert one.heard == [(B1, Metadata(1))]
 
-    played(scene)
+    play(scene)
 
 
 def test_fetch_by_topic_id_works_after_update_metadata() -> None:
@@ -185,7 +185,7 @@ def test_fetch_by_topic_id_works_after_update_metadata() -> None:
         await until(lambda: len(one.heard) == 2)
         assert one.messages() == [UpdateMetadataReply(1, ErrorCode.NONE), reply]
 
-    played(scene)
+    play(scene)
 
 
 def test_unsendable_request_is_dropped_and_peer_reported_lost() -> None:
@@ -200,7 +200,7 @@ def test_unsendable_request_is_dropped_and_peer_reported_lost() -> None:
 
         assert two.messages() == [question(3)]
 
-    played(scene)
+    play(scene)
 
 
 def test_broken_connection_is_reported_and_reopened() -> None:
@@ -215,7 +215,7 @@ def test_broken_connection_is_reported_and_reopened() -> None:
 
         assert two.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
 
-    played(scene)
+    play(scene)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_malformed_request_closes_only_its_connection(nonsense: bytes) -> None:
 
         assert two.messages() == [question(7)]
 
-    played(scene)
+    play(scene)
 
 
 def test_reply_without_request_closes_the_connection() -> None:
@@ -276,7 +276,7 @@ def test_excess_incoming_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -
         one.transport.send(B2, question(2))
         await until(lambda: len(two.heard) == 2)
 
-    played(scene)
+    play(scene)
 
 
 def test_transport_limits_bytes_of_incomplete_frames(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +292,7 @@ def test_transport_limits_bytes_of_incomplete_frames(monkeypatch: pytest.MonkeyP
         one.transport.send(B2, question(1))
         await until(lambda: bool(two.heard))
 
-    played(scene)
+    play(scene)
 
 
 def test_connect_attempt_without_answer_is_given_up() -> None:
@@ -325,7 +325,7 @@ def test_silent_peer_is_asked_over_a_new_connection() -> None:
 
         assert two.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
 
-    played(scene)
+    play(scene)
 
 
 def test_connection_with_traffic_or_no_request_stays_open() -> None:
@@ -348,7 +348,7 @@ def test_connection_with_traffic_or_no_request_stays_open() -> None:
 
         assert one.lost == []
 
-    played(scene)
+    play(scene)
 
 
 def test_idle_incoming_connection_is_closed() -> None:
@@ -362,7 +362,7 @@ def test_idle_incoming_connection_is_closed() -> None:
         skip(transport.IDLE_S_MAX)
         await until(lambda: one.lost == [B2])
 
-    played(scene)
+    play(scene)
 
 
 def test_fetch_without_leader_epoch_round_trips() -> None:
@@ -375,4 +375,4 @@ def test_fetch_without_leader_epoch_round_trips() -> None:
 
         assert two.messages() == [fetch]
 
-    played(scene)
+    play(scene)

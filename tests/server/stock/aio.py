@@ -78,7 +78,7 @@ class AioKafka:
             finally:
                 await producer.stop()
 
-        return _played(work)
+        return _run(work)
 
     def consume(self, topic: str, count: int) -> list[bytes]:
         """The first `count` values of partition 0."""
@@ -117,7 +117,7 @@ class AioKafka:
             finally:
                 await admin.close()
 
-        return _played(whole)
+        return _run(whole)
 
     def _as_consumer(self, work: Callable[[AIOKafkaConsumer], Awaitable[T]]) -> T:
         async def whole() -> T:
@@ -128,10 +128,10 @@ class AioKafka:
             finally:
                 await consumer.stop()
 
-        return _played(whole)
+        return _run(whole)
 
 
-def _played(work: Callable[[], Coroutine[None, None, T]]) -> T:
+def _run(work: Callable[[], Coroutine[None, None, T]]) -> T:
     async def in_time() -> T:
         return await asyncio.wait_for(work(), 2 * TIMEOUT_S)
 

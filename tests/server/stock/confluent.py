@@ -75,6 +75,6 @@ def _error_of(future: "Future[None]") -> str:
     try:
         future.result(TIMEOUT_S)
     except KafkaException as error:
-        found: KafkaError = error.args[0]
-        return str(found.name())
+        kafka_error: KafkaError = error.args[0]
+        return str(kafka_error.name())
     return ""

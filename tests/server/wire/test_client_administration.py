@@ -22,7 +22,7 @@ LEADING = cluster(state(ORDERS), state(ONE))
 # --- CreateTopics, DeleteTopics --------------------------------------------------------------------------------------------
 
 
-def wanted(name: str = "new", partitions: int = 2, factor: int = 2, **more: object) -> topics.CreatableTopic:
+def creatable(name: str = "new", partitions: int = 2, factor: int = 2, **more: object) -> topics.CreatableTopic:
     given: dict[str, object] = {"assignments": (), "configs": (), **more}
     return topics.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **given)  # type: ignore[arg-type]
 
@@ -38,7 +38,7 @@ def assignment(*rows: tuple[int, tuple[int, ...]]) -> tuple[topics.CreatableAssi
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_create_topics_waits_until_the_topic_has_leaders(version: int) -> None:
     talk = Talk(LEADING)
-    talk.send(ApiKey.CREATE_TOPICS, version, creation(wanted()))
+    talk.send(ApiKey.CREATE_TOPICS, version, creation(creatable()))
     (look,) = talk.asks()
     talk.hear(LEADING(look))
     (make,) = talk.asks()
@@ -60,21 +60,21 @@ def test_create_topics_waits_until_the_topic_has_leaders(version: int) -> None:
 @pytest.mark.parametrize(
     ("of", "code"),
     [
-        (wanted("no/name"), 17),
-        (wanted(".."), 17),
-        (wanted("x" * 250), 17),
-        (wanted("orders"), 36),
-        (wanted(partitions=0), 37),
-        (wanted(partitions=1001), 37),
-        (wanted(factor=4), 38),
-        (wanted(factor=0), 38),
-        (wanted(configs=(topics.CreatableConfig("retention.ms"),)), 40),
-        (wanted(assignments=assignment((0, (1, 2)))), 42),
-        (wanted(partitions=-1, factor=-1, assignments=assignment((1, (1, 2)))), 39),
-        (wanted(partitions=-1, factor=-1, assignments=assignment((0, (1, 1)))), 39),
-        (wanted(partitions=-1, factor=-1, assignments=assignment((0, (1, 9)))), 39),
-        (wanted(partitions=-1, factor=-1, assignments=assignment((0, (1,)), (1, (1, 2)))), 39),
-        (wanted(partitions=-1, factor=-1, assignments=assignment((0, ()))), 39),
+        (creatable("no/name"), 17),
+        (creatable(".."), 17),
+        (creatable("x" * 250), 17),
+        (creatable("orders"), 36),
+        (creatable(partitions=0), 37),
+        (creatable(partitions=1001), 37),
+        (creatable(factor=4), 38),
+        (creatable(factor=0), 38),
+        (creatable(configs=(topics.CreatableConfig("retention.ms"),)), 40),
+        (creatable(assignments=assignment((0, (1, 2)))), 42),
+        (creatable(partitions=-1, factor=-1, assignments=assignment((1, (1, 2)))), 39),
+        (creatable(partitions=-1, factor=-1, assignments=assignment((0, (1, 1)))), 39),
+        (creatable(partitions=-1, factor=-1, assignments=assignment((0, (1, 9)))), 39),
+        (creatable(partitions=-1, factor=-1, assignments=assignment((0, (1,)), (1, (1, 2)))), 39),
+        (creatable(partitions=-1, factor=-1, assignments=assignment((0, ()))), 39),
     ],
 )
 def test_invalid_topic_is_refused_with_kafkas_code(of: topics.CreatableTopic, code: int) -> None:
@@ -90,7 +90,7 @@ def test_invalid_topic_is_refused_with_kafkas_code(of: topics.CreatableTopic, co
 
 def test_create_topics_takes_a_replica_assignment() -> None:
     talk = Talk(LEADING)
-    of = wanted(partitions=-1, factor=-1, assignments=assignment((1, (3, 1)), (0, (2, 3))))
+    of = creatable(partitions=-1, factor=-1, assignments=assignment((1, (3, 1)), (0, (2, 3))))
     talk.send(ApiKey.CREATE_TOPICS, 4, creation(of))
 
     assert [ask for ask in talk.answer_all() if isinstance(ask, MakeTopic)] == [
@@ -100,17 +100,17 @@ def test_create_topics_takes_a_replica_assignment() -> None:
 
 def test_only_the_controller_creates_and_deletes_topics() -> None:
     elsewhere = cluster(state(ORDERS), controller=OTHER)
-    made = Talk(elsewhere).call(ApiKey.CREATE_TOPICS, 4, creation(wanted()), topics.CreateTopicsResponse)
+    create_topics_response = Talk(elsewhere).call(ApiKey.CREATE_TOPICS, 4, creation(creatable()), topics.CreateTopicsResponse)
     request = topics.DeleteTopicsRequest(topic_names=("orders",), timeout_ms=100)
     deleted = Talk(elsewhere).call(ApiKey.DELETE_TOPICS, 3, request, topics.DeleteTopicsResponse)
 
-    assert made.topics[0].error_code == 41
+    assert create_topics_response.topics[0].error_code == 41
     assert deleted.responses[0].error_code == 41
 
 
 def test_validate_only_creates_no_topic() -> None:
     talk = Talk(LEADING)
-    talk.send(ApiKey.CREATE_TOPICS, 4, creation(wanted(), wanted("two"), wanted("two"), validate_only=True))
+    talk.send(ApiKey.CREATE_TOPICS, 4, creation(creatable(), creatable("two"), creatable("two"), validate_only=True))
     asked = talk.answer_all()
 
     assert [type(ask) for ask in asked] == [Metadata]
@@ -120,7 +120,7 @@ def test_validate_only_creates_no_topic() -> None:
 
 def test_topic_not_ready_in_time_gets_request_timed_out() -> None:
     talk = Talk(LEADING)
-    answer = talk.call(ApiKey.CREATE_TOPICS, 4, creation(wanted()), topics.CreateTopicsResponse)
+    answer = talk.call(ApiKey.CREATE_TOPICS, 4, creation(creatable()), topics.CreateTopicsResponse)
 
     assert answer.topics[0].error_code == 7
     assert 1000 <= talk.now_ms < 1100

@@ -212,7 +212,7 @@ class Answer(Struct, frozen=True):
     session_id: int = 0
 
 
-def fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
+def partitions_fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
     """Error, high watermark and base offsets of the batches, for each partition."""
     answer = talk.response(ApiKey.FETCH, version, Answer)
     assert (answer.error_code, answer.session_id) == (0, 0)
@@ -233,7 +233,7 @@ def test_client_fetch_ends_once_one_partition_has_records() -> None:
     talk.hear(reply(first))
 
     assert talk.asks() == []
-    assert fetched(talk) == [(0, 9, []), (0, 9, [3, 4])]
+    assert partitions_fetched(talk) == [(0, 9, []), (0, 9, [3, 4])]
 
 
 def test_fetch_waits_for_the_first_records() -> None:
@@ -247,7 +247,7 @@ def test_fetch_waits_for_the_first_records() -> None:
     assert talk.frames() == []
     talk.hear(reply(second, batch(9), hw=10))
 
-    assert fetched(talk) == [(0, 9, []), (0, 10, [9])]
+    assert partitions_fetched(talk) == [(0, 9, []), (0, 10, [9])]
     talk.hear(reply(first, batch(9)))  # too late: ignored
     assert talk.frames() == []
 
@@ -262,7 +262,7 @@ def test_empty_fetch_ends_after_max_wait() -> None:
     talk.hear(reply(ask))
 
     assert talk.asks() == []
-    assert fetched(talk) == [(0, 9, [])]
+    assert partitions_fetched(talk) == [(0, 9, [])]
 
 
 def test_fetch_waits_for_min_bytes() -> None:
@@ -277,7 +277,7 @@ def test_fetch_waits_for_min_bytes() -> None:
     assert (again.offset, again.max_wait_ms) == (4, 300)
     talk.hear(reply(again, batch(4)))
 
-    assert fetched(talk) == [(0, 9, [3, 4])]
+    assert partitions_fetched(talk) == [(0, 9, [3, 4])]
 
 
 def test_error_ends_a_fetch_at_once() -> None:
@@ -287,7 +287,7 @@ def test_error_ends_a_fetch_at_once() -> None:
     talk.hear(reply(first))
     talk.hear(reply(second, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    assert fetched(talk) == [(0, 9, []), (6, 9, [])]
+    assert partitions_fetched(talk) == [(0, 9, []), (6, 9, [])]
 
 
 def test_fetch_response_is_limited_except_for_its_first_batch() -> None:
@@ -303,7 +303,7 @@ def test_fetch_response_is_limited_except_for_its_first_batch() -> None:
         talk.send(ApiKey.FETCH, 11, from_orders(3, 3, 3, max_bytes=max_bytes, each=each))
         for ask in talk.asks():
             talk.hear(reply(ask, batch(3), batch(4)))
-        assert [batches for _, _, batches in fetched(talk)] == expected
+        assert [batches for _, _, batches in partitions_fetched(talk)] == expected
 
 
 def test_fetched_batch_has_the_brokers_offset_and_epoch() -> None:
@@ -324,7 +324,7 @@ def test_negative_offset_and_partition_are_refused() -> None:
     talk = Talk(LEADING)
     request = from_orders(-5)
     talk.send(ApiKey.FETCH, 11, request)
-    assert fetched(talk) == [(1, -1, [])]
+    assert partitions_fetched(talk) == [(1, -1, [])]
     below = replace(request.topics[0].partitions[0], partition=-1, fetch_offset=0)
     talk.send(ApiKey.FETCH, 11, replace(request, topics=(fetch.FetchTopic("orders", (below,)),)))
 
@@ -355,10 +355,10 @@ def test_fetch_refuses_sessions_and_followers() -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_list_offsets_serves_both_ends_but_not_timestamps(version: int) -> None:
-    asked = tuple(
+    list_offsets_partitions = tuple(
         offsets.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in enumerate((-1, -2, 7))
     )
-    request = offsets.ListOffsetsRequest((offsets.ListOffsetsTopic("orders", asked),))
+    request = offsets.ListOffsetsRequest((offsets.ListOffsetsTopic("orders", list_offsets_partitions),))
     answer = Talk(LEADING).call(ApiKey.LIST_OFFSETS, version, request, offsets.ListOffsetsResponse)
 
     rows = answer.topics[0].partitions
@@ -411,14 +411,14 @@ def test_init_producer_id_returns_an_id_or_a_retriable_error() -> None:
 # --- Metadata --------------------------------------------------------------------------------------------------------------
 
 
-def told(*states: PartitionState, version: int = 8, names: tuple[str, ...] | None = None) -> metadata.MetadataResponse:
+def metadata_told(*states: PartitionState, version: int = 8, names: tuple[str, ...] | None = None) -> metadata.MetadataResponse:
     topics_ = None if names is None else tuple(metadata.MetadataRequestTopic(name) for name in names)
     talk = Talk(cluster(*states))
     return talk.call(ApiKey.METADATA, version, metadata.MetadataRequest(topics=topics_), metadata.MetadataResponse)
 
 
 def test_metadata_has_the_addresses_of_the_listener() -> None:
-    answer = told(state(ORDERS))
+    answer = metadata_told(state(ORDERS))
 
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "one", 9092), (2, "two", 9092), (3, "three", 9092)]
     assert answer.controller_id == ME
@@ -456,10 +456,10 @@ class _PartlyTold(Struct, frozen=True):
 
 def test_partition_without_leader_has_leader_not_available() -> None:
     """KAFKA-8442: its ISR is listed nevertheless. R-305: a replica on a dead broker is offline."""
-    gone = replace(FACING, advertised={ME: ("one", 1)})
+    removed_facing = replace(FACING, advertised={ME: ("one", 1)})
     states = (state(ORDERS, None), state(ONE, OTHER))
-    leaderless = told(*states).topics[0].partitions
-    answer = Talk(cluster(*states), facing=gone).call(
+    leaderless = metadata_told(*states).topics[0].partitions
+    answer = Talk(cluster(*states), facing=removed_facing).call(
         ApiKey.METADATA, 8, metadata.MetadataRequest(topics=None), metadata.MetadataResponse
     )
 
@@ -469,10 +469,10 @@ def test_partition_without_leader_has_leader_not_available() -> None:
 
 
 def test_metadata_never_creates_a_topic() -> None:
-    answer = told(state(ORDERS), names=("orders", "nothing", "not a name", "orders"))
+    answer = metadata_told(state(ORDERS), names=("orders", "nothing", "not a name", "orders"))
 
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [("orders", 0), ("nothing", 3), ("not a name", 17)]
-    assert told(state(ORDERS), names=()).topics == ()
+    assert metadata_told(state(ORDERS), names=()).topics == ()
 
 
 def test_fenced_broker_lists_no_brokers() -> None:

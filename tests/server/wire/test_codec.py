@@ -76,8 +76,8 @@ TEXTS = st.none() | st.text(max_size=5)
 ERRORS = st.sampled_from(ErrorCode)
 
 
-def several(one: st.SearchStrategy[S]) -> st.SearchStrategy[tuple[S, ...]]:
-    return st.lists(one, max_size=3).map(tuple)
+def several(search_strategy: st.SearchStrategy[S]) -> st.SearchStrategy[tuple[S, ...]]:
+    return st.lists(search_strategy, max_size=3).map(tuple)
 
 
 MEMBERS = several(st.builds(IsrMember, INT32, INT64))
@@ -346,9 +346,9 @@ def test_fetch_reply_is_read_by_kio() -> None:
     batches = (batch_of(sealed(["a", "b"])), replace(batch_of(sealed(["c"])), base_offset=Offset(2)))
     reply = FetchReply(9, TP, ErrorCode.NONE, LeaderEpoch(5), Offset(3), batches)
     body = reply_frame(FETCH, 15, reply)[9:]
-    found, size = entity_reader(FetchResponse15)(body, 0)
+    fetch_response, size = entity_reader(FetchResponse15)(body, 0)
     assert size == len(body)
-    (partition,) = found.responses[0].partitions
+    (partition,) = fetch_response.responses[0].partitions
     assert (partition.high_watermark, partition.current_leader.leader_epoch, len(partition.records or b"")) == (3, 5, 146)
     other = KafkaPythonFetchResponse[15].decode(body, version=15)
     assert other.responses[0].partitions[0].high_watermark == 3

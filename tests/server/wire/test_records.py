@@ -22,7 +22,7 @@ from server.wire.records import RecordsError, batch_of, check, check_produced, p
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
-def built(builder: type, codec: int, values: list[bytes], *, producer_id: int = -1, sequence: int = -1) -> bytes:
+def batch_built(builder: type, codec: int, values: list[bytes], *, producer_id: int = -1, sequence: int = -1) -> bytes:
     """A batch built by a client library."""
     epoch = -1 if producer_id == -1 else 2
     batch = builder(
@@ -39,7 +39,7 @@ def built(builder: type, codec: int, values: list[bytes], *, producer_id: int = 
     return bytes(batch.build())
 
 
-def opened(data: bytes) -> list[tuple[int, bytes]]:
+def records_in(data: bytes) -> list[tuple[int, bytes]]:
     """Offsets and values, decoded by aiokafka."""
     records = MemoryRecords(data)
     found = []
@@ -53,21 +53,21 @@ def opened(data: bytes) -> list[tuple[int, bytes]]:
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 def test_aiokafka_batches_are_accepted_patched_and_read_back(codec: int) -> None:
     values = [b"value %d" % n * 20 for n in range(50)]
-    data = built(DefaultRecordBatchBuilder, codec, values, producer_id=9, sequence=70)
+    data = batch_built(DefaultRecordBatchBuilder, codec, values, producer_id=9, sequence=70)
     header = check_produced(data)
     assert (header.records, header.producer_id, header.producer_epoch, header.base_sequence) == (50, 9, 2, 70)
     assert count(data) == 50
     stored = Batch(Offset(1 << 40), LeaderEpoch(12), data, producer_id=ProducerId(9), producer_epoch=2, base_sequence=70)
     on_the_wire = patched(stored)
     assert batch_of(on_the_wire) == Batch(Offset(1 << 40), LeaderEpoch(12), on_the_wire, True, ProducerId(9), 2, 70)
-    assert opened(on_the_wire) == [((1 << 40) + n, value) for n, value in enumerate(values)]
+    assert records_in(on_the_wire) == [((1 << 40) + n, value) for n, value in enumerate(values)]
 
 
 @pytest.mark.parametrize("codec", [0, 1])
 def test_kafka_python_batches_are_accepted_and_patched(codec: int) -> None:
-    data = built(KafkaPythonBuilder, codec, [b"a" * 100, b"b"])
+    data = batch_built(KafkaPythonBuilder, codec, [b"a" * 100, b"b"])
     check_produced(data)
-    assert opened(patched(Batch(Offset(7), LeaderEpoch(1), data))) == [(7, b"a" * 100), (8, b"b")]
+    assert records_in(patched(Batch(Offset(7), LeaderEpoch(1), data))) == [(7, b"a" * 100), (8, b"b")]
 
 
 @given(values=st.lists(st.text(max_size=200), min_size=1, max_size=150), offset=st.integers(0, 2**62))
@@ -75,7 +75,7 @@ def test_encoded_values_are_read_by_aiokafka(values: list[str], offset: int) -> 
     data = sealed(values, timestamp_ms=5, producer_id=ProducerId(3), producer_epoch=1, base_sequence=10)
     assert check_produced(data).producer_id == 3
     stored = patched(Batch(Offset(offset), LeaderEpoch(4), data))
-    assert opened(stored) == [(offset + n, value.encode()) for n, value in enumerate(values)]
+    assert records_in(stored) == [(offset + n, value.encode()) for n, value in enumerate(values)]
     assert read_header(stored).leader_epoch == 4
 
 

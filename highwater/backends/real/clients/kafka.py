@@ -96,17 +96,19 @@ class KafkaClient:
     # --- in the thread -----------------------------------------------------------------------------------------------------
 
     def _perform(self, call: Call) -> Heard:
+        """Perform a call on the thread of this client."""
         match call:
             case ProduceCall():
                 return self._produce(call)
             case PollCall():
-                return self._asked(call, lambda consumer: self._poll(consumer, call))
+                return self._read(call, lambda consumer: self._poll(consumer, call))
             case LatestCall():
-                return self._asked(call, lambda consumer: self._bound(consumer, call, OFFSET_END))
+                return self._read(call, lambda consumer: self._end_of_log(consumer, call, OFFSET_END))
             case EarliestCall():
-                return self._asked(call, lambda consumer: self._bound(consumer, call, OFFSET_BEGINNING))
+                return self._read(call, lambda consumer: self._end_of_log(consumer, call, OFFSET_BEGINNING))
 
     def _close(self) -> None:
+        """Close consumer and producers; records that wait to be sent are dropped."""
         self._sessions.close()
         if self._consumer is not None:
             self._consumer.close()
@@ -118,6 +120,7 @@ class KafkaClient:
     # --- produce -----------------------------------------------------------------------------------------------------------
 
     def _produce(self, call: ProduceCall) -> Heard:
+        """Send the values one by one, and wait until each is delivered or failed."""
         assert not call.misuse, "stage.unplayable refuses the workload 'misuse' before the run"
         key = (call.acks, call.retries, call.idempotent)
         if key not in self._producers:
@@ -163,9 +166,10 @@ class KafkaClient:
             failures.append(error)
         if call.acks == -1 and not failures:
             self._learned.add(call.tp)
-        return _produced(call, failures, delivered, resent=resends.count - before)
+        return _heard_of_produce(call, failures, delivered, resent=resends.count - before)
 
     def _producer(self, call: ProduceCall) -> tuple[Producer, _Resends]:
+        """A producer with these acks and retries, and the count of its resends, which only its debug log tells."""
         resends = _Resends()
         settings: dict[str, Any] = {
             "debug": "topic",
@@ -185,8 +189,8 @@ class KafkaClient:
 
     # --- consume -----------------------------------------------------------------------------------------------------------
 
-    def _asked(self, call: Call, ask: Callable[[Consumer], Heard]) -> Heard:
-        # Perform a read. Reads have no effect, so any error counts as one attempt without an answer.
+    def _read(self, call: Call, ask: Callable[[Consumer], Heard]) -> Heard:
+        """Perform a read. Reads have no effect, so any error counts as one attempt without an answer."""
         if self._consumer is None:
             settings = {
                 "group.id": "highwater",
@@ -204,26 +208,27 @@ class KafkaClient:
         except KafkaException as error:
             return Heard(id=call.id, attempts=1, error=name_of(error.args[0]))
 
-    def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Heard:
+    def _end_of_log(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Heard:
         # Not get_watermark_offsets: it asks for both ends of the log, and tells the error of one as that of both. Here
         # OFFSET_BEGINNING or OFFSET_END asks for one end; librdkafka raises the error of a question for one partition.
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), timestamp)
         timeout_s = self._timeout_ms / 1000
         try:
-            (found,) = consumer.offsets_for_times([tp], timeout=timeout_s)
+            (bound,) = consumer.offsets_for_times([tp], timeout=timeout_s)
         except KafkaException as error:
             if error.args[0].code() not in _FORGOTTEN:
                 raise
             # A fenced broker answers that the topic is unknown, and librdkafka refreshes metadata only for topics that it reads.
             consumer.list_topics(tp.topic, timeout=timeout_s)
-            (found,) = consumer.offsets_for_times([tp], timeout=timeout_s)
-        return Heard(id=call.id, attempts=1, offset=found.offset)
+            (bound,) = consumer.offsets_for_times([tp], timeout=timeout_s)
+        return Heard(id=call.id, attempts=1, offset=bound.offset)
 
     def _poll(self, consumer: Consumer, call: PollCall) -> Heard:
+        """Read from the offset; a leader that has nothing more gives an empty answer."""
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), call.offset)
         consumer.assign([tp])
         try:
-            messages = self._fetched(consumer, call)
+            messages = self._fetched_or_error(consumer, call)
             if isinstance(messages, str):
                 return Heard(id=call.id, attempts=1, error=messages)
             bounds = consumer.get_watermark_offsets(tp, cached=True)
@@ -237,17 +242,17 @@ class KafkaClient:
         hw = bounds[1] if bounds[1] >= 0 else None
         return Heard(id=call.id, attempts=1, records=records, hw=hw)
 
-    def _fetched(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
+    def _fetched_or_error(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
         """The records that one fetch of a client returned, perhaps none, or the name of its error."""
         end_s = monotonic() + self._timeout_ms / 1000
         while (left_s := end_s - monotonic()) > 0:
-            found = consumer.consume(1, left_s)
-            if not found:
+            messages = consumer.consume(1, left_s)
+            if not messages:
                 break
-            error = found[0].error()
+            error = messages[0].error()
             if error is None:
-                more = consumer.consume(call.max_records - 1, 0) if call.max_records > 1 else []
-                return found + [message for message in more if message.error() is None]
+                more_messages = consumer.consume(call.max_records - 1, 0) if call.max_records > 1 else []
+                return messages + [message for message in more_messages if message.error() is None]
             if error.code() == KafkaError._PARTITION_EOF:
                 return []
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # the only reason, as the poll names an offset
@@ -257,12 +262,12 @@ class KafkaClient:
         return ErrorCode.REQUEST_TIMED_OUT.name
 
 
-def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
+def _heard_of_produce(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
     """The result of a produce from the delivery reports of its values; `resent` is the number of extra sends."""
     attempts = 1 if call.idempotent else 1 + call.retries + resent  # an upper bound: librdkafka does not tell the number
     if not failures:
-        known = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 there are no offsets
-        return Heard(id=call.id, attempts=attempts, offsets=known if len(known) == len(call.values) else ())
+        offsets = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 there are no offsets
+        return Heard(id=call.id, attempts=attempts, offsets=offsets if len(offsets) == len(call.values) else ())
     # librdkafka reports the last attempt alone. If there may have been earlier ones, their results are unknown. The outcome is
     # also unknown if one value of the operation was refused and another was not.
     mixed = bool(delivered) or len(set(failures)) > 1

@@ -88,7 +88,7 @@ class _Reading:
 
     def take(self, messages: Iterable[Message], positions: dict[Partition, int]) -> Records:
         """Sort messages by partition and move the positions. Raises KafkaException for an error that does not pass."""
-        found: Records = {}
+        records: Records = {}
         for message in messages:
             partition = (str(message.topic()), int(message.partition() or 0))
             error, offset = message.error(), message.offset()
@@ -101,8 +101,8 @@ class _Reading:
             assert offset is not None
             self.ended.discard(key_of(partition))
             positions[partition] = offset + 1
-            found.setdefault(key_of(partition), []).append([offset, (message.value() or b"").decode()])
-        return found
+            records.setdefault(key_of(partition), []).append([offset, (message.value() or b"").decode()])
+        return records
 
 
 class _Transactions:
@@ -118,25 +118,28 @@ class _Transactions:
         self._reading = _Reading()
 
     def perform(self, call: TxnCall) -> Heard:
-        told: list[list[object]] = [["poll"] if m.value is None else ["send", "", [None, m.value]] for m in call.micros]
+        """Perform the micro-operations in one transaction, and commit or abort it; after an error go back to the old offsets."""
+        answers: list[list[object]] = [["poll"] if m.value is None else ["send", "", [None, m.value]] for m in call.micros]
         before, sent, error = dict(self._positions), False, None
         failed: list[KafkaError] = []
         sends = any(micro.value is not None for micro in call.micros)
         try:
             if sends:
-                self._begun().begin_transaction()
-            for micro, answer in zip(call.micros, told, strict=True):
+                self._transactional_producer().begin_transaction()
+            for micro, answer in zip(call.micros, answers, strict=True):
                 if micro.value is None:
                     answer[1:] = self._poll(call)
                 else:
                     self._send((micro.topic, micro.partition), micro.value, answer, failed)
             if sends and call.aborts:
-                self._begun().flush(self._timeout_ms / 1000)  # an abort drops what was not sent, and would show nothing
-                self._begun().abort_transaction(CALL_S)
+                self._transactional_producer().flush(
+                    self._timeout_ms / 1000
+                )  # an abort drops what was not sent, and would show nothing
+                self._transactional_producer().abort_transaction(CALL_S)
                 error = ABORTED
             elif sends:
                 sent = True
-                self._begun().commit_transaction(CALL_S)
+                self._transactional_producer().commit_transaction(CALL_S)
         except KafkaException as raised:
             error = name_of(raised.args[0])
             self._give_up()
@@ -146,14 +149,14 @@ class _Transactions:
         if error is None and failed:  # a commit confirmed although a record was not: nobody knows what that means
             error = name_of(failed[0])
         moved = {at: offset for at, offset in self._positions.items() if before.get(at) != offset}
-        at_end = self._reading.ended >= {key_of(one) for one in call.reads}
+        at_end = self._reading.ended >= {key_of(partition_name) for partition_name in call.reads}
         if error is not None:
             self._back_to({} if sent else before)
         return Heard(
             id=call.id,
             attempts=int(sent),
             error=error,
-            told=told,
+            told=answers,
             positions=tuple((*partition, offset) for partition, offset in sorted(moved.items())) if error is None else (),
             at_end=at_end,
         )
@@ -162,7 +165,8 @@ class _Transactions:
         self._give_up()
         self._back_to({})
 
-    def _begun(self) -> Producer:
+    def _transactional_producer(self) -> Producer:
+        """The producer, made and initialized on first use."""
         if self._producer is None:
             own = {
                 "transactional.id": f"highwater-{self._name}",
@@ -177,6 +181,7 @@ class _Transactions:
         return self._producer
 
     def _send(self, partition: Partition, value: str, answer: list[object], failed: list[KafkaError]) -> None:
+        """Send one record; its offset is entered into the answer when it is delivered."""
         answer[1] = key_of(partition)
 
         def report(error: KafkaError | None, message: Message) -> None:
@@ -185,26 +190,30 @@ class _Transactions:
             else:
                 failed.append(error)
 
-        self._begun().produce(partition[0], value.encode(), partition=partition[1], on_delivery=report)
+        self._transactional_producer().produce(partition[0], value.encode(), partition=partition[1], on_delivery=report)
 
     def _poll(self, call: TxnCall) -> list[object]:
+        """The records from the positions on, with "end" when every partition was read to its end. Raises KafkaException at the
+        timeout.
+        """
         if self._consumer is None:
             own = {"group.id": "highwater", "auto.offset.reset": "error", "isolation.level": "read_committed"}
             self._consumer = Consumer({**self._settings, **_READING, **own})
-            starts = [TopicPartition(*one, self._positions.get(one, OFFSET_BEGINNING)) for one in call.reads]
+            starts = [TopicPartition(*read, self._positions.get(read, OFFSET_BEGINNING)) for read in call.reads]
             self._consumer.assign(starts)
-        wanted = {key_of(one) for one in call.reads}
+        ends_wanted = {key_of(read) for read in call.reads}
         end_s = monotonic() + self._timeout_ms / 1000
         while True:
             messages = self._consumer.consume(POLLED_MAX, POLL_S)
-            found = self._reading.take(messages, self._positions)
-            if found or self._reading.ended >= wanted:
-                return [found, "end"] if self._reading.ended >= wanted else [found]
+            records = self._reading.take(messages, self._positions)
+            if records or self._reading.ended >= ends_wanted:
+                return [records, "end"] if self._reading.ended >= ends_wanted else [records]
             if monotonic() > end_s:
                 # An empty answer that is no end would look as if there were nothing to read.
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _give_up(self) -> None:
+        """Abort and drop the producer: the next transaction gets a new one."""
         if self._producer is not None:
             with suppress(KafkaException):
                 self._producer.abort_transaction(CLOSE_S)
@@ -231,12 +240,13 @@ class _Member:
         self._moved: dict[str, list[str]] = {}
 
     def poll(self, call: GroupPollCall) -> Heard:
+        """Poll as a member of the group; the answer also tells the partitions that were assigned and revoked meanwhile."""
         self._moved = {}
         positions: dict[Partition, int] = {}
         try:
-            consumer = self._joined(call)
+            consumer = self._group_consumer(call)
             records = self._reading.take(consumer.consume(POLLED_MAX, GROUP_POLL_S), positions)
-            mine = {key_of((one.topic, one.partition)) for one in consumer.assignment()}
+            mine = {key_of((assigned.topic, assigned.partition)) for assigned in consumer.assignment()}
         except KafkaException as raised:
             return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]), told={"group": call.group, **self._moved})
         return Heard(
@@ -248,6 +258,7 @@ class _Member:
         )
 
     def commit(self, call: CommitCall) -> Heard:
+        """Commit an offset for the group."""
         if self._consumer is None:
             return Heard(id=call.id, attempts=0, error="_STATE")
         try:
@@ -258,17 +269,18 @@ class _Member:
         return Heard(id=call.id, attempts=1, error=None if error is None else name_of(error))
 
     def committed(self, call: CommittedCall) -> Heard:
+        """Ask for the offset that the group has committed; a member that never polled asks by a consumer of its own."""
         try:
             consumer = self._consumer or self._new(call.group)
-            found = consumer.committed([TopicPartition(*call.partition)], timeout=CALL_S)[0]
+            answer = consumer.committed([TopicPartition(*call.partition)], timeout=CALL_S)[0]
         except KafkaException as raised:
             return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]))
         finally:
             if self._consumer is None and "consumer" in locals():
                 consumer.close()
-        if found.error is not None:
-            return Heard(id=call.id, attempts=1, error=name_of(found.error))
-        return Heard(id=call.id, attempts=1, offset=found.offset if found.offset >= 0 else None)
+        if answer.error is not None:
+            return Heard(id=call.id, attempts=1, error=name_of(answer.error))
+        return Heard(id=call.id, attempts=1, offset=answer.offset if answer.offset >= 0 else None)
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -279,21 +291,22 @@ class _Member:
         own = {"group.id": group, "auto.offset.reset": "earliest", "session.timeout.ms": MEMBER_MS, "heartbeat.interval.ms": 500}
         return Consumer({**self._settings, **_READING, **own})
 
-    def _joined(self, call: GroupPollCall) -> Consumer:
+    def _group_consumer(self, call: GroupPollCall) -> Consumer:
+        """The consumer, subscribed on first use."""
         if self._consumer is None:
             self._reading = _Reading()
             self._consumer = self._new(call.group)
             topics = sorted({topic for topic, _ in call.reads})
-            self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+            self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
         return self._consumer
 
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._note("assigned", partitions)
 
-    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._note("revoked", partitions)
 
     def _note(self, what: str, partitions: list[TopicPartition]) -> None:
-        keys = [key_of((one.topic, one.partition)) for one in partitions]
+        keys = [key_of((partition.topic, partition.partition)) for partition in partitions]
         self._reading.ended -= set(keys)
         self._moved.setdefault(what, []).extend(keys)

@@ -104,14 +104,15 @@ class Worker:
                 case Done():
                     await phases.changed()
                 case Invocation() as invocation:
-                    asked = self._attempts.begin(invocation)
+                    call = self._attempts.begin(invocation)
                     with phases.operating():
-                        self._attempts.end(await self._outcome(asked))
+                        self._attempts.end(await self._outcome(call))
 
-    async def _outcome(self, asked: Call | Command | SessionCall) -> Heard:
-        if isinstance(asked, Command):
-            return await self._administrator.call(asked)
-        if isinstance(asked, SessionCall):
+    async def _outcome(self, call: Call | Command | SessionCall) -> Heard:
+        """Hand the call to the administrator, the session client or the Kafka client, and wait for its outcome."""
+        if isinstance(call, Command):
+            return await self._administrator.call(call)
+        if isinstance(call, SessionCall):
             assert isinstance(self._client, SessionClient), "the system refuses these workloads before the run"
-            return await self._client.perform(asked)
-        return await self._client.call(asked)
+            return await self._client.perform(call)
+        return await self._client.call(call)

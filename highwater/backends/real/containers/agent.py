@@ -52,12 +52,12 @@ class Refused(Exception):  # noqa: N818 - named for the reader of `except Refuse
     """A request to the network agent failed; the text says why."""
 
 
-async def run(*command: str, given: str = "") -> str:
+async def run(*command: str, stdin: str = "") -> str:
     """Run a command in the container; returns its output. Raises Refused if it fails."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    output, complaint = await process.communicate(given.encode())
+    output, complaint = await process.communicate(stdin.encode())
     if process.returncode:
         raise Refused(f"{' '.join(command)}: {complaint.decode(errors='replace').strip()}")
     return output.decode(errors="replace")
@@ -85,12 +85,12 @@ class Queue:
             self._socket.close()
             raise
         self._socket.setblocking(False)
-        self._loop.add_reader(self._socket.fileno(), self._readable)
+        self._loop.add_reader(self._socket.fileno(), self._take_packets)
 
     def close(self) -> None:
         """Release all waiting packets in order and close the NFQUEUE."""
         self._loop.remove_reader(self._socket.fileno())
-        self._readable()
+        self._take_packets()
         if self._timer is not None:
             self._timer.cancel()
         for _, packet in self._waiting:
@@ -99,6 +99,7 @@ class Queue:
         self._socket.close()
 
     def _configure(self, attribute: int, value: bytes) -> None:
+        """Send one setting of the queue to the kernel. Raises Refused with its error."""
         self._send(_CONFIG, attribute, value, _REQUEST | _ACKNOWLEDGED)
         answer = self._socket.recv(_ANSWER_BYTES)
         (code,) = struct.unpack_from("=i", answer, 16)
@@ -114,7 +115,8 @@ class Queue:
         with contextlib.suppress(OSError):  # the packet may be gone, as after the reset of its connection
             self._send(_VERDICT, 2, struct.pack(">II", _ACCEPT, packet), _REQUEST)
 
-    def _readable(self) -> None:
+    def _take_packets(self) -> None:
+        """Take every packet that the kernel has queued."""
         while True:
             try:
                 data = self._socket.recv(_ANSWER_BYTES)
@@ -126,10 +128,11 @@ class Queue:
             while at + 16 <= len(data):
                 length, kind = struct.unpack_from("=IH", data, at)
                 if kind == _PACKET:
-                    self._queued(data[at + 20 : at + length])
+                    self._take_packet(data[at + 20 : at + length])
                 at += (length + 3) & ~3
 
-    def _queued(self, attributes: bytes) -> None:
+    def _take_packet(self, attributes: bytes) -> None:
+        """Find the packet's id among the attributes of the message, and keep the packet for the delay."""
         at = 0
         while at + 4 <= len(attributes):
             length, kind = struct.unpack_from("=HH", attributes, at)
@@ -143,14 +146,15 @@ class Queue:
         self._last = max(self._last, self._loop.time() + random.uniform(0, self.delay_ms) / 1000)
         self._waiting.append((self._last, packet))
         if self._timer is None:
-            self._timer = self._loop.call_at(self._last, self._due)
+            self._timer = self._loop.call_at(self._last, self._let_go_due)
 
-    def _due(self) -> None:
+    def _let_go_due(self) -> None:
+        """Let the packets go whose delay is over, and wait for the next."""
         self._timer = None
         while self._waiting and self._waiting[0][0] <= self._loop.time() + 0.0005:
             self._let_go(self._waiting.popleft()[1])
         if self._waiting:
-            self._timer = self._loop.call_at(self._waiting[0][0], self._due)
+            self._timer = self._loop.call_at(self._waiting[0][0], self._let_go_due)
 
 
 class Link:
@@ -185,7 +189,7 @@ class Agent:
         await self._write()
         for table in ("filter", "mangle"):
             lines = [f"*{table}", "-I INPUT -j links-in", "-I OUTPUT -j links-out", "COMMIT", ""]
-            await run("iptables-restore", "--noflush", given="\n".join(lines))
+            await run("iptables-restore", "--noflush", stdin="\n".join(lines))
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: self._probes, ("0.0.0.0", PROBE_PORT))
 
     async def handle(self, request: dict[str, Any]) -> Any:
@@ -205,7 +209,7 @@ class Agent:
             case {"do": "heard", "token": str(token)}:
                 return self._probes.heard(token)
             case {"do": "cannot"}:
-                return await self._cannot()
+                return await self._refused_features()
             case _:
                 raise Refused(f"no such request: {request}")
 
@@ -213,16 +217,17 @@ class Agent:
         return link.hit + (0 if link.queue is None else link.queue.packets)
 
     async def _set(self, links: list[dict[str, Any]]) -> None:
+        """Set what each link does: hold packets, lose a part of them, delay them."""
         await self._count()
         done: list[Queue] = []
-        for wanted in links:
-            if wanted.keys() != _RULE:
-                raise Refused(f"a link is set by {', '.join(sorted(_RULE))}, not by {', '.join(sorted(wanted))}")
-        for wanted in links:
-            link = self._links.setdefault((wanted["direction"], wanted["peer"]), Link())
-            link.held = bool(wanted["held"])
-            link.loss_per_mille = int(wanted["loss_per_mille"])
-            delay_ms = int(wanted["delay_ms"])
+        for rule in links:
+            if rule.keys() != _RULE:
+                raise Refused(f"a link is set by {', '.join(sorted(_RULE))}, not by {', '.join(sorted(rule))}")
+        for rule in links:
+            link = self._links.setdefault((rule["direction"], rule["peer"]), Link())
+            link.held = bool(rule["held"])
+            link.loss_per_mille = int(rule["loss_per_mille"])
+            delay_ms = int(rule["delay_ms"])
             if link.queue is not None and delay_ms:
                 link.queue.delay_ms = delay_ms
             elif link.queue is not None:
@@ -246,10 +251,10 @@ class Agent:
                     lines += link.rules(chain, match)
                 elif link.queue is not None:
                     lines.append(f"-A {chain} {match} -j NFQUEUE --queue-num {link.queue.number}")
-            await run("iptables-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
+            await run("iptables-restore", "--noflush", stdin="\n".join([*lines, "COMMIT", ""]))
 
     async def _count(self) -> None:
-        # Add the counters of the drop rules to the links' hits and set them to 0.
+        """Add the counters of the drop rules to the links' hits and set them to 0."""
         if not any(link.held or link.loss_per_mille for link in self._links.values()):
             return
         for direction, column in (("in", 7), ("out", 8)):
@@ -259,23 +264,23 @@ class Agent:
                 if len(words) > column and words[0].isdecimal():
                     self._links[direction, words[column]].hit += int(words[0])
 
-    async def _cannot(self) -> dict[str, str]:
-        # Try each feature on an address without a host; returns the refused ones with the reasons.
-        found = {}
+    async def _refused_features(self) -> dict[str, str]:
+        """Try each feature on an address without a host; returns the refused ones with the reasons."""
+        reasons = {}
         nothing = {"direction": "in", "peer": _NOBODY, "held": False, "loss_per_mille": 0, "delay_ms": 0}
         for name, value in (("held", True), ("loss_per_mille", 1), ("delay_ms", 1)):
             try:
                 await self._set([nothing | {name: value}])
                 await self._set([nothing])
             except Refused as error:
-                found[name] = str(error)
+                reasons[name] = str(error)
                 self._links.clear()
         self._links.pop(("in", _NOBODY), None)
         try:
             await _reset_of_oneself()
         except Refused as error:
-            found["reset"] = str(error)
-        return found
+            reasons["reset"] = str(error)
+        return reasons
 
 
 class Probes(asyncio.DatagramProtocol):
@@ -317,15 +322,15 @@ class Probes(asyncio.DatagramProtocol):
 
 async def _reset(peers: list[str]) -> int:
     """Close the TCP connections with these peers; returns their number."""
-    found = 0
+    closed = 0
     for peer in peers:
         listed = await run("ss", "-KHtn", "state", "connected", "dst", peer)
-        found += len(listed.splitlines())
-    return found
+        closed += len(listed.splitlines())
+    return closed
 
 
 async def _reset_of_oneself() -> None:
-    # Try `ss -K` on a connection of our own, as ss also lists connections that it cannot close. Raises Refused if it stays.
+    """Try `ss -K` on a connection of our own, as ss also lists connections that it cannot close. Raises Refused if it stays."""
     server = await asyncio.start_server(lambda _, writer: None, "127.0.0.1", 0)
     async with server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

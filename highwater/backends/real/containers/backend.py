@@ -64,10 +64,10 @@ def with_time_for_containers(plan: Plan) -> Plan:
 
 def missing_for(engine: Engine, plan: Plan) -> str | None:
     """What the kernel or the user of this machine lacks for a fault of this plan, in a sentence; None if nothing."""
-    wanted = [(window, means(window.fault)) for window in plan.schedule]
+    needs = [(window, means(window.fault)) for window in plan.schedule]
     # The kernel is tested in a container, which takes two seconds: only if a fault depends on the answer.
-    cannot = _asked(engine) if any(needed in _OF_AGENT for _, needed in wanted) else {}
-    for window, needed in wanted:
+    cannot = _refused_by_agent(engine) if any(needed in _OF_AGENT for _, needed in needs) else {}
+    for window, needed in needs:
         if needed in cannot:
             return f"window {window.id} ({window.kind}): this machine's kernel cannot apply the fault: {cannot[needed]}"
         if needed == "small-dirs" and os.geteuid():
@@ -75,21 +75,22 @@ def missing_for(engine: Engine, plan: Plan) -> str | None:
     return None
 
 
-def _asked(engine: Engine) -> dict[str, str]:
+def _refused_by_agent(engine: Engine) -> dict[str, str]:
+    """What an agent in a container cannot do on this machine, with the reasons; the container is removed again."""
     folder = RunFolder()
     try:
         place = make_place(engine, make_grounds(engine, folder), _PLACE)
         return asyncio.run(_ask(AgentClient(place.socket, _PLACE)))
     finally:
-        for left in engine.left(folder.run):
-            engine.remove(left)
+        for leftover in engine.left(folder.run):
+            engine.remove(leftover)
         folder.remove()
 
 
 async def _ask(agent: AgentClient) -> dict[str, str]:
     try:
         await agent.open()
-        found: dict[str, str] = await agent.ask(do="cannot")
-        return found
+        reasons: dict[str, str] = await agent.ask(do="cannot")
+        return reasons
     finally:
         await agent.close()

@@ -85,11 +85,12 @@ class Left(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def _attempting(what: str) -> Iterator[None]:
+    """Turn an error of Docker into a HarnessError that says what was attempted."""
     try:
         yield
     except (DockerException, requests.exceptions.RequestException) as error:
-        said = error.explanation if isinstance(error, APIError) and error.explanation else error
-        raise HarnessError(f"{what}: {said}") from error
+        reason = error.explanation if isinstance(error, APIError) and error.explanation else error
+        raise HarnessError(f"{what}: {reason}") from error
 
 
 def missing() -> str | None:
@@ -319,11 +320,11 @@ class Engine:
 
     def left(self, run: str | None = None) -> list[Left]:
         """All containers, networks and volumes of one run, or of all runs; containers first."""
-        wanted = {"label": RUN_LABEL if run is None else f"{RUN_LABEL}={run}"}
+        filters = {"label": RUN_LABEL if run is None else f"{RUN_LABEL}={run}"}
         with _attempting("looking for what runs left behind"):
-            containers = self._client.api.containers(all=True, filters=wanted)
-            networks = self._client.api.networks(filters=wanted)
-            volumes = self._client.api.volumes(filters=wanted)["Volumes"] or []
+            containers = self._client.api.containers(all=True, filters=filters)
+            networks = self._client.api.networks(filters=filters)
+            volumes = self._client.api.volumes(filters=filters)["Volumes"] or []
         return [
             *(Left(kind="container", id=c["Id"], name=c["Names"][0][1:], labels=_labels(c["Labels"])) for c in containers),
             *(Left(kind="network", id=n["Id"], name=n["Name"], labels=_labels(n["Labels"])) for n in networks),

@@ -87,6 +87,7 @@ def build_harness(engine: Engine) -> None:
 
 
 def _up_to_date_base(engine: Engine) -> str:
+    """The id of the base image, which is built if its inputs have changed."""
     if engine.inputs_of(BASE) != _base_inputs():
         _build_base(engine)
     base = engine.image_id(BASE)
@@ -133,24 +134,26 @@ def _wanted_base() -> str:
 
 
 def _build_base(engine: Engine) -> None:
-    wanted = _wanted_base()
-    below = wanted if engine.image_id(wanted) is not None else _pull_or_make(engine, wanted)
+    base_name = _wanted_base()
+    below = base_name if engine.image_id(base_name) is not None else _pull_or_make(engine, base_name)
     _say(f"building {BASE} from {below}")
     _build(engine, BASE, "base.Dockerfile", (), {"BASE_IMAGE": below}, inputs=_base_inputs())
 
 
-def _pull_or_make(engine: Engine, wanted: str) -> str:
-    _say(f"pulling {wanted}")
-    reason = engine.pull(wanted)
+def _pull_or_make(engine: Engine, name: str) -> str:
+    """The base image by name: pulled, or a Debian made here if no registry can be reached."""
+    _say(f"pulling {name}")
+    reason = engine.pull(name)
     if reason is None:
-        return wanted
+        return name
     if engine.image_id(_LOCAL) is None:
-        _say(f"{wanted} cannot be pulled ({reason.strip()}); making a Debian with debootstrap instead: 1 to 2 minutes, once")
+        _say(f"{name} cannot be pulled ({reason.strip()}); making a Debian with debootstrap instead: 1 to 2 minutes, once")
         _debootstrap(engine)
     return _LOCAL
 
 
 def _debootstrap(engine: Engine) -> None:
+    """Make a Debian image with debootstrap. Raises HarnessError if it is not installed or not run as root."""
     tool = shutil.which("debootstrap")
     if tool is None or os.getuid() != 0:
         lacks = "debootstrap is not installed" if tool is None else "only root can run it"
@@ -199,6 +202,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _build_python(engine: Engine, tag: str, dockerfile: str, packages: Iterable[str], wanted: list[str], *, inputs: str) -> None:
+    """Build an image with these packages of ours and what they need."""
     _say(f"building {tag}")
     with tempfile.TemporaryDirectory(prefix="highwater-images-") as folder:
         _collect(Path(folder), packages, wanted)
@@ -207,7 +211,7 @@ def _build_python(engine: Engine, tag: str, dockerfile: str, packages: Iterable[
 
 
 def _collect(site: Path, packages: Iterable[str], wanted: list[str]) -> None:
-    # Collect packages of ours and their dependencies: the installed ones, or pip's if this is not the image's Python.
+    """Collect packages of ours and their dependencies: the installed ones, or pip's if this is not the image's Python."""
     for package in packages:
         shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
     if sys.version_info[:2] != _PYTHON or sys.platform != "linux":
@@ -228,24 +232,25 @@ def _requirements() -> list[str]:
 
 
 def _dependencies() -> list[str]:
-    found: list[str] = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    return found
+    dependencies: list[str] = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return dependencies
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:
     """The names of all Python distributions that these requirements install, directly or not."""
-    found: set[str] = set()
+    closure: set[str] = set()
     open_ones = [Requirement(text) for text in wanted]
     while open_ones:
         requirement = open_ones.pop()
-        if requirement.name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+        if requirement.name in closure or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
-        found.add(requirement.name)
+        closure.add(requirement.name)
         open_ones += [Requirement(text) for text in metadata.requires(requirement.name) or ()]
-    return found
+    return closure
 
 
 def _install(site: Path, wanted: list[str]) -> None:
+    """Install packages for the image's Python with pip. Raises HarnessError."""
     target = ["--target", str(site), "--python-version", "3.11", "--platform", f"manylinux2014_{platform.machine()}"]
     command = [sys.executable, "-m", "pip", "install", "--quiet", *target, "--only-binary=:all:"]
     done = subprocess.run([*command, "-c", str(_ROOT / "constraints.txt"), *wanted], check=False)
@@ -259,6 +264,7 @@ def _install(site: Path, wanted: list[str]) -> None:
 def _build(
     engine: Engine, tag: str, dockerfile: str, contents: Iterable[tuple[str, Path]], arguments: dict[str, str], *, inputs: str
 ) -> None:
+    """Build an image from the Dockerfile and these files, the same bytes for the same input."""
     with tempfile.NamedTemporaryFile(suffix=".tar") as context:
         with tarfile.open(fileobj=context, mode="w") as tar:
             for name, path in [(dockerfile, _DOCKER / dockerfile), *contents]:

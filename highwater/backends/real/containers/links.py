@@ -70,7 +70,7 @@ class AgentClient:
         return answer["ok"]
 
     async def _line(self, request: bytes) -> bytes:
-        # One request and answer. After an error the connection is dropped, for its next line would answer the old request.
+        """One request and answer. After an error the connection is dropped, for its next line would answer the old request."""
         if self._streams is None:
             await self.open()
         assert self._streams is not None
@@ -85,9 +85,10 @@ class AgentClient:
 
     async def tcp_socket(self, listening_at: HostPort | None = None) -> socket.socket:
         """A TCP socket of the container's network: one that listens at this address, or one that is not connected yet."""
-        return await asyncio.to_thread(self._handed, listening_at)
+        return await asyncio.to_thread(self._socket_of_agent, listening_at)
 
-    def _handed(self, where: HostPort | None) -> socket.socket:
+    def _socket_of_agent(self, where: HostPort | None) -> socket.socket:
+        """A socket that the agent made within the container's network, connected to `where` if it is given."""
         try:
             with socket.socket(socket.AF_UNIX) as asking:
                 asking.settimeout(ASK_S_MAX)
@@ -98,9 +99,9 @@ class AgentClient:
             raise HarnessError(f"the agent of {self._place} hands over no socket: {error}") from error
         if not handed:
             raise HarnessError(f"the agent of {self._place} cannot make a socket for {where}")
-        made = socket.socket(fileno=handed[0])
-        made.setblocking(False)
-        return made
+        handed_socket = socket.socket(fileno=handed[0])
+        handed_socket.setblocking(False)
+        return handed_socket
 
     async def close(self) -> None:
         """Close the connection to the network agent."""
@@ -194,14 +195,14 @@ class ContainerLinks:
         """Reset the TCP connections over these links, whichever end opened them; returns their number."""
         # One end is enough: of each pair the smaller name, which is a broker's ("b1" < "c" < "z1").
         ends = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
-        asked = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
-        closed: list[int] = await asyncio.gather(*asked)
+        resets = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
+        closed: list[int] = await asyncio.gather(*resets)
         return sum(closed)
 
     def counts(self) -> Mapping[Pair, int]:
         """How many packets a fault hit on each link, as of the last query of the agents, and how many messages were held."""
-        held = {pair: link.hits for pair, link in self._proxied.items()}
-        return {pair: self._counts.get(pair, 0) + held.get(pair, 0) for pair in {**self._counts, **held}}
+        hits = {pair: link.hits for pair, link in self._proxied.items()}
+        return {pair: self._counts.get(pair, 0) + hits.get(pair, 0) for pair in {**self._counts, **hits}}
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
@@ -217,11 +218,12 @@ class ContainerLinks:
             self._counts[(other, place) if direction == "in" else (place, other)] = hits
 
     async def _look(self, conditions: Mapping[Pair, LinkCondition]) -> Proof:
+        """Measure each link; one that does not behave is shown before the others."""
         proofs = await asyncio.gather(*(self._look_at(pair, condition) for pair, condition in conditions.items()))
         wrong = [proof for proof in proofs if not proof.holds]
-        shown = wrong or proofs[:1]
-        more = len(proofs) - 1 if not wrong else len(wrong) - 1
-        text = "; ".join(proof.detail for proof in shown[:1]) + (f" (and {more} other links alike)" if more else "")
+        examples = wrong or proofs[:1]
+        others = len(proofs) - 1 if not wrong else len(wrong) - 1
+        text = "; ".join(proof.detail for proof in examples[:1]) + (f" (and {others} other links alike)" if others else "")
         return Proof(not wrong, text)
 
     async def _look_at(self, pair: Pair, condition: LinkCondition) -> Proof:
@@ -239,9 +241,10 @@ class ContainerLinks:
             if loop.time() > end or (heard["count"] == sent and not condition.held and not lost):
                 break
             await asyncio.sleep(0.02)
-        return _judged(f"{source}>{target}", condition, sent, heard["count"], heard["ms_max"])
+        return _proof_of(f"{source}>{target}", condition, sent, heard["count"], heard["ms_max"])
 
     async def _send(self, source: Address, target: Address, token: str, count: int) -> None:
+        """Send probe datagrams from one node to another, by the agent or from the harness."""
         if source == CLIENTS:
             await self._clients.send((self._addresses[target], PROBE_PORT), token, count)
             return
@@ -264,7 +267,8 @@ def _rule(condition: LinkCondition) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(condition).items() if name != "held_kinds"}
 
 
-def _judged(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: float) -> Proof:
+def _proof_of(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: float) -> Proof:
+    """Whether the datagrams that came prove the link's condition."""
     slowest = f", the slowest in {ms_max:.1f} ms" if heard else ""
     detail = f"{link}: {heard} of {sent} datagrams came{slowest}"
     if condition.held:

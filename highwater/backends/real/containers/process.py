@@ -46,6 +46,7 @@ class ContainerProcess:
         await asyncio.to_thread(self._start)
 
     def _start(self) -> None:
+        """Create the container on first use, and start it."""
         if self._container is None:
             self._container = self._engine.create(self.service)
         else:
@@ -100,7 +101,7 @@ class ContainerProcess:
         return self.runs
 
     async def _done_to_it(self, deed: Callable[[str], None], container: str) -> bool:
-        # Call the engine; False if that failed because the process ended by itself meanwhile.
+        """Call the engine; False if that failed because the process ended by itself meanwhile."""
         try:
             await asyncio.to_thread(deed, container)
         except HarnessError:
@@ -120,9 +121,10 @@ class ContainerProcess:
 
         An earlier end would prove nothing about this fault, so without a process the probe fails.
         """
-        return partial(self._gone, self._pid) if self.is_running() else _no_process
+        return partial(self._proof_of_end, self._pid) if self.is_running() else _no_process
 
-    async def _gone(self, pid: int) -> Proof:
+    async def _proof_of_end(self, pid: int) -> Proof:
+        """Wait until the process has ended, at most _LOOKS_MAX looks."""
         container = self._container
         if container is None:
             return Proof(False, "there was no process")
@@ -135,8 +137,8 @@ class ContainerProcess:
                 if code is not None:
                     return Proof(True, f"process {pid} ended with exit code {code}")
             await asyncio.sleep(LOOK_S)
-        gone = state_of(pid) in _GONE
-        return Proof(gone, f"process {pid} ended" if gone else f"process {pid} is still ending")
+        has_ended = state_of(pid) in _GONE
+        return Proof(has_ended, f"process {pid} ended" if has_ended else f"process {pid} is still ending")
 
     async def runs(self) -> Proof:
         """A probe that the process runs and is not frozen."""
@@ -159,10 +161,10 @@ class ContainerProcess:
         after = _processor_ticks(pid)
         if before is None or after is None:
             return Proof(False, f"process {pid} ended meanwhile")
-        taken = after - before
+        cpu_ns = after - before
         engine_says = await asyncio.to_thread(self._engine.state, container)
-        detail = f"process {pid} used {taken} clock ticks of processor time in {_FROZEN_S} s, its container is {engine_says}"
-        return Proof(taken == 0 and engine_says == "paused", detail)
+        detail = f"process {pid} used {cpu_ns} clock ticks of processor time in {_FROZEN_S} s, its container is {engine_says}"
+        return Proof(cpu_ns == 0 and engine_says == "paused", detail)
 
 
 async def _no_process() -> Proof:

@@ -55,8 +55,10 @@ class ContainerSite:
         count = self._plan.cluster.zookeeper if self._system.zookeeper else 0
         servers = [Address(f"z{number}") for number in range(1, count + 1)]
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
-        made = await asyncio.gather(*(asyncio.to_thread(make_place, engine, grounds, name) for name in (*servers, *brokers)))
-        places = {place.name: place for place in made}
+        made_places = await asyncio.gather(
+            *(asyncio.to_thread(make_place, engine, grounds, name) for name in (*servers, *brokers))
+        )
+        places = {place.name: place for place in made_places}
         self.servers = tuple(
             ServerContainer(engine, grounds, places[name], [places[other] for other in servers]) for name in servers
         )
@@ -68,6 +70,7 @@ class ContainerSite:
                 raise HarnessError(f"ZooKeeper did not come up: {proof.detail}")
 
     def _make_nodes(self, engine: Engine, grounds: Grounds, places: dict[Address, Place]) -> None:
+        """Make a node for each broker, and note where clients and harness reach it."""
         self.zookeeper = ",".join(f"{places[server.address].harness}:{ZOOKEEPER_PORT}" for server in self.servers)
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
         self.clients = {CLIENTS: {name: (places[name].address, CLIENTS_PORT) for name in brokers}}
@@ -77,9 +80,10 @@ class ContainerSite:
         for broker in brokers_of(self._plan):
             runner = ContainerRunner(engine, grounds, places[broker_address(broker)], packing)
             self.runners[broker] = runner
-            self.nodes[broker] = self._system.node(grounds.folder.path, self._wired(broker, places), runner)
+            self.nodes[broker] = self._system.node(grounds.folder.path, self._wiring(broker, places), runner)
 
-    def _wired(self, broker: BrokerId, places: dict[Address, Place]) -> Wiring:
+    def _wiring(self, broker: BrokerId, places: dict[Address, Place]) -> Wiring:
+        """The addresses of a broker, its peers and ZooKeeper; brokers reach each other by a proxy if faults need one."""
         me, names = broker_address(broker), [broker_address(other) for other in brokers_of(self._plan)]
         peers = {name: (places[name].address, PEERS_PORT) for name in names}
         ways = {name: _way(name) for name in names} if self._proxied else peers
@@ -94,6 +98,7 @@ class ContainerSite:
         )
 
     async def _open_links(self, grounds: Grounds, places: dict[Address, Place]) -> None:
+        """Connect to the agents, and put proxies between brokers if faults hold back kinds of messages."""
         agents = {name: AgentClient(place.socket, name) for name, place in places.items()}
         addresses = {name: place.address for name, place in places.items()} | {CLIENTS: grounds.network.gateway}
         await self.links.open(addresses, agents)
@@ -127,7 +132,7 @@ class ContainerSite:
 
     def _remove_made(self) -> None:
         if self._engine is not None and self._folder is not None:
-            end_all(partial(self._engine.remove, left) for left in self._engine.left(self._folder.run))
+            end_all(partial(self._engine.remove, leftover) for leftover in self._engine.left(self._folder.run))
 
     def _remove_folder(self) -> None:
         if self._folder is not None:

@@ -104,11 +104,13 @@ class FakeClock:
                 await asyncio.sleep(LOOK_S)
             if off_ns is None:
                 return Proof(None, "the node wrote no note")
-            found = f"its wall clock is off by {off_ns / _NS_PER_MS:.1f} ms"
+            error_in_words = f"its wall clock is off by {off_ns / _NS_PER_MS:.1f} ms"
             if after_ns < STALE_NS:
                 # libfaketime had not read its file again, as the node was killed or paused.
-                return Proof(None, f"{found}, but libfaketime may not have read the new offset; the node wrote no later note")
-            return Proof(False, f"{found}, where {condition.offset_ms} ms and {condition.drift_ppm} ppm were set")
+                return Proof(
+                    None, f"{error_in_words}, but libfaketime may not have read the new offset; the node wrote no later note"
+                )
+            return Proof(False, f"{error_in_words}, where {condition.offset_ms} ms and {condition.drift_ppm} ppm were set")
 
         return probe
 
@@ -135,9 +137,10 @@ def _wanted_ns(condition: ClockCondition, since_ns: int) -> int:
 
 
 def _is_near(off_ns: int, condition: ClockCondition, since_ns: int) -> bool:
-    # Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
-    #
-    # An error within the measuring tolerance VISIBLE_NS does not count as one.
+    """Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
+
+    An error within the measuring tolerance VISIBLE_NS does not count as one.
+    """
     if condition == RIGHT:
         return abs(off_ns) < NEAR_NS
     wrongs = [_wanted_ns(condition, since) for since in (max(0, since_ns - STALE_NS), since_ns)]

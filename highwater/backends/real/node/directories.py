@@ -85,15 +85,16 @@ class LogDirs:
             target.chmod(0o000 if condition.unreadable else 0o755)
         if condition.full != before.full:
             _fill(path.parent) if condition.full else (path.parent / _BALLAST).unlink()
-        wanted = errno.EACCES if condition.unreadable else errno.ENOSPC if condition.full else 0
-        wanted = errno.ENOTDIR if condition.is_file else wanted
+        error_number = errno.EACCES if condition.unreadable else errno.ENOSPC if condition.full else 0
+        error_number = errno.ENOTDIR if condition.is_file else error_number
 
         async def probe() -> Proof:
-            return await asyncio.to_thread(self._try, path, wanted)
+            return await asyncio.to_thread(self._try, path, error_number)
 
         return probe
 
     def _check(self, condition: DirCondition) -> None:
+        """Raises HarnessError for a condition that this site cannot make, or that the plan does not announce."""
         if condition.broken or condition.flush_ms:
             raise HarnessError("a log directory fails or becomes slow only within a broker of the reference")
         if condition.full and not self._mounted:
@@ -122,9 +123,9 @@ class LogDirs:
         with self.sound([dir_]):
             (image,) = look([self.paths[dir_]])
             # Move it away first: while a probe of another window writes in it, rmtree could fail.
-            gone = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
-            self.paths[dir_].rename(gone / "logs")
-            shutil.rmtree(gone, ignore_errors=True)
+            old_folder = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
+            self.paths[dir_].rename(old_folder / "logs")
+            shutil.rmtree(old_folder, ignore_errors=True)
             self.paths[dir_].mkdir()
             self._give(self.paths[dir_])
         return tuple(
@@ -145,21 +146,21 @@ class LogDirs:
         if self._user is not None:
             os.chown(path, self._user, self._user)
 
-    def _try(self, path: Path, wanted: int) -> Proof:
+    def _try(self, path: Path, error_number: int) -> Proof:
         """Write a file in a log directory as the broker's user; `wanted` is the expected errno, 0 for success."""
         script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
-        found = subprocess.run(
+        attempt = subprocess.run(
             [*(unprivileged_prefix(self._user) or []), "sh", "-c", script, "sh", str(path)],
             capture_output=True,
             text=True,
             check=False,
             env={"LC_ALL": "C", "PATH": os.defpath},
         )
-        said = (found.stderr.strip().splitlines() or ["no error"])[0].rpartition(": ")[2]
-        detail = f"writing {_TRIED_BYTES // 1024} KiB in {path.parent.name}: {said}"
+        error_text = (attempt.stderr.strip().splitlines() or ["no error"])[0].rpartition(": ")[2]
+        detail = f"writing {_TRIED_BYTES // 1024} KiB in {path.parent.name}: {error_text}"
         # The shell's message for ENOTDIR differs from strerror's.
-        expected = "irectory" if wanted == errno.ENOTDIR else os.strerror(wanted)
-        return Proof(expected in said if wanted else found.returncode == 0, detail)
+        expected = "irectory" if error_number == errno.ENOTDIR else os.strerror(error_number)
+        return Proof(expected in error_text if error_number else attempt.returncode == 0, detail)
 
 
 def _put_file(path: Path) -> None:
@@ -186,6 +187,6 @@ def _fill(folder: Path) -> None:
 
 
 def _run(*command: str) -> None:
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode:
-        raise HarnessError(f"{' '.join(command)}: {found.stderr.strip()}")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise HarnessError(f"{' '.join(command)}: {completed.stderr.strip()}")

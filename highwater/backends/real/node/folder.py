@@ -136,12 +136,12 @@ class NodeFolder:
         """Make a log directory fail within the broker, now and after restarts; the probe asks the broker."""
         self._dir_faults[dir_] = fault
         read = len(self.notes())
-        before = await self._told(dir_) or Counts()
+        before = await self._counts_after_setting(dir_) or Counts()
 
         async def probe() -> Proof:
             counts = await self._counts(dir_)
             for _ in range(MET_LOOKS_MAX):
-                if counts is None or fault == SOUND or _met(before, counts):
+                if counts is None or fault == SOUND or _has_acted(before, counts):
                     break
                 await asyncio.sleep(LOOK_S)
                 counts = await self._counts(dir_)
@@ -152,7 +152,7 @@ class NodeFolder:
             if counts is None:
                 return Proof(otherwise, "no process runs; the next one starts with the fault that holds then")
             words = f"directory {dir_}: {counts.refused} accesses were refused, {counts.delayed} flushes delayed"
-            return Proof(True if _met(before, counts) else otherwise, f"{words} in this life")
+            return Proof(True if _has_acted(before, counts) else otherwise, f"{words} in this life")
 
         return probe
 
@@ -173,14 +173,14 @@ class NodeFolder:
         """
         end_s = time.monotonic() + LISTENS_S_MAX
         for dir_, fault in enumerate(self._dir_faults):
-            while fault != SOUND and await self._told(dir_) is None and await is_running():
+            while fault != SOUND and await self._counts_after_setting(dir_) is None and await is_running():
                 if time.monotonic() > end_s:
                     raise HarnessError(
                         f"{self.address} does not listen on its side channel {LISTENS_S_MAX:.0f} s after its start"
                     )
                 await asyncio.sleep(LOOK_S)
 
-    async def _told(self, dir_: int) -> Counts | None:
+    async def _counts_after_setting(self, dir_: int) -> Counts | None:
         """Send a log directory's fault to the broker process; returns its counts, None if no process listens."""
         return await self._ask(SetDir(dir_, self._dir_faults[dir_]), dir_)
 
@@ -188,6 +188,7 @@ class NodeFolder:
         return await self._ask(Look(), dir_)
 
     async def _ask(self, question: Ask, dir_: int) -> Counts | None:
+        """Ask the broker's side channel; None if it does not answer. Raises HarnessError if it refuses."""
         try:
             answer = await asyncio.wait_for(ask(self._folder / "side-channel", question), ANSWER_S_MAX)
         except (OSError, TimeoutError):
@@ -224,7 +225,7 @@ class NodeFolder:
         return None
 
 
-def _met(before: Counts, now: Counts) -> bool:
+def _has_acted(before: Counts, now: Counts) -> bool:
     """Whether accesses were refused or flushes delayed since `before`; a process started meanwhile counts from 0 again."""
     is_later_life = now.refused < before.refused or now.delayed < before.delayed
     since = Counts() if is_later_life else before

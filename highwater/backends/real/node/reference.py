@@ -23,6 +23,7 @@ class ReferenceNode(NodeFolder, BrokerProcess):
         return probe
 
     def _launch(self) -> Launch:
+        """The command that starts the next life of the broker, under libfaketime if the plan has wrong clocks."""
         python = self.runner.python
         settings = self.begin_life(end_with_stdin=python.watches_stdin)
         launch = replace(
@@ -32,6 +33,6 @@ class ReferenceNode(NodeFolder, BrokerProcess):
         )
         if self._clock is None:
             return launch
-        found = self.runner.faketime
-        assert found is not None, "a plan with wrong clocks is refused where libfaketime is missing"
-        return replace(launch, environment={**launch.environment, **self._clock.environment(found)}, fake_clock=True)
+        faketime = self.runner.faketime
+        assert faketime is not None, "a plan with wrong clocks is refused where libfaketime is missing"
+        return replace(launch, environment={**launch.environment, **self._clock.environment(faketime)}, fake_clock=True)

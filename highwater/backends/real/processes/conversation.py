@@ -17,8 +17,8 @@ OPEN_MAX = 10_000  # unanswered requests that are remembered; then the oldest is
 
 def between_brokers() -> tuple[Divide, Divide]:
     """The two readers of a new connection between brokers: one for its requests, one for the responses."""
-    asked: dict[int, str] = {}
-    return _Reader(asked, answers=False).read, _Reader(asked, answers=True).read
+    open_requests: dict[int, str] = {}
+    return _Reader(open_requests, answers=False).read, _Reader(open_requests, answers=True).read
 
 
 class _Reader:
@@ -42,10 +42,11 @@ class _Reader:
             yield self._kind(frame), encode_frame(frame)
 
     def _kind(self, frame: bytes) -> str:
+        """The kind of a frame; an answer's kind follows from the request with its correlation id. "" if it is unknown."""
         try:
             if self._answers:
-                asked = self._asked.pop(read_correlation(frame), None)
-                return "" if asked is None else f"{asked}-reply"
+                request_kind = self._asked.pop(read_correlation(frame), None)
+                return "" if request_kind is None else f"{request_kind}-reply"
             header = read_request_header(frame)[0]
         except WireError:
             return ""

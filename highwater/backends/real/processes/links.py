@@ -50,12 +50,12 @@ class ProxyLinks:
         there, back = (opener, listener), (listener, opener)
         proxy = Proxy(self._link(there), self._link(back), target, conversation=conversation)
         self._divided.update((there, back) if conversation is not None else ())
-        host, wanted = at or (self._host, 0)
+        host, port_wanted = at or (self._host, 0)
         try:
-            port = await proxy.listen(host, wanted)
+            port = await proxy.listen(host, port_wanted)
         except OSError as error:
             raise HarnessError(
-                f"the proxy from {opener} to {listener} cannot listen at {host}:{wanted}: {error.strerror}"
+                f"the proxy from {opener} to {listener} cannot listen at {host}:{port_wanted}: {error.strerror}"
             ) from error
         self._proxies.setdefault((opener, listener), []).append(proxy)
         if (opener, listener) not in self._beats:
@@ -72,9 +72,9 @@ class ProxyLinks:
             self._link(pair).set(condition)
 
         async def probe() -> Proof:
-            found = await asyncio.gather(*(self._look(pair, condition) for pair, condition in conditions.items()))
-            wrong = [proof.detail for proof in found if not proof.holds]
-            return Proof(not wrong, "; ".join(wrong or _few([proof.detail for proof in found])))
+            proofs = await asyncio.gather(*(self._look(pair, condition) for pair, condition in conditions.items()))
+            wrong = [proof.detail for proof in proofs if not proof.holds]
+            return Proof(not wrong, "; ".join(wrong or _few([proof.detail for proof in proofs])))
 
         return probe
 
@@ -102,11 +102,11 @@ class ProxyLinks:
 
     def _check(self, pairs: Iterable[Pair]) -> list[Pair]:
         """These links. HarnessError if no proxy carries one of them: a fault would do nothing to it."""
-        found = list(pairs)
-        for pair in found:
+        unproven = list(pairs)
+        for pair in unproven:
             if pair not in self._links:
                 raise HarnessError(f"no proxy carries the link from {pair[0]} to {pair[1]}")
-        return found
+        return unproven
 
     def _link(self, pair: Pair) -> Link:
         if pair not in self._links:
@@ -116,6 +116,7 @@ class ProxyLinks:
     # --- probes ------------------------------------------------------------------------------------------------------------
 
     async def _add_beat(self, opener: Address, listener: Address) -> None:
+        """Open a connection over the proxies of this pair, on which probes are sent."""
         if self._recorder is None:
             self._recorder = await asyncio.get_running_loop().create_server(lambda: _Far(self._introduced), self._host, 0)
         recorder: HostPort = self._recorder.sockets[0].getsockname()[:2]
@@ -130,6 +131,7 @@ class ProxyLinks:
                 beat.far_end(far)
 
     async def _look(self, pair: Pair, condition: LinkCondition) -> Proof:
+        """Send probes over the link and compare what arrives with the condition."""
         source, target = pair
         name = f"{source}>{target}"
         beat = self._beats.get(pair)

@@ -146,7 +146,7 @@ class Flow:
         self._read_what_there_is_room_for()
 
     def _read_what_there_is_room_for(self) -> None:
-        # Read from the source only while both the waiting pieces and the target's write buffer have room.
+        """Read from the source only while both the waiting pieces and the target's write buffer have room."""
         if self.source is None or self.source.is_closing():
             return
         if self._congested or self.waiting_bytes > WAITING_BYTES_MAX:
@@ -223,13 +223,13 @@ class Proxy:
 
     async def listen(self, host: str, wanted: int = 0) -> int:
         """Let the proxy listen at this port, or at one that the kernel assigns; returns the port. OSError if it is taken."""
-        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, wanted)
+        self._server = await asyncio.get_running_loop().create_server(self._new_connection, host, wanted)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def listen_on(self, listening: socket.socket) -> None:
         """Let the proxy accept the connections of a socket that listens already."""
-        self._server = await asyncio.get_running_loop().create_server(self._accepted, sock=listening)
+        self._server = await asyncio.get_running_loop().create_server(self._new_connection, sock=listening)
 
     def reset(self) -> int:
         """Reset all connections of the proxy with RST; returns their number."""
@@ -245,7 +245,7 @@ class Proxy:
         self.reset()
         await asyncio.sleep(0)  # aborted connections close in the loop's next round
 
-    def _accepted(self) -> asyncio.Protocol:
+    def _new_connection(self) -> asyncio.Protocol:
         return _Connection(self, self._target, self._open).near
 
 
@@ -253,19 +253,20 @@ class _Connection:
     """One connection through a proxy: the opener's connection to the proxy, and the proxy's own to the target."""
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
-        asked, answered = (None, None) if proxy.conversation is None else proxy.conversation()
-        self._there = Flow(proxy.there, counted=proxy.counted, divide=asked)
-        self._back = Flow(proxy.back, counted=proxy.counted, divide=answered)
+        requests, answers = (None, None) if proxy.conversation is None else proxy.conversation()
+        self._there = Flow(proxy.there, counted=proxy.counted, divide=requests)
+        self._back = Flow(proxy.back, counted=proxy.counted, divide=answers)
         self._target = target
         self._sockets = proxy.sockets
         self._register = register
         self.near = _Side(self._there, self._back, self._near_lost)
-        self._far = _Side(self._back, self._there, self._one_less)
+        self._far = _Side(self._back, self._there, self._side_ended)
         self._sides = 2
         register[self] = None
         self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
     async def _dial(self) -> None:
+        """Connect to the target once no fault holds the link; if that fails, reset the opener."""
         host, port = self._target
         links = (self._there.link, self._back.link)
         while any(link.condition.held for link in links):
@@ -290,6 +291,7 @@ class _Connection:
         self._break()
 
     def _break(self) -> None:
+        """Reset both sides, as after a lost connection."""
         self._there.end()
         self._back.end()
         for transport in (self._there.source, self._back.source):
@@ -299,14 +301,16 @@ class _Connection:
         self._register.pop(self, None)
 
     def _near_lost(self) -> None:
+        """The opener's side has ended."""
         if not self._dialling.done():
             # The opener gave up before the far side was dialled.
             self._dialling.cancel()
             self._there.end()
             self._register.pop(self, None)
-        self._one_less()
+        self._side_ended()
 
-    def _one_less(self) -> None:
+    def _side_ended(self) -> None:
+        """Forget the connection when both sides have ended."""
         self._sides -= 1
         if not self._sides:
             self._there.end()

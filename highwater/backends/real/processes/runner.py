@@ -43,8 +43,8 @@ class ProcessRunner:
     @property
     def python(self) -> Launch:
         """The harness's own Python, which imports the packages from where the harness found them, installed or not."""
-        found = str(Path(next(iter(reference.__path__))).parent)
-        return Launch(command=(sys.executable,), environment={"PYTHONPATH": found}, watches_stdin=True)
+        folder = str(Path(next(iter(reference.__path__))).parent)
+        return Launch(command=(sys.executable,), environment={"PYTHONPATH": folder}, watches_stdin=True)
 
     @property
     def faketime(self) -> Path | None:
@@ -132,6 +132,7 @@ class ProcessRunner:
             self._process.send_signal(number)
 
     def _close(self) -> None:
+        """Let go of a process that has ended, and of what libfaketime left of it in memory."""
         if self._process is not None:
             if self._process.stdin is not None:
                 self._process.stdin.close()

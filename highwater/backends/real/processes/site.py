@@ -40,6 +40,7 @@ def missing_for(plan: Plan) -> str | None:
 
 
 def _lacking(fault: AnyFault) -> str | None:
+    """What this machine lacks for the fault; None if nothing."""
     needed = means(fault)
     if needed == "fake-clock" and library() is None:
         return "wrong clocks need libfaketime, which is not installed (Debian, Ubuntu: apt install libfaketime)"
@@ -94,9 +95,10 @@ class ProcessSite:
             self.harness[address] = self._doors[CLIENTS][address]
         for broker in brokers:
             runner = ProcessRunner(broker_address(broker))
-            self.nodes[broker] = self._system.node(self._folder.path, await self._wired(broker), runner)
+            self.nodes[broker] = self._system.node(self._folder.path, await self._wiring(broker), runner)
 
-    async def _wired(self, broker: BrokerId) -> Wiring:
+    async def _wiring(self, broker: BrokerId) -> Wiring:
+        """The addresses of a broker; each peer and ZooKeeper server is reached over a proxy."""
         me = broker_address(broker)
         host = f"{self._net}.{_WAYS + broker}"
         for peer, target in self._quorum.items():
@@ -118,8 +120,8 @@ class ProcessSite:
 
     def _port_beside(self, host: str) -> int:
         """A free port that no other listener for brokers has: the ways to all peers of a broker share an address."""
-        taken = {port for _, port in (*self._peers.values(), *self._quorum.values())}
-        while (port := free_port(host)) in taken:
+        taken_ports = {port for _, port in (*self._peers.values(), *self._quorum.values())}
+        while (port := free_port(host)) in taken_ports:
             pass
         return port
 

@@ -31,8 +31,8 @@ def refusal(
 ) -> str | None:
     """Why this system cannot perform the plan, in a sentence; None if it can. `lacks` says why it cannot suffer a fault."""
     if plan.workload.name not in workloads:
-        known = ", ".join(map(repr, workloads))
-        return f"{system} performs the workload {known} only, not {plan.workload.name!r}"
+        names = ", ".join(map(repr, workloads))
+        return f"{system} performs the workload {names} only, not {plan.workload.name!r}"
     if plan.script or plan.audit_ms:
         asks = "a script" if plan.script else "an audit"
         return f"{system} cannot perform {asks}: its administrators' requests go through the reference's znodes"
@@ -90,7 +90,7 @@ def too_many_wounds(plan: Plan, windows: Iterable[Window]) -> str | None:
     """
     targets = [window.target for window in windows if isinstance(window.fault, PowerLoss)]
     named = {broker for target in targets if isinstance(target, Named) for broker in target.brokers}
-    drawn = sum(_drawn(target, plan.cluster.brokers) for target in targets)
+    drawn = sum(_drawn_brokers_max(target, plan.cluster.brokers) for target in targets)
     least = min((topic.min_insync_replicas for topic in plan.cluster.topics), default=1)
     hit = len(named) + drawn
     if hit == 0 or hit < least:
@@ -99,7 +99,7 @@ def too_many_wounds(plan: Plan, windows: Iterable[Window]) -> str | None:
     return f"up to {hit} brokers lose power, and without notes nobody can tell which losses that excuses: {may}"
 
 
-def _drawn(target: AnyTarget, brokers: int) -> int:
+def _drawn_brokers_max(target: AnyTarget, brokers: int) -> int:
     """How many brokers a target may hit that it does not name."""
     match target:
         case Named() | ClientPlace():

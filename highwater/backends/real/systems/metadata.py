@@ -50,7 +50,7 @@ def served_version(where: HostPort, api: int) -> int | None:
         answer = ask(where, ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
     except (OSError, WireError):
         return None
-    return next((one.max_version for one in answer.api_keys if one.api_key == api), None)
+    return next((range_.max_version for range_ in answer.api_keys if range_.api_key == api), None)
 
 
 def told_by(where: HostPort, version: int = VERSION_MAX, *, partitions: bool = True) -> Told | None:
@@ -72,6 +72,7 @@ def told_by(where: HostPort, version: int = VERSION_MAX, *, partitions: bool = T
 
 
 def _state(topic: str, partition: _Partition) -> PartitionState:
+    """A partition of Kafka's Metadata response as a state; what the response does not tell is 0 or none."""
     return PartitionState(
         topic_partition(topic, partition.partition_index),
         None if partition.leader_id < 0 else BrokerId(partition.leader_id),

@@ -60,22 +60,24 @@ class ZooKeeperCluster(Admin):
         """Read ZooKeeper and each broker's metadata once; a broker that does not answer in time has no partitions."""
         topics, states = await self._znodes()
         told = await self._told(partitions=True)
-        return EndState(topics, states, {node: () if one is None else one.partitions for node, one in told.items()})
+        return EndState(topics, states, {node: () if answer is None else answer.partitions for node, answer in told.items()})
 
     async def _znodes(self) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
-        (found,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
-        names = [name for name in found.names if not name.startswith(INTERNAL)] if isinstance(found, Children) else []
+        """The znodes of all topics but internal ones, and those of their partition states."""
+        (listed,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
+        names = [name for name in listed.names if not name.startswith(INTERNAL)] if isinstance(listed, Children) else []
         answers = await self.ask_until_answered(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
         topics = tuple((topic, znode) for topic, znode in zip(names, answers, strict=True) if isinstance(znode, Data))
-        wanted = [paths.state_path(tp) for topic, znode in topics for tp, _ in paths.decode_topic(topic, znode.data)]
-        states = await self.ask_until_answered(*map(GetData, wanted)) if wanted else ()
-        return topics, {path: state for path, state in zip(wanted, states, strict=True) if isinstance(state, Data)}
+        state_paths = [paths.state_path(tp) for topic, znode in topics for tp, _ in paths.decode_topic(topic, znode.data)]
+        states = await self.ask_until_answered(*map(GetData, state_paths)) if state_paths else ()
+        return topics, {path: state for path, state in zip(state_paths, states, strict=True) if isinstance(state, Data)}
 
     async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
         told = await asyncio.gather(*(self._ask_one(node, partitions=partitions) for node in self._brokers))
         return dict(zip(self._brokers, told, strict=True))
 
     async def _ask_one(self, node: Address, *, partitions: bool) -> Told | None:
+        """What one broker tells clients; None if it does not answer."""
         where = self._brokers[node]
         if node not in self._versions:
             served = await asyncio.to_thread(served_version, where, ApiKey.METADATA)

@@ -74,6 +74,7 @@ class Admin:
             raise self._silence() from None
 
     async def _ask(self, ops: tuple[AnyOp, ...], *, atomic: bool) -> tuple[AnyAnswer, ...]:
+        """Send the operations and wait for their answers."""
         request = next(self._ids)
         future: asyncio.Future[tuple[AnyAnswer, ...]] = asyncio.get_running_loop().create_future()
         self._open[request] = future
@@ -99,11 +100,11 @@ class Admin:
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """Read the znodes of the controller and of these partitions' states, as an in-memory tree."""
-        wanted = [paths.CONTROLLER, *(paths.state_path(tp) for tp in tps)]
-        answers = await self.ask_until_answered(*(GetData(path) for path in wanted))
+        read_paths = [paths.CONTROLLER, *(paths.state_path(tp) for tp in tps)]
+        answers = await self.ask_until_answered(*(GetData(path) for path in read_paths))
         nodes = {
             path: Znode(answer.data, answer.czxid, 0, 0, answer.owner, answer.version)
-            for path, answer in zip(wanted, answers, strict=True)
+            for path, answer in zip(read_paths, answers, strict=True)
             if isinstance(answer, Data)
         }
         return MemoryZooKeeper(nodes=nodes)
@@ -134,9 +135,9 @@ class Admin:
             self._zookeeper.connect()
 
 
-def states_of(seen: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[TopicPartition, PartitionState]:
+def states_of(tree: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[TopicPartition, PartitionState]:
     """Decode the state znodes of those partitions that have one; replica lists are empty."""
-    nodes = {tp: seen.nodes.get(paths.state_path(tp)) for tp in tps}
+    nodes = {tp: tree.nodes.get(paths.state_path(tp)) for tp in tps}
     return {
         tp: paths.decode_state(tp, (), Data(node.data, node.version, node.czxid))
         for tp, node in nodes.items()

@@ -31,11 +31,11 @@ class OverError(HarnessError):
 def password(session: int) -> bytes:
     """The 16-byte password that ZooKeeper gives to this session id, needed to take the session over."""
     state = ((session ^ _SUPER_SECRET) ^ _MULTIPLIER) & _MASK
-    made = bytearray()
-    while len(made) < _PASSWORD_BYTES:  # java.util.Random.nextBytes: four bytes of each 32-bit draw, the lowest first
+    digits = bytearray()
+    while len(digits) < _PASSWORD_BYTES:  # java.util.Random.nextBytes: four bytes of each 32-bit draw, the lowest first
         state = (state * _MULTIPLIER + _INCREMENT) & _MASK
-        made += (state >> 16).to_bytes(4, "little")
-    return bytes(made)
+        digits += (state >> 16).to_bytes(4, "little")
+    return bytes(digits)
 
 
 def end_session(hosts: str, session: int) -> None:
@@ -43,16 +43,17 @@ def end_session(hosts: str, session: int) -> None:
 
     Raises SilenceError if ZooKeeper does not answer, OverError if the session has ended already.
     """
-    if not _taken_over_and_closed(hosts, session):
+    if not _is_taken_over_and_closed(hosts, session):
         raise OverError(f"session 0x{session:x} could not be taken over: it has ended already or never existed")
     # If the owner reconnected between takeover and close, only a connection was closed. Repeat until a takeover fails.
     for _ in range(_TIMES):
-        if not _taken_over_and_closed(hosts, session):
+        if not _is_taken_over_and_closed(hosts, session):
             return
     raise SilenceError(f"session 0x{session:x} could not be ended: its owner reconnected {_TIMES} times")
 
 
-def _taken_over_and_closed(hosts: str, session: int) -> bool:
+def _is_taken_over_and_closed(hosts: str, session: int) -> bool:
+    """Take the session over and close it; False if it was over before. Raises SilenceError without an answer."""
     client = KazooClient(hosts=hosts, timeout=END_TIMEOUT_S, client_id=(session, password(session)))
     began = monotonic()
     try:

@@ -61,12 +61,13 @@ def missing() -> str | None:
     printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', printed)
     if version is None or int(version[1]) < JAVA_MAJOR_MIN:
-        found = printed.partition("\n")[0]
-        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, but {java} says: {found}; {INSTALL_JAVA}"
+        first_line = printed.partition("\n")[0]
+        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, but {java} says: {first_line}; {INSTALL_JAVA}"
     return None
 
 
 def _jars() -> Path | None:
+    """PySpark's folder of jars, if it has ZooKeeper's."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         return None
@@ -79,8 +80,8 @@ def server_jars() -> list[Path]:
     jars = _jars()
     if jars is None:
         raise HarnessError(NO_JARS)
-    wanted = ("zookeeper-*.jar", "netty-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar", "metrics-core-*.jar", "commons-*.jar")
-    return [jar for pattern in wanted for jar in sorted(jars.glob(pattern))]
+    patterns = ("zookeeper-*.jar", "netty-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar", "metrics-core-*.jar", "commons-*.jar")
+    return [jar for pattern in patterns for jar in sorted(jars.glob(pattern))]
 
 
 def _dying_with_us() -> list[str]:
@@ -107,6 +108,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def _is_free(host: str, port: int) -> bool:
+    """Whether the port can be bound now."""
     with socket.socket() as probe:
         try:
             probe.bind((host, port))
@@ -240,6 +242,7 @@ class LocalZooKeeper:
         self._folder: RunFolder | None = None
 
     def __enter__(self) -> "LocalZooKeeper":
+        """Start the servers; another attempt with other ports if one did not come up."""
         reason = missing()
         if reason is not None:
             raise HarnessError(reason)

@@ -81,7 +81,7 @@ def commits(servers: Sequence[Logged]) -> Iterable[AnyCommit]:
     its unreplicated writes when it rejoins. No zxid is used twice, because it begins with the epoch of ZooKeeper's leader. Raises
     HarnessError if a log cannot be read.
     """
-    found: dict[int, list[AnyCommit]] = {}
+    commits_of_zxid: dict[int, list[AnyCommit]] = {}
     for server in servers:
         try:
             of_server: dict[int, list[AnyCommit]] = {}
@@ -89,5 +89,5 @@ def commits(servers: Sequence[Logged]) -> Iterable[AnyCommit]:
                 of_server.setdefault(commit.zxid, []).append(commit)
         except (LogError, OSError) as error:
             raise HarnessError(f"reading the transaction log of {server.address}: {error}") from error
-        found.update(of_server)
-    return [commit for zxid in sorted(found) for commit in found[zxid]]
+        commits_of_zxid.update(of_server)
+    return [commit for zxid in sorted(commits_of_zxid) for commit in commits_of_zxid[zxid]]

@@ -29,6 +29,7 @@ def read_log(folder: Path) -> list[AnyCommit]:
 
 
 def _read_file(path: Path) -> Iterator[AnyCommit]:
+    """The commits of one log file, up to a torn entry. Raises LogError for another file."""
     data = path.read_bytes()
     if not data:
         return  # a server was killed between creating the file and writing its header
@@ -55,6 +56,7 @@ def _read_file(path: Path) -> Iterator[AnyCommit]:
 
 
 def _commits(kind: int, record: "_Jute", header: dict[str, int]) -> Iterator[AnyCommit]:
+    """The commits of one entry; a multi has several."""
     if kind in (_CREATE, _CREATE2):
         path, payload = record.read_text(), record.read_buffer()
         for _ in range(record.read_int()):  # access control: permissions, scheme, id
@@ -83,6 +85,7 @@ class _Jute:
         self._at = 0
 
     def _take(self, size: int) -> bytes:
+        """The next bytes of the record. Raises LogError if it ends before."""
         piece = self._data[self._at : self._at + size]
         if len(piece) != size:
             raise LogError(f"a record of the transaction log ends early: {len(piece)} of {size} bytes are left")

@@ -34,13 +34,13 @@ class BusyEngine:
     def left(self, run: str) -> list[Left]:
         assert run == self.labels.run
         everything = [Left(kind=kind, id=kind, name=kind, labels=self.labels) for kind in KINDS]
-        return [left for left in everything if left.kind in self.there]
+        return [leftover for leftover in everything if leftover.kind in self.there]
 
-    def remove(self, left: Left) -> None:
-        if left.kind == "container" and self.is_busy:
+    def remove(self, leftover: Left) -> None:
+        if leftover.kind == "container" and self.is_busy:
             self.is_busy = False
             raise HarnessError("removing the container: busy")
-        self.there.remove(left.kind)
+        self.there.remove(leftover.kind)
 
     def close(self) -> None:
         self.is_closed = True

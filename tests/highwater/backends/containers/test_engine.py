@@ -16,11 +16,11 @@ def test_missing_engine_is_told_and_leaves_no_socket(tmp_path: Path, monkeypatch
     if made:
         socket.touch()
     monkeypatch.setenv("DOCKER_HOST", f"unix://{socket}")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warning_messages:
         warnings.simplefilter("always")
         reason = missing()
         gc.collect()
 
     assert reason is not None
     assert f"no Docker engine answers at unix://{socket}" in reason
-    assert [str(warning.message) for warning in told] == []
+    assert [str(warning.message) for warning in warning_messages] == []

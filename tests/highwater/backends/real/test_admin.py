@@ -36,7 +36,7 @@ class Scripted:
             self.listener.replied(request_id, tuple(answer for _ in ops))
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[AnyAnswer, ...], int]:
+def read_with_answers(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[AnyAnswer, ...], int]:
     """The result of reading one znode when ZooKeeper gives these answers, and the number of sessions that it took."""
     monkeypatch.setattr(Scripted, "answers", list(answers), raising=False)
     monkeypatch.setattr(module, "KazooCoordination", Scripted)
@@ -54,13 +54,13 @@ def asked(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[A
 
 def test_zookeeper_read_is_repeated_after_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown as an answer would mean that a partition has no leader, or that ZooKeeper is empty at the end."""
-    assert asked(monkeypatch, Unknown(), Unknown(), FOUND) == ((FOUND,), 1)
+    assert read_with_answers(monkeypatch, Unknown(), Unknown(), FOUND) == ((FOUND,), 1)
 
 
 def test_admin_replaces_an_expired_zookeeper_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked(monkeypatch, SessionExpired(), FOUND) == ((FOUND,), 2)
+    assert read_with_answers(monkeypatch, SessionExpired(), FOUND) == ((FOUND,), 2)
 
 
 def test_silent_zookeeper_is_a_harness_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HarnessError, match=r"ZooKeeper at nowhere did not answer the harness within 0\.2 s"):
-        asked(monkeypatch, Unknown())
+        read_with_answers(monkeypatch, Unknown())

@@ -18,7 +18,7 @@ from server.wire.records import batch_of, sealed
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
-def built(values: Sequence[str], codec: int) -> bytes:
+def batch_bytes(values: Sequence[str], codec: int) -> bytes:
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1, batch_size=9999
     )
@@ -29,7 +29,7 @@ def built(values: Sequence[str], codec: int) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_batch_is_decoded_with_any_compression(codec: str) -> None:
-    batch = Batch(Offset(40), LeaderEpoch(3), built(["a", "bc"], CODECS[codec]))
+    batch = Batch(Offset(40), LeaderEpoch(3), batch_bytes(["a", "bc"], CODECS[codec]))
 
     assert opened(batch) == Batch(Offset(40), LeaderEpoch(3), ("a", "bc"))
 
@@ -42,7 +42,7 @@ def test_batch_of_plain_values_is_not_decoded_again() -> None:
 
 def test_damaged_batch_is_a_harness_error() -> None:
     """It is no anomaly: brokers check batches when they accept them, and here the harness reads the disk."""
-    data = bytearray(built(["a"], 0))
+    data = bytearray(batch_bytes(["a"], 0))
     data[-2] ^= 1
 
     with pytest.raises(HarnessError, match="the batch at offset 7 fails its CRC check"):

@@ -122,15 +122,15 @@ def test_report_soon_after_a_clock_change_proves_no_error(tmp_path: Path, monkey
 
 
 def test_process_has_wrong_wall_and_right_monotonic_clock(tmp_path: Path) -> None:
-    found = library()
-    if found is None:
+    path = library()
+    if path is None:
         pytest.skip("libfaketime is not installed")
     clock = FakeClock(tmp_path / "clock")
     (tmp_path / "clock").write_text("+3600.0\n")
     before_ns = time.monotonic_ns()
 
     process = subprocess.Popen(
-        [sys.executable, "-c", _PRINT], env={**os.environ, **clock.environment(found)}, stdout=subprocess.PIPE
+        [sys.executable, "-c", _PRINT], env={**os.environ, **clock.environment(path)}, stdout=subprocess.PIPE
     )
     printed, _ = process.communicate(timeout=20)
     remove_faketime_memory(process.pid)

@@ -46,9 +46,9 @@ def test_last_two_cluster_states_are_kept_if_they_never_agree(monkeypatch: pytes
     """One of them alone would pass for the final state."""
     most = cluster_state.LOOKS_MAX
 
-    found, taken = rested(map(state, range(2 * most)), monkeypatch)
+    end_states, taken = rested(map(state, range(2 * most)), monkeypatch)
 
-    assert (found, taken) == ((state(most - 2), state(most - 1)), most)
+    assert (end_states, taken) == ((state(most - 2), state(most - 1)), most)
 
 
 def test_cluster_state_becomes_history_rows() -> None:

@@ -20,13 +20,13 @@ from server.wire.records import sealed
 @pytest.fixture
 def dirs(tmp_path: Path) -> Iterator[LogDirs]:
     """Two log directories on the file system of the test."""
-    made = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")], needs=frozenset({"permissions"}))
-    made.make()
-    yield made
-    made.close()
+    log_dirs = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")], needs=frozenset({"permissions"}))
+    log_dirs.make()
+    yield log_dirs
+    log_dirs.close()
 
 
-def after(dirs: LogDirs, condition: DirCondition) -> Proof:
+def proof_under(dirs: LogDirs, condition: DirCondition) -> Proof:
     return asyncio.run(_measured(dirs, condition))
 
 
@@ -39,18 +39,18 @@ def test_directory_without_permissions_refuses_writes(dirs: LogDirs) -> None:
     if unprivileged_prefix() is None:
         pytest.skip("root ignores permissions, and setpriv (util-linux) is not installed")
 
-    assert after(dirs, DirCondition(unreadable=True)) == Proof(True, "writing 64 KiB in data-0: Permission denied")
-    assert after(dirs, SOUND) == Proof(True, "writing 64 KiB in data-0: no error")
+    assert proof_under(dirs, DirCondition(unreadable=True)) == Proof(True, "writing 64 KiB in data-0: Permission denied")
+    assert proof_under(dirs, SOUND) == Proof(True, "writing 64 KiB in data-0: no error")
 
 
 def test_directory_is_back_after_a_file_stood_in_its_place(dirs: LogDirs) -> None:
     (dirs.paths[0] / "kept").write_text("here")
 
-    proof = after(dirs, DirCondition(is_file=True))
+    proof = proof_under(dirs, DirCondition(is_file=True))
     assert proof.holds
     assert dirs.paths[0].is_file()
 
-    assert after(dirs, SOUND).holds
+    assert proof_under(dirs, SOUND).holds
     assert (dirs.paths[0] / "kept").read_text() == "here"
 
 
@@ -60,9 +60,9 @@ def test_full_directory_leaves_space_in_other_directories(tmp_path: Path) -> Non
     full = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")], needs=frozenset({"small-dirs"}))
     full.make()
     try:
-        assert after(full, DirCondition(full=True)) == Proof(True, "writing 64 KiB in data-0: No space left on device")
+        assert proof_under(full, DirCondition(full=True)) == Proof(True, "writing 64 KiB in data-0: No space left on device")
         (full.paths[1] / "room").write_bytes(bytes(65536))
-        assert after(full, SOUND) == Proof(True, "writing 64 KiB in data-0: no error")
+        assert proof_under(full, SOUND) == Proof(True, "writing 64 KiB in data-0: no error")
     finally:
         full.close()
     assert f" {tmp_path}/" not in Path("/proc/self/mounts").read_text()
@@ -109,7 +109,7 @@ def test_log_dir_with_another_fault_can_be_swapped(dirs: LogDirs, condition: Dir
     assert dirs.paths[0].is_file() is condition.is_file
     if not condition.is_file:
         assert (dirs.paths[0].stat().st_mode & 0o777 == 0) is condition.unreadable
-    assert after(dirs, SOUND).holds
+    assert proof_under(dirs, SOUND).holds
     assert list(dirs.paths[0].iterdir()) == []
 
 

@@ -66,9 +66,9 @@ def state(version: int, *, ms: int) -> NodeWritten:
 def test_append_report_becomes_a_history_row_per_value() -> None:
     note = Note(kind="append", tp=TP, batches=(Batch(Offset(4), LeaderEpoch(2), ("x", "y")),), detail="leader")
 
-    found = rows(lines=(line(3, note, life=2),))
+    events = rows(lines=(line(3, note, life=2),))
 
-    assert [(e.node, e.life, e.topic, e.partition, e.offset, e.value, e.leader_epoch) for e in found] == [
+    assert [(e.node, e.life, e.topic, e.partition, e.offset, e.value, e.leader_epoch) for e in events] == [
         ("b1", 2, "orders", 1, 4, "x", 2),
         ("b1", 2, "orders", 1, 5, "y", 2),
     ]
@@ -79,7 +79,7 @@ def test_registration_row_ends_with_its_zookeeper_session() -> None:
         ClusterEvent(index=n, kind=EventKind.NODE_STARTED, time_ns=at * MS, node="b1", life=n) for n, at in ((1, 0), (2, 9))
     )
 
-    found = rows(
+    events = rows(
         registration(10, ms=5),
         SessionEnded(zxid=11, session=7, time_ms=wall_ms(8)),
         registration(12, ms=20),
@@ -88,7 +88,7 @@ def test_registration_row_ends_with_its_zookeeper_session() -> None:
         starts=starts,
     )
 
-    assert [(e.kind, e.node, e.life, e.incarnation) for e in found] == [
+    assert [(e.kind, e.node, e.life, e.incarnation) for e in events] == [
         (EventKind.REGISTERED, "b1", 1, 10),
         (EventKind.SESSION_ENDED, "b1", None, 10),
         (EventKind.REGISTERED, "b1", 2, 12),
@@ -97,9 +97,9 @@ def test_registration_row_ends_with_its_zookeeper_session() -> None:
 
 
 def test_state_row_has_the_committed_state_and_its_writer() -> None:
-    _, found = rows(registration(10, ms=5), state(3, ms=6))
+    _, event = rows(registration(10, ms=5), state(3, ms=6))
 
-    assert found == ClusterEvent(
+    assert event == ClusterEvent(
         index=1,
         kind=EventKind.STATE_WRITTEN,
         time_ns=6 * MS,
@@ -111,11 +111,11 @@ def test_state_row_has_the_committed_state_and_its_writer() -> None:
         controller_epoch=2,
         zk_version=3,
         isr=("b1", "b3"),
-        stamps=found.stamps,
+        stamps=event.stamps,
         elr=(),
     )
-    assert found.stamps is not None
-    assert len(found.stamps) == 2
+    assert event.stamps is not None
+    assert len(event.stamps) == 2
 
 
 def test_isr_change_is_recorded_between_sent_and_applied() -> None:
@@ -123,15 +123,15 @@ def test_isr_change_is_recorded_between_sent_and_applied() -> None:
     sent = line(6 * MS + 400_000, Note(kind="isr-change-sent", tp=TP, zk_version=ZkVersion(2)))
     applied = line(6 * MS + 900_000, Note(kind="isr-change-ended", tp=TP, zk_version=ZkVersion(3)))
 
-    found = rows(registration(10, ms=5), state(3, ms=6), lines=(sent, applied))
+    events = rows(registration(10, ms=5), state(3, ms=6), lines=(sent, applied))
 
-    assert [e.kind for e in found[1:]] == [EventKind.ISR_CHANGE_SENT, EventKind.STATE_WRITTEN, EventKind.ISR_CHANGE_ENDED]
+    assert [e.kind for e in events[1:]] == [EventKind.ISR_CHANGE_SENT, EventKind.STATE_WRITTEN, EventKind.ISR_CHANGE_ENDED]
 
 
 def test_zk_commits_keep_their_order_if_the_wall_clock_jumps() -> None:
-    found = rows(registration(10, ms=50), state(3, ms=20), state(4, ms=21))
+    events = rows(registration(10, ms=50), state(3, ms=20), state(4, ms=21))
 
-    assert [(e.zk_version, e.time_ns) for e in found] == [(None, 50 * MS), (3, 50 * MS), (4, 50 * MS)]
+    assert [(e.zk_version, e.time_ns) for e in events] == [(None, 50 * MS), (3, 50 * MS), (4, 50 * MS)]
 
 
 def topic(*replicas: int, zxid: int, ms: int) -> NodeCreated | NodeWritten:
@@ -144,9 +144,9 @@ def topic(*replicas: int, zxid: int, ms: int) -> NodeCreated | NodeWritten:
 
 def test_assignment_is_recorded_when_it_changes() -> None:
     """Checkers must judge moved partitions by their current replicas."""
-    found = rows(topic(1, 2, zxid=1, ms=1), topic(1, 2, zxid=2, ms=2), topic(3, 2, zxid=3, ms=3))
+    events = rows(topic(1, 2, zxid=1, ms=1), topic(1, 2, zxid=2, ms=2), topic(3, 2, zxid=3, ms=3))
 
-    assert [(e.kind, e.topic, e.topic_id, e.partition, e.replicas) for e in found] == [
+    assert [(e.kind, e.topic, e.topic_id, e.partition, e.replicas) for e in events] == [
         (EventKind.ASSIGNED, "orders", "1", 0, ("b1", "b2")),
         (EventKind.ASSIGNED, "orders", "1", 0, ("b3", "b2")),
     ]

@@ -29,7 +29,7 @@ class Recorded:
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
         self.now.update(conditions)
-        return _seen
+        return _holds
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
         self.resets += 1
@@ -47,7 +47,7 @@ def ignored(*_: str) -> None:
     """Stands for a probe that is not called."""
 
 
-async def _seen() -> Proof:
+async def _holds() -> Proof:
     return Proof(True, "seen")
 
 
@@ -55,11 +55,11 @@ def window(id_: str, fault: LinkFault) -> Window:
     return Window(id=id_, kind="cut", at_ms=0, until_ms=1, fault=fault)
 
 
-def begun(links: Recorded, *faults: LinkFault, at: Address = B1) -> LinkFaults:
-    found = LinkFaults(links, BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
+def faults_begun(links: Recorded, *faults: LinkFault, at: Address = B1) -> LinkFaults:
+    link_faults = LinkFaults(links, BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
     for number, fault in enumerate(faults):
-        asyncio.run(found.do(window(f"f{number}", fault), fault, (at,)))
-    return found
+        asyncio.run(link_faults.do(window(f"f{number}", fault), fault, (at,)))
+    return link_faults
 
 
 HELD = LinkCondition(held=True)
@@ -77,21 +77,21 @@ HELD = LinkCondition(held=True)
 def test_partition_holds_the_links_that_it_names(fault: Partition, cut: set[str]) -> None:
     """The links of a broker with ZooKeeper are those with all its servers; with clients, those with every place."""
     links = Recorded()
-    begun(links, fault)
+    faults_begun(links, fault)
 
     assert links.wrong() == dict.fromkeys(cut, HELD)
 
 
 def test_fault_of_a_client_place_spares_the_other_place() -> None:
     links = Recorded()
-    begun(links, Partition(direction="outbound"), Slow(extra_ms=7, peer=2), at=Address("p2"))
+    faults_begun(links, Partition(direction="outbound"), Slow(extra_ms=7, peer=2), at=Address("p2"))
 
     assert links.wrong() == {"p2>b1": HELD, "p2>b2": LinkCondition(held=True, delay_ms=7), "b2>p2": LinkCondition(delay_ms=7)}
 
 
 def test_overlapping_link_faults_add_up_and_end_one_by_one() -> None:
     links = Recorded()
-    faults = begun(
+    faults = faults_begun(
         links,
         Slow(extra_ms=100, links=("peers",)),
         Slow(extra_ms=20, links=("peers",)),
@@ -167,9 +167,9 @@ def test_packets_on_a_link_with_two_faults_prove_neither() -> None:
         links.hits = {(Address("b1"), Address(peer)): 7 for peer in ("b2", "z1", "z2")}
         for number in (1, 2):
             faults.closing(f"f{number}")
-        found = [await probe() for probe in probes]
+        proofs = [await probe() for probe in probes]
         await faults.undo("f1")
-        return found
+        return proofs
 
     assert asyncio.run(scene()) == [
         Proof(False, "0 connections broken"),

@@ -41,25 +41,25 @@ class Toy:
 
     async def start(self) -> Probe:
         self.life, self.is_up, self.stands_still = self.life + 1, True, False
-        return _seen
+        return _holds
 
     async def kill(self) -> Probe:
         self.is_up = False
-        return _seen
+        return _holds
 
     async def pause(self) -> Probe:
         self.stands_still = True
-        return _seen
+        return _holds
 
     async def resume(self) -> Probe:
         self.stands_still = False
-        return _seen
+        return _holds
 
     async def is_running(self) -> bool:
         return self.is_up
 
     async def set_dir(self, *_: object) -> Probe:
-        return _seen
+        return _holds
 
     def stopped_itself(self) -> str | None:
         return None
@@ -88,7 +88,7 @@ class Ground:
     nodes: dict[BrokerId, Toy]
 
 
-async def _seen() -> Proof:
+async def _holds() -> Proof:
     return Proof(True, "seen")
 
 
@@ -96,7 +96,7 @@ def window(fault: NodeFault) -> Window:
     return Window(id=type(fault).__name__, kind="fault", at_ms=0, until_ms=1, fault=fault)
 
 
-def played(scene: Callable[[NodeFaults, Toy], Awaitable[None]], keeper: Keeper | None = None) -> list[str | None]:
+def findings_of(scene: Callable[[NodeFaults, Toy], Awaitable[None]], keeper: Keeper | None = None) -> list[str | None]:
     """The findings of the probes."""
     recorder = Recorder(lambda: 0)
 
@@ -125,7 +125,7 @@ def test_process_started_during_a_pause_window_is_paused(fault: NodeFault) -> No
         await faults.undo(window(pause), pause, ONE)
         assert not node.stands_still
 
-    played(scene)
+    findings_of(scene)
 
 
 @pytest.mark.parametrize("then", [None, 0x5678])
@@ -136,7 +136,7 @@ def test_expire_session_fault_after_a_timeout_has_no_effect(then: int | None) ->
         expiry = ExpireSession()
         await faults.do(window(expiry), expiry, ONE)
 
-    assert played(scene, Keeper(then)) == ["no-effect: it has no session"]
+    assert findings_of(scene, Keeper(then)) == ["no-effect: it has no session"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_session_end_is_checked_again_on_a_lagging_zk_server(monkeypatch: pytest
         expiry = ExpireSession()
         await faults.do(window(expiry), expiry, ONE)
 
-    assert played(scene, Keeper(SESSION, SESSION, None, is_over=is_over)) == [found]
+    assert findings_of(scene, Keeper(SESSION, SESSION, None, is_over=is_over)) == [found]
 
 
 def test_session_that_cannot_be_ended_is_a_harness_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_session_that_cannot_be_ended_is_a_harness_error(monkeypatch: pytest.Mon
         with pytest.raises(HarnessError, match="could not be taken over"):
             await faults.do(window(expiry), expiry, ONE)
 
-    played(scene, Keeper(SESSION))
+    findings_of(scene, Keeper(SESSION))
 
 
 def test_broker_that_reports_dir_failure_late_is_restarted(
@@ -182,4 +182,4 @@ def test_broker_that_reports_dir_failure_late_is_restarted(
         await faults.heal()
         assert node.life == 2
 
-    played(scene)
+    findings_of(scene)

@@ -8,7 +8,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from highwater.backends.real.clients.kafka import RETRIED, KafkaClient, _produced
+from highwater.backends.real.clients.kafka import RETRIED, KafkaClient, _heard_of_produce
 from highwater.backends.real.zookeeper.local import free_port
 from highwater.rig.attempts import Heard
 from history.op import OpType
@@ -31,21 +31,21 @@ def outcome(heard: Heard) -> OpType:
 
 def test_each_produced_value_has_its_reported_offset() -> None:
     """Records of other clients may lie between those of one operation."""
-    heard = _produced(produce("a", "b"), [], [7, 9])
+    heard = _heard_of_produce(produce("a", "b"), [], [7, 9])
 
     assert (heard.offsets, heard.error, heard.attempts) == ((7, 9), None, 1)
     assert outcome(heard) is OpType.OK
 
 
 def test_produce_with_acks_0_has_no_offsets() -> None:
-    heard = _produced(produce("a", acks=0), [], [-1001])
+    heard = _heard_of_produce(produce("a", acks=0), [], [-1001])
 
     assert (heard.offsets, outcome(heard)) == ((), OpType.OK)
 
 
 def test_produce_refused_for_all_values_is_a_failure() -> None:
     """NOT_ENOUGH_REPLICAS is answered before the append (bugs B-65 d)."""
-    heard = _produced(produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"], [])
+    heard = _heard_of_produce(produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"], [])
 
     assert outcome(heard) is OpType.FAIL
 
@@ -67,12 +67,12 @@ def test_produce_that_may_have_appended_is_of_unknown_outcome(
     call: ProduceCall, failures: list[str], delivered: list[int | None]
 ) -> None:
     """A wrong "fail" would accuse a correct broker; "info" does not."""
-    assert outcome(_produced(call, failures, delivered)) is OpType.INFO
+    assert outcome(_heard_of_produce(call, failures, delivered)) is OpType.INFO
 
 
 def test_producer_counts_every_possible_send_attempt() -> None:
-    assert _produced(produce("a", retries=2), [], [3]).attempts == 3
-    assert _produced(produce("a", retries=2), ["NETWORK_EXCEPTION"], []).earlier == (RETRIED,)
+    assert _heard_of_produce(produce("a", retries=2), [], [3]).attempts == 3
+    assert _heard_of_produce(produce("a", retries=2), ["NETWORK_EXCEPTION"], []).earlier == (RETRIED,)
 
 
 @pytest.fixture

@@ -38,10 +38,10 @@ BROKEN = "[Errno 5] Input/output error"
 def node() -> Iterator[NodeFolder]:
     """A node without a process. Unix socket paths have at most 107 bytes, so tmp_path is too long."""
     with tempfile.TemporaryDirectory(prefix="hw-") as folder:
-        yield made(Path(folder), frozenset())
+        yield new_folder(Path(folder), frozenset())
 
 
-def made(folder: Path, needs: frozenset[Means]) -> NodeFolder:
+def new_folder(folder: Path, needs: frozenset[Means]) -> NodeFolder:
     where = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
     return NodeFolder(folder, Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=(where,), needs=needs))
@@ -54,7 +54,7 @@ def flushed(times: int) -> DirFaults:
     return faults
 
 
-def proven(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: int) -> Proof:
+def proof_after_restart(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: int) -> Proof:
     """What a probe finds if a life ends right after its directory was made slow, and the next life flushes `flushes` times."""
 
     async def scene() -> Proof:
@@ -77,11 +77,11 @@ def test_restarted_broker_without_delayed_flush_proves_no_fault(node: NodeFolder
     """Each life counts from 0. The drop of the count from 5 to 0 must not pass for a hit."""
     monkeypatch.setattr("highwater.backends.real.node.folder.MET_LOOKS_MAX", 2)
 
-    assert proven(node, flushed(5), flushed(0), flushes=0).holds is None
+    assert proof_after_restart(node, flushed(5), flushed(0), flushes=0).holds is None
 
 
 def test_dir_fault_is_proven_by_refusals_after_a_restart(node: NodeFolder) -> None:
-    assert proven(node, flushed(5), flushed(0), flushes=2).holds
+    assert proof_after_restart(node, flushed(5), flushed(0), flushes=2).holds
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_power_loss_works_on_a_full_directory(tmp_path: Path) -> None:
     """Undoing an unflushed truncation needs room; on a real disk those bytes would still be there."""
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
-    node = made(tmp_path, frozenset({"small-dirs"}))
+    node = new_folder(tmp_path, frozenset({"small-dirs"}))
     try:
-        kept = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
+        kept_batch = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
         with closing(FlushLedger(tmp_path / B1 / "power-ledger")) as ledger, closing(Disk(node.log_dirs, ledger=ledger)) as disk:
             disk.recover()
             disk.create(0, TP, Incarnation(1), TopicId(9))
-            disk.append(0, TP, [kept])
+            disk.append(0, TP, [kept_batch])
             disk.flush_job(0)()
             disk.truncate(0, TP, Offset(0))
 

@@ -34,14 +34,14 @@ def test_proof_of_a_kill_fails_if_the_process_was_down_already(tmp_path: Path) -
         assert runner._process is not None
         os.kill(runner._process.pid, signal.SIGKILL)
         runner._process.wait()
-        found = [await (await broker.terminate())(), await (await broker.kill())()]
+        proofs = [await (await broker.terminate())(), await (await broker.kill())()]
         await broker.start()
-        found.append(await (await broker.kill())())
-        found.append(await (await broker.terminate())())
+        proofs.append(await (await broker.kill())())
+        proofs.append(await (await broker.terminate())())
         broker.end()
         broker.release()
-        return found
+        return proofs
 
-    found = asyncio.run(scene())
+    proofs = asyncio.run(scene())
 
-    assert [one.holds for one in found] == [False, False, True, False]
+    assert [proof.holds for proof in proofs] == [False, False, True, False]

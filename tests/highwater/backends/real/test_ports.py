@@ -34,7 +34,7 @@ from history.seed import Draws
 from nemesis.faults import AnyFault, Clog, CrashAt, LinkFault, Packets, Partition, Reset, Shutdown, Slow, ZooKeeperDown
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
-from tests.highwater.backends.real.test_fault_links import Recorded, begun, ignored
+from tests.highwater.backends.real.test_fault_links import Recorded, faults_begun, ignored
 from tests.highwater.backends.sim.simulations import plan
 
 B1, B2, Z1 = Address("b1"), Address("b2"), Address("z1")
@@ -46,15 +46,15 @@ def window(fault: AnyFault) -> Window:
     return Window(id="f1", kind="fault", at_ms=0, until_ms=1, fault=fault)
 
 
-async def proven(made: Coroutine[Any, Any, Probe]) -> Proof:
-    return await (await made)()
+async def proof_of(coroutine: Coroutine[Any, Any, Probe]) -> Proof:
+    return await (await coroutine)()
 
 
 # --- directories ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         (DirCondition(flush_ms=5000), "only within a broker of the reference"),
         (DirCondition(broken=True), "only within a broker of the reference"),
@@ -66,15 +66,15 @@ async def proven(made: Coroutine[Any, Any, Probe]) -> Proof:
         ),
     ],
 )
-def test_dir_fault_that_cannot_be_done_from_outside_raises(condition: DirCondition, said: str, tmp_path: Path) -> None:
+def test_dir_fault_that_cannot_be_done_from_outside_raises(condition: DirCondition, message: str, tmp_path: Path) -> None:
     """A slow flush once passed for proven, and nothing was slow."""
     dirs = LogDirs([tmp_path / "data-0" / "logs"])
     dirs.make()
     node = PlainNode(tmp_path, BrokerId(1), ProcessRunner(B1), lambda _: Launch(command=("true",)))
 
-    with pytest.raises(HarnessError, match=said):
+    with pytest.raises(HarnessError, match=message):
         dirs.set(0, condition)
-    with pytest.raises(HarnessError, match=said):
+    with pytest.raises(HarnessError, match=message):
         asyncio.run(node.set_dir(0, condition))
 
 
@@ -86,7 +86,7 @@ async def proxied(links: ProxyLinks) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("act", "message"),
     [
         (lambda links: links.set({(B1, Z1): HELD}), "no proxy carries the link from b1 to z1"),
         (lambda links: links.reset([(B1, Z1)]), "no proxy carries the link from b1 to z1"),
@@ -96,7 +96,7 @@ async def proxied(links: ProxyLinks) -> None:
         ),
     ],
 )
-def test_link_fault_without_a_proxy_for_it_raises(act: Callable[[ProxyLinks], Coroutine[Any, Any, Any]], said: str) -> None:
+def test_link_fault_without_a_proxy_for_it_raises(act: Callable[[ProxyLinks], Coroutine[Any, Any, Any]], message: str) -> None:
     async def scene() -> None:
         links = ProxyLinks("127.0.0.1", random.Random(1))
         try:
@@ -105,7 +105,7 @@ def test_link_fault_without_a_proxy_for_it_raises(act: Callable[[ProxyLinks], Co
         finally:
             await links.close()
 
-    with pytest.raises(HarnessError, match=said):
+    with pytest.raises(HarnessError, match=message):
         asyncio.run(scene())
 
 
@@ -140,7 +140,7 @@ def test_condition_without_a_hook_raises(condition: LinkCondition) -> None:
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(reorder_per_mille=1), Packets(kinds=("fetch",))])
 def test_packets_that_a_proxy_cannot_tell_are_an_error(fault: Packets) -> None:
     with pytest.raises(AssertionError, match="must refuse a plan with this fault"):
-        begun(Recorded(), fault)
+        faults_begun(Recorded(), fault)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_fault_of_links_that_do_not_exist_has_no_effect(fault: LinkFault) -> Non
     async def scene() -> Proof:
         probe, pairs = await faults.do(window(fault), fault, (B1,))
         assert pairs == ()
-        found = await probe()
+        proof = await probe()
         await faults.undo("f1")
-        return found
+        return proof
 
     assert asyncio.run(scene()) == Proof(False, "this cluster has no link of these kinds")
 
@@ -174,13 +174,13 @@ def test_deed_on_an_external_node_that_is_down_is_not_proven(deed: str) -> None:
     node = ExternalNode(B1, ("127.0.0.1", 1), Hooks(NODES, Path()))
     node._down = True
 
-    assert asyncio.run(proven(getattr(node, deed)())) == Proof(False, "the node was down already")
+    assert asyncio.run(proof_of(getattr(node, deed)())) == Proof(False, "the node was down already")
 
 
 def test_kill_of_a_zookeeper_server_that_is_down_is_not_proven(tmp_path: Path) -> None:
     server = ServerProcess(Server(1, tmp_path, [Ports(1, 2, 3)]))
 
-    assert asyncio.run(proven(server.kill())) == Proof(False, "there was no process")
+    assert asyncio.run(proof_of(server.kill())) == Proof(False, "there was no process")
 
 
 @pytest.mark.parametrize("fault", [Shutdown(protocol="legacy"), CrashAt()])

@@ -39,11 +39,11 @@ def play(scene: Callable[[ProxyLinks], Awaitable[None]]) -> None:
 
 def test_probe_proves_that_a_link_is_stopped_and_healed() -> None:
     async def scene(links: ProxyLinks) -> None:
-        held = await (await links.set({THERE: HELD, BACK: HELD}))()
+        held_proof = await (await links.set({THERE: HELD, BACK: HELD}))()
         joined = await (await links.set({THERE: JOINED, BACK: JOINED}))()
 
-        assert (held.holds, joined.holds) == (True, True)
-        assert held.detail == "b1>b2: nothing arrived in 150 ms; b2>b1: nothing arrived in 150 ms"
+        assert (held_proof.holds, joined.holds) == (True, True)
+        assert held_proof.detail == "b1>b2: nothing arrived in 150 ms; b2>b1: nothing arrived in 150 ms"
         assert joined.detail.startswith("b1>b2: a packet arrived after ")
 
     play(scene)

@@ -18,25 +18,25 @@ def geography(brokers: int) -> Geography:
     return Geography(tuple(BrokerId(number) for number in range(1, brokers + 1)), CLIENTS)
 
 
-def cut(fault: Partition, *hit: int, brokers: int = 3, draws: int = 1) -> set[Pair]:
+def pairs_cut(fault: Partition, *hit: int, brokers: int = 3, draws: int = 1) -> set[Pair]:
     nodes = tuple(broker_address(BrokerId(number)) for number in hit)
     pairs = geography(brokers).cut_by(fault, nodes, Draws(draws), purpose="test")
     assert len(pairs) == len(set(pairs))
     return set(pairs)
 
 
-def named(*pairs: str) -> set[Pair]:
+def pairs_named(*pairs: str) -> set[Pair]:
     return {(Address(source), Address(target)) for source, target in (pair.split(">") for pair in pairs)}
 
 
 @pytest.mark.parametrize(
     ("links", "direction", "expected"),
     [
-        (("peers",), "both", named("b1>b2", "b1>b3", "b2>b1", "b3>b1")),
-        (("peers",), "inbound", named("b2>b1", "b3>b1")),
-        (("zookeeper",), "both", named("b1>zk", "zk>b1")),
-        (("zookeeper",), "outbound", named("b1>zk")),
-        (("clients",), "inbound", named("c0>b1", "c1>b1")),
+        (("peers",), "both", pairs_named("b1>b2", "b1>b3", "b2>b1", "b3>b1")),
+        (("peers",), "inbound", pairs_named("b2>b1", "b3>b1")),
+        (("zookeeper",), "both", pairs_named("b1>zk", "zk>b1")),
+        (("zookeeper",), "outbound", pairs_named("b1>zk")),
+        (("clients",), "inbound", pairs_named("c0>b1", "c1>b1")),
     ],
 )
 def test_isolating_one_broker_cuts_its_links(
@@ -44,16 +44,16 @@ def test_isolating_one_broker_cuts_its_links(
     direction: Literal["both", "inbound", "outbound"],
     expected: set[Pair],
 ) -> None:
-    assert cut(Partition(links=links, direction=direction), 1) == expected
+    assert pairs_cut(Partition(links=links, direction=direction), 1) == expected
 
 
 def test_isolating_two_brokers_cuts_their_common_link() -> None:
-    assert cut(Partition(links=("peers",)), 1, 2) == named("b1>b2", "b2>b1", "b1>b3", "b3>b1", "b2>b3", "b3>b2")
+    assert pairs_cut(Partition(links=("peers",)), 1, 2) == pairs_named("b1>b2", "b2>b1", "b1>b3", "b3>b1", "b2>b3", "b3>b2")
 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
 def test_partition_into_halves_cuts_all_links_between_them(brokers: int, draws: int) -> None:
-    pairs = cut(Partition(shape="halves"), brokers=brokers, draws=draws)
+    pairs = pairs_cut(Partition(shape="halves"), brokers=brokers, draws=draws)
     ids = [Address(f"b{number}") for number in range(1, brokers + 1)]
     first = [broker for broker in ids if (broker, Address("zk")) not in pairs]
 
@@ -67,7 +67,7 @@ def test_partition_into_halves_cuts_all_links_between_them(brokers: int, draws: 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
 def test_majorities_ring_gives_each_broker_another_majority(brokers: int, draws: int) -> None:
-    pairs = cut(Partition(shape="majorities-ring"), brokers=brokers, draws=draws)
+    pairs = pairs_cut(Partition(shape="majorities-ring"), brokers=brokers, draws=draws)
     ids = [f"b{number}" for number in range(1, brokers + 1)]
     heard = [frozenset(a for a in ids if (Address(a), Address(b)) not in pairs) for b in ids]
 
@@ -77,7 +77,7 @@ def test_majorities_ring_gives_each_broker_another_majority(brokers: int, draws:
 
 @given(st.integers(3, 5), st.integers(0, 1000))
 def test_bridge_partition_leaves_one_broker_linked_to_all(brokers: int, draws: int) -> None:
-    pairs = cut(Partition(shape="bridge"), brokers=brokers, draws=draws)
+    pairs = pairs_cut(Partition(shape="bridge"), brokers=brokers, draws=draws)
     ids = [f"b{number}" for number in range(1, brokers + 1)]
     whole = [a for a in ids if not any(a in pair for pair in pairs)]
 
@@ -87,8 +87,8 @@ def test_bridge_partition_leaves_one_broker_linked_to_all(brokers: int, draws: i
 
 def test_partition_cuts_only_the_kinds_of_links_it_names() -> None:
     for shape in ("isolate", "halves", "majorities-ring", "bridge"):
-        everything = cut(Partition(shape=shape, links=ALL_LINKS), 1)
-        for pair in cut(Partition(shape=shape, links=("peers",)), 1):
+        everything = pairs_cut(Partition(shape=shape, links=ALL_LINKS), 1)
+        for pair in pairs_cut(Partition(shape=shape, links=("peers",)), 1):
             assert pair in everything
             assert {pair[0][0], pair[1][0]} == {"b"}
 
@@ -96,4 +96,4 @@ def test_partition_cuts_only_the_kinds_of_links_it_names() -> None:
 def test_inbound_link_from_one_peer_is_one_directed_link() -> None:
     pairs = geography(3).links_of(Address("b1"), ALL_LINKS, "inbound", 2)
 
-    assert set(pairs) == named("b2>b1")
+    assert set(pairs) == pairs_named("b2>b1")

@@ -21,10 +21,10 @@ def batch(base: int, *values: str, epoch: int = 0) -> Batch:
 
 
 def disk(*batches: Batch, draws: int = 1) -> Disk:
-    made = Disk("b1", 1, Draws(draws), (1000, 1000))
-    assert made.perform(CreateReplica(0, T0)) is None
-    append(made, *batches)
-    return made
+    new_disk = Disk("b1", 1, Draws(draws), (1000, 1000))
+    assert new_disk.perform(CreateReplica(0, T0)) is None
+    append(new_disk, *batches)
+    return new_disk
 
 
 def append(to: Disk, *batches: Batch) -> None:
@@ -155,7 +155,7 @@ def test_power_loss_leaves_a_log_state_since_the_last_flush(story: list[str | in
 
 
 def _end(batches: Iterable[Batch]) -> int:
-    return max((end_of(found) for found in batches), default=0)
+    return max((end_of(batch_found) for batch_found in batches), default=0)
 
 
 def test_power_loss_sometimes_tears_the_last_batch() -> None:
@@ -163,7 +163,7 @@ def test_power_loss_sometimes_tears_the_last_batch() -> None:
     for draws in range(20):
         of = disk(batch(0, "a"), batch(1, "b"), batch(2, "c"), draws=draws)
         of.lose_unflushed(0, "test", torn=True, all_of_it=False)
-        torn += any(not found.intact for found in content(of))
+        torn += any(not batch_found.intact for batch_found in content(of))
 
     assert 0 < torn < 20
 

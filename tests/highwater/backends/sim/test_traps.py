@@ -44,7 +44,7 @@ def script(event: AnyEvent) -> tuple[AnyEffect, ...]:
     )
 
 
-def played(fault: CrashAt) -> World:
+def world_in_window(fault: CrashAt) -> World:
     """Start b2 within the window, and look at it before the window ends."""
     window = Window(id="f1", kind="it", at_ms=100, until_ms=900, fault=fault, target=Named(brokers=(2,)))
     world = World(scene_of(plan(window)), Cast(script))
@@ -79,14 +79,14 @@ def on_disk(world: World) -> tuple[int, int]:
 )
 def test_crash_at_fault_performs_only_effects_before_the_crash(fault: CrashAt, left: tuple[int, int]) -> None:
     """A crash may fall between any two effects (reference.effects); here the plan names them."""
-    world = played(fault)
+    world = world_in_window(fault)
 
     assert on_disk(world) == left
     assert not node(world).up
 
 
 def test_crash_at_fault_restarts_the_broker_when_it_ends() -> None:
-    world = played(CrashAt(effect="create-replica"))
+    world = world_in_window(CrashAt(effect="create-replica"))
     # the next life finds the log there
     node(world).disk.dirs[0].logs.clear()
     world.sim.scheduler.run_until(1000 * MS)
@@ -97,7 +97,7 @@ def test_crash_at_fault_restarts_the_broker_when_it_ends() -> None:
 
 
 def test_crash_at_fault_without_its_effect_kills_no_broker() -> None:
-    world = played(CrashAt(effect="append", nth=3))
+    world = world_in_window(CrashAt(effect="append", nth=3))
     world.sim.scheduler.run_until(1000 * MS)
 
     assert on_disk(world) == (2, 1)

@@ -69,11 +69,11 @@ def test_plan_with_other_random_draws_gives_another_history() -> None:
 def test_removing_a_fault_leaves_the_earlier_history_unchanged() -> None:
     """Draws are named by their purpose; the shrinker depends on that."""
     early, late = window(Slow(extra_ms=50), Random()), window(Crash(), Minority(), 2500, 2800, "f2")
-    both, one = perform(plan(early, late)).history, perform(plan(early)).history
+    both, history = perform(plan(early, late)).history, perform(plan(early)).history
     (opened,) = {event.time_ns for event in both.events if event.kind is EventKind.FAULT_BEGUN and event.fault == "f2"}
 
-    assert [event for event in both.events if event.time_ns < opened] == [e for e in one.events if e.time_ns < opened]
-    assert [op for op in both.operations if op.time_ns < opened] == [op for op in one.operations if op.time_ns < opened]
+    assert [event for event in both.events if event.time_ns < opened] == [e for e in history.events if e.time_ns < opened]
+    assert [op for op in both.operations if op.time_ns < opened] == [op for op in history.operations if op.time_ns < opened]
 
 
 def test_run_without_faults_acknowledges_and_reads_everything() -> None:
@@ -95,11 +95,11 @@ def test_audit_serves_admin_requests_after_the_bound() -> None:
     of = msgspec.structs.replace(plan(), quiet_ms=plan().promise.bound_ms)
     run, without = perform(msgspec.structs.replace(of, audit_ms=8000)), perform(of)
     bound_ns = (run.history.manifest.healed_at_ns or 0) + of.promise.bound_ms * 1_000_000
-    asked = [row for row in run.history.operations if row.f in ADMIN_REQUESTS]
+    operations = [row for row in run.history.operations if row.f in ADMIN_REQUESTS]
 
-    assert {"depose-controller", "add-partition", "reassign", "elect-preferred"} == {row.f for row in asked}
-    assert min(row.time_ns for row in asked) >= bound_ns
-    assert {row.type for row in asked} == {OpType.INVOKE, OpType.OK}
+    assert {"depose-controller", "add-partition", "reassign", "elect-preferred"} == {row.f for row in operations}
+    assert min(row.time_ns for row in operations) >= bound_ns
+    assert {row.type for row in operations} == {OpType.INVOKE, OpType.OK}
     assert [row for row in without.history.operations if row.f in ADMIN_REQUESTS] == []
 
 
@@ -157,12 +157,12 @@ FAULTS: list[AnyFault] = [
 ]
 
 
-def named(fault: AnyFault) -> str:
+def name_of_fault(fault: AnyFault) -> str:
     return "-".join([type(fault).__name__, *(str(value) for value in msgspec.structs.astuple(fault))])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=named)
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of_fault)
 def test_every_fault_acts_is_recorded_and_heals(fault: AnyFault) -> None:
     """At the end each process runs, and the topic accepts writes."""
     of = plan(window(fault), draws=2)

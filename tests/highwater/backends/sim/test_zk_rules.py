@@ -43,7 +43,7 @@ class Lying(MemoryZooKeeper):
         return self.lie, []
 
 
-def judged(tree: MemoryZooKeeper, *ops: AnyOp, session: int = 1, atomic: bool = False) -> tuple[Answers, list[str]]:
+def submit_and_judge(tree: MemoryZooKeeper, *ops: AnyOp, session: int = 1, atomic: bool = False) -> tuple[Answers, list[str]]:
     recorder = Recorder(lambda: 0)
     answers, _ = submit(recorder, tree, session, ops, atomic=atomic)
     return answers, [row.detail or "" for row in recorder.events]
@@ -71,11 +71,11 @@ def lying(*lie: AnyAnswer, idle: bool = True) -> Lying:
     ids=repr,
 )  # fmt: skip
 def test_server_in_memory_keeps_the_rules(op: AnyOp, atomic: bool) -> None:
-    assert judged(grown(), op, atomic=atomic)[1] == []
+    assert submit_and_judge(grown(), op, atomic=atomic)[1] == []
 
 
 def test_reads_of_the_server_in_memory_keep_the_rules() -> None:
-    assert judged(grown(), GetData("/c"), GetData("/x"), GetChildren("/a"))[1] == []
+    assert submit_and_judge(grown(), GetData("/c"), GetData("/x"), GetChildren("/a"))[1] == []
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_reads_of_the_server_in_memory_keep_the_rules() -> None:
 )
 def test_answer_that_the_tree_contradicts_is_recorded(op: AnyOp, answer: AnyAnswer) -> None:
     """This server changes nothing."""
-    assert len(judged(lying(answer), op)[1]) == 1
+    assert len(submit_and_judge(lying(answer), op)[1]) == 1
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_answer_that_the_tree_contradicts_is_recorded(op: AnyOp, answer: AnyAnsw
     ids=["refused and done", "another version", "done against its version"],
 )
 def test_effect_that_the_answer_hides_is_recorded(answer: AnyAnswer, op: AnyOp) -> None:
-    assert judged(lying(answer, idle=False), op)[1] != []
+    assert submit_and_judge(lying(answer, idle=False), op)[1] != []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_effect_that_the_answer_hides_is_recorded(answer: AnyAnswer, op: AnyOp) 
     ids=["in part", "for no reason", "two reasons"],
 )
 def test_multi_is_performed_as_a_whole_or_not_at_all(lie: Answers) -> None:
-    found = judged(lying(*lie), Create("/a", b""), Check("/c", 0), atomic=True)[1]
+    found = submit_and_judge(lying(*lie), Create("/a", b""), Check("/c", 0), atomic=True)[1]
 
     assert found == ["ZooKeeper's rules: a multi was performed in part"]
 
@@ -123,20 +123,20 @@ def test_multi_is_performed_as_a_whole_or_not_at_all(lie: Answers) -> None:
 def test_refused_multi_changes_nothing() -> None:
     tree = lying(RolledBack(), BadVersion(), idle=False)
 
-    found = judged(tree, Create("/d", b""), Check("/c", 0), atomic=True)[1]
+    found = submit_and_judge(tree, Create("/d", b""), Check("/c", 0), atomic=True)[1]
 
     assert found == ["ZooKeeper's rules: a multi that was refused changed something"]
 
 
 def test_missing_answers_become_unknown() -> None:
-    answers, found = judged(lying(), Create("/d", b""), Check("/c", 0), atomic=True)
+    answers, found = submit_and_judge(lying(), Create("/d", b""), Check("/c", 0), atomic=True)
 
     assert answers == (Unknown(), Unknown())
     assert found == ["ZooKeeper's rules: 0 answers to 2 operations"]
 
 
 def test_session_that_has_ended_is_not_served() -> None:
-    assert judged(lying(Created("/d")), Create("/d", b""), session=9)[1] == [
+    assert submit_and_judge(lying(Created("/d")), Create("/d", b""), session=9)[1] == [
         "ZooKeeper's rules: a session that had ended was served"
     ]
 
@@ -148,5 +148,5 @@ def test_watching_sessions_are_told_of_a_change(path: str, watch: AnyOp) -> None
     watched.submit(1, (watch,))
     MemoryZooKeeper.submit(silent, 1, (watch,))
 
-    assert judged(watched, op)[1] == []
-    assert "was not told" in judged(silent, op)[1][0]
+    assert submit_and_judge(watched, op)[1] == []
+    assert "was not told" in submit_and_judge(silent, op)[1][0]

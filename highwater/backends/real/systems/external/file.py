@@ -61,7 +61,7 @@ class Hooks:
         if not self.has(hook):
             raise HarnessError(f"there is no hook {hook} for {node}")
         named = {"{node}": node.removeprefix("b"), "{peer}": "" if peer is None else peer.removeprefix("b")}
-        command = [_filled(word, named) for word in self._description.hooks[hook]]
+        command = [_filled_command(word, named) for word in self._description.hooks[hook]]
         what, limit_s = f"hook {hook} of {node}", self._description.hook_timeout_s
         with tempfile.TemporaryFile() as output:  # no pipe: a broker that the hook starts may keep it open
             try:
@@ -83,57 +83,60 @@ class Hooks:
                 raise HarnessError(f"{what} did not end within {limit_s} s: {' '.join(command)}") from None
             if code:
                 output.seek(0)
-                said = output.read().decode(errors="replace").strip().splitlines()
-                raise HarnessError(f"{what} ended with exit code {code}: {said[-1] if said else ' '.join(command)}")
+                output_lines = output.read().decode(errors="replace").strip().splitlines()
+                raise HarnessError(
+                    f"{what} ended with exit code {code}: {output_lines[-1] if output_lines else ' '.join(command)}"
+                )
 
 
 def load(path: Path) -> Description:
     """Read the description of a cluster. UsageError with file and line for a mistake."""
     try:
         document = Document(path.read_text(encoding="utf-8"), str(path))
-        found: Description = document.convert(Description, document.value)
+        description: Description = document.convert(Description, document.value)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (TextError, UnicodeDecodeError) as error:
         raise UsageError(str(error)) from error
-    _check(found, path)
-    return found
+    _check(description, path)
+    return description
 
 
 def addresses_of(description: Description) -> dict[Address, HostPort]:
     """The address of each node, by its name b1, b2 …"""
-    return {broker_address(BrokerId(node.id)): _parsed(node.address) for node in description.nodes}
+    return {broker_address(BrokerId(node.id)): _host_and_port(node.address) for node in description.nodes}
 
 
-def _check(found: Description, path: Path) -> None:
-    if not found.nodes:
+def _check(description: Description, path: Path) -> None:
+    """Raises UsageError with what is wrong in the description of a cluster."""
+    if not description.nodes:
         raise UsageError(f"{path}: nodes must not be empty")
-    ids = [node.id for node in found.nodes]
+    ids = [node.id for node in description.nodes]
     if sorted(ids) != list(range(1, len(ids) + 1)):
         raise UsageError(f"{path}: the ids of the nodes must be 1 to {len(ids)}, not {ids}")
-    for node in found.nodes:
+    for node in description.nodes:
         try:
-            _parsed(node.address)
+            _host_and_port(node.address)
         except ValueError:
             raise UsageError(f'{path}: the address of node {node.id} must be "host:port", not {node.address!r}') from None
-    for hook, command in found.hooks.items():
+    for hook, command in description.hooks.items():
         if not command:
             raise UsageError(f"{path}: the command of hook {hook} must not be empty")
     for does, undoes in _PAIRS:
-        if does in found.hooks and undoes not in found.hooks:
+        if does in description.hooks and undoes not in description.hooks:
             raise UsageError(f"{path}: hook {does} needs hook {undoes}, which undoes it")
-    if found.hook_timeout_s < 1:
-        raise UsageError(f"{path}: hook_timeout_s must be at least 1, not {found.hook_timeout_s}")
+    if description.hook_timeout_s < 1:
+        raise UsageError(f"{path}: hook_timeout_s must be at least 1, not {description.hook_timeout_s}")
 
 
-def _parsed(address: str) -> HostPort:
+def _host_and_port(address: str) -> HostPort:
     host, _, port = address.rpartition(":")
     if not host or not 0 < int(port) < 1 << 16:
         raise ValueError(address)
     return host, int(port)
 
 
-def _filled(word: str, named: dict[str, str]) -> str:
+def _filled_command(word: str, named: dict[str, str]) -> str:
     for name, value in named.items():
         word = word.replace(name, value)
     return word

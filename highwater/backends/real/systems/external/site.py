@@ -56,11 +56,11 @@ class ExternalNode:
 
     async def kill(self) -> Probe:
         """Kill the node by its hook; a node that is down already is left alone, and the probe fails."""
-        return await self._end("kill")
+        return await self._end_by("kill")
 
     async def terminate(self) -> Probe:
         """End the node orderly by its hook; a node that is down already is left alone, and the probe fails."""
-        return await self._end("terminate")
+        return await self._end_by("terminate")
 
     async def pause(self) -> Probe:
         """Freeze the node by its hook; of a node that is down the probe fails."""
@@ -91,7 +91,8 @@ class ExternalNode:
             self._hooks.run("start", self.address)
             self._down = False
 
-    async def _end(self, hook: Hook) -> Probe:
+    async def _end_by(self, hook: Hook) -> Probe:
+        """End the node by a hook; the probe sees that its port listens no more."""
         if self._down:
             return _is_down
         self._down, self._paused = True, False
@@ -102,6 +103,8 @@ class ExternalNode:
         await asyncio.to_thread(self._hooks.run, hook, self.address)
 
     def _until(self, holds: Callable[[], bool], words: str, limit_s: float) -> Probe:
+        """A probe that waits until the condition holds, at most `limit_s`."""
+
         async def probe() -> Proof:
             began_s = time.monotonic()
             while time.monotonic() - began_s < limit_s:
@@ -116,6 +119,7 @@ class ExternalNode:
         return served_version(self._where, ApiKey.METADATA) is not None
 
     def _listens(self) -> bool:
+        """Whether the node's port takes a connection."""
         try:
             socket.create_connection(self._where, CONNECT_S).close()
         except OSError:

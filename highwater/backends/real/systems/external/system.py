@@ -46,10 +46,10 @@ class External:
     idempotence = True
 
     def __init__(self, plan: Plan) -> None:
-        given = system_of(plan).settings.get(WITH)
-        if given is None:
+        setting = system_of(plan).settings.get(WITH)
+        if setting is None:
             raise UsageError("system external needs the file that describes the cluster: --with FILE")
-        path = Path(str(given))
+        path = Path(str(setting))
         self._plan = plan
         self._description = load(path)
         self._path = path
@@ -68,7 +68,7 @@ class External:
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a fault cannot be injected: it needs a hook that the file does not name, or none can do it."""
-        needed = _needed(fault)
+        needed = _hooks_needed(fault)
         for hook in needed:
             if not self._hooks.has(hook):
                 return f"{self._path} names no hook {hook}"
@@ -91,7 +91,7 @@ class External:
         return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
 
 
-def _needed(fault: AnyFault) -> tuple[Hook, ...]:
+def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
     """The hooks that inject and undo a fault; empty if none can."""
     match fault:
         case faults.Crash() | faults.Restart(session_ends=False):
@@ -156,7 +156,7 @@ class ExternalCluster(QuorumCluster):
                 answer = ask(
                     where, ApiKey.DELETE_TOPICS, _DELETE_VERSION, question, DeleteTopicsResponse, timeout_s=float(_DELETE_S)
                 )
-                if not any(one.error_code for one in answer.responses):
+                if not any(answered_topic.error_code for answered_topic in answer.responses):
                     return
 
 
@@ -170,7 +170,7 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
     site = ExternalSite(addresses_of(description), hooks)
     await site.open()
     await ExternalCluster(site.harness, description_file).gathered()
-    found = []
+    attempts = []
     try:
         for node in site.nodes.values():
             for does, undoes in (("kill", "start"), ("terminate", "start"), ("pause", "resume")):
@@ -178,12 +178,12 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
                     continue
                 for name in (does, undoes):
                     proof = await (await getattr(node, name)())()
-                    found.append((f"{node.address} {name}", bool(proof.holds), proof.detail))
-        for one, other in ((one, other) for one in site.harness for other in site.harness if one != other):
+                    attempts.append((f"{node.address} {name}", bool(proof.holds), proof.detail))
+        for first, second in ((first, second) for first in site.harness for second in site.harness if first != second):
             links: tuple[Hook, ...] = ("cut", "heal") if hooks.has("cut") else ()
             for hook in links:
-                await asyncio.to_thread(hooks.run, hook, one, other)
-                found.append((f"{one} {hook} {other}", True, "the hook ended well; its effect is not measured"))
+                await asyncio.to_thread(hooks.run, hook, first, second)
+                attempts.append((f"{first} {hook} {second}", True, "the hook ended well; its effect is not measured"))
     finally:
         await asyncio.to_thread(site.stop)
-    return found
+    return attempts

@@ -24,9 +24,9 @@ _PIECE_BYTES = 1 << 20
 
 def cache_folder() -> Path:
     """Where fetched systems are kept: HIGHWATER_CACHE, else `highwater` in the user's cache folder."""
-    given = os.environ.get("HIGHWATER_CACHE")
+    folder = os.environ.get("HIGHWATER_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(given) if given else Path(home) / "highwater"
+    return Path(folder) if folder else Path(home) / "highwater"
 
 
 def folder_of(release: Release) -> Path:
@@ -38,8 +38,8 @@ def missing(release: Release) -> str | None:
     """What this machine lacks to run a release, in a sentence; None if nothing."""
     java = java_major()
     if java != JAVA_MAJOR:
-        found = "there is no java on the PATH" if java is None else f"the java on the PATH is version {java}"
-        return f"kafka {release.version} needs Java {JAVA_MAJOR}, but {found}: {INSTALL_JAVA}"
+        present = "there is no java on the PATH" if java is None else f"the java on the PATH is version {java}"
+        return f"kafka {release.version} needs Java {JAVA_MAJOR}, but {present}: {INSTALL_JAVA}"
     wrong = wrong_jars(folder_of(release), pins_of(release))
     if not wrong:
         return None
@@ -99,6 +99,7 @@ def get(release: Release) -> tuple[Path, bool]:
 
 
 def _fetch(maven: str, work: Path, to: Path, pins: Pins, release: Release) -> None:
+    """Fetch the jars of a release with Maven. Raises HarnessError with Maven's first error."""
     (work / "pom.xml").write_text(_pom(pins.artifacts))
     command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={to}"]
     try:
@@ -107,20 +108,22 @@ def _fetch(maven: str, work: Path, to: Path, pins: Pins, release: Release) -> No
         raise HarnessError(f"fetching kafka {release.jars}: Maven took longer than {FETCH_S_MAX:.0f} s") from None
     if done.returncode:
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        said = re.sub(r"\x1b\[[0-9;]*m", "", errors[0] if errors else done.stderr.strip() or f"exit code {done.returncode}")
-        raise HarnessError(f"fetching kafka {release.jars}: Maven said: {said}")
+        reason = re.sub(r"\x1b\[[0-9;]*m", "", errors[0] if errors else done.stderr.strip() or f"exit code {done.returncode}")
+        raise HarnessError(f"fetching kafka {release.jars}: Maven said: {reason}")
 
 
 def _pom(artifacts: tuple[str, ...]) -> str:
-    wanted = "".join(
+    """A Maven project that depends on these artifacts."""
+    dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
         for group, name, version in (artifact.split(":") for artifact in artifacts)
     )
     head = "<modelVersion>4.0.0</modelVersion><groupId>highwater</groupId><artifactId>jars</artifactId><version>1</version>"
-    return f"<project>{head}<packaging>pom</packaging><dependencies>{wanted}</dependencies></project>\n"
+    return f"<project>{head}<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>\n"
 
 
 def _sha256(path: Path) -> str:
+    """The digest of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(_PIECE_BYTES):

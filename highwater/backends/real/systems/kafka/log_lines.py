@@ -64,11 +64,11 @@ def notes_of(node: Address, output: Path, began: Sequence[int]) -> list[NoteLine
     except OSError:
         return []
     ahead_ns = wall_ahead_ns()
-    found = []
+    notes = []
     for at, wall_ns, note in _notes(printed):
         life = bisect_right(began, at)
-        found.append(NoteLine(node=node, life=life, time_ns=wall_ns - ahead_ns, wall_ns=wall_ns, note=note))
-    return found
+        notes.append(NoteLine(node=node, life=life, time_ns=wall_ns - ahead_ns, wall_ns=wall_ns, note=note))
+    return notes
 
 
 def _notes(printed: bytes) -> Iterator[tuple[int, int, Note]]:
@@ -88,23 +88,23 @@ def note_of(message: str) -> Note | None:
     """The note in the message of one log line; None if it has none."""
     for pattern in _PATTERNS:
         match = pattern.line.search(message)
-        said = {} if match is None else match.groupdict()
-        if match is not None and not said.get("tp", "").startswith(INTERNAL):
-            tp = said.get("tp")
+        fields = {} if match is None else match.groupdict()
+        if match is not None and not fields.get("tp", "").startswith(INTERNAL):
+            tp = fields.get("tp")
             return Note(
                 kind=pattern.kind,
                 tp=None if tp is None else TopicPartition(tp),
-                dir=None if said.get("dir") is None else int(said["dir"]),
-                offset=_offset(said.get("offset")),
-                leader_epoch=None if said.get("epoch") is None else LeaderEpoch(int(said["epoch"])),
-                leo=_offset(said.get("leo")),
-                hw=_offset(said.get("hw")),
-                detail=None if pattern.kind is EventKind.BECAME_LEADER else f"{QUOTED}{_quoted(match)}",
+                dir=None if fields.get("dir") is None else int(fields["dir"]),
+                offset=_offset(fields.get("offset")),
+                leader_epoch=None if fields.get("epoch") is None else LeaderEpoch(int(fields["epoch"])),
+                leo=_offset(fields.get("leo")),
+                hw=_offset(fields.get("hw")),
+                detail=None if pattern.kind is EventKind.BECAME_LEADER else f"{QUOTED}{_words_without_folders(match)}",
             )
     return None
 
 
-def _quoted(match: re.Match[str]) -> str:
+def _words_without_folders(match: re.Match[str]) -> str:
     """The broker's words, without the folders of the run."""
     return re.sub(r"(dir=|in dir )[^\s\]]+", r"\1…", match[0]).strip()
 

@@ -83,11 +83,11 @@ class _Reader:
 
     def count(self) -> int:
         """An unsigned varint."""
-        found = shift = 0
+        number = shift = 0
         while (byte := self.take(1)[0]) & 0x80:
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             shift += 7
-        return found | byte << shift
+        return number | byte << shift
 
     def text(self) -> str:
         return self.take(self.count() - 1).decode()
@@ -106,26 +106,26 @@ class _Reader:
 
 def committed(log_dirs: Iterable[Path]) -> list[Record]:
     """The records of the newest metadata log, as far as a majority of the nodes has one; each directory may have a node's log."""
-    logs = [_held(path / FOLDER) for path in log_dirs]
-    ends = sorted(held[-1].offset if held else -1 for held in logs)
-    newest = max(logs, key=lambda held: (held[-1].epoch, held[-1].offset) if held else (-1, -1), default=[])
+    logs = [_records_in(path / FOLDER) for path in log_dirs]
+    ends = sorted(log[-1].offset if log else -1 for log in logs)
+    newest = max(logs, key=lambda log: (log[-1].epoch, log[-1].offset) if log else (-1, -1), default=[])
     majority = ends[(len(ends) - 1) // 2] if ends else -1  # so many nodes or more have a log that is as long
     return [record for record in newest if record.offset <= majority]
 
 
-def _held(folder: Path) -> list[Record]:
+def _records_in(folder: Path) -> list[Record]:
     """The records in one node's log; control records are left out."""
     if not folder.is_dir():
         return []
-    found = []
+    records = []
     for path in segments.segments_of(folder):
         for frame in segments.frames(path.read_bytes()):
             batch = MemoryRecords(frame).next_batch()
             assert batch is not None, "frames yields whole batches"
             if not batch.is_control_batch:
                 epoch = segments.epoch_of(frame)
-                found += [Record(one.offset, epoch, one.timestamp or 0, one.value or b"") for one in batch]
-    return found
+                records += [Record(entry.offset, epoch, entry.timestamp or 0, entry.value or b"") for entry in batch]
+    return records
 
 
 class _Standing:
@@ -164,6 +164,7 @@ class _Standing:
                 pass
 
     def _register(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
+        """RegisterBrokerRecord: a former registration ends, the new one begins."""
         broker = BrokerId(body.integer(4))
         if version >= _MIGRATING_SINCE:
             body.take(1)
@@ -183,6 +184,7 @@ class _Standing:
             yield NodeCreated(zxid=epoch, session=epoch, time_ms=record.time_ms, path=path, data=b"", ephemeral=True)
 
     def _make(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
+        """PartitionRecord: a new partition with its first state."""
         index, topic = body.integer(4), self.topics.get(body.topic_id(), INTERNAL)
         replicas, isr = body.brokers(), body.brokers()
         body.brokers(), body.brokers()  # those that are removed and added
@@ -203,10 +205,11 @@ class _Standing:
             replicas=replicas,
             elr=() if elr is None else _members(elr.brokers()),
         )
-        yield self._assigned(record, topic)
-        yield self._written(record, self.states[tp])
+        yield self._assignment_write(record, topic)
+        yield self._state_write(record, self.states[tp])
 
     def _change(self, record: Record, body: _Reader) -> Iterator[AnyCommit]:
+        """PartitionChangeRecord: the fields that it has replace those of the state."""
         index, topic = body.integer(4), self.topics.get(body.topic_id(), INTERNAL)
         tp, changed = topic_partition(topic, index), body.tagged()
         before = self.states.get(tp)
@@ -225,8 +228,8 @@ class _Standing:
             state = replace(state, replicas=changed[_REPLICAS].brokers())
         self.states[tp] = state
         if state.replicas != before.replicas:
-            yield self._assigned(record, topic)
-        yield self._written(record, state)
+            yield self._assignment_write(record, topic)
+        yield self._state_write(record, state)
 
     def _named(self, record: Record, body: _Reader) -> AnyCommit:
         name = body.text()
@@ -234,12 +237,13 @@ class _Standing:
         path, data = paths.topic_path(name), paths.partitions_payload({})
         return NodeCreated(zxid=record.offset, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, ephemeral=False)
 
-    def _assigned(self, record: Record, topic: str) -> AnyCommit:
+    def _assignment_write(self, record: Record, topic: str) -> AnyCommit:
         listed = {tp: state.replicas for tp, state in self.states.items() if topic_of(tp) == topic}
         path, data, at = paths.topic_path(topic), paths.partitions_payload(listed), record.offset
         return NodeWritten(zxid=at, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, version=at)
 
-    def _written(self, record: Record, state: PartitionState) -> AnyCommit:
+    def _state_write(self, record: Record, state: PartitionState) -> AnyCommit:
+        """The write of a partition state to ZooKeeper that would say the same."""
         return NodeWritten(
             zxid=record.offset,
             session=NO_SESSION,

@@ -61,14 +61,15 @@ class FlushRecord:
         }
 
     def _compile(self) -> None:
+        """Compile the library that records the broker's writes and flushes."""
         compiler = _compiler()
         assert compiler is not None, "a plan with power loss is refused before the run"
         with as_file(files(__package__).joinpath(_SOURCE)) as source:
             command = (compiler, "-shared", "-fPIC", "-O1", "-o", str(self._library), str(source), "-ldl", "-pthread")
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or ["it printed nothing"])[0]
-            raise HarnessError(f"compiling {_SOURCE}: {said}")
+            first_error = (done.stderr.strip().splitlines() or ["it printed nothing"])[0]
+            raise HarnessError(f"compiling {_SOURCE}: {first_error}")
 
     def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
         """Undo unflushed changes in these log directories; returns what topics of the workload lost. No process may run."""
@@ -83,32 +84,33 @@ class FlushRecord:
                 return  # no process ran since the last power loss
             raise HarnessError(f"nothing in {self._folder.name} recorded what its JVM flushed: was {_SOURCE} loaded?")
         whole, _, _ = self._record.read_text().rpartition("\n")
-        known = {(entry.dir, entry.file) for entry in read_ledger(self._ledger) if isinstance(entry, Made | Synced | Cut)}
+        recorded = {(entry.dir, entry.file) for entry in read_ledger(self._ledger) if isinstance(entry, Made | Synced | Cut)}
         ledger = FlushLedger(self._ledger)
         try:
             for line in whole.splitlines():
                 kind, *numbers = line.split(" ", _NUMBERS[line[0]])
                 for place in self._places(numbers[-1]) if numbers else ():
-                    if place not in known:
-                        ledger.made(*place)  # nothing of a new segment is durable
-                        known.add(place)
+                    if place not in recorded:
+                        ledger.created(*place)  # nothing of a new segment is durable
+                        recorded.add(place)
                     self._enter(ledger, place, kind, [int(number) for number in numbers[:-1]])
             for place in self._segments():
-                if place not in known:
-                    ledger.made(*place)
+                if place not in recorded:
+                    ledger.created(*place)
         finally:
             ledger.close()
         self._record.unlink()
         bytes_file(self._record).unlink()
 
     def _enter(self, ledger: FlushLedger, place: tuple[int, str], kind: str, numbers: list[int]) -> None:
+        """Enter one line of the recorder into the flush ledger."""
         match kind, numbers:
             case "S", [length]:
                 ledger.synced(*place, length=length, cuts=ledger.cuts_of(*place))
             case "T", [length, size, at]:
-                ledger.cut(*place, length=length, lost=lambda: self._kept(at, size))
+                ledger.cut(*place, length=length, lost=lambda: self._bytes_cut(at, size))
             case "N", []:
-                ledger.made(*place)
+                ledger.created(*place)
             case _:
                 raise HarnessError(f"{self._record}: unknown line {kind} {numbers}")
 
@@ -124,7 +126,7 @@ class FlushRecord:
                 return [(at, file) for at, file in self._segments() if at == dir_ and file.startswith(f"{name}/")]
         return []
 
-    def _kept(self, at: int, size: int) -> bytes:
+    def _bytes_cut(self, at: int, size: int) -> bytes:
         with bytes_file(self._record).open("rb") as file:
             file.seek(at)
             return file.read(size)

@@ -122,20 +122,21 @@ class QuorumCluster(Uncoordinated):
     async def look(self) -> EndState:
         """Read each broker's metadata once; a broker that does not answer in time has no partitions."""
         told = await self._told(partitions=True)
-        return EndState((), {}, {node: () if one is None else one.partitions for node, one in told.items()})
+        return EndState((), {}, {node: () if answer is None else answer.partitions for node, answer in told.items()})
 
     async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
-        asked = (asyncio.to_thread(told_by, where, partitions=partitions) for where in self._brokers.values())
-        return dict(zip(self._brokers, await asyncio.gather(*asked), strict=True))
+        answers = (asyncio.to_thread(told_by, where, partitions=partitions) for where in self._brokers.values())
+        return dict(zip(self._brokers, await asyncio.gather(*answers), strict=True))
 
     async def _leader(self) -> BrokerId | None:
         """The leader of the newest epoch of the metadata quorum that any broker names."""
-        found = await asyncio.gather(*(asyncio.to_thread(_quorum_of, where) for where in self._brokers.values()))
-        newest = max((one for one in found if one is not None), key=lambda one: one.leader_epoch, default=None)
+        quorums = await asyncio.gather(*(asyncio.to_thread(_quorum_of, where) for where in self._brokers.values()))
+        newest = max((quorum for quorum in quorums if quorum is not None), key=lambda quorum: quorum.leader_epoch, default=None)
         return None if newest is None or newest.leader_id < 0 else BrokerId(newest.leader_id)
 
 
 def _quorum_of(where: HostPort) -> _Partition | None:
+    """The KRaft quorum as this broker describes it; None if it does not answer."""
     try:
         answer = ask(where, DESCRIBE_QUORUM, 0, _Quorum(), _Quorum)
     except (OSError, WireError):

@@ -34,6 +34,7 @@ class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _release(version: str, mode: Mode = "zookeeper", *, heap_mb: int = 256, log4j: Literal[1, 2] = 1) -> Release:
+    """A release with what follows from its version."""
     jars = version.removesuffix(KRAFT)
     return Release(
         version=version,

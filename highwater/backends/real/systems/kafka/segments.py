@@ -41,6 +41,7 @@ def look(paths: Sequence[Path], *, internal: bool = False) -> tuple[DirImage, ..
 
 
 def _image(dir_: int, path: Path, *, internal: bool) -> DirImage:
+    """What a log directory holds; unreadable if a file cannot be read."""
     try:
         logs = tuple(LogImage(tp_of(folder), tuple(batches(folder))) for folder in replica_folders(path, internal=internal))
         return DirImage(dir_, readable=True, logs=logs, checkpoint=high_watermarks(path))
@@ -51,9 +52,9 @@ def _image(dir_: int, path: Path, *, internal: bool) -> DirImage:
 def replica_folders(path: Path, *, internal: bool = False) -> list[Path]:
     """The folders of replicas in a log directory, sorted by name; not those that Kafka deletes, moves or found stray."""
     # "t-0.<uuid>-delete", "-future" and "-stray": a partition number alone ends the name of a replica in use.
-    found = (folder for folder in path.iterdir() if folder.is_dir() and "-" in folder.name)
-    kept = (folder for folder in found if folder.name.rpartition("-")[2].isdecimal())
-    return sorted(folder for folder in kept if folder.name.startswith(INTERNAL) == internal)
+    folders = (folder for folder in path.iterdir() if folder.is_dir() and "-" in folder.name)
+    replicas = (folder for folder in folders if folder.name.rpartition("-")[2].isdecimal())
+    return sorted(folder for folder in replicas if folder.name.startswith(INTERNAL) == internal)
 
 
 def tp_of(folder: Path) -> TopicPartition:
@@ -125,6 +126,7 @@ def epoch_of(frame: bytes) -> LeaderEpoch:
 
 
 def _records(frame: bytes) -> Iterator[Batch]:
+    """The records of a batch, one by one; control batches have the value CONTROL."""
     batch = MemoryRecords(frame).next_batch()
     assert batch is not None, "frames yields whole batches"
     v2 = isinstance(batch, DefaultRecordBatch)

@@ -109,8 +109,8 @@ def name_of(broker: Address) -> str:
 def hosts(wiring: Wiring) -> str:
     """The hosts file of a broker's JVM: itself at its listener, each peer at the proxy to it."""
     me = broker_address(wiring.broker)
-    known = {name_of(me): wiring.peers[0], **{name_of(peer): where[0] for peer, where in wiring.ways.items()}}
-    lines = [f"{address} {name}\n" for name, address in known.items()]
+    addresses = {name_of(me): wiring.peers[0], **{name_of(peer): where[0] for peer, where in wiring.ways.items()}}
+    lines = [f"{address} {name}\n" for name, address in addresses.items()]
     return "".join(lines) + f"127.0.0.1 localhost {me} {socket.gethostname()}\n"
 
 

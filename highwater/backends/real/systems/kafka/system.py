@@ -53,8 +53,8 @@ class Kafka:
         version = system_of(plan).version
         release = release_named(version)
         if release is None:
-            known = ", ".join(f"{NAME}:{one.version}" for one in RELEASES)
-            raise UsageError(f"unknown version {version!r} of kafka; known: {known}")
+            names = ", ".join(f"{NAME}:{release_there.version}" for release_there in RELEASES)
+            raise UsageError(f"unknown version {version!r} of kafka; known: {names}")
         self._plan = plan
         self.release: Release = release
         self.version = release.version
@@ -114,8 +114,8 @@ class Kafka:
 
     def commits(self, nodes: Iterable[Node]) -> list[AnyCommit]:
         """What the metadata log of a cluster with KRaft says, as commits to ZooKeeper; all brokers must be down."""
-        kept = [path for node in nodes if isinstance(node, KafkaNode) for path in node.log_dirs[:1]]
-        return metadata_log.commits_of(metadata_log.committed(kept))
+        log_folders = [path for node in nodes if isinstance(node, KafkaNode) for path in node.log_dirs[:1]]
+        return metadata_log.commits_of(metadata_log.committed(log_folders))
 
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
         """A librdkafka client."""
@@ -197,6 +197,7 @@ class KafkaNode(PlainNode):
         return lines[-1] if lines else ""
 
     def _java(self, prepared: Prepared) -> Launch:
+        """Write the broker's settings, and give the command that starts its JVM."""
         files = {
             "hosts": settings.hosts(self._wiring),
             "log4j.properties": settings.log4j(self._release.log4j),
@@ -215,10 +216,10 @@ class KafkaNode(PlainNode):
         return Launch(command=command, environment=recorded, permissions="permissions" in self._needs)
 
     def _properties(self, prepared: Prepared) -> str:
-        found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
-        found |= settings.of_sessions(self._plan)
+        properties = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
+        properties |= settings.of_sessions(self._plan)
         own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
-        return settings.overridden({**found, **own(self._plan, self._wiring)}, self._plan)
+        return settings.overridden({**properties, **own(self._plan, self._wiring)}, self._plan)
 
 
 def _loses_power(plan: Plan) -> bool:

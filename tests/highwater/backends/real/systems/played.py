@@ -57,16 +57,16 @@ PLAN = Plan(
 def catalogue(plan: Plan = PLAN) -> list[Window]:
     """A window for each fault that a kind of the catalogue draws; faults that differ in numbers other than 0 only are one."""
     aim = Aim(shape=shape_of(plan), topic=plan.cluster.topics[0].name, partition=0)
-    found: dict[object, Window] = {}
+    windows: dict[object, Window] = {}
     for kind in KINDS:
         for seed in range(DRAWS):
             for blow in _with_others(kind.draw(Rng(seed), aim)):
                 fields = msgspec.structs.asdict(blow.fault).items()
                 words = {name: bool(value) if isinstance(value, int) else value for name, value in fields}
                 target = blow.target if isinstance(blow.target, ClientPlace) else Named(brokers=(1,))
-                window = Window(id=f"f{len(found)}", kind=kind.name, at_ms=0, until_ms=1, fault=blow.fault, target=target)
-                found.setdefault((kind.name, type(blow.fault), str(words)), window)
-    return list(found.values())
+                window = Window(id=f"f{len(windows)}", kind=kind.name, at_ms=0, until_ms=1, fault=blow.fault, target=target)
+                windows.setdefault((kind.name, type(blow.fault), str(words)), window)
+    return list(windows.values())
 
 
 def _with_others(blow: Blow) -> Iterator[Blow]:
@@ -82,8 +82,8 @@ def accepted(system: System, windows: list[Window]) -> list[Window]:
 
 def performable(plan: Plan, *, open_ms: int = OPEN_MS) -> Plan:
     """The plan with windows for the faults that its system and this machine can perform."""
-    taken = accepted(system_for(plan), catalogue(plan))
-    windows = [window for window in taken if missing_for(replace(plan, schedule=(window,))) is None]
+    taken_windows = accepted(system_for(plan), catalogue(plan))
+    windows = [window for window in taken_windows if missing_for(replace(plan, schedule=(window,))) is None]
     return replace(plan, schedule=tuple(one_of_each(windows, open_ms=open_ms)))
 
 
@@ -176,7 +176,7 @@ async def _talk(where: HostPort, requests: Iterable[int], over: asyncio.Event) -
         await asyncio.sleep(TRAFFIC_S)
 
 
-async def played(plan: Plan, site: Site, system: System) -> dict[str, list[str]]:
+async def probes_of_plan(plan: Plan, site: Site, system: System) -> dict[str, list[str]]:
     """What probes found while the plan's windows were open, by kind; the end of each fault is probed too, or HarnessError."""
     recorder = Recorder(lambda: 0)
     cluster = system.cluster(site.zookeeper, site.harness)
@@ -213,7 +213,7 @@ async def played_on_kafka(
         clients = [where for place in site.clients.values() for where in place.values()]
         with beside(site.zookeeper):
             async with traffic(system.wirings, clients):
-                return await played(plan, site, system)
+                return await probes_of_plan(plan, site, system)
     finally:
         await site.leave()
         site.close()

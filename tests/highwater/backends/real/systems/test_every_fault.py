@@ -31,8 +31,8 @@ from tests.highwater.backends.real.systems.played import (
     catalogue,
     one_of_each,
     performable,
-    played,
     played_on_kafka,
+    probes_of_plan,
     sleeping_java,
     unseen,
 )
@@ -75,19 +75,19 @@ def test_fault_that_a_system_lacks_is_refused_with_a_sentence(name: str, tmp_pat
     system = system_for(plan)
     windows = catalogue(plan)
 
-    taken = accepted(system, windows)
+    taken_windows = accepted(system, windows)
 
     classes = BY_HOOKS if name == "external" else ON_KRAFT | (WITH_ZOOKEEPER if system.zookeeper else set())
-    assert {type(window.fault) for window in taken} == classes | (CLOCKS_AND_DISKS if name == "reference" else set())
+    assert {type(window.fault) for window in taken_windows} == classes | (CLOCKS_AND_DISKS if name == "reference" else set())
     assert {type(window.fault) for window in windows} == {*get_args(AnyFault)}
-    for window in (window for window in windows if window not in taken):
-        said = ProcessBackend().refuse(replace(plan, schedule=(window,)))
-        assert said is not None
-        assert re.fullmatch(rf"window {window.id} \({window.kind}\): [^\n]* cannot[^\n]*: [^\n]+ [^\n]+", said)
+    for window in (window for window in windows if window not in taken_windows):
+        message = ProcessBackend().refuse(replace(plan, schedule=(window,)))
+        assert message is not None
+        assert re.fullmatch(rf"window {window.id} \({window.kind}\): [^\n]* cannot[^\n]*: [^\n]+ [^\n]+", message)
 
 
 @pytest.mark.parametrize(
-    ("name", "fault", "said"),
+    ("name", "fault", "message"),
     [
         ("reference", faults.Clog(links=("peers",), kinds=("produce",)), "its brokers do not send each other produce"),
         ("reference", faults.CrashAt(), "the effects of a machine cannot be seen from outside its process"),
@@ -108,22 +108,22 @@ def test_fault_that_a_system_lacks_is_refused_with_a_sentence(name: str, tmp_pat
         ("external", faults.Restart(session_ends=True), "no hook can inject it"),
     ],
 )
-def test_variant_of_a_fault_that_would_do_nothing_is_refused(name: str, fault: AnyFault, said: str, tmp_path: Path) -> None:
-    assert system_for(on(name, tmp_path)).lacks(fault) == said
+def test_variant_of_a_fault_that_would_do_nothing_is_refused(name: str, fault: AnyFault, message: str, tmp_path: Path) -> None:
+    assert system_for(on(name, tmp_path)).lacks(fault) == message
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (SystemSpec(name="reference", settings={"log.roll.ms": 1}), "system reference does not use these settings: log.roll.ms"),
         (SystemSpec(name="external", settings={"retries": 1}), "system external does not use these settings: retries"),
     ],
 )
-def test_settings_that_a_system_would_not_use_are_refused(settings: SystemSpec, said: str, tmp_path: Path) -> None:
+def test_settings_that_a_system_would_not_use_are_refused(settings: SystemSpec, message: str, tmp_path: Path) -> None:
     given = {**described(tmp_path, *HOOKS).settings, **settings.settings} if settings.name == "external" else settings.settings
     plan = replace(PLAN, system=replace(settings, settings=given), workload=replace(PLAN.workload, places=1))
 
-    assert system_for(plan).refuse() == said
+    assert system_for(plan).refuse() == message
 
 
 @pytest.mark.parametrize("name", ["fetch_max_bytes", "producer_id_block_size"])
@@ -196,7 +196,7 @@ def test_every_fault_acts_on_nodes_of_an_external_system(cluster: Path) -> None:
         site = system.site()
         try:
             await site.open()
-            return await played(plan, site, system)
+            return await probes_of_plan(plan, site, system)
         finally:
             site.close()
 

@@ -62,11 +62,11 @@ def test_jar_damaged_after_the_fetch_is_named_before_a_run(cache: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a.jar").write_bytes(CONTENT[:2])
 
-    said = jars.missing(RELEASE)
+    message = jars.missing(RELEASE)
 
-    assert said is not None
-    assert said.endswith(f"fetch it again: highwater systems get kafka:{RELEASE.version}")
-    assert "a.jar is damaged (2 bytes" in said
+    assert message is not None
+    assert message.endswith(f"fetch it again: highwater systems get kafka:{RELEASE.version}")
+    assert "a.jar is damaged (2 bytes" in message
 
 
 def test_run_with_a_damaged_jar_is_refused_in_one_line(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,10 +101,10 @@ def test_missing_maven_is_named(cache: Path, tmp_path: Path, monkeypatch: pytest
 def test_other_java_is_named_as_what_is_missing(cache: Path, monkeypatch: pytest.MonkeyPatch, major: int | None) -> None:
     monkeypatch.setattr(jars, "java_major", lambda: major)
 
-    said = jars.missing(RELEASE)
+    message = jars.missing(RELEASE)
 
-    assert said is not None
-    assert said.startswith(f"kafka {RELEASE.version} needs Java 17, but ")
+    assert message is not None
+    assert message.startswith(f"kafka {RELEASE.version} needs Java 17, but ")
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)

@@ -21,20 +21,20 @@ FRAME = struct.Struct(">qi")
 
 def nodes(folder: Path, *logs: bytes) -> list[Path]:
     """A log directory for each node, with its metadata log."""
-    found = []
+    paths_found = []
     for number, data in enumerate(logs):
         (folder / str(number) / FOLDER).mkdir(parents=True)
         (folder / str(number) / FOLDER / SEGMENT).write_bytes(data)
-        found.append(folder / str(number))
-    return found
+        paths_found.append(folder / str(number))
+    return paths_found
 
 
 def rows(folder: Path, name: str) -> list[tuple[EventKind, EventColumns]]:
     """The rows of the workload's topic and of brokers that a recorded log gives."""
     data = (LOGS / name).read_bytes()
-    told = CommitRows()
+    commit_rows = CommitRows()
     commits = commits_of(committed(nodes(folder, data, data, data)))
-    found = [row for commit in commits for row in told.of(commit, writer=None, life=None)]
+    found = [row for commit in commits for row in commit_rows.of(commit, writer=None, life=None)]
     return [(kind, columns) for kind, columns in found if not (columns.get("topic") or "").startswith("__")]
 
 
@@ -79,21 +79,22 @@ def test_fenced_broker_has_no_session_until_it_registers_again(tmp_path: Path) -
 
 
 def test_replicas_of_a_partition_are_assigned_once(tmp_path: Path) -> None:
-    found = [columns for kind, columns in rows(tmp_path, "kip966-4.1.0.log") if kind is EventKind.ASSIGNED]
+    typed_dict_types = [columns for kind, columns in rows(tmp_path, "kip966-4.1.0.log") if kind is EventKind.ASSIGNED]
 
-    assert [(one["topic"], one["topic_id"], one["partition"], one["replicas"]) for one in found] == [
-        ("t", "20", 0, ("b1", "b2", "b3"))
-    ]
+    assert [
+        (typed_dict_type["topic"], typed_dict_type["topic_id"], typed_dict_type["partition"], typed_dict_type["replicas"])
+        for typed_dict_type in typed_dict_types
+    ] == [("t", "20", 0, ("b1", "b2", "b3"))]
 
 
 def test_znodes_at_the_end_are_those_of_the_last_commits(tmp_path: Path) -> None:
     data = (LOGS / "kip966-4.1.0.log").read_bytes()
 
-    topics, found = znodes_of(commits_of(committed(nodes(tmp_path, data))))
+    topics, znodes = znodes_of(commits_of(committed(nodes(tmp_path, data))))
 
     assert [(name, znode.czxid) for name, znode in topics] == [("t", 20), ("__consumer_offsets", 25)]
     tp = TopicPartition("t-0")
-    state = paths.decode_state(tp, (), found[paths.state_path(tp)])
+    state = paths.decode_state(tp, (), znodes[paths.state_path(tp)])
     assert (state.leader, state.zk_version, [member.broker for member in state.isr]) == (2, 4, [2, 3, 1])
 
 

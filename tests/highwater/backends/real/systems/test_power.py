@@ -64,7 +64,9 @@ class Broker:
         return [wound.offset for wound in self.flushes.lose_unflushed([0], how)]
 
     def values(self) -> str:
-        return "".join(value for log in look([self._path])[0].logs for one in log.batches for value in in_the_clear(one.values))
+        return "".join(
+            value for log in look([self._path])[0].logs for this_batch in log.batches for value in in_the_clear(this_batch.values)
+        )
 
 
 @pytest.fixture
@@ -164,10 +166,10 @@ def test_power_loss_without_a_compiler_is_refused_before_the_run(monkeypatch: py
     plan = on_system(load_plan(ROOT / "corpus" / "real" / "kip966.yaml"), parsed_system("kafka:3.9.1"))
     monkeypatch.setenv("PATH", "/nowhere")
 
-    said = Kafka(plan).refuse()
+    message = Kafka(plan).refuse()
 
-    assert said is not None
-    assert "a power loss needs a C compiler, and there is no cc or gcc on the PATH" in said
+    assert message is not None
+    assert "a power loss needs a C compiler, and there is no cc or gcc on the PATH" in message
 
 
 def planned(*targets: AnyTarget) -> Plan:

@@ -49,37 +49,41 @@ def log(folder: Path, **segments: bytes) -> Path:
     return folder
 
 
-def found(path: Path) -> list[tuple[int, int, tuple[str, ...]]]:
+def batches_in(path: Path) -> list[tuple[int, int, tuple[str, ...]]]:
     (image,) = look([path])
     (only,) = image.logs
-    return [(one.base_offset, one.leader_epoch, one.values) for one in only.batches if isinstance(one.values, tuple)]
+    return [
+        (this_batch.base_offset, this_batch.leader_epoch, this_batch.values)
+        for this_batch in only.batches
+        if isinstance(this_batch.values, tuple)
+    ]
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_of_format_v2_have_offsets_and_epochs(tmp_path: Path, codec: str) -> None:
     log(tmp_path / "t-0", at_0=batch(0, ["a", "b"], epoch=3, codec=CODECS[codec]) + batch(2, ["c"], epoch=4))
 
-    assert found(tmp_path) == [(0, 3, ("a",)), (1, 3, ("b",)), (2, 4, ("c",))]
+    assert batches_in(tmp_path) == [(0, 3, ("a",)), (1, 3, ("b",)), (2, 4, ("c",))]
 
 
 @pytest.mark.parametrize(("codec", "magic"), [*((codec, 1) for codec in CODECS), ("none", 0), ("gzip", 0)])
 def test_messages_of_old_formats_have_offsets_and_no_epoch(tmp_path: Path, codec: str, magic: int) -> None:
     log(tmp_path / "t-0", at_0=messages(0, ["a", "b"], codec=CODECS[codec], magic=magic) + messages(2, ["c"], magic=magic))
 
-    assert found(tmp_path) == [(0, NO_EPOCH, ("a",)), (1, NO_EPOCH, ("b",)), (2, NO_EPOCH, ("c",))]
+    assert batches_in(tmp_path) == [(0, NO_EPOCH, ("a",)), (1, NO_EPOCH, ("b",)), (2, NO_EPOCH, ("c",))]
 
 
 @pytest.mark.parametrize("tail", [batch(2, ["torn"])[:-1], batch(2, ["x"])[:-1] + b"?", bytes(64), batch(2, ["x"])[:9]])
 def test_torn_or_preallocated_tail_ends_the_log(tmp_path: Path, tail: bytes) -> None:
     log(tmp_path / "t-0", at_0=batch(0, ["a", "b"]) + tail)
 
-    assert [values for *_, values in found(tmp_path)] == [("a",), ("b",)]
+    assert [values for *_, values in batches_in(tmp_path)] == [("a",), ("b",)]
 
 
 def test_segment_behind_a_torn_one_is_no_part_of_the_log(tmp_path: Path) -> None:
     log(tmp_path / "t-0", at_0=batch(0, ["a"]) + b"torn", at_1=batch(1, ["b"]))
 
-    assert [values for *_, values in found(tmp_path)] == [("a",)]
+    assert [values for *_, values in batches_in(tmp_path)] == [("a",)]
 
 
 def test_segments_follow_each_other_in_the_order_of_offsets(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_segments_follow_each_other_in_the_order_of_offsets(tmp_path: Path) -> N
     (folder / "00000000000000000000.log.deleted").write_bytes(batch(0, ["old"]))
     (folder / "00000000000000000000.index").write_bytes(bytes(10 << 10))
 
-    assert [offset for offset, *_ in found(tmp_path)] == [0, 1, 2]
+    assert [offset for offset, *_ in batches_in(tmp_path)] == [0, 1, 2]
 
 
 def test_control_records_count_and_have_no_value_of_a_client(tmp_path: Path) -> None:
@@ -96,14 +100,14 @@ def test_control_records_count_and_have_no_value_of_a_client(tmp_path: Path) -> 
     data[17:21] = struct.pack(">I", crc32c(bytes(data[21:])))
     log(tmp_path / "t-0", at_0=bytes(data))
 
-    assert found(tmp_path) == [(0, 0, (CONTROL,))]
+    assert batches_in(tmp_path) == [(0, 0, (CONTROL,))]
 
 
 def test_folders_that_are_no_replicas_in_use_are_left_out(tmp_path: Path) -> None:
     for name in ("t-0", "t-0.0f-delete", "t-1.0f-future", "t-2.0f-stray", "__consumer_offsets-0", "lost+found"):
         log(tmp_path / name, at_0=batch(0, ["a"]))
 
-    assert [one.tp for one in look([tmp_path])[0].logs] == ["t-0"]
+    assert [image.tp for image in look([tmp_path])[0].logs] == ["t-0"]
 
 
 def test_unreadable_directory_has_no_logs(tmp_path: Path) -> None:
@@ -125,7 +129,7 @@ def test_end_of_a_log_has_records_and_the_checkpointed_hw(tmp_path: Path) -> Non
     first, *records = rows(tmp_path)
 
     assert (first.kind, first.node, first.leo, first.hw) == (EventKind.LOG_ON_DISK, "b1", 2, 1)
-    assert [(one.kind, one.offset, one.leader_epoch, one.value) for one in records] == [
+    assert [(event.kind, event.offset, event.leader_epoch, event.value) for event in records] == [
         (EventKind.RECORD_ON_DISK, 0, 3, "a"),
         (EventKind.RECORD_ON_DISK, 1, 3, "b"),
     ]
