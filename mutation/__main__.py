@@ -7,6 +7,10 @@ python -m mutation --gate [ID ...] [--again] [--jobs N] [--within S]
     Measures which of the drawn mutants the gate kills, and writes docs/mutation.md. Goes on where the ledger of this code ends.
 python -m mutation --reaim [ID ...] [--write]
     Says for each edit that does not fit the code any more where it may belong; `--write` writes that into the register.
+python -m mutation --causes [ID ...] [--held-out N] [--jobs N] [--write]
+    Says for how many caught edits the cause of the red run begins with a row in which the edited function decided, and lists the
+    others (mutation/causes.py). `--held-out` does the same for the edits of N clauses, by which the rules were not made.
+    `--write` puts table and figures into docs/evidence.md.
 
 The exit code is 0 if every row is proved, decided or fits, 1 if one is not, 2 if the arguments or the register are wrong.
 """
@@ -23,6 +27,7 @@ from msgspec.structs import replace
 from mutation.aims.aim import AimError
 from mutation.aims.reaim import reaimed
 from mutation.aims.shortest import aimed
+from mutation.causes import held_out, measured, tell
 from mutation.gate import plans
 from mutation.groups import measure_together
 from mutation.measure import ORDER, ROUNDS, Bench, Gate, in_order, serving
@@ -61,6 +66,10 @@ def _exit_code(options: argparse.Namespace) -> int:
         return reaim(REGISTER, ROOT, options.ids, write=options.write)
     elif options.gate or options.order:
         return _measure(options)
+    elif options.causes:
+        found = measured(options.ids, jobs=options.jobs, say=_say)
+        others = held_out(options.held_out, jobs=options.jobs, say=_say) if options.held_out else ()
+        tell(found, others, say=_say, write=options.write)
     else:
         chosen = to_prove(options.ids, again=options.again)
         return prove(chosen, jobs=options.jobs, deadline_s=options.deadline, within_s=options.within, check=options.check)
@@ -137,8 +146,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="copies of the tree at work at once")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin nothing after S seconds")
     parser.add_argument("--deadline", type=float, default=60.0, metavar="S", help="seconds for the tests, or the plan, of a row")
+    parser.add_argument("--causes", action="store_true", help="say how many causes of caught edits begin with a row of the edit")
+    parser.add_argument("--held-out", type=int, default=0, metavar="N", help="with --causes: also edits of N clauses")
     parser.add_argument("--reaim", action="store_true", help="say where edits belong that do not fit any more")
-    parser.add_argument("--write", action="store_true", help="with --reaim: write them into the register")
+    parser.add_argument("--write", action="store_true", help="with --reaim: into the register; with --causes: docs")
     parser.add_argument("--aim", nargs=2, type=Path, metavar="FILE", help="the edit that makes the second text of the first file")
     parser.add_argument("--draw", action="store_true", help="draw a new sample")
     parser.add_argument("--order", action="store_true", help="write mutation/order.txt from what the runs of the gate execute")

@@ -9,13 +9,19 @@ BROKERS = ("b1", "b2", "b3")
 
 
 def convergence(case: Case) -> set[str]:
-    """Definition of LIVE-1 and LIVE-2: ZooKeeper, each broker's metadata for clients, and each log on disk agree."""
+    """Definition of LIVE-1 and LIVE-2: ZooKeeper, each broker's metadata for clients, and each log on disk agree.
+
+    A partition whose deletion was ordered need not agree.
+    """
     states, views, logs = (
         [row for row in case.events if row.kind is kind] for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
     )
     if not states:
         return {f"told {row.node}" for row in views} | {f"left {row.node} {row.dir}" for row in logs}
     state = states[0]
+    orders = [row.kind for row in case.events if row.kind in (K.ASSIGNED, K.TOPIC_DELETED) and row.topic_id == state.topic_id]
+    if orders[-1:] == [K.TOPIC_DELETED]:
+        return set()  # its deletion goes on
     written = [row.node for row in case.events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set()
     for node in BROKERS:

@@ -51,6 +51,9 @@ class _End:
 def drawn_end(rng: Rng) -> Case:
     """Return random final observations of a partition, which mostly agree."""
     end = _End(rng)
+    if rng.below(8) == 0:
+        for kind in rng.pick(((K.TOPIC_DELETED,), (K.TOPIC_DELETED, K.ASSIGNED))):
+            end.note(kind, topic_id=rng.pick(("9", "10", "10")))
     if rng.below(3):
         end.note(K.STATE_WRITTEN, node=rng.pick(BROKERS), leader=end.leader, leader_epoch=4, isr=end.isr, zk_version=1)
     if rng.below(12):

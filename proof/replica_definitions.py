@@ -28,9 +28,9 @@ def single_leader(operations: Operations, events: Events) -> set[str]:
 def isr_agreement(operations: Operations, events: Events) -> set[str]:
     """Definition: ISR members agree below the HW, compared whenever an HW, an ISR, a leader or a log changes.
 
-    Those that a leader asks for reach the start of its epoch.
+    Those that a leader asks for reach its HW and the start of its epoch.
     """
-    found = {"early-join" for row in events if row.kind is K.ISR_CHANGE_SENT and _asks_too_early(events, row)}
+    found = {kind for row in events if row.kind is K.ISR_CHANGE_SENT for kind in _asked_too_early(events, row)}
     for at, row in enumerate(events):
         shorter = row.kind in (K.APPEND, K.TRUNCATE) and len(log_at(events, str(row.node), row.index - 1)) > (row.offset or 0)
         if not shorter and row.kind not in (K.HW, K.BECAME_LEADER, K.STATE_WRITTEN):
@@ -51,18 +51,21 @@ def isr_agreement(operations: Operations, events: Events) -> set[str]:
     return found
 
 
-def _asks_too_early(events: Events, ask: ClusterEvent) -> bool:
-    """Whether a leader asks for a member whose log ended before the leader's epoch began, and who knows no later epoch."""
+def _asked_too_early(events: Events, ask: ClusterEvent) -> Iterator[str]:
+    """What is wrong with a request for members that know no later epoch: a log ends before the leader's epoch or below its HW."""
     before = [row for row in events if row.index < ask.index]
     roles = {row.node: row for row in before if row.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER)}
     office = roles.get(ask.node)
     if office is None or office.kind is not K.BECAME_LEADER:
-        return False
+        return
+    hw = next(hw for leader, hw, _ in _leaders(before) if leader == ask.node)
     for member in {*(ask.isr or ())} - {*(office.isr or ())} - {ask.node}:
         later = member in roles and (roles[member].leader_epoch or 0) > (office.leader_epoch or 0)
-        if not later and len(log_at(events, member, ask.index)) < (office.leo or 0):
-            return True
-    return False
+        end = len(log_at(events, member, ask.index))
+        if not later and end < (office.leo or 0):
+            yield "early-join"
+        if not later and end < hw:
+            yield "joined-below-hw"
 
 
 def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:

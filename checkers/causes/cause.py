@@ -12,14 +12,16 @@ from msgspec import Struct
 
 from checkers.causes import clients, loss, state
 from checkers.causes.lost import loss_of
+from checkers.causes.origin import decision
 from checkers.causes.scene import Record, Scene, scene_of
-from checkers.causes.signature import proof, signature
+from checkers.causes.signature import first_proven, may_lead_to, nearness, of_lack, proof
 from checkers.causes.silence import silence
 from checkers.causes.state import Told
 from checkers.causes.telling import Clause, clause
-from checkers.engine.anomalies import NOT_LIVE
+from checkers.causes.undone import called_for, first_lack
+from checkers.engine.anomalies import Harm
 from checkers.engine.verdict import Anomaly, Verdict, without_count
-from checkers.severity import severity
+from checkers.severity import harm, severity
 from history.history import History
 
 _LOST = (
@@ -34,7 +36,7 @@ _LATER = re.compile(r", and later (.*)$")
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """What broke a promise. `rows` are told, `step` did it.
+    """What broke a promise. `rows` are told, `step` did it, and with `origin`, the first of `rows`, it began.
 
     `name` is of the library of causes; `lost` for a record of which no row tells how it went, empty for other unknown causes.
     """
@@ -42,8 +44,10 @@ class Cause(Struct, frozen=True, kw_only=True):
     name: str
     sentence: str
     key: str  # the partition, or empty for the whole run
+    words: str  # of the finding that is told: an anomaly, or what a cluster that is not live lacks
     anomaly: Anomaly | None  # None for a run that is not live
     step: int | None
+    origin: int | None  # the wrong decision, or what called for a step that nobody took (checkers/causes/origin.py)
     rows: tuple[int, ...]
 
 
@@ -52,22 +56,47 @@ def cause_of(history: History, verdict: Verdict) -> Cause | None:
     if verdict.anomalies:
         found = told_first(verdict)
         scene = scene_of(history, found.key, _topic_id(history, found))
-        return _made(found, _of_anomaly(scene, found), found.key)
-    sign = signature(history, verdict) if verdict.not_live else None
-    return None if sign is None or sign.kind != NOT_LIVE else _made(None, silence(history, sign), sign.key)
+        told = _of_anomaly(scene, found)
+        return _made(found, told, found.key, found.words, origin=_origin(scene, verdict, found, told))
+    if not verdict.not_live:
+        return None
+    sign = of_lack(history, first_lack(verdict.not_live))
+    told = silence(history, sign)
+    began = called_for(scene_of(history, sign.key), sign.words)
+    return _made(None, told, sign.key, sign.words, origin=told[2] if began is None else began)
+
+
+def _origin(scene: Scene, verdict: Verdict, found: Anomaly, told: Told) -> int | None:
+    """The row of the earliest wrong decision: that of what is told, or of what was proven in the partition before."""
+    began = decision(scene, found, told[0], told[2])
+    led = [one for one in verdict.anomalies if may_lead_to(scene.history, one, found) and one.key == found.key]
+    first = first_proven([found, *led])
+    if first is found or not first.witness or began is None:
+        return began
+    name, _, step = _of_anomaly(scene, first)
+    earlier = decision(scene, first, name, step)
+    return began if earlier is None else min(began, earlier)
 
 
 def told_first(verdict: Verdict) -> Anomaly:
-    """The anomaly that a reader is told of first: the worst kind, and of that kind the one that was proven first."""
-    return min(verdict.anomalies, key=lambda found: (severity(found.kind), proof(found) is None, proof(found), found))
+    """The anomaly that a reader is told of first: of those that do the worst harm the one that was proven first."""
+    return min(
+        verdict.anomalies,
+        key=lambda found: (_harm(found), proof(found) is None, proof(found), nearness(found), severity(found.kind), found),
+    )
 
 
-def _made(found: Anomaly | None, told: Told, key: str) -> Cause:
+def _harm(found: Anomaly) -> int:
+    return harm(found.kind) or max(Harm)
+
+
+def _made(found: Anomaly | None, told: Told, key: str, of: str, *, origin: int | None) -> Cause:
     name, clauses, step = told
     words = [one.words for one in clauses]
     sentence = "; ".join(words[:-1]) + ("; and " if len(words) > 2 else "; " if len(words) > 1 else "") + words[-1] + "."
-    rows = tuple(dict.fromkeys(row for one in clauses for row in one.rows))
-    return Cause(name=name, sentence=sentence, key=key, anomaly=found, step=step, rows=rows)
+    began = () if origin is None else (origin,)
+    rows = tuple(dict.fromkeys((*began, *(row for one in clauses for row in one.rows))))
+    return Cause(name=name, sentence=sentence, key=key, words=of, anomaly=found, step=step, origin=origin, rows=rows)
 
 
 def _of_anomaly(scene: Scene, found: Anomaly) -> Told:

@@ -148,10 +148,10 @@ def first_cause(history: History, anomalies: Sequence[Anomaly]) -> Anomaly:
     if not losses:
         return first_proven([found for found in anomalies if harm(found.kind) is not Harm.WRONG_ANSWER] or anomalies)
     loss = first_proven(losses)
-    return first_proven([loss, *(found for found in anomalies if _leads_to(history, found, loss))])
+    return first_proven([loss, *(found for found in anomalies if may_lead_to(history, found, loss))])
 
 
-def _leads_to(history: History, found: Anomaly, loss: Anomaly) -> bool:
+def may_lead_to(history: History, found: Anomaly, loss: Anomaly) -> bool:
     """Whether an anomaly may have caused a later loss: by its kind, in the same partition or in the whole cluster."""
     last = proof(loss)
     if harm(found.kind) not in (Harm.LOSS_NEXT, Harm.USURPED) or found.key not in (loss.key, "") or last is None:
@@ -166,7 +166,7 @@ def _leads_to(history: History, found: Anomaly, loss: Anomaly) -> bool:
 
 def first_proven(anomalies: Iterable[Anomaly]) -> Anomaly:
     """The anomaly whose last witness comes first; of several with one last witness, that of the checker nearest to the step."""
-    return min(anomalies, key=lambda found: (proof(found) is None, proof(found), _nearness(found)))
+    return min(anomalies, key=lambda found: (proof(found) is None, proof(found), nearness(found)))
 
 
 def proof(anomaly: Anomaly) -> int | None:
@@ -174,7 +174,8 @@ def proof(anomaly: Anomaly) -> int | None:
     return max(anomaly.witness, default=None)
 
 
-def _nearness(anomaly: Anomaly) -> tuple[int, int, Anomaly]:
+def nearness(anomaly: Anomaly) -> tuple[int, int, Anomaly]:
+    """Orders anomalies that one row proves: the nearer its checker is to the step of the protocol, the earlier."""
     near = _CHECKERS.index(anomaly.checker) if anomaly.checker in _CHECKERS else len(_CHECKERS)
     # An ISR that the leader assumes is in force before ZooKeeper's, so the weaker claim is broken first.
     return near, anomaly.kind == "strong-isr", anomaly
@@ -266,8 +267,16 @@ def _in_effect(history: History, time_ns: int | None) -> tuple[str, ...]:
 
 def _of_silence(history: History, not_live: tuple[str, ...]) -> Signature:
     """The signature of a run that did not become live again: what is lacking first, where, and the last step there."""
-    place = min(range(len(not_live)), key=lambda n: _lack(not_live[n])[0])
-    words = not_live[place]
+    return of_lack(history, min(not_live, key=rank_of_lack))
+
+
+def rank_of_lack(words: str) -> int:
+    """Orders what a cluster lacks, causes first."""
+    return _lack(words)[0]
+
+
+def of_lack(history: History, words: str) -> Signature:
+    """The signature of one thing that a cluster lacks, in the words of its checker."""
     _, checker, lacking = _lack(words)
     keys = {f"{topic}-{partition}" for topic, partition in _partitions(history)}
     key = next((word for word in re.split(r"[\s,]+", words) if word in keys), "")
@@ -275,8 +284,8 @@ def _of_silence(history: History, not_live: tuple[str, ...]) -> Signature:
 
 
 def _partitions(history: History) -> Iterable[tuple[str, int]]:
-    written = history.events_frame.filter(pl.col("kind") == str(K.STATE_WRITTEN))
-    return written.select("topic", "partition").unique().iter_rows()
+    known = history.events_frame.filter(pl.col("kind").is_in([str(K.STATE_WRITTEN), str(K.ASSIGNED)]))
+    return known.select("topic", "partition").unique().iter_rows()
 
 
 def _lack(words: str) -> tuple[int, str, str]:

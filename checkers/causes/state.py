@@ -54,7 +54,7 @@ def _kept(scene: Scene, node: str, own: Record, theirs: Record, *, got: ClusterE
     grew = [
         row
         for row in scene.of(K.APPEND, node=node, after=got.index, before=proof)
-        if (row.offset or 0) > own.offset and (row.leader_epoch or 0) > (got.leader_epoch or 0)
+        if (row.offset or 0) > own.offset and (row.leader_epoch or 0) > (got.leader_epoch or 0) and row.detail != "leader"
     ][:1]
     for row in grew:
         words = f"{node} appended {row.value} of leader epoch {row.leader_epoch} at offset {row.offset} {at(row)}"

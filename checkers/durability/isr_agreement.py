@@ -5,10 +5,11 @@ the same for every member of the ISR in ZooKeeper. Both are compared whenever an
 Wounded replicas are left out until they are in the ISR under a new incarnation (docs/promise.md CUT-2). For leaders of an epoch
 before a cut, the offsets that the cut took are left out (CUT-1). Entries that the rows do not show agree with everything.
 
-A leader asks for a new member only once that replica's log reaches the offset at which the leader's epoch began (KAFKA-7128). All
-records that were committed before are below that offset, and right after an election the leader's HW may be below some of them.
-The request is judged, because the member may have fetched the rest when ZooKeeper has the new ISR. Not judged are replicas that
-are left out as above or below, and those that obeyed a later epoch: they may have truncated since the fetch that the leader saw.
+A leader asks for a new member only once that replica's log reaches the leader's HW (V3 §G, R-058) and the offset at which the
+leader's epoch began (KAFKA-7128). All records that were committed before are below that offset, and right after an election the
+leader's HW may be below some of them. The request is judged, because the member may have fetched the rest when ZooKeeper has the
+new ISR, and because all that follows from a wrong request is told by other checkers much later. Not judged are replicas that are
+left out as above or below, and those that obeyed a later epoch: they may have truncated since the fetch that the leader saw.
 
 A replica that was deleted while it was outside ZooKeeper's ISR (V3 §F step 3.2.4, R-236) is left out until it is in ZooKeeper's
 ISR again. A leader that has not heard of the deletion may still list it in its ISR. That is sound: the replica fetches no more,
@@ -24,6 +25,9 @@ first.
     >>> lacking = "append node=b1 offset=0 value=a", "became-leader node=b1 hw=0 leo=1 isr=b1"
     >>> sketch("isr-agreement", "state-written leader=b1 isr=b1", *lacking, "isr-change-sent node=b1 isr=b1,b2")
     ['early-join']
+    >>> behind = "append node=b1 offset=0 value=a", "became-leader node=b1 hw=0 leo=0 isr=b1", "hw node=b1 hw=1 detail=leader"
+    >>> sketch("isr-agreement", "state-written leader=b1 isr=b1", *behind, "isr-change-sent node=b1 isr=b1,b2")
+    ['joined-below-hw']
 """
 
 from typing import Literal
@@ -115,13 +119,20 @@ class _Agreement:
         for member in row.isr:
             if member in leader.isr or member == row.node or self._is_left_out(member):
                 continue
+            if self.obeyed.get(member, -1) > leader.epoch:
+                continue
             end = len(self.replicas.log(member).values)
-            if end < leader.start and self.obeyed.get(member, -1) <= leader.epoch:
-                words = (
-                    f"{row.node} wants {member} in its ISR, whose log ends at {end}; "
-                    f"epoch {leader.epoch} of {row.node} began at {leader.start}"
-                )
+            ends = f"{row.node} wants {member} in its ISR, whose log ends at {end}"
+            if end < leader.start:
+                words = f"{ends}; epoch {leader.epoch} of {row.node} began at {leader.start}"
                 self._report("early-join", leader.epoch, member, (leader.since, row.at), words)
+            if end < self._limit(leader):
+                words = f"{ends}; the high watermark of {row.node}, leader of epoch {leader.epoch}, is {leader.hw}"
+                self._report("joined-below-hw", leader.epoch, member, (leader.at, row.at), words)
+
+    def _limit(self, leader: _Leading) -> int:
+        """The high watermark of a leader, without what an excused loss took from its epoch (CUT-1)."""
+        return min([leader.hw, *(cut.offset for cut in self.cuts if leader.epoch < cut.leader_epoch)])
 
     def _is_left_out(self, member: str) -> bool:
         return member in self.wounded.since or member in self.dropped
@@ -139,7 +150,7 @@ class _Agreement:
         leader = self.leading[node]
         if node in self.wounded.since:
             return
-        limit = min([leader.hw, *(cut.offset for cut in self.cuts if leader.epoch < cut.leader_epoch)])
+        limit = self._limit(leader)
         for member in sorted({*leader.isr, *self.isr}):
             if member == node or self._is_left_out(member) or self.agreed.get((node, member), 0) >= limit:
                 continue
@@ -195,7 +206,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Below the HW of a leader every member of its ISR, and of the ISR in ZooKeeper, has the same log (WeakIsr, StrongIsr); "
-    "a leader asks only for members that hold all from before its epoch.",
+    "a leader asks only for members whose logs reach its HW and the start of its epoch.",
     assumes="Brokers record each append, truncation, HW and ISR change; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR, replicas that lost data until they rejoin it, and offsets that an excused loss took.",
     reports=(
@@ -207,6 +218,7 @@ CHECKER = Checker(
             breaks=("ISR",),
             shown_by=("kip279", "diverging-is-counted", "isr-expand-v3", "isr-no-member-epoch", "isr-unassigned-unfenced"),
         ),
+        Kind("joined-below-hw", Harm.LOSS_NEXT, 65, breaks=("ISR",), shown_by=("isr-expand-v3",)),
         Kind("early-join", Harm.LOSS_NEXT, 70, breaks=("ISR",), shown_by=("kip320", "isr-join-hw-only")),
     ),
     group_by=PARTITION,

@@ -5,6 +5,9 @@ never INVALID; a lost record is reported by the ledger. The checker reads the ro
 outside of the brokers. It therefore also sees what no broker noted: a stray log, or a deleted topic that is still in the
 metadata.
 
+A partition whose deletion was ordered owes no agreement while it is still in ZooKeeper: brokers drop it one by one, and those
+that did are not accused if the deletion does not end. `availability-cluster` judges whether it ends (LIVE-4).
+
 If ZooKeeper names no leader, silence is right (SILENT-2; `availability` judges whether it may name none): no log is then
 the right one, and each replica keeps its own until an operator decides.
 
@@ -53,7 +56,7 @@ class _Row(NamedTuple):
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether one partition converged after the faults. Finds nothing if the harness recorded no final observations."""
-    ends = events.filter(pl.col("kind") != str(K.STATE_WRITTEN))
+    ends = events.filter(pl.col("kind").is_in([str(kind) for kind in _END]))
     if deadline_ns(facts) is None or not ends.height:
         return Findings()
     topic, number = partition_of(operations, events)
@@ -67,11 +70,19 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     if state is None:
         why = [f"{row.node} still lists {name}, which is not in ZooKeeper," for row in views]
         why += [f"a log of {name}, which is not in ZooKeeper, is on {_where(row)}" for row in logs]
+    elif _is_ordered_deleted(events, state.topic_id):
+        why = []
     else:
         why = [*_views(name, state, views, facts.brokers), *_logs(name, state, logs)]
         if _writer(events) != state.leader:
             why += _isrs(name, state, views)
     return Findings(not_live=tuple(f"{said} at the end" for said in why), live_judged=True, counts={"end_states": 1})
+
+
+def _is_ordered_deleted(events: pl.DataFrame, topic_id: str | None) -> bool:
+    """Whether the deletion of the partition of this topic was ordered, and it was not added again since."""
+    mine = events.filter(pl.col("topic_id").eq_missing(topic_id) & pl.col("kind").is_in([str(K.TOPIC_DELETED), str(K.ASSIGNED)]))
+    return mine.height > 0 and mine.sort("index")["kind"][-1] == str(K.TOPIC_DELETED)
 
 
 def _moving(rows: list[_Row]) -> bool:
@@ -158,10 +169,11 @@ CHECKER = Checker(
     name=NAME,
     claim="At the very end ZooKeeper, the brokers' metadata for clients, and the logs on disk agree; no log is stray or missing.",
     assumes="The harness observes ZooKeeper, metadata and disks once nothing changes any more.",
-    blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader.",
+    blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader; partitions whose "
+    "deletion was ordered and has not ended.",
     reports=(not_live("RES", "META", shown_by=("reassign-ar-first", "reassign-without-widening")),),
     group_by=PARTITION,
-    events=(*_END, K.STATE_WRITTEN),
+    events=(*_END, K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED),
     across_topics=True,
     check=check,
 )

@@ -20,7 +20,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from checkers.causes.cause import cause_of, told_first
+from checkers.causes.cause import Cause, cause_of, told_first
 from checkers.engine.verdict import Validity, Verdict
 from highwater.cli import options
 from highwater.cli.declaration import takes
@@ -42,7 +42,15 @@ from highwater.foreign.files import (
 from highwater.foreign.guess import Ruled, judge_subject, subject_of
 from highwater.run_folder import temporary_folder
 from highwater.runs.memory import peak_mib
-from highwater.runs.summary import VALIDITY_NAMES, in_full, in_short, worst_first
+from highwater.runs.summary import (
+    VALIDITY_NAMES,
+    in_full,
+    in_short,
+    origin_words,
+    told_first_of,
+    told_then_worst,
+    worst_first,
+)
 from history import store
 from history.errors import HistoryError, Mistakes
 from history.foreign.looks import looks_like
@@ -252,10 +260,12 @@ def _check_ours(place: _Place, history: History, began: float, given: Options) -
     cause = cause_of(history, verdict)
     if cause is not None:
         say(f"cause   {cause.sentence}")
-    lines = explained(verdict, whole=given.whole)
+        if origin := origin_words(history, cause):
+            say(f"origin  {origin}")
+    lines = explained(verdict, cause, whole=given.whole)
     for line in lines:
         say(f"  {line}")
-    _say_next(command, given, failed=cause is not None, cut=lines != explained(verdict, whole=True))
+    _say_next(command, given, failed=cause is not None, cut=lines != explained(verdict, cause, whole=True))
     return code
 
 
@@ -328,10 +338,10 @@ def encoded(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def explained(verdict: Verdict, *, whole: bool) -> tuple[str, ...]:
-    """The findings of a verdict: all of them, or the worst and how many there are."""
+def explained(verdict: Verdict, cause: Cause | None = None, *, whole: bool) -> tuple[str, ...]:
+    """The findings of a verdict, first the one that its cause tells: all of them, or the first and how many there are."""
     excused = [f"{e.topic}-{e.partition} offset {e.offset} {e.value!r}, by the wound in row {e.wound}" for e in verdict.excused]
-    worst = told_first(verdict) if verdict.anomalies else None
     say_findings = in_full if whole else in_short
-    anomalies = sorted(verdict.anomalies, key=lambda anomaly: anomaly != worst)
-    return say_findings(anomalies, not_live=verdict.not_live, excused=excused, unchecked=verdict.unchecked)
+    anomalies = told_then_worst(verdict.anomalies, told_first(verdict) if verdict.anomalies else None)
+    not_live = verdict.not_live if cause is None else told_first_of(verdict.not_live, cause)
+    return say_findings(anomalies, not_live=not_live, excused=excused, unchecked=verdict.unchecked)

@@ -101,6 +101,8 @@ def show(summary: Summary, *, folder: str | None = None) -> None:
         say(f"failed  {summary.failure}")
     if summary.cause:
         say(f"cause   {summary.cause}")
+    if summary.origin:
+        say(f"origin  {summary.origin}")
     for line in in_short(summary.anomalies, not_live=summary.not_live, unchecked=summary.unchecked):
         say(f"  {line}")
     if summary.faults:

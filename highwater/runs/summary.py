@@ -10,17 +10,22 @@ from typing import Literal, TypeVar, get_args
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType
 
-from checkers.causes.cause import cause_of
+from checkers.causes.cause import Cause, cause_of
 from checkers.causes.steps import leader_changes
+from checkers.causes.telling import clause
+from checkers.engine.anomalies import Harm
 from checkers.engine.verdict import Anomaly, Validity, Verdict, counts, without_count
-from checkers.severity import severity
+from checkers.severity import harm, severity
 from highwater.coverage.branches import Reach
+from highwater.coverage.sources import SOURCES
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.runs.hazards import Shown, hazard_of
+from history.event import ClusterEvent
 from history.history import History
 from history.manifest import FaultCount, MessageCount, Outcome
 from history.op import OpType
+from reports.rows import event_line
 from workloads.client import RequestF
 
 CLIENTS = "clients"  # kind of the error counts that clients report, of any origin
@@ -61,10 +66,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     live: bool | None
     excused: int = 0  # lost records that a wound excuses
     cause: str = ""  # in one sentence; empty for a run that is VALID and live, or UNKNOWN
-    anomalies: tuple[FoundAnomaly, ...] = ()  # worst first, and of these the one that `cause` tells
+    origin: str = ""  # the row with which it began, in words, and the function of the reference that makes such rows
+    anomalies: tuple[FoundAnomaly, ...] = ()  # the one that `cause` tells, then worst first
     signature: str = ""  # of the cause (docs/triage.md)
     unchecked: tuple[str, ...] = ()
-    not_live: tuple[str, ...] = ()
+    not_live: tuple[str, ...] = ()  # first what `cause` tells
     digest: str = ""
     ops: int = 0
     acked: int = 0
@@ -194,8 +200,35 @@ def _and_more(all_: int) -> str:
 
 
 def worst_first(anomalies: Iterable[_A]) -> tuple[_A, ...]:
-    """Sort anomalies by severity; those of one kind keep their order."""
-    return tuple(sorted(anomalies, key=lambda a: severity(a.kind)))
+    """Sort anomalies by severity; those of one kind keep their order.
+
+    The kind of the first one stays first if none does worse harm: it is the one that the cause tells (`told_first`).
+    """
+    given = tuple(anomalies)
+    harms = [harm(a.kind) or max(Harm) for a in given]
+    told = given[0].kind if given and harms[0] is min(harms) and harm(given[0].kind) is not None else ""
+    return tuple(sorted(given, key=lambda a: (a.kind != told, severity(a.kind))))
+
+
+def told_then_worst(anomalies: Iterable[Anomaly], told: Anomaly | None) -> tuple[Anomaly, ...]:
+    """The anomaly that a cause tells, and the others by severity."""
+    return worst_first(sorted(anomalies, key=lambda a: a != told))
+
+
+def told_first_of(not_live: Sequence[str], cause: Cause) -> tuple[str, ...]:
+    """What a cluster lacks, and first what its cause tells: headline and cause are of one partition."""
+    return tuple(sorted(not_live, key=lambda words: words != cause.words))
+
+
+def origin_words(history: History, cause: Cause) -> str:
+    """The row with which a failure began, and the function of the reference that makes such rows; empty where none is known."""
+    row = None if cause.origin is None else history.row(cause.origin)
+    if row is None:
+        return ""
+    first = row[0] if isinstance(row, tuple) else row
+    source = SOURCES.get(event_line(first).kind) if isinstance(first, ClusterEvent) and history.manifest.system is None else None
+    by = "" if source is None else f", by {' or '.join(source.functions)}"
+    return f"row {first.index}: {clause(first).words}{by}"
 
 
 def _kinds(anomalies: Sequence[_A]) -> dict[str, list[_A]]:
@@ -220,12 +253,13 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         live=verdict.live,
         excused=len(verdict.excused),
         cause="" if cause is None else cause.sentence,
+        origin="" if cause is None else origin_words(history, cause),
         anomalies=tuple(
             FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words)
-            for a in sorted(verdict.anomalies, key=lambda a: (severity(a.kind), a != cause_anomaly))
+            for a in told_then_worst(verdict.anomalies, cause_anomaly)
         ),
         unchecked=verdict.unchecked,
-        not_live=verdict.not_live,
+        not_live=verdict.not_live if cause is None else told_first_of(verdict.not_live, cause),
         digest=manifest.digest,
         ops=calls.filter(pl.col("type") == OpType.INVOKE.value).height,
         acked=done.filter(pl.col("f") == "produce").height + verdict.counts.get("transactions", 0),

@@ -17,11 +17,14 @@ from highwater.plans.plan import checked
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import backend_named, judge, perform
-from highwater.runs.summary import by_kind, in_short, summarize
+from highwater.runs.summary import by_kind, in_short, origin_words, summarize
 from history import store
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.history import History
+from reference.machine import Turn
+from reference.replica import isr
+from reference.replica.partition import FollowerProgress, Leader, Partition
 from reports.run_page import page_of
 from tests.reports.scenes import Scene, manifest_of, small_loss
 
@@ -275,16 +278,42 @@ def test_cause_tells_of_a_replica_that_joined_unseen() -> None:
     assert {6, 8, 9} <= {*cause.rows}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", ["flushed-behind-the-fence", "torn-batch-stays", "woken-while-starting", "jepsen-2013"])
+def test_isr_request_below_the_hw_is_the_headline(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`or` for `and` in `isr._may_join`: a reader of "had flushed only up to 50" would open the code of flushes."""
+
+    def may_join(turn: Turn, partition: Partition, leader: Leader, follower: FollowerProgress) -> bool:
+        assert follower.leo is not None
+        return follower.leo >= partition.hw or follower.leo >= leader.epoch_start
+
+    monkeypatch.setattr(isr, "_may_join", may_join)
+    chosen = checked(replace(load_plan(PLANS / f"{plan}.yaml"), protocol="safe", variant=None))
+    history = perform(chosen, backend_named("sim"), BUILD).history
+    verdict = judge(history)
+
+    cause = cause_found(history, verdict)
+
+    headline = told_first(verdict)
+    assert headline.kind in ("joined-below-hw", "early-join")
+    assert (cause.anomaly, cause.key) == (headline, headline.key)
+    row = history.row(cause.rows[0])
+    assert isinstance(row, ClusterEvent)
+    assert (row.kind, f"{row.topic}-{row.partition}") == (K.ISR_CHANGE_SENT, headline.key)
+    assert origin_words(history, cause).endswith("by reference/replica/isr._propose")
+
+
 def test_first_screen_tells_cause_worst_finding_and_next(capsys: pytest.CaptureFixture[str]) -> None:
     """Who reads a red build sees first why it is red, and not a list of consequences."""
     history = store.load_run(KAFKA)
     verdict = judge(history)
     summary = summarize(load_plan(PLANS / "kip101-scenario-1.yaml"), history, verdict, repeat="again", wall_seconds=1)
     show(replace(summary, store="store/a/b"))
-    first, cause, worst, others, unchecked, *_, repeat, every = capsys.readouterr().out.splitlines()
+    first, cause, origin, worst, others, unchecked, *_, repeat, every = capsys.readouterr().out.splitlines()
 
     assert first.startswith("INVALID, live: ")
     assert cause == f"cause   {cause_found(history, verdict).sentence}"
+    assert origin == "origin  row 126: b3 truncated its log to offset 40 (the broker's log) at 10.900 s"
     assert worst.startswith("  lost-write t-0: p0-40 was acknowledged at offset 40")
     assert others == "  and 20 of 2 other kinds: inconsistent-offsets 10, offset-order 10"
     assert unchecked.startswith("  unchecked: kafka 0.10.2.2 gives no ")
@@ -322,9 +351,9 @@ def test_shown_finding_is_the_one_that_the_cause_tells() -> None:
 
 def test_summary_counts_anomalies_that_the_verdict_left_out() -> None:
     """Checkers list three anomalies of a kind for each partition and count the others in words."""
-    cause_found = [Anomaly(kind="k", checker="c", key="t-0", witness=(n,), words=f"w{n}") for n in range(3)]
-    last = replace(cause_found[-1], words=f"w2{more_of_kind(7)}")
-    assert by_kind((*cause_found[:2], last)) == ("k t-0: w0 (and 9 more)",)
+    anomalies = [Anomaly(kind="k", checker="c", key="t-0", witness=(n,), words=f"w{n}") for n in range(3)]
+    last = replace(anomalies[-1], words=f"w2{more_of_kind(7)}")
+    assert by_kind((*anomalies[:2], last)) == ("k t-0: w0 (and 9 more)",)
 
 
 def test_counterexample_of_the_explorer_is_drawn_as_a_whole() -> None:

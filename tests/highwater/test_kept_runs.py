@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from checkers.causes.cause import cause_of
 from checkers.judge import judge
@@ -18,6 +19,7 @@ from highwater.runs.summary import Summary
 from history import jsonl, store
 
 KEPT = Path(__file__).parent / "kept" / "v3-kip101-scenario-1"
+LATER = ("joined-below-hw",)  # kinds of anomalies that checkers report since then
 
 
 @pytest.fixture
@@ -30,6 +32,7 @@ def test_kept_run_gets_the_verdict_that_was_stored(run: Path) -> None:
     history = store.load_run(run)
 
     verdict = honest(judge(history), history.manifest)
+    verdict = replace(verdict, anomalies=tuple(found for found in verdict.anomalies if found.kind not in LATER))
 
     assert encode_verdict(verdict) == (run / "verdict.json").read_bytes()
 

@@ -1,0 +1,424 @@
+"""The row that called for what a cluster that is not live left undone.
+
+Something was not done, so the failure began with the last row that called for it. That is the request of an administrator, or
+the controller that was elected after it and had to carry it out; the fact that a broker does not tell clients; the end of a
+session; the call of a client, or how far its record got. Where the words say that something was done without a reason, such as
+the refusal of a request, it began with that.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import polars as pl
+
+from checkers.causes.scene import Scene, scene_of
+from checkers.causes.signature import rank_of_lack
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import Operation, OpType
+
+Row = ClusterEvent | Operation
+Rule = Callable[[Scene, str], Row | None]
+
+_CANCEL = "/admin/reassign_cancel"
+# What an administrator asks for by the path of the request under /admin: the words of a client's call.
+_REQUESTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("/admin/delete_topics", ("delete-topic",)),
+    (_CANCEL, ("cancel-reassignments",)),
+    ("/admin/reassign", ("reassign", "reassign-extra", "reassign-request")),
+    ("/admin/preferred_replica_election", ("elect-preferred",)),
+    ("/admin/unclean_election", ("elect-unclean",)),
+    ("/admin/partitions_add", ("add-partition",)),
+    ("/admin/partitions_remove", ("remove-partition",)),
+)
+_SHUTDOWN_NS = 17_000_000_000  # in which a broker ends that is told to (LIVE-11)
+_OF_SERVICE = (K.REGISTERED, K.SESSION_ENDED, K.DIR_FAILED, K.NODE_STOPPED, K.FENCED, K.UNFENCED)
+_HANGS = "though no fault hit it or"
+_UNDONE = re.compile(r"\d+ ms after row")
+_ROWS = re.compile(r"\brows? (\d+)")
+_BEHIND_ALL = 1 << 62
+_ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER)
+
+
+def called_for(scene: Scene, words: str) -> int | None:
+    """The row that called for what these words of a liveness checker miss; None where no row tells it."""
+    row = next((row for row in (rule(scene, words) for rule in _RULES) if row is not None), None)
+    return None if row is None else row.index
+
+
+def first_lack(not_live: Sequence[str]) -> str:
+    """What a reader is told first that a cluster lacks: of what causes the rest, the earliest.
+
+    A step of the protocol that was left undone comes before a call that hung later.
+    """
+    first = min(not_live, key=lambda words: (rank_of_lack(words), _row_of(words)))
+    undone = [words for words in not_live if _UNDONE.search(words) and _row_of(words) < _row_of(first)]
+    return min(undone, key=_row_of) if undone and _HANGS in first else first
+
+
+def _row_of(words: str) -> int:
+    return min(map(int, _ROWS.findall(words)), default=_BEHIND_ALL)
+
+
+def _latest(*rows: Row | None) -> Row | None:
+    return max((row for row in rows if row is not None), key=lambda row: row.index, default=None)
+
+
+def _last(rows: Sequence[ClusterEvent]) -> ClusterEvent | None:
+    return rows[-1] if rows else None
+
+
+def _broker(scene: Scene, words: str) -> str | None:
+    """The first broker that the words name."""
+    return next((word for word in re.findall(r"\w+", words) if word in scene.history.manifest.brokers), None)
+
+
+# --- what brokers tell clients --------------------------------------------------------------------------------------------------
+
+
+def _untold(scene: Scene, words: str) -> Row | None:
+    """The fact that a broker does not tell: the row that changed it, else the controller or command that had to tell it."""
+    match = re.search(r"^(?P<teller>\S+) tells that (?P<what>.+?) at row (?P<row>\d+)(?P<truth>.*)", words)
+    if match is None:
+        return None
+    before = int(match["row"])
+    fact = _fact(scene, match["what"], match["truth"], before)
+    if fact is None:
+        return None
+    lost = [row for row in scene.of(K.COMMAND_UNANSWERED, after=fact.index, before=before) if row.broker == match["teller"]]
+    if lost:
+        return lost[-1]
+    return _latest(fact, scene.last(K.CONTROLLER_ELECTED, before=before))
+
+
+def _fact(scene: Scene, what: str, truth: str, before: int) -> ClusterEvent | None:
+    """The last row before one that changed what `what` says of a broker, the controller or the partition."""
+    here = [row for row in scene.here if row.index < before]
+    if "is controller" in what:
+        return scene.last(K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED, before=before)
+    if "offline" in what:
+        return _standing(scene, _broker(scene, truth) or _broker(scene, what), before)
+    if what.endswith((" serves", " does not serve")):
+        return _standing(scene, _broker(scene, what), before)
+    if what.endswith(" exists"):
+        return _last([row for row in here if row.kind in (K.TOPIC_DELETED, K.STATE_WRITTEN)])
+    if " is on " in what:
+        return _last([row for row in here if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED)])
+    return _last([row for row in here if row.kind is K.STATE_WRITTEN])
+
+
+def _standing(scene: Scene, node: str | None, before: int) -> ClusterEvent | None:
+    """The last row that changed whether a broker serves."""
+    own = scene.of(*_OF_SERVICE, node=node, before=before)
+    held = [row for row in scene.of(K.BROKER_STATE, before=before) if row.broker == node]
+    return max((*own, *held), key=lambda row: row.index, default=None)
+
+
+# --- administrators and the controller ------------------------------------------------------------------------------------------
+
+
+def _requested(scene: Scene, words: str) -> Row | None:
+    """The request that is still under /admin, its last refusal, or the last controller, which had to carry it out."""
+    match = re.match(r"(/admin/[\w/-]+) is still requested", words)
+    if match is None:
+        return None
+    path = match[1]
+    asked = next((names for prefix, names in _REQUESTS if path.startswith(prefix)), ())
+    frame = scene.history.operations_frame
+    mine = frame.filter(pl.col("f").is_in(asked) & (pl.col("type") == OpType.INVOKE.value))
+    request = None if mine.is_empty() else scene.row(int(mine["index"][-1]))
+    refused = [row for row in scene.history.of_kind(K.REQUEST_REFUSED) if (row.detail or "").startswith(f"{path}:")]
+    if request is None or path == _CANCEL:
+        return request  # a cancellation stands until it is taken back: no controller ends it
+    return _latest(request, _last(refused), scene.last(K.CONTROLLER_ELECTED))
+
+
+def _no_controller(scene: Scene, words: str) -> Row | None:
+    """The end of the last controller; the last registration where no broker ever was controller."""
+    if "no broker is controller" not in words:
+        return None
+    elected = scene.last(K.CONTROLLER_ELECTED)
+    if elected is None:
+        return scene.last(K.REGISTERED)
+    return _last(scene.of(K.SESSION_ENDED, K.CONTROLLER_RESIGNED, node=elected.node, after=elected.index)) or elected
+
+
+def _not_registered(scene: Scene, words: str) -> Row | None:
+    """The end of the registration of a broker that has none; its last start where it never had one."""
+    if "is not registered" not in words:
+        return None
+    node = _broker(scene, words)
+    return scene.last(K.SESSION_ENDED, node=node) or scene.last(K.NODE_STARTED, node=node)
+
+
+def _not_shut_down(scene: Scene, words: str) -> Row | None:
+    """The controller's first row that a broker stops, where this one still leads."""
+    if "though it shuts down" not in words:
+        return None
+    node = _broker(scene, words)
+    stopping = [row for row in scene.of(K.BROKER_STATE) if row.broker == node and row.detail == "stopping"]
+    return stopping[0] if stopping else None
+
+
+def _without_directory(scene: Scene, words: str) -> Row | None:
+    """The failure of the directory of a broker that goes on leading."""
+    match = re.search(r"(\w+) alone had no directory for it from row \d+ to row (\d+)", words)
+    return None if match is None else scene.last(K.DIR_FAILED, node=match[1], before=int(match[2]))
+
+
+# --- leaders and replicas -------------------------------------------------------------------------------------------------------
+
+
+def _unled(scene: Scene, words: str) -> Row | None:
+    """What made an election possible, or the answer about a log that it waited for."""
+    if "never had a leader" in words:
+        made = [row for row in scene.here if row.kind is K.ASSIGNED]
+        return _latest(made[0] if made else None, scene.last(K.CONTROLLER_ELECTED))
+    if "nobody leads" not in words and "has no leader" not in words:
+        return None
+    left = next((row for row in reversed(scene.written) if row.leader is None), None)
+    if left is None:
+        return None
+    end = next((row.index for row in scene.written if row.index > left.index), None)
+    may_lead = {*(left.isr or ()), *(left.elr or ())}
+    unanswered = [row for row in scene.of(K.COMMAND_UNANSWERED, after=left.index, before=end) if row.detail == "LogInfo"]
+    back = [row for row in scene.of(K.REGISTERED, after=left.index, before=end) if row.node in may_lead]
+    return _latest(left, _last(unanswered), _last(back))
+
+
+def _out_of_the_isr(scene: Scene, words: str) -> Row | None:
+    """Where the log of a replica stopped that did not catch up; else where the replica began to follow."""
+    if "not in the ISR of" not in words or not scene.written:
+        return None
+    node, leader = _broker(scene, words), scene.written[-1].leader
+    end, longest = scene.log_end(node or "", _BEHIND_ALL), scene.log_end(leader or "", _BEHIND_ALL)
+    if end is not None and longest is not None and end < longest:
+        return scene.last(K.APPEND, K.TRUNCATE, K.RECOVERED, *_ROLES, node=node)
+    return scene.last(*_ROLES, node=node)
+
+
+def _other_role(scene: Scene, words: str) -> Row | None:
+    """What a replica did last, or the state in ZooKeeper that it does not follow."""
+    if "acts in " not in words:
+        return None
+    own = (K.RESIGNED, K.REPLICA_DELETED, K.RECOVERED, K.REGISTERED, *_ROLES)
+    return _latest(_last(scene.written), scene.last(*own, node=_broker(scene, words)))
+
+
+def _other_log(scene: Scene, words: str) -> Row | None:
+    """Where a replica whose log differs from the leader's was last found on its disk."""
+    match = re.match(r"the log of \S+ on (\w+) ends at .* with digest|the log of (\w+) differs", words)
+    return None if match is None else scene.last(K.RECOVERED, node=match[1] or match[2])
+
+
+def _unknown_result(scene: Scene, words: str) -> Row | None:
+    """What a leader does not know of its ISR change: the state beside it or after it, or a controller that never answered it."""
+    if "does not know the result of its ISR change" not in words:
+        return None
+    asked = scene.event(_row_of(words))
+    if asked is None:
+        return None
+    beside = scene.state(asked.index)
+    if beside is not None and (beside.leader_epoch or 0) > (asked.leader_epoch or 0):
+        return beside
+    after = next(
+        (row for row in scene.written if asked.index < row.index and row.time_ns < asked.time_ns + _given_ns(words)), None
+    )
+    if after is not None and after.leader == asked.node and set(after.isr or ()) == set(asked.isr or ()):
+        return after
+    heard = scene.last(K.BECAME_LEADER, K.ISR_CHANGE_ENDED, node=asked.node, before=asked.index)
+    until = asked.time_ns + _given_ns(words)
+    elected = _last([row for row in scene.of(K.CONTROLLER_ELECTED) if row.time_ns < until])
+    return elected if elected is not None and heard is not None and elected.index > heard.index else asked
+
+
+def _never_stopped(scene: Scene, words: str) -> Row | None:
+    """The removal of an earlier partition of that name, if a replica that does not know a new epoch was not deleted since."""
+    match = re.match(r"(\w+) does not know epoch \d+ of \S+ \d+ ms after row (\d+)", words)
+    removed = None if match is None else scene.last(K.TOPIC_DELETED, before=int(match[2]))
+    if match is None or removed is None or scene.of(K.REPLICA_DELETED, node=match[1], after=removed.index, before=int(match[2])):
+        return None
+    return removed if scene.of(*_ROLES, node=match[1], before=removed.index) else None
+
+
+def _given_ns(words: str) -> int:
+    """The time that the words give for a step, "500 ms after row 7"."""
+    match = re.search(r"(\d+) ms after row", words)
+    return 0 if match is None else int(match[1]) * 1_000_000
+
+
+def _out_of_office(scene: Scene, words: str) -> Row | None:
+    """The election of the controller that left a step undone, if it was elected since, or has not counted the brokers yet."""
+    if not any(said in words for said in ("has no state", "is still in the ISR")):
+        return None
+    asked = scene.event(_row_of(words))
+    if asked is None:
+        return None
+    done = next((row.index for row in scene.written if row.index > asked.index), None)
+    elected = scene.last(K.CONTROLLER_ELECTED, before=done)
+    if elected is None or elected.index > asked.index:
+        return elected or asked
+    until = asked.time_ns + _given_ns(words)
+    counted = [row for row in scene.of(K.BROKER_STATE, node=elected.node, after=elected.index) if row.time_ns < until]
+    return asked if counted else elected
+
+
+def _lagging(scene: Scene, words: str) -> Row | None:
+    """The last record that a lagging member of an ISR got before it had to leave."""
+    match = re.match(r"(\w+) lacks offset .* appended at row (\d+), and was still in the ISR (\d+) ms later", words)
+    if match is None:
+        return None
+    lacked = scene.event(int(match[2]))
+    if lacked is None:
+        return None
+    until = lacked.time_ns + int(match[3]) * 1_000_000
+    got = [row for row in scene.of(K.APPEND, K.TRUNCATE, *_ROLES, node=match[1]) if row.time_ns < until]
+    return _last(got) or lacked
+
+
+def _held_back(scene: Scene, words: str) -> Row | None:
+    """Where the high watermark of a leader got the value at which it stood for too long."""
+    match = re.match(r"(\w+) raised the HW of \S+ above (\d+) only at row (\d+)", words)
+    if match is None:
+        return None
+    noted = scene.of(K.HW, K.BECAME_LEADER, K.RECOVERED, node=match[1], before=int(match[3]))
+    stood = [row for row in noted if row.hw is not None]
+    first = next((n for n in range(len(stood), 0, -1) if stood[n - 1].hw != int(match[2])), 0)
+    return stood[first] if first < len(stood) else None
+
+
+# --- brokers --------------------------------------------------------------------------------------------------------------------
+
+
+def _of_broker(scene: Scene, words: str) -> Row | None:
+    """The shutdown after which a broker lacks what it had, the change of a metric, the last replica that it made."""
+    node, events = _broker(scene, words), scene.history.events
+    if "after a controlled shutdown" in words or "shut down in order" in words:
+        return _last(
+            [row for row in events if row.kind is K.NODE_STOPPED and row.node == node and "shut down" in (row.detail or "")]
+        )
+    if "reports OfflineReplicaCount" in words:
+        own = [row for row in events if row.kind in (K.GAUGE, *_ROLES) and row.node == node]
+        return _last([row for row in own if row.index < _row_of(words)])
+    if "was told to shut down" in words:
+        told = scene.row(_row_of(words))
+        until = 0 if told is None else told.time_ns + _SHUTDOWN_NS
+        did = [row for row in events if row.kind in (K.RESIGNED, *_ROLES) and row.node == node and row.time_ns < until]
+        return _latest(told, _last(did))
+    if "logs in its directories" in words:
+        roles = [row for row in events if row.kind in _ROLES and row.node == node]
+        return _last(list({(row.topic, row.partition): row for row in reversed(roles)}.values())[::-1])
+    return None
+
+
+# --- clients --------------------------------------------------------------------------------------------------------------------
+
+
+def _wrong_end(scene: Scene, words: str) -> Row | None:
+    """The end of a call that came without a reason: a refusal, a client that gives up or waits beyond its timeout."""
+    if not any(said in words for said in ("was refused with", "gave up its", ", its timeout, for its")):
+        return None
+    named = _ROWS.findall(words)
+    row = scene.row(int(named[0])) if named else None
+    if not isinstance(row, Operation) or "though no other such request" not in words:
+        return row
+    # The request met its own copy: the client sent it again after a fault that began while it waited.
+    asked = _call(scene, row)
+    meanwhile = [] if asked is None else scene.of(K.FAULT_BEGUN, after=asked.index, before=row.index)
+    return meanwhile[0] if meanwhile else row
+
+
+def _unserved(scene: Scene, words: str) -> Row | None:
+    """The last call of the kind that no call of was answered as it should."""
+    match = re.match(r"no (acks=all produce|acks=1 produce|poll|client)\b", words)
+    if match is None:
+        return None
+    frame = scene.history.operations_frame
+    here = frame.filter((pl.col("topic") == scene.topic) & (pl.col("partition") == scene.partition))
+    fs = {"poll": ["poll"], "client": ["poll", "produce", "latest"]}.get(match[1], ["produce"])
+    mine = here.filter(pl.col("type").is_in([OpType.FAIL.value, OpType.INFO.value]) & pl.col("f").is_in(fs))
+    return None if mine.is_empty() else scene.row(int(mine["index"][-1]))
+
+
+def _named(scene: Scene, words: str) -> Row | None:
+    """The first row that the words name; of an answer to a client, how far the call had come when it stood still."""
+    for number in _ROWS.findall(words):
+        row = scene.row(int(number))
+        if row is not None:
+            return _stood_still(scene, row) if isinstance(row, Operation) else row
+    return None
+
+
+def _stood_still(scene: Scene, row: Operation) -> Row:
+    """Of the steps of a call, the one that was followed by nothing for longest.
+
+    They are its invocation, the crashes of brokers while it waited, the appends of its record, the commit.
+    """
+    asked = _call(scene, row)
+    if asked is None:
+        return row
+    if asked.topic is not None:
+        scene = scene_of(scene.history, f"{asked.topic}-{asked.partition}")  # the words of the checker may name no partition
+    frame = scene.history.operations_frame
+    after = frame.filter(
+        (pl.col("process") == row.process) & (pl.col("index") > asked.index) & (pl.col("type") != OpType.INVOKE.value)
+    )
+    ended = None if after.is_empty() else scene.row(int(after["index"][0]))
+    if not isinstance(ended, Operation):
+        return asked
+    steps: list[Row] = [asked, *scene.of(K.NODE_STOPPED, after=asked.index, before=ended.index)]
+    if asked.f == "produce" and (kept := _appended(scene, asked, ended)) is not None:
+        copies = scene.of(K.APPEND, after=kept.index, before=ended.index)
+        steps += [kept, *(copy for copy in copies if (copy.value, copy.offset) == (kept.value, kept.offset))]
+        covers = (
+            e for e in scene.of(K.HW, node=kept.node, after=kept.index, before=ended.index) if (e.hw or 0) > (kept.offset or 0)
+        )
+        steps += [e for e in covers if e.detail == "leader"][:1]
+    steps.sort(key=lambda step: step.index)
+    gaps = [(two.time_ns - one.time_ns, -one.index, one) for one, two in pairwise([*steps, ended])]
+    return max(gaps, key=lambda gap: gap[:2])[2]
+
+
+def _call(scene: Scene, row: Operation) -> Operation | None:
+    """The invocation of the call that a row belongs to."""
+    frame = scene.history.operations_frame
+    is_before = (pl.col("index") <= row.index) & (pl.col("type") == OpType.INVOKE.value)
+    before = frame.filter((pl.col("process") == row.process) & is_before)
+    found = None if before.is_empty() else scene.row(int(before["index"][-1]))
+    return found if isinstance(found, Operation) else None
+
+
+def _appended(scene: Scene, asked: Operation, ended: Operation) -> ClusterEvent | None:
+    """The append of a produced record by a leader."""
+    rows = scene.of(K.APPEND, after=asked.index, before=ended.index)
+    return next((row for row in rows if row.value == asked.value and row.detail == "leader"), None)
+
+
+def _present(scene: Scene, words: str) -> Row | None:
+    """The state in ZooKeeper that stands."""
+    return _last(scene.written)
+
+
+_RULES: Sequence[Rule] = (
+    _untold,
+    _requested,
+    _no_controller,
+    _not_registered,
+    _not_shut_down,
+    _without_directory,
+    _unserved,
+    _unled,
+    _out_of_the_isr,
+    _other_role,
+    _other_log,
+    _unknown_result,
+    _never_stopped,
+    _out_of_office,
+    _lagging,
+    _held_back,
+    _of_broker,
+    _wrong_end,
+    _named,
+    _present,
+)
