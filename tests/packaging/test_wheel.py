@@ -52,7 +52,7 @@ def test_wheel_has_the_catalogue_of_statements(user: User, tmp_path: Path) -> No
 
 
 def test_command_for_spark_says_what_to_install(user: User, tmp_path: Path) -> None:
-    done = user.run("highwater", "query", "detection", "--dataset", "x", cwd=tmp_path)
+    done = user.run("highwater", "campaign", "--seeds", "1..2", "--spark", "local[1]", cwd=tmp_path)
 
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
