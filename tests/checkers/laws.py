@@ -108,11 +108,11 @@ def with_an_answer_more(history: History) -> History:
     ends = [(row.index, row.time_ns) for row in history.operations] + [(row.index, row.time_ns) for row in history.events]
     last, time_ns = max(ends)
     topic = history.manifest.promise.topics[0].topic
-    operation = Operation(
+    invocation = Operation(
         index=last + 1, process=424_242, type=OpType.INVOKE, f="earliest", topic=topic, partition=0, time_ns=time_ns
     )
-    operation = replace(operation, index=last + 2, type=OpType.FAIL, error="NOT_LEADER_OR_FOLLOWER")
-    return History(history.manifest, operations=[*history.operations, operation, operation], events=history.events)
+    completion = replace(invocation, index=last + 2, type=OpType.FAIL, error="NOT_LEADER_OR_FOLLOWER")
+    return History(history.manifest, operations=[*history.operations, invocation, completion], events=history.events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,10 +194,8 @@ def _forgetful(split: Split) -> Split:
 
     def merge(states, facts, cuts):  # type: ignore[no-untyped-def]  # the types are those of Split.merge
         findings = [split.merge([state], facts, cuts) for state in states]
-        counts = {name: sum(findings.counts.get(name, 0) for findings in findings) for name in findings[0].counts}
-        return replace(
-            findings[0], unchecked=tuple({reason for findings in findings for reason in findings.unchecked}), counts=counts
-        )
+        counts = {name: sum(one.counts.get(name, 0) for one in findings) for name in findings[0].counts}
+        return replace(findings[0], unchecked=tuple({reason for one in findings for reason in one.unchecked}), counts=counts)
 
     return replace(split, merge=merge)
 

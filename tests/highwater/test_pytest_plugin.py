@@ -52,7 +52,9 @@ def test_suite_of_a_user_tells_anomaly_page_and_command(suite: pytest.Pytester) 
 
     result.assert_outcomes(passed=2, failed=2)
     message = result.stdout.str()
-    assert re.search(r"^kip101-scenario-1 on truncate-to-hw: INVALID instead of VALID: lost-write t-0: ", message, re.MULTILINE)
+    assert re.search(
+        r"^kip101-scenario-1 on truncate-to-hw: INVALID instead of VALID: truncated-committed t-0: ", message, re.MULTILINE
+    )
     assert "    plan    plans/failover.yaml\n" in message
     assert "    repeat  highwater run --plan plans/failover.yaml --protocol truncate-to-hw\n" in message
     page = re.search(r"^    page    (store/\S+/report\.html)$", message, re.MULTILINE)

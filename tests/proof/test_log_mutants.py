@@ -106,7 +106,7 @@ def log_of_a_wounded_leader_is_not_judged(patch: Patch) -> None:
 
 def emptied_replica_may_lead(patch: Patch) -> None:
     """DUR-6 forgotten."""
-    patch.setattr(election._Elections, "_emptied", lambda self, row, leader: None)
+    patch.setattr(election._Elections, "_accuse_emptied", lambda self, row, leader: None)
 
 
 def only_the_last_isr_may_lead(patch: Patch) -> None:

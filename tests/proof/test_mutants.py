@@ -134,7 +134,7 @@ def write_skew_is_forbidden(patch: Patch) -> None:
 
 def register_versions_have_no_order(patch: Patch) -> None:
     """Versions of registers without an order that reads and time show, and without one that is searched."""
-    patch.setattr(RwRegister, "_before", lambda self: iter(()))
+    patch.setattr(RwRegister, "_ordered_versions", lambda self: iter(()))
     writes_stand_in_any_order(patch)
 
 

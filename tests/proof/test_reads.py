@@ -43,7 +43,7 @@ def later_additions_count(patch: Patch) -> None:
 
 
 def lost_elements_are_right(patch: Patch) -> None:
-    patch.setattr(set_full, "_of_element", lambda element, adds, sight: None)
+    patch.setattr(set_full, "_fate", lambda element, adds, sight: None)
 
 
 def subkeys_have_no_order(patch: Patch) -> None:
