@@ -16,6 +16,7 @@ from history.op import Operation
 
 Row = ClusterEvent | Operation
 _Rule = Callable[[Scene, Anomaly, Row], Row | None]
+_ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER)
 _OF_SESSIONS = ("UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER")  # refusals by what a log remembers of a producer
 
 
@@ -162,8 +163,28 @@ def _forgotten(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
     return kept[-1] if kept else None
 
 
+def _never_advanced(scene: Scene, found: Anomaly, moved: Row) -> Row | None:
+    """The start at which a replica read a high watermark that it had never reached.
+
+    Where the broker had deleted a replica of an earlier topic of this name, the mark is of that one, and it began with that.
+    """
+    start = scene.last(K.RECOVERED, node=moved.node, before=moved.index)
+    if start is None or scene.of(K.HW, node=moved.node, after=start.index, before=moved.index):
+        return None
+    reached = [row.hw or 0 for row in scene.of(K.HW, K.RECOVERED, *_ROLES, node=moved.node, before=start.index)]
+    if (start.hw or 0) <= max(reached, default=0):
+        return None
+    deleted = [
+        row
+        for row in scene.history.of_kind(K.REPLICA_DELETED)
+        if (row.node, row.topic, row.partition) == (moved.node, scene.topic, scene.partition) and row.index < start.index
+    ]
+    return deleted[-1] if deleted else start
+
+
 _RULES: Sequence[tuple[tuple[str, ...], _Rule]] = (
     (("joined-isr-too-early",), _request),
+    (("committed-below-min-isr",), _never_advanced),
     (("lost-unflushed", "disk-emptied"), _election),
     (("lost-unflushed",), _never_stored),
     (("truncated",), _short_leader),

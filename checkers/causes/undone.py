@@ -134,6 +134,12 @@ def _requested(scene: Scene, words: str) -> Row | None:
     return _latest(request, _last(refused), scene.last(K.CONTROLLER_ELECTED))
 
 
+def _confirmed(scene: Scene, words: str) -> Row | None:
+    """The answer that told an administrator that it was done, which nobody did."""
+    match = re.search(r"\bwas confirmed at row (\d+)", words)
+    return None if match is None else scene.row(int(match[1]))
+
+
 def _no_controller(scene: Scene, words: str) -> Row | None:
     """The end of the last controller; the last registration where no broker ever was controller."""
     if "no broker is controller" not in words:
@@ -403,6 +409,7 @@ def _present(scene: Scene, words: str) -> Row | None:
 _RULES: Sequence[Rule] = (
     _untold,
     _requested,
+    _confirmed,
     _no_controller,
     _not_registered,
     _not_shut_down,

@@ -3,6 +3,8 @@
 import pytest
 
 from checkers.causes.cause import Cause, cause_of, told_first
+from checkers.causes.origin import decision
+from checkers.causes.scene import scene_of
 from checkers.causes.undone import first_lack
 from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.judge import judge
@@ -56,6 +58,28 @@ def test_request_is_the_origin_of_a_join_without_a_record() -> None:
     assert cause.origin == 4
 
 
+@pytest.mark.parametrize(("reached", "earlier", "expected"), [(1, 3, 3), (1, None, 13), (3, 3, 14)])
+def test_hw_that_nobody_reached_is_of_a_deleted_replica(reached: int, earlier: int | None, expected: int) -> None:
+    history = history_of(
+        f"registered node=b{3 if earlier is None else 1} incarnation=1",
+        "controller-elected node=b3",
+        "topic-deleted partition=0 topic_id=7",
+        f"replica-deleted node=b{3 if earlier is None else 1} topic_id=7",
+        "state-written node=b9 leader=b1 leader_epoch=0 isr=b1,b2 topic_id=8",
+        "became-leader node=b1 leader_epoch=0 leo=0 hw=0 isr=b1,b2 topic_id=8",
+        *(f"append node=b1 offset={offset} value=x{offset} leader_epoch=0 detail=leader topic_id=8" for offset in range(3)),
+        f"hw node=b1 hw={reached} leo=3 leader_epoch=0 detail=leader topic_id=8",
+        "node-stopped node=b1",
+        "state-written node=b9 leader=b1 leader_epoch=1 isr=b1 topic_id=8",
+        "node-started node=b1 life=2",
+        "recovered node=b1 life=2 hw=3 leo=3 topic_id=8",
+        "became-leader node=b1 life=2 leader_epoch=1 leo=3 hw=3 isr=b1 topic_id=8",
+    )
+    found = Anomaly(kind="lost-write", checker="acked-loss", key="t-0", witness=(14,), words="w")
+
+    assert decision(scene_of(history, "t-0"), found, "committed-below-min-isr", 14) == expected
+
+
 def test_earliest_of_equal_anomalies_is_the_headline() -> None:
     """Both promise a loss at the next failover: the request comes before the write that counts an unflushed member."""
     found = [
@@ -76,6 +100,12 @@ def test_news_that_a_later_controller_owes_begin_with_it() -> None:
     rows = (*SERVED, "topic-deleted partition=0", "controller-elected node=b2", "metadata-told node=b1 leader=b1 detail=-")
 
     assert origin("b1 tells that t-0 exists at row 6, though its deletion was requested", *rows) == 5
+
+
+def test_confirmation_of_what_nobody_did_is_the_origin() -> None:
+    rows = ("invoke delete-topic process=7 value=u", "ok delete-topic process=7")
+
+    assert origin("u was not deleted, though its deletion was confirmed at row 1", *rows) == 1
 
 
 def test_end_of_the_last_controller_is_the_origin_without_one() -> None:
