@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from checkers.elle.table import NEVER, Flags, Ints, Table
 
@@ -82,6 +80,10 @@ def components(source: Ints, target: Ints, count: int) -> Ints:
     """
     if not len(source):
         return np.arange(count, dtype=np.int64)
+    # Imported here because it takes 0.1 s, and every run imports this module for the sake of those with transactions.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     matrix = coo_array((np.ones(len(source), np.int8), (source, target)), shape=(count, count)).tocsr()
     _, labels = connected_components(matrix, directed=True, connection="strong")
     return labels.astype(np.int64)

@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from pysat.examples.musx import MUSX
 from pysat.formula import WCNF
 from pysat.solvers import Solver
 
@@ -157,6 +156,8 @@ class _Choices:
 
     def minimal(self) -> tuple[Case, ...]:
         # A minimal set of cases that excludes every order, those that assume least first.
+        from pysat.examples.musx import MUSX  # imported here because few histories need it, and it takes 20 ms
+
         formula = WCNF()
         for clause in self._cases:
             formula.append(clause, weight=1)
