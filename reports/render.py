@@ -25,7 +25,7 @@ from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
 from reports.lanes import chart_svg
 from reports.plots import call_figure
-from reports.rows import CLIENTS, process_of
+from reports.rows import CLIENTS, Source, process_of
 from reports.run_page import VALUES_MAX, Hazard, RunPage, page_of
 from reports.spacetime import ZOOKEEPER
 from reports.spacetime_figure import Drawn, paired_figure, sign_of, spacetime_figure
@@ -34,19 +34,6 @@ from reports.timeline import nodes_figure, timeline_figure
 from reports.windows import CATEGORIES
 
 STATIC = Path(__file__).parent / "static"
-
-
-class Source(NamedTuple):
-    """Where the reference makes a kind of row: the function, or each that may have, and the numbers of their statements."""
-
-    functions: tuple[str, ...]
-    statements: tuple[int, ...]
-
-    @property
-    def words(self) -> str:
-        """The statements (R) and the functions in short, for example follower._truncate_by."""
-        names = " or ".join(function.rpartition("/")[2] for function in self.functions)
-        return ", ".join((*(f"R-{number:03d}" for number in self.statements[:3]), names))
 
 
 class Link(NamedTuple):

@@ -5,7 +5,7 @@ The words name the columns that matter for the kind. The index leads to the full
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from history.event import ClusterEvent, EventKind
 from history.op import Operation, OpType
@@ -64,6 +64,19 @@ _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.
 # of faults, and the state at the end of the run is reported only where it is inconsistent.
 _END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK, EventKind.RECORD_ON_DISK})
 _BULK = frozenset({EventKind.APPEND, EventKind.FLUSHED, EventKind.HW, EventKind.FAULT_ACTED}) | _END
+
+
+class Source(NamedTuple):
+    """Where the reference makes a kind of row: the function, or each that may have, and the numbers of their statements."""
+
+    functions: tuple[str, ...]
+    statements: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """The statements (R) and the functions in short, for example follower._truncate_by."""
+        names = " or ".join(function.rpartition("/")[2] for function in self.functions)
+        return ", ".join((*(f"R-{number:03d}" for number in self.statements[:3]), names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,7 +241,7 @@ def _repeat(place: _Place, asked: ModelChoice) -> str:
 def _check_ours(place: _Place, history: History, began: float, given: Options) -> ExitCode:
     """Judge a run of highwater, print the verdict, write its page."""
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
-    from highwater.runs.run import judge, write_page
+    from highwater.runs.run import judge
 
     with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
         verdict = judge(history)
@@ -249,6 +249,8 @@ def _check_ours(place: _Place, history: History, began: float, given: Options) -
     if given.certificate is not None:
         complain("no certificate: verdicts on logs have none")
     if given.report is not None:
+        from highwater.runs.page import write_page
+
         write_page(given.report, history, verdict, plan="", repeat=command)
     measured = {"operations": history.operation_count, **_measured(began)}
     code = of_verdict(verdict.validity, live=verdict.live)

@@ -3,7 +3,7 @@
 The pages of runs name both beside a row. A test compares the table with the code and with `highwater/catalogue/trace.json`.
 """
 
-from reports.render import Source
+from reports.rows import Source
 
 # Kinds as `reports.rows.Line.kind`. A broker that writes a state with itself as the leader may be the leader or the controller.
 SOURCES: dict[str, Source] = {

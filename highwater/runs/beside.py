@@ -19,7 +19,8 @@ from checkers.engine.verdict import Verdict
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
-from highwater.runs.run import judge, write_page
+from highwater.runs.page import write_page
+from highwater.runs.run import judge
 from history import store
 from history.history import History
 from nemesis.schedule import Window

@@ -7,7 +7,7 @@ failure of the harness becomes a `HarnessError` that says what was attempted and
 """
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Literal, assert_never
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 import reference
@@ -23,24 +23,17 @@ from checkers.causes.signature import signature
 from checkers.engine.verdict import Validity, Verdict
 from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
-from highwater.coverage.sources import SOURCES
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
-from highwater.exit_codes import WORDS as EXIT_WORDS
-from highwater.exit_codes import ExitCode, of_verdict
-from highwater.explore.backend import ExploreBackend
+from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, words_of
-from highwater.plans.text import plan_from_yaml, plan_to_yaml
+from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import Backend, Provenance, Run
-from highwater.runs.hazards import WORDS as HAZARDS
-from highwater.runs.hazards import hazard_of
 from highwater.runs.provenance import Build
 from highwater.runs.summary import Summary, summarize
 from history import store
 from history.errors import HistoryError
 from history.history import History
 from history.manifest import RunManifest
-from reports.render import Link, run_html
-from reports.run_page import Hazard as HazardOnPage
 
 BackendName = Literal["sim", "process", "docker"]
 REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
@@ -72,6 +65,8 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
     UsageError if the backend cannot perform the plan, HarnessError if the harness failed.
     """
     if plan.path:
+        from highwater.explore.backend import ExploreBackend
+
         backend = ExploreBackend()  # only the explorer performs a path, whichever backend was given
     refusal = backend.refuse(plan)
     if refusal is not None:
@@ -164,45 +159,13 @@ def store_judgement(judged: Judged, directory: Path, folder: Path, *, report: bo
     store.write_file(directory / store.VERDICT, encode_verdict(judged.verdict))
     summary = replace(judged.summary, store=directory.relative_to(folder).as_posix())
     if report:
+        from highwater.runs.page import write_page  # imported here because many runs are stored without one
+
         page = directory / store.REPORT
         write_page(page, judged.history, judged.verdict, plan=plan_to_yaml(judged.plan), repeat=summary.repeat)
         summary = replace(summary, report=page.relative_to(folder).as_posix())
     store.write_file(directory / SUMMARY, _pretty(summary))
     return summary
-
-
-def write_page(
-    path: Path,
-    history: History,
-    verdict: Verdict,
-    *,
-    plan: str,
-    repeat: str,
-    links: Sequence[Link] = (),
-    window: tuple[int, int] | None = None,
-) -> None:
-    """Write the HTML report of a run; `plan` is its plan as YAML text or empty, `links` are pages of the run beside others.
-
-    `window` is the time in ns that its pictures show.
-    """
-    hazard = _hazard_on_page(plan, history, verdict)
-    html = run_html(history, verdict, plan=plan, repeat=repeat, hazard=hazard, sources=SOURCES, links=links, window=window)
-    store.write_file(path, html)
-
-
-def _hazard_on_page(text: str, history: History, verdict: Verdict) -> HazardOnPage | None:
-    """What the page says of the plan's hazard; None for a plan without one, or one that is not readable any more."""
-    try:
-        plan = plan_from_yaml(text)
-    except UsageError:
-        return None
-    hazard = hazard_of(plan, history, accused=bool(verdict.anomalies))
-    if plan.hazard is UNSET or hazard is UNSET:
-        return None
-    vacuous = verdict.validity is Validity.VALID and hazard == "not shown"
-    failed = history.manifest.outcome == "harness-fault"
-    code = of_verdict(Validity.UNKNOWN if vacuous else verdict.validity, live=verdict.live, laboratory_failed=failed)
-    return HazardOnPage(name=plan.hazard, words=HAZARDS[plan.hazard], met=hazard, exit_code=f"{code.value}: {EXIT_WORDS[code]}")
 
 
 def encode_verdict(verdict: Verdict) -> bytes:

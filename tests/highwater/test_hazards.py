@@ -13,7 +13,7 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Hazard, Plan, PlanError, checked
 from highwater.plans.text import load_plan, plan_to_yaml
 from highwater.runs.hazards import WORDS, hazard_of
-from highwater.runs.run import write_page
+from highwater.runs.page import write_page
 from highwater.runs.summary import Summary
 from tests.tidy.sources import ROOT
 

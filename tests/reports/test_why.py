@@ -16,8 +16,8 @@ from history.manifest import SystemFacts
 from history.op import OpType
 from history.recorder import Record
 from reports.bands import packed, paused
-from reports.render import Source, run_html
-from reports.rows import event_line, operation_line
+from reports.render import run_html
+from reports.rows import Source, event_line, operation_line
 from reports.run_page import page_of
 from reports.spacetime import ROWS_MAX, WHOLE_MAX, Arrow, Diagram, diagram_of
 from reports.svg import TimeScale, visible_text
