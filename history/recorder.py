@@ -116,6 +116,11 @@ class Recorder:
         self.events.append(ClusterEvent(index=index, kind=kind, time_ns=time_ns, **columns))
         return index
 
+    @property
+    def next_index(self) -> int:
+        """The index that the next row will have."""
+        return self._next_index
+
     def history(self, manifest: RunManifest) -> History:
         """The history of a run from the rows recorded so far and this manifest."""
         return History(manifest, operations=self.operations, events=self.events)

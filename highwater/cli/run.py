@@ -120,6 +120,8 @@ def show(summary: Summary, *, folder: str | None = None) -> None:
         say(f"all     highwater check {run} --all")
     if run and summary.backend == "sim" and summary.exit_code in (ExitCode.INVALID, ExitCode.NOT_LIVE):
         say(f"shrink  highwater shrink {run}")
+        if summary.origin:
+            say(f"inspect highwater inspect {run} --{summary.origin.partition(':')[0]}")  # the words begin with "row 7:"
     sys.stdout.flush()
 
 

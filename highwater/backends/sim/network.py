@@ -12,7 +12,8 @@ lost where their link is cut.
 Each fault that holds, drops or delays a message counts it in its `Acting`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from highwater.backends.sim.scheduler import MS, US, Scheduler
 from highwater.plans.plan import NetworkShape
@@ -100,6 +101,22 @@ class Connection:
         self.told_late = False
 
 
+class Flight(NamedTuple):
+    """A message on its way over a simulated link. `due_ns`: when it arrives; None while a fault holds it back."""
+
+    source: str
+    target: str
+    payload: object
+    due_ns: int | None
+
+
+def _flight(due_ns: int | None, arguments: tuple[object, ...]) -> Flight:
+    """The message of a planned arrival; its arguments begin with the half of a connection, or with a link."""
+    link = arguments[0].link if isinstance(arguments[0], Half) else arguments[0]
+    assert isinstance(link, Link)
+    return Flight(link.source, link.target, arguments[2], due_ns)
+
+
 class Network:
     """The simulated network: all links, and how connections deliver and lose messages over them."""
 
@@ -137,6 +154,14 @@ class Network:
             arrival_ns += self._delay_ns(half.link, payload, "open") + self._delay_ns(half.link.back, payload, "open")
         half.last_ns = arrival_ns = max(arrival_ns, half.last_ns)
         self._scheduler.at(arrival_ns, self._arrive, half, half.sent, payload)
+
+    def flights(self) -> Iterator[Flight]:
+        """The messages on their way: those that have a time of arrival, in this order, then those that a fault holds back."""
+        for due_ns, action, arguments in self._scheduler.pending():
+            if action in (self._arrive, self._arrive_alone):
+                yield _flight(due_ns, arguments)
+        for link in self._links.values():
+            yield from (_flight(None, arguments) for _, arguments in link.held)
 
     def send_alone(self, link: Link, late_ns: int, deliver: Callable[[object], None], payload: object) -> None:
         """Send a message outside of any connection, with an extra delay, as a retry over another connection would come."""

@@ -4,10 +4,13 @@ What is due at the same instant happens in the order in which it was asked for, 
 Nothing is removed from the queue: an action that is no longer wanted does nothing when it runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from operator import itemgetter
 
 Action = Callable[..., None]
+
+_BY_TURN = itemgetter(0, 1)
 
 MS = 1_000_000
 US = 1_000
@@ -34,6 +37,10 @@ class Scheduler:
         self._order += 1
         heappush(self._heap, (self.now + delay_ns, self._order, action, arguments))
 
+    def pending(self) -> Iterable[tuple[int, Action, tuple[object, ...]]]:
+        """What is in the queue, in the order in which it is due: the time in ns, the action and its arguments."""
+        return ((time_ns, action, arguments) for time_ns, _, action, arguments in sorted(self._heap, key=_BY_TURN))
+
     def run_until(self, end_ns: int) -> None:
         """Run all actions that are due up to and including virtual time `end_ns`, and set `now` to it."""
         heap = self._heap
@@ -41,3 +48,8 @@ class Scheduler:
             self.now, _, action, arguments = heappop(heap)
             action(*arguments)
         self.now = end_ns
+
+    def run_next(self) -> None:
+        """Run the action that is due next."""
+        self.now, _, action, arguments = heappop(self._heap)
+        action(*arguments)

@@ -15,8 +15,8 @@ class Simulation:
 
     __slots__ = ("draws", "handled", "network", "recorder", "scheduler", "transport")
 
-    def __init__(self, draws: int, network: NetworkShape) -> None:
-        self.scheduler: Final = Scheduler()
+    def __init__(self, draws: int, network: NetworkShape, scheduler: Scheduler | None = None) -> None:
+        self.scheduler: Final = scheduler or Scheduler()
         self.draws: Final = Draws(draws)
         self.network: Final = Network(self.scheduler, self.draws, network)
         self.transport: Final = Transport(self.scheduler, self.network, self.draws)

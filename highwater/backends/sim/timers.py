@@ -57,6 +57,12 @@ class Timers:
         """Disarm all timers of an ended process."""
         self._armed.clear()
 
+    def due_ms(self) -> dict[str, int]:
+        """The armed timers of the process, in the order in which they fire, with the ms that are left on its own clock."""
+        now_ns = self._clock.monotonic_ns()
+        left_ms = {name: max(0, armed.due_ns - now_ns) // MS for name, armed in self._armed.items()}
+        return dict(sorted(left_ms.items(), key=lambda item: item[1]))
+
     def clock_changed(self) -> None:
         """Schedule all timers anew after a change of the clock's drift."""
         for name, armed in list(self._armed.items()):

@@ -11,7 +11,7 @@ from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.faults import Faults
 from highwater.backends.sim.inquirer import Inquirer
 from highwater.backends.sim.node import Boot, NodeHost
-from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.scheduler import MS, Scheduler
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer, ZooKeeper
 from highwater.rig.cuts import Geography
@@ -63,10 +63,10 @@ class Observer:
 class World:
     """One whole simulated run. `healed_at_ns` and `final_reads_at_ns` are None until those phases begin."""
 
-    def __init__(self, scene: Scene, boot: Boot = Node.boot) -> None:
+    def __init__(self, scene: Scene, boot: Boot = Node.boot, scheduler: Scheduler | None = None) -> None:
         plan = self.plan = scene.plan
         self._assignment = scene.assignment
-        self.sim = Simulation(plan.draws, plan.network)
+        self.sim = Simulation(plan.draws, plan.network, scheduler)
         self.evidence = ZkEvidence(self.sim.recorder)
         ensemble = Ensemble(self.sim, self.evidence, plan.cluster.zookeeper) if plan.cluster.zookeeper > 1 else None
         self.server: ZooKeeper = ensemble or ZkServer(self.sim, self.evidence)

@@ -1,0 +1,146 @@
+"""A reader who looks at moments of one run: goes to a time or a row, on and back, and compares two moments.
+
+    session = Session(plan, stored=history)
+    session.to_row(15_736)
+    session.before, session.moment    two views: before the row's action and after it
+
+A session goes on from where it stands. To go back it performs the run again, which takes as long as performing it did.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from highwater.errors import UsageError
+from highwater.inspect.playback import Playback, Row, check_same, line_of
+from highwater.inspect.view import View, changes, view_of
+from highwater.plans.plan import Plan
+from history.history import History
+
+_CHANGES_MAX = 40
+_NS_PER_S = 1e9
+
+
+class Session:
+    """The moment of a run at which a reader stands, and the one before.
+
+    `row` is the row that the last step was made to, if it was one. `stored`: the rows of a stored run, with which those of this
+    performance are compared.
+    """
+
+    def __init__(self, plan: Plan, *, stored: History | None = None, partition: str = "") -> None:
+        self.partition = partition  # the lines of moments tell of it alone, of all if empty
+        self._plan = plan
+        self._stored = stored
+        self._playback = Playback(plan)
+        self._compared = 0  # rows that are those of the stored run
+        self._stood_at = self._playback.actions
+        self.row: Row | None = None
+        self.moment = self.before = self._view()
+
+    def close(self) -> None:
+        """End the performance; a session that is closed cannot go on."""
+        self._playback.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self._playback.ended
+
+    def to_time(self, time_ns: int) -> None:
+        """Go to a moment in ns since the start of the run."""
+        if time_ns < self.moment.time_ns:
+            self._begin_again()
+        self._playback.run_to_time(time_ns)
+        self._stand(None)
+
+    def to_row(self, index: int) -> None:
+        """Go to the action that recorded this row: `before` is the moment before it. UsageError if there is no such row."""
+        if index < self._playback.row_count:
+            self._begin_again()
+        self._playback.run_to_row(index)
+        row = next(iter(self._playback.rows(index)), None)
+        self._found(row, f"the run has no row {index}; the last is {self._playback.row_count - 1}")
+
+    def to_words(self, words: Sequence[str]) -> None:
+        """Go on to the next row whose line has all these words. UsageError if there is none."""
+        self.to_any([words])
+
+    def to_any(self, choices: Sequence[Sequence[str]]) -> None:
+        """Go on to the next row whose line has all words of one of these choices. UsageError if there is none."""
+        sought = " or ".join(" ".join(words) for words in choices)
+        self._found(self._playback.run_to_words(choices), f"no later row says {sought}")
+
+    def step(self) -> None:
+        """Perform one action: an arrival of a message, a timer, a fault."""
+        self._playback.run_to_action(self._playback.actions + 1)
+        self._stand(None)
+
+    def look_at(self, partition: str) -> None:
+        """From now on the lines of moments tell of this partition alone; of all if it is empty."""
+        self.partition = partition
+        self.moment = self._view()
+
+    def where(self) -> Iterator[str]:
+        """Where the session stands, and the row that brought it there."""
+        over = ", the end of the run" if self.ended else ""
+        rows = f"after row {self.moment.rows - 1}" if self.moment.rows else "before the first row"
+        yield f"{self.moment.time_ns / _NS_PER_S:.6f} s, {rows}{over}"
+        if self.row is not None:
+            yield row_words(self.row)
+
+    def lines(self, names: Sequence[str] = ()) -> Iterator[str]:
+        """What the processes of these names hold, or all."""
+        for name, (first, *rest) in self.moment.lines:
+            if not names or name in names:
+                yield f"{name}  {first}"
+                yield from (f"  {line}" for line in rest)
+
+    def rows(self, count: int) -> list[Row]:
+        """The last rows that have been recorded."""
+        return self._playback.rows(max(0, self._playback.row_count - count))
+
+    def differences(self, names: Sequence[str] = ()) -> Iterator[str]:
+        """What differs between the moment before and this one, of these processes and the partition; the first of many."""
+        told = [
+            line
+            for line in changes(self.before, self.moment)
+            if (not names or line.split()[0] in names) and (not self.partition or self.partition in line)
+        ]
+        yield from told[:_CHANGES_MAX]
+        if len(told) > _CHANGES_MAX:
+            yield f"and {len(told) - _CHANGES_MAX} more"
+
+    def _found(self, row: Row | None, complaint: str) -> None:
+        """Stand at the action that recorded a row, with the view before it: the run is performed again up to there."""
+        self._compare()
+        if row is None:
+            self._begin_again()
+            self._playback.run_to_action(self._stood_at)
+            raise UsageError(complaint)
+        number = self._playback.actions
+        self._begin_again()
+        self._playback.run_to_action(number - 1)
+        self.moment = self._view()
+        self._playback.run_to_action(number)
+        self._stand(row)
+
+    def _stand(self, row: Row | None) -> None:
+        self._compare()
+        self.before, self.moment, self.row = self.moment, self._view(), row
+        self._stood_at = self._playback.actions
+
+    def _compare(self) -> None:
+        if self._stored is not None:
+            self._compared = check_same(self._playback, self._stored, self._compared)
+
+    def _view(self) -> View:
+        return view_of(self._playback.world, self.partition)
+
+    def _begin_again(self) -> None:
+        self._playback.close()
+        self._playback = Playback(self._plan)
+
+
+def row_words(row: Row) -> str:
+    """A row in one line: its number, who, where, what."""
+    line = line_of(row)
+    return " ".join(filter(None, (f"row {line.index}", f"{line.time_ns / _NS_PER_S:.6f} s", line.who, line.where, line.words)))
