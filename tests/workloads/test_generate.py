@@ -4,6 +4,7 @@ import pytest
 
 from workloads.generate import generate
 from workloads.parameters import Parameters, ParametersError, PartitionName
+from workloads.registry import WORKLOADS
 
 PARTITIONS = (PartitionName("orders", 0),)
 
@@ -14,8 +15,7 @@ PARTITIONS = (PartitionName("orders", 0),)
         (
             "produce",
             Parameters(partitions=PARTITIONS),
-            "unknown workload 'produce'; there are: produce-consume, admin-storm, create-delete, misuse, everything, "
-            "transactions, groups",
+            f"unknown workload 'produce'; there are: {', '.join(WORKLOADS)}",
         ),
         ("produce-consume", Parameters(partitions=()), "workload: partitions is empty; at least one partition is needed"),
         ("produce-consume", Parameters(partitions=PARTITIONS, producers=0), "workload: producers must be at least 1, not 0"),
