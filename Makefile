@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark bench-serve bench-page prove-checkers prove-requirements check-requirements second-opinion porcupine mutation site wheel clean
+.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark bench-million bench-serve bench-page prove-checkers prove-requirements check-requirements second-opinion porcupine mutation site wheel clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | image | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | bench-serve | bench-page RUNS=… | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | second-opinion | porcupine | mutation [IDS='M-007 …'] [AGAIN=1] | site | wheel | clean   (docs/commands.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | image | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | bench-million | bench-serve | bench-page RUNS=… | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | second-opinion | porcupine | mutation [IDS='M-007 …'] [AGAIN=1] | site | wheel | clean   (docs/commands.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -100,6 +100,10 @@ bench-explore: $(READY)
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.
 bench-spark: $(READY)
 	$(BIN)/python -m bench.spark $(BENCH_ARGS)
+
+# A million runs that cost nothing, on Spark: what everything around them costs. Ten minutes or more on two cores, 10 GB of disk.
+bench-million: $(READY)
+	$(BIN)/python -m bench.million $(BENCH_ARGS)
 
 # Compares every judge with its definition on 100,000 small histories: 45 minutes on one core.
 prove-checkers: $(READY)

@@ -24,11 +24,11 @@ ENDS_WITHIN_S = 30.0  # what a command leaves behind
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
-Kind = Literal["java", "python"]
+Kind = Literal["java", "python", "driver"]  # the driver is the command itself
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """The cost of one command. `peak_mib`: resident memory of the largest process of a kind."""
+    """The cost of one command. `peak_mib`: resident memory of the largest process of a kind; the command counts twice."""
 
     cpu_s: float
     clock_s: float
@@ -52,7 +52,7 @@ def cost_of(command: Sequence[str], *, environment: Mapping[str, str] | None = N
         ended: float | None = None
         while alive := [pid for pid in _descendants() if pid not in others]:
             for pid in alive:
-                watch.look(pid)
+                watch.look(pid, is_driver=pid == child.pid)
             if child.poll() is not None:
                 ended = ended or time.monotonic()
                 _reap(alive)
@@ -84,14 +84,16 @@ class _Watch:
         self.cpu_s: dict[tuple[int, str], float] = {}  # by process id and start time, because ids are used again
         self.peak_mib: dict[Kind, int] = {}
 
-    def look(self, pid: int) -> None:
+    def look(self, pid: int, *, is_driver: bool = False) -> None:
         with suppress(OSError, IndexError, StopIteration):  # it may end at any moment
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             self.cpu_s[pid, fields[19]] = (int(fields[11]) + int(fields[12])) / _TICKS
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            kind: Kind = "java" if lines[0].endswith("java") else "python"
+            kinds: list[Kind] = ["java" if lines[0].endswith("java") else "python"]
+            kinds += ["driver"] if is_driver else []
             peak = int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) >> 10
-            self.peak_mib[kind] = max(peak, self.peak_mib.get(kind, 0))
+            for kind in kinds:
+                self.peak_mib[kind] = max(peak, self.peak_mib.get(kind, 0))
 
 
 def _descendants() -> list[int]:

@@ -35,10 +35,11 @@ from history.manifest import Assignment, FaultCount, RunManifest
 from history.parts import Part
 from history.promise import Promise, TopicPromise
 from pipeline import giant
+from pipeline.items import Job
 from pipeline.ledger import Ledger
 from pipeline.session import session
 from pipeline.storage import storage_at
-from pipeline.work import Job, perform
+from pipeline.work import perform
 
 PARTITION_ROWS = 500_000
 _ROWS_OF_RECORD = 4  # sent, acknowledged, read twice

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,6 +33,8 @@ CONF = {
 _LOOK_S = 0.1
 _MARK = "HIGHWATER_LOCAL_SPARK"  # in the environment of every process of a cluster
 _BIN = Path(pyspark.__file__).parent / "bin"
+_REGISTERED = re.compile(r"(?:Starting Spark master at|Successfully registered with master) (spark://\S+)")
+_LISTENS = re.compile(r"Spark Connect server started at: \S+:(\d+)")
 _DAEMON = "org.apache.spark.deploy"
 
 
@@ -41,14 +43,14 @@ class LocalSpark:
 
     submit = _BIN / "spark-submit"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, memory: str = "256m") -> None:
         self.folder = folder
+        self._memory = memory  # of each daemon's JVM
         self.master = ""
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def start_daemon(self, name: str, *arguments: str) -> re.Match[str]:
         """Start a master or worker; wait until it reports its address in its log. Raises HarnessError if it does not."""
-        log = self.folder / f"{name}-{len(self._daemons)}.log"
         command = [
             str(_BIN / "spark-class"),
             f"{_DAEMON}.{name.lower()}.{name}",
@@ -59,9 +61,14 @@ class LocalSpark:
             "--webui-port",
             "0",
         ]
+        return self.start([*command, *arguments], name, _REGISTERED)
+
+    def start(self, command: Sequence[str], name: str, says: re.Pattern[str]) -> re.Match[str]:
+        """Start a process; wait until its log matches. Raises HarnessError if it does not."""
+        log = self.folder / f"{name}-{len(self._daemons)}.log"
         with log.open("wb") as output:
             daemon = subprocess.Popen(
-                [*command, *arguments],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -71,7 +78,7 @@ class LocalSpark:
         self._daemons.append(daemon)
         end_s = time.monotonic() + START_S_MAX
         while time.monotonic() < end_s and daemon.poll() is None:
-            match = re.search(r"(?:Starting Spark master at|Successfully registered with master) (spark://\S+)", log.read_text())
+            match = says.search(log.read_text())
             if match is not None:
                 return match
             time.sleep(_LOOK_S)
@@ -112,8 +119,9 @@ class LocalSpark:
             **os.environ,
             _MARK: str(self.folder),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_MEMORY": self._memory,
             "SPARK_DAEMON_JAVA_OPTS": _SHORT_LIVED,
         }
 
@@ -132,6 +140,21 @@ def local_spark(workers: int = 2) -> Iterator[LocalSpark]:
                 work = ("--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(cluster.folder / f"work-{number}"))
                 cluster.start_daemon("Worker", *work, cluster.master)
             yield cluster
+        finally:
+            cluster.end()
+
+
+@contextmanager
+def connect_server() -> Iterator[str]:
+    """Start a server of Spark Connect with two cores; yields its address, `sc://127.0.0.1:port`. HarnessError if it does not."""
+    with TemporaryDirectory(prefix="highwater-spark-") as name:
+        cluster = LocalSpark(Path(name), memory="1g")
+        conf = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+        words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        service = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+        try:
+            port = cluster.start([str(LocalSpark.submit), "--master", "local[2,4]", *words, *service], "Connect", _LISTENS)[1]
+            yield f"sc://127.0.0.1:{port}"
         finally:
             cluster.end()
 

@@ -22,8 +22,8 @@ from checkers.registry import ALL
 from history import store
 from history.history import History
 from pipeline.errors import PipelineError
+from pipeline.items import Item
 from pipeline.ledger import Ledger
-from pipeline.work import Item
 
 
 class Part(Struct, frozen=True, tag="part"):

@@ -22,7 +22,7 @@ from pipeline.errors import PipelineError
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage
 
-_ROW = ".json"
+SUFFIX = ".json"
 _MARK = ".last"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -69,17 +69,17 @@ class Ledger:
 
     def keys(self) -> set[str]:
         """The keys of all finished items."""
-        return {name.removesuffix(_ROW) for name in self._storage.names() if name.endswith(_ROW)}
+        return {name.removesuffix(SUFFIX) for name in self._storage.names() if name.endswith(SUFFIX)}
 
     def holds(self, key: str) -> bool:
         """Whether the item is finished."""
-        return self._storage.exists(key + _ROW)
+        return self._storage.exists(key + SUFFIX)
 
     def commit(self, row: Row) -> Row:
         """Write the row of a finished item and return it with its seal; the item's own files must be written before."""
         assert _KEY.fullmatch(row.key), row.key
         row = sealed(row)
-        self._storage.write(row.key + _ROW, msgspec.json.encode(row))
+        self._storage.write(row.key + SUFFIX, msgspec.json.encode(row))
         return row
 
     def read(self, key: str) -> Row:
@@ -92,12 +92,12 @@ class Ledger:
         Raises PipelineError where a file is damaged or missing.
         """
         sorted_keys = sorted(self.keys()) if keys is None else list(keys)
-        texts = self._storage.read_each(key + _ROW for key in sorted_keys)
+        texts = self._storage.read_each(key + SUFFIX for key in sorted_keys)
         for key in sorted_keys:
             try:
                 yield row_of(key, next(texts))
             except (OSError, ValueError) as error:
-                raise PipelineError(f"{self._storage.path(key + _ROW)}: {error}") from error
+                raise PipelineError(f"{self._storage.path(key + SUFFIX)}: {error}") from error
 
     def mend(self, code: str | None = None) -> list[str]:
         """Delete the rows that do not count, so that their items are done again; return a sentence for each.
@@ -106,7 +106,7 @@ class Ledger:
         work begins, while nobody else writes.
         """
         wanted, bad = sorted(self.keys()), {}
-        for key, text in zip(wanted, self._storage.read_each(key + _ROW for key in wanted), strict=True):
+        for key, text in zip(wanted, self._storage.read_each(key + SUFFIX for key in wanted), strict=True):
             try:
                 row = row_of(key, text)
             except ValueError as error:
@@ -117,11 +117,11 @@ class Ledger:
             elif code not in (None, row.code):
                 bad[key] = f"written by other code, {row.code}"
         self.forget(set(bad))
-        return [f"{self._storage.path(key + _ROW)}: {words}; done again" for key, words in bad.items()]
+        return [f"{self._storage.path(key + SUFFIX)}: {words}; done again" for key, words in bad.items()]
 
     def forget(self, keys: set[str]) -> None:
         """Delete the rows of these items, so that they are done again."""
-        self._storage.delete(key + _ROW for key in sorted(keys))
+        self._storage.delete(key + SUFFIX for key in sorted(keys))
 
     def mark(self, key: str, attempt: int) -> None:
         """Note that the last permitted attempt at an item begins, in case it kills its worker."""

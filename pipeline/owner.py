@@ -1,20 +1,22 @@
 """One writer at a time: the owner of a folder of work (a campaign, a ledger, a dataset).
 
 The owner holds a lock of the kernel on a hidden file of the folder, so it loses the folder only by its end: a killed process, and
-a machine that goes down, leave nothing to clear away. The file says in words who holds it. In an object store, and in a shared
-folder whose server has no locks, nothing keeps two writers apart (docs/gaps.md).
+a machine that goes down, leave nothing to clear away. The file says in words who holds it. On S3 the owner holds a lease
+(`pipeline.lease`). In a shared folder whose server has no locks, nothing keeps two writers apart (docs/gaps.md).
 """
 
 import errno
 import fcntl
 import os
 import socket
+from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from pipeline.errors import PipelineError
-from pipeline.storage import Storage
+from pipeline.lease import Lease, leased, objects_on_s3
+from pipeline.storage import Storage, s3_options
 
 _FILE = ".owner"
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
@@ -22,9 +24,14 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
 
 @contextmanager
 def owned(storage: Storage) -> Iterator[None]:
-    """Own the folder of a storage within the context. Raises PipelineError if another process does, and says which."""
+    """Own the folder of a storage within the context. Raises PipelineError if another process does, and says which.
+
+    If the lease of a folder on S3 is lost, the main thread is interrupted as by Ctrl-C, and PipelineError is raised at the end.
+    """
     if storage.folder is None:
-        yield
+        lease = Lease(objects_on_s3(storage.location, **s3_options(storage.location)), storage.location)
+        with leased(lease, on_loss=interrupt_main):
+            yield
         return
     storage.folder.mkdir(parents=True, exist_ok=True)
     path = storage.folder / _FILE

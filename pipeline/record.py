@@ -6,6 +6,7 @@ too: its row in `runs` and nothing else.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
@@ -321,6 +322,47 @@ def decode(data: bytes, *, name: str = "record") -> Record:
     if wrong is not None:
         raise PipelineError(f"{name}: {wrong}")
     return record
+
+
+def encode_block(records: Sequence[Record], keys: Sequence[str]) -> bytes:
+    """Records as one Parquet file, a row each: as `encode` makes it, with the key of the item and the protocol before."""
+    columns: dict[str, pa.Array] = {
+        "key": pa.array(keys, pa.string()),
+        "protocol": pa.array([record.protocol for record in records], pa.string()),
+    }
+    for table in OF_A_RECORD:
+        parts = [record.tables[table] for record in records]
+        rows = pa.concat_tables(parts).combine_chunks().to_struct_array()
+        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+        ends = list(accumulate((part.num_rows for part in parts), initial=0))
+        columns[table] = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), rows)
+    schema = pa.schema([pa.field(name, column.type) for name, column in columns.items()])
+    metadata = {_VERSION_KEY: str(DATASET_VERSION).encode()}
+    return parquet.encode(pa.Table.from_arrays([*columns.values()], schema=schema.with_metadata(metadata)))
+
+
+def decode_block(data: bytes, *, name: str) -> dict[str, Record]:
+    """The records that `encode_block` stored, by key. Raises PipelineError as `decode` does; `name` is the file."""
+    try:
+        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+            whole = file.read(use_threads=False)
+        if (whole.schema.metadata or {}).get(_VERSION_KEY) != str(DATASET_VERSION).encode():
+            raise PipelineError(f"{name}: not the records of a block of dataset version {DATASET_VERSION}")
+        named = zip(whole["key"].to_pylist(), whole["protocol"].to_pylist(), strict=True)
+        records = {
+            key: Record(
+                protocol=protocol,
+                tables={table: _rows_of(whole.column(table).slice(number, 1), table) for table in OF_A_RECORD},
+            )
+            for number, (key, protocol) in enumerate(named)
+        }
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise PipelineError(f"{name}: not complete records: {' '.join(str(error).split())}") from error
+    for key, record in records.items():
+        wrong = complaint(record)
+        if wrong is not None:
+            raise PipelineError(f"{name}: {key}: {wrong}")
+    return records
 
 
 def complaint(record: Record) -> str | None:

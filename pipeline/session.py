@@ -28,14 +28,14 @@ JAVA_MIN = 17
 JAVA_ANSWERS_WITHIN_S = 30
 _PACKAGE = Path(__file__).parent
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 and older report 1.8
+CONNECT = "sc://"  # the master is a server of Spark Connect
 SUBMITTED = "submitted"  # the master that `spark-submit` was given
 TASK_FAILURES_MAX = 4
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,(\d+))?\])?")
-_MASTER = re.compile(r"local-cluster\[\d+,\d+,\d+\]|yarn|submitted|(spark|k8s)://.+")
+_MASTER = re.compile(r"local-cluster\[\d+,\d+,\d+\]|yarn|submitted|(spark|k8s|sc)://.+")
 _LOGGING = _PACKAGE / "log4j2.properties"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _PYTHON = "spark.pyspark.python"
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _FORMS = {
     "a size such as 512m or 2g": re.compile(r"\d+[kmgt]b?", re.IGNORECASE),
     "a time such as 30s or 5min": re.compile(r"\d+(us|ms|s|m|min|h|d)"),
@@ -66,11 +66,7 @@ SETTINGS = (
     Setting("spark.excludeOnFailure.enabled", "false", "one item that kills its worker must not exclude a machine"),
     Setting("spark.speculation", "false", "a second copy of a slow task would only do its items twice"),
     Setting("spark.python.worker.reuse", "true", "a Python worker imports Polars and the checkers once"),
-    Setting(
-        "spark.sql.adaptive.enabled",
-        "false",
-        "adaptive plans merge partitions of few bytes: ten small runs would become one task",
-    ),
+    Setting("spark.sql.adaptive.enabled", "true", "questions get as many tasks after a shuffle as their bytes need"),
     Setting(
         "spark.sql.sources.parallelPartitionDiscovery.threshold",
         "1000000",
@@ -98,6 +94,13 @@ def missing() -> str | None:
     if version is None:
         return f"{advice}; {java} does not report its version"
     return f"{advice}; {java} is Java {version}" if version < JAVA_MIN else None
+
+
+def missing_to_connect() -> str | None:
+    """As `missing`, for a session of Spark Connect: it needs no Java here."""
+    if find_spec("pyspark") is None or find_spec("grpc") is None:
+        return "Spark Connect needs its client: install highwater with its extra, pip install 'highwater-harness[connect]'"
+    return None
 
 
 def _java() -> str | None:
@@ -132,6 +135,12 @@ def parse_conf(texts: Sequence[str]) -> dict[str, str]:
     return conf
 
 
+def watched(folder: str) -> dict[str, str]:
+    """The settings with which Spark shows its web pages, and writes its event log to a folder that exists, or to a URI."""
+    place = folder if "://" in folder else Path(folder).absolute().as_uri()
+    return {"spark.ui.enabled": "true", "spark.eventLog.enabled": "true", "spark.eventLog.dir": place}
+
+
 def full_master(master: str) -> str:
     """The master in Spark's words: a local one repeats failed tasks, which `local[N]` alone does not.
 
@@ -142,8 +151,8 @@ def full_master(master: str) -> str:
         return f"local[{local[1] or 1},{local[2] or TASK_FAILURES_MAX}]"
     if not _MASTER.fullmatch(master):
         raise PipelineError(
-            f"{master!r} is not a Spark master; use 'local[*]', 'local[4]', 'spark://host:port', 'k8s://...', 'yarn', "
-            f"or {SUBMITTED!r} under spark-submit"
+            f"{master!r} is not a Spark master; use 'local[*]', 'local[4]', 'spark://host:port', 'sc://host:port', 'k8s://...', "
+            f"'yarn', or {SUBMITTED!r} under spark-submit"
         )
     if master == SUBMITTED and "PYSPARK_GATEWAY_PORT" not in os.environ:
         raise PipelineError(f"the master {SUBMITTED!r} is only known under spark-submit")
@@ -158,17 +167,18 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     master cannot be reached, or a Spark job within the context fails.
     """
     full = full_master(master)
-    lack = missing()
+    connects = full.startswith(CONNECT)
+    lack = missing_to_connect() if connects else missing()
     if lack is not None:
         raise PipelineError(lack)
     from pyspark.sql import SparkSession
 
-    running = SparkSession.getActiveSession()
+    running = None if connects else SparkSession.getActiveSession()
     if running is not None:
         with _one_line():
             yield running
         return
-    spark = _build(full, dict(conf or {}))
+    spark = _connect(full, dict(conf or {})) if connects else _build(full, dict(conf or {}))
     try:
         with _one_line():
             yield spark
@@ -211,6 +221,20 @@ def cause(text: str) -> str:
     return re.sub(r"^(?:[a-z]\w*\.)+\w+: ", "", found)
 
 
+def _connect(address: str, conf: dict[str, str]) -> "SparkSession":
+    """Open a session of Spark Connect. The server has settings of its own. Raises PipelineError with Spark's reason."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        spark = SparkSession.builder.remote(address).getOrCreate()
+        for key, value in conf.items():
+            spark.conf.set(key, value)
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise PipelineError(f"Spark did not answer at {address!r}: {cause(str(error))}") from error
+    return spark
+
+
 def _build(master: str, conf: dict[str, str]) -> "SparkSession":
     """Start a Spark session. Raises PipelineError with Spark's reason."""
     from py4j.protocol import Py4JError
@@ -239,8 +263,6 @@ def _build(master: str, conf: dict[str, str]) -> "SparkSession":
         jvm = SparkContext._jvm
         assert jvm is not None
         jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(jvm.java.net.URI(_LOGGING.as_uri()))
-    if _SHUFFLE_PARTITIONS not in conf:
-        spark.conf.set(_SHUFFLE_PARTITIONS, str(2 * spark.sparkContext.defaultParallelism))
     return spark
 
 

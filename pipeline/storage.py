@@ -14,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from typing import TypedDict
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
-from history.store import write_file
+from history.store import write_file, write_lines
 from pipeline.errors import PipelineError
 
 # Of one request to an object store. They are spread over some 25 s, in which a server may be restarted.
@@ -27,6 +28,7 @@ ATTEMPTS_MAX = 6
 # An object store answers after some 20 ms: a million rows of a ledger, one after the other, would take hours.
 _READERS = 32
 _READ_AHEAD = 1_000  # files
+_BUFFER = 1 << 20  # bytes
 _TRANSPORT = re.compile(r"(https?)://([^/]+)/?")
 _REASONS = (
     ("NO_SUCH_BUCKET", "the bucket does not exist"),
@@ -64,14 +66,14 @@ class Storage:
             data: bytes = file.read()
         return data
 
-    def read_each(self, names: Iterable[str]) -> Iterator[bytes]:
-        """The contents of files, in the order of their names given; from an object store several at a time."""
+    def read_each(self, names: Iterable[str], *, ahead: int = _READ_AHEAD) -> Iterator[bytes]:
+        """The contents of files, in the order of their names given; from an object store several at a time, up to `ahead`."""
         if self.folder is not None:
             yield from map(self.read, names)
             return
         remaining = iter(names)
         with ThreadPoolExecutor(_READERS) as pool:
-            while chunk := list(islice(remaining, _READ_AHEAD)):
+            while chunk := list(islice(remaining, ahead)):
                 yield from pool.map(self.read, chunk)
 
     def write(self, name: str, data: bytes) -> None:
@@ -82,6 +84,30 @@ class Storage:
         # An object appears when its upload completes; a killed process leaves none.
         with self._asking(), self.filesystem.open_output_stream(self.path(name)) as stream:
             stream.write(data)
+
+    def write_lines(self, name: str, lines: Iterable[bytes]) -> int:
+        """Write lines to a file, one by one, and return their number; whole or not at all, as `write` does."""
+        if self.folder is not None:
+            return write_lines(self.folder / name, (line.decode() + "\n" for line in lines))
+        count = 0
+        try:
+            with self._asking(), self.filesystem.open_output_stream(self.path(name)) as stream:
+                for count, line in enumerate(lines, 1):  # noqa: B007 - the last count is returned
+                    stream.write(line + b"\n")
+        except BaseException:
+            self.delete([name])  # the upload was completed as far as it got
+            raise
+        return count
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """The lines of a file, read one after the other."""
+        with self._asking(), self.filesystem.open_input_stream(self.path(name), buffer_size=_BUFFER) as file:
+            rest = b""
+            while data := file.read(_BUFFER):
+                *whole, rest = (rest + data).split(b"\n")
+                yield from whole
+            if rest:
+                yield rest
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name."""
@@ -153,8 +179,17 @@ def storage_at(location: str | Path) -> Storage:
     return Storage(text, filesystem, root)
 
 
-def _s3(uri: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem and root of an S3 URI. Raises ValueError for one that is none."""
+class S3Options(TypedDict):
+    """The parts of an S3 URI."""
+
+    bucket: str
+    folder: str
+    region: str | None
+    endpoint: str | None  # http://host:port or https://host:port of another server than Amazon's
+
+
+def s3_options(uri: str) -> S3Options:
+    """The parts of an S3 URI. Raises ValueError for one that is none."""
     parts = urlsplit(uri)
     if "@" in parts.netloc:
         raise ValueError("credentials belong into the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), not into the URI")
@@ -164,18 +199,24 @@ def _s3(uri: str) -> tuple[fs.FileSystem, str]:
     unknown = sorted(options.keys() - {"region", "endpoint_override"})
     if unknown:
         raise ValueError(f"unknown option {unknown[0]!r}; the options are region and endpoint_override")
-    settings = {"region": options["region"]} if "region" in options else {}
-    if "endpoint_override" in options:
-        transport = _TRANSPORT.fullmatch(options["endpoint_override"])
-        if transport is None:
-            raise ValueError(
-                f"endpoint_override must be http://host:port or https://host:port, not {options['endpoint_override']}"
-            )
-        settings |= {"scheme": transport[1], "endpoint_override": transport[2]}
+    endpoint = options.get("endpoint_override")
+    if endpoint is not None and not _TRANSPORT.fullmatch(endpoint):
+        raise ValueError(f"endpoint_override must be http://host:port or https://host:port, not {endpoint}")
+    folder = unquote(parts.path).strip("/")
+    return S3Options(bucket=parts.netloc, folder=folder, region=options.get("region"), endpoint=endpoint)
+
+
+def _s3(uri: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem and root of an S3 URI. Raises ValueError for one that is none."""
+    options = s3_options(uri)
+    settings = {} if options["region"] is None else {"region": options["region"]}
+    if options["endpoint"] is not None:
+        scheme, _, address = options["endpoint"].partition("://")
+        settings |= {"scheme": scheme, "endpoint_override": address.rstrip("/")}
     retries = fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS_MAX)
     # A small file is one request, sent when it is closed.
     filesystem = fs.S3FileSystem(**settings, retry_strategy=retries, allow_delayed_open=True)
-    return filesystem, parts.netloc + unquote(parts.path)
+    return filesystem, f"{options['bucket']}/{options['folder']}"
 
 
 def below(location: str | Path, name: str) -> str:

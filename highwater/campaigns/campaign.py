@@ -26,8 +26,9 @@ from highwater.runs.summary import Summary, ValidityName, of_failure
 from highwater.runs.workers import Task, encode_task, perform_encoded
 from nemesis.capability import performable, refusals
 from nemesis.profiles import ProfileName
+from pipeline.items import Item, Job
 from pipeline.ledger import Row
-from pipeline.work import Item, Job, perform
+from pipeline.work import perform
 
 
 class Performer(Protocol):

@@ -2,7 +2,9 @@
 
     STORE/campaigns/<name>/request.json            the order and the build; written before the first run
                            ledger/<key>.json       the summary of a finished run (pipeline.ledger)
+                           ledger/blocks/          those of up to a hundred runs together, of Spark (pipeline.blocks)
                            records/<key>.parquet   its record for the dataset (campaigns.records); not of runs without a result
+                           records/<block>.parquet those of a block
                            runs.jsonl  index.html  junit.xml  causes.json
     STORE/<plan>/<run id>/                         operations, events, verdict and page of a failed run; of all with keep_all
 
@@ -32,12 +34,13 @@ from highwater.runs.run import REPEATABLE, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, attempt
 from history import store
+from pipeline.blocks import Blocks, Series, finished_rows
 from pipeline.errors import PipelineError
+from pipeline.items import Job
 from pipeline.ledger import Ledger, Row
-from pipeline.record import encode
+from pipeline.record import Record, encode, encode_block
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, below, storage_at
-from pipeline.work import Job
 
 REQUEST = "request.json"
 RECORDS = "records"
@@ -76,13 +79,16 @@ class CampaignFolder:
         self.asked = ordered
         self.under = f"campaigns/{ordered.order.name}"
         self.place = storage_at(below(storage.location, self.under))
-        self.ledger = Ledger(storage_at(below(storage.location, f"{self.under}/{LEDGER}")))
+        self._rows = storage_at(below(storage.location, f"{self.under}/{LEDGER}"))
+        self.ledger, self.blocks = Ledger(self._rows), Blocks(self._rows)
+        self.series = series_of(ordered, storage.location)
 
     def begin(self) -> None:
         """Forget all runs of an earlier campaign in this folder."""
         # Without a request nothing can be resumed, so a half-emptied folder is begun anew.
         self.storage.delete([f"{self.under}/{REQUEST}"])
         self.ledger.forget(self.ledger.keys())
+        self.blocks.clear()
         self.storage.delete(name for name in self.storage.names(self.under) if not name.startswith(f"{self.under}/{LEDGER}/"))
         self.storage.write(f"{self.under}/{REQUEST}", msgspec.json.format(msgspec.json.encode(self.asked), indent=2) + b"\n")
 
@@ -100,7 +106,7 @@ class CampaignFolder:
 
     def mend(self) -> list[str]:
         """Forget the rows that do not count, so that their runs are done again (`Ledger.mend`); a sentence for each."""
-        return self.ledger.mend(self.asked.code)
+        return [*self.ledger.mend(self.asked.code), *self.blocks.mend(self.asked.code)]
 
     def perform(
         self,
@@ -117,24 +123,21 @@ class CampaignFolder:
         """
         start = perf_counter()
         order = self.asked.order
-        trials = {trial.key: trial for trial in order.trials()}
 
         def finished(row: Row) -> tuple[Summary]:
-            summary = self._summary(trials[row.key], row)
+            summary = self._summary(row)
             on_summary(summary)
             return (summary,)
 
-        for row in self.ledger.rows(sorted(self.ledger.keys() & trials.keys())):
+        for row in finished_rows(self.series, self._rows):
             watch.count(*finished(row))
         stopped = watch.reached
         if stopped is None:
             function = partial(perform_trial, self.asked, self.storage.location)
             job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
-            stopped = perform_until(order.items(), job, finished, watch, performer=performer)
+            stopped = perform_until(self.series, job, finished, watch, performer=performer)
             self.tidy()
-        finished_keys = self.ledger.keys()
-        rows = self.ledger.rows(key for key in trials if key in finished_keys)
-        runs = self.write_runs(self._summary(trials[row.key], row) for row in rows)
+        runs = self.write_runs(map(self._summary, finished_rows(self.series, self._rows)))
         return Campaign(
             wanted=order.runs,
             summaries=runs,
@@ -143,20 +146,16 @@ class CampaignFolder:
             wall_seconds=round(perf_counter() - start, 1),
         )
 
-    def _summary(self, trial: Trial, row: Row) -> Summary:
+    def _summary(self, row: Row) -> Summary:
+        trial = self.asked.order.named(row.key)
+        assert trial is not None, row.key
         repeat = self.asked.order.request(trial).command(trial.seed)
         return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, self.asked.order.backend, repeat=repeat)
 
     def write_runs(self, summaries: Iterable[Summary]) -> Collection[Summary]:
         """Write runs.jsonl; return its summaries."""
-        lines = (msgspec.json.encode(summary).decode() + "\n" for summary in summaries)
         name = f"{self.under}/{RUNS}"
-        if self.storage.folder is None:
-            text = "".join(lines)
-            self.storage.write(name, text.encode())
-            return tuple(msgspec.json.decode(line, type=Summary) for line in text.splitlines())
-        path = self.storage.folder / name
-        return StoredRuns(path, store.write_lines(path, lines))
+        return StoredRuns(self.storage, name, self.storage.write_lines(name, map(msgspec.json.encode, summaries)))
 
     def tidy(self) -> None:
         """Delete what killed workers left."""
@@ -167,8 +166,9 @@ class CampaignFolder:
 class StoredRuns(Collection[Summary]):
     """The summaries in a file runs.jsonl. They are read each time anew, because a million of them do not fit in memory."""
 
-    def __init__(self, path: Path, count: int) -> None:
-        self._path = path
+    def __init__(self, storage: Storage, name: str, count: int) -> None:
+        self._storage = storage
+        self._name = name
         self._count = count
 
     def __len__(self) -> int:
@@ -176,9 +176,7 @@ class StoredRuns(Collection[Summary]):
 
     def __iter__(self) -> Iterator[Summary]:
         decoder = msgspec.json.Decoder(Summary)
-        with self._path.open("rb") as lines:
-            for line in lines:
-                yield decoder.decode(line)
+        return map(decoder.decode, self._storage.lines(self._name))
 
     def __contains__(self, summary: object) -> bool:
         return any(stored == summary for stored in self)
@@ -212,7 +210,14 @@ def perform_trial(ordered: CampaignOrder, location: str, payload: bytes) -> byte
 
 def perform_and_store(ordered: CampaignOrder, location: str, task: Task, *, key: str, mix: tuple[str, ...]) -> bytes:
     """As `perform_trial`, for any task; `key` is that of its row in the ledger."""
-    storage, order = storage_at(location), ordered.order
+    summary, record = _performed(ordered, storage := storage_at(location), task, mix)
+    storage.write(f"campaigns/{ordered.order.name}/{RECORDS}/{key}.parquet", encode(record))
+    return msgspec.json.encode(summary)
+
+
+def _performed(ordered: CampaignOrder, storage: Storage, task: Task, mix: tuple[str, ...]) -> tuple[Summary, Record]:
+    """Perform and judge a run, store its evidence, and return its summary and its record."""
+    order = ordered.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
         summary, judged = attempt(replace(task, keep=keep, branches=order.counts_branches))
@@ -221,9 +226,34 @@ def perform_and_store(ordered: CampaignOrder, location: str, task: Task, *, key:
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
     commit = ordered.build.commit
-    record = performed_record(summary, judged, task.plan, mix=",".join(mix), workload=order.workload, commit=commit)
-    storage.write(f"campaigns/{order.name}/{RECORDS}/{key}.parquet", encode(record))
-    return msgspec.json.encode(summary)
+    return summary, performed_record(summary, judged, task.plan, mix=",".join(mix), workload=order.workload, commit=commit)
+
+
+def series_of(ordered: CampaignOrder, location: str) -> Series:
+    """All trials of a campaign as items of work; what Spark keeps of them goes into the store at `location`."""
+    return Series(count=ordered.order.runs, item=ordered.order.item, batch=partial(TrialBatch, ordered, location))
+
+
+class TrialBatch:
+    """Performs the trials of one block; their records are stored together."""
+
+    def __init__(self, ordered: CampaignOrder, location: str) -> None:
+        self._ordered = ordered
+        self._storage = storage_at(location)
+        self._records: dict[str, Record] = {}
+
+    def do(self, payload: bytes) -> bytes:
+        """As `perform_trial`, but the record is kept for `store`."""
+        trial = msgspec.json.decode(payload, type=Trial)
+        task = self._ordered.order.request(trial).task(trial.seed, build=self._ordered.build, keep=Keep())
+        summary, self._records[trial.key] = _performed(self._ordered, self._storage, task, trial.faults)
+        return msgspec.json.encode(summary)
+
+    def store(self, block: str) -> None:
+        """Store the records of the block."""
+        name = f"campaigns/{self._ordered.order.name}/{RECORDS}/{block}.parquet"
+        if self._records:
+            self._storage.write(name, encode_block(list(self._records.values()), list(self._records)))
 
 
 @contextmanager

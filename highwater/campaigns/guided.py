@@ -21,8 +21,8 @@ from highwater.plans.plan import Plan
 from highwater.plans.text import plan_to_yaml
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
+from pipeline.items import Item, Job
 from pipeline.ledger import Row
-from pipeline.work import Item, Job
 
 
 class _Work(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +11,7 @@ from highwater.errors import UsageError
 from highwater.plans.derive import MIXED
 from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
-from pipeline.work import Item
+from pipeline.items import Item
 
 _NAME_MAX = 60  # characters of the protocols or of a mix within a name
 
@@ -99,16 +98,30 @@ class Order(Struct, frozen=True, kw_only=True):
             described=self.described,
         )
 
-    def trials(self) -> Iterator[Trial]:
-        """All trials: of the first seed, of the second, ..."""
-        for seed in self.seeds:
-            for protocol in self.protocols:
-                for mix in self.mixes:
-                    yield Trial(seed=seed, protocol=protocol, faults=mix)
+    def trial(self, number: int) -> Trial:
+        """The trial of a number from 0 to `runs` - 1: first those of the first seed, then of the second, ..."""
+        of_seed, mix = divmod(number, len(self.mixes))
+        seed, protocol = divmod(of_seed, len(self.protocols))
+        return Trial(seed=self.first + seed, protocol=self.protocols[protocol], faults=self.mixes[mix])
 
-    def items(self) -> Iterator[Item]:
-        """All trials as items of work."""
-        return (Item(trial.key, msgspec.json.encode(trial)) for trial in self.trials())
+    def named(self, key: str) -> Trial | None:
+        """The trial with this key; None if there is none."""
+        number = self.number(key)
+        return None if number is None else self.trial(number)
+
+    def number(self, key: str) -> int | None:
+        """The number of the trial with this key; None if there is none."""
+        kind, _, seed = key.rpartition(".")
+        kinds = [f"{protocol}.{mix_name(mix)}" for protocol in self.protocols for mix in self.mixes]
+        if kind not in kinds or not seed.isdecimal() or int(seed) not in self.seeds:
+            return None
+        number = (int(seed) - self.first) * len(kinds) + kinds.index(kind)
+        return number if self.trial(number).key == key else None
+
+    def item(self, number: int) -> Item:
+        """The trial of a number as an item of work."""
+        trial = self.trial(number)
+        return Item(trial.key, msgspec.json.encode(trial))
 
     def check(self) -> None:
         """Raise PlanError or UsageError if a run would be refused, or if there is none."""

@@ -16,8 +16,10 @@ from highwater.campaigns.folder import LEDGER, REQUEST, order_in
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import Summary
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger, Row
+from pipeline.blocks import SUFFIX as BLOCK
+from pipeline.blocks import rows_of_block
+from pipeline.ledger import SUFFIX as ROW
+from pipeline.ledger import Row, row_of
 from pipeline.storage import Storage, below, storage_at
 
 FAILURES_SHOWN = 5
@@ -59,8 +61,8 @@ class CampaignProgress:
         self._storage = storage_at(campaign)
         self._wanted = _runs_wanted(self._storage)
         self._rows = storage_at(below(campaign, LEDGER))
-        self._ledger = Ledger(self._rows)
-        self._seen: dict[str, datetime] = {}
+        self._seen: set[str] = set()  # names of rows and of blocks
+        self._ends: list[tuple[datetime, int]] = []  # when so many runs were stored together
         self._verdicts: Counter[str] = Counter()
         self._not_live = self._lost = 0
         self._failures: list[Failure] = []
@@ -69,33 +71,38 @@ class CampaignProgress:
         """Read the rows that are new and say how far the campaign is. A damaged row is a failure, and its run not finished."""
         now = now or datetime.now(UTC)
         damaged: list[Failure] = []
-        for key, at in sorted(self._new(), key=lambda entry: (entry[1], entry[0])):
+        for name, at in sorted(self._new(), key=lambda entry: (entry[1], entry[0])):
+            key = name.rpartition("/")[2].rpartition(".")[0]
             try:
-                row = self._ledger.read(key)
-            except PipelineError as error:
-                damaged.append(Failure(key=key, words=f"{error}; --resume does it again"))
+                text = self._rows.read(name)
+                rows = [row_of(key, text)] if name.endswith(ROW) else rows_of_block(text)
+            except (OSError, ValueError) as error:
+                damaged.append(Failure(key=key, words=f"{self._rows.path(name)}: {error}; --resume does it again"))
                 continue
-            self._seen[key] = at
-            self._count(row)
-        times = sorted(self._seen.values())
-        per_second = _rate(times[-_RATED:])
-        runs_left = max(self._wanted - len(times), 0)
+            self._seen.add(name)
+            self._ends.append((at, len(rows)))
+            for row in rows:
+                self._count(row)
+        self._ends = sorted(self._ends)
+        finished = sum(count for _, count in self._ends)
+        per_second = _rate(self._ends)
+        runs_left = max(self._wanted - finished, 0)
         return Status(
             wanted=self._wanted,
-            finished=len(times),
+            finished=finished,
             verdicts=dict(sorted(self._verdicts.items())),
             not_live=self._not_live,
             lost=self._lost,
             runs_per_minute=None if per_second is None else round(60 * per_second, 1),
             eta_s=None if per_second is None else round(runs_left / per_second, 1),
-            idle_s=round((now - times[-1]).total_seconds(), 1) if times else None,
+            idle_s=round((now - self._ends[-1][0]).total_seconds(), 1) if self._ends else None,
             failures=(*damaged, *reversed(self._failures[-FAILURES_SHOWN:]))[:FAILURES_SHOWN],
         )
 
     def _new(self) -> list[tuple[str, datetime]]:
-        files = self._rows.filesystem.get_file_info(fs.FileSelector(self._rows.root, allow_not_found=True))
-        rows = [(file.base_name.removesuffix(".json"), file.mtime) for file in files if file.base_name.endswith(".json")]
-        return [(key, at) for key, at in rows if not key.startswith(".") and key not in self._seen]
+        files = self._rows.filesystem.get_file_info(fs.FileSelector(self._rows.root, recursive=True, allow_not_found=True))
+        named = ((file.path.removeprefix(f"{self._rows.root}/"), file.mtime) for file in files)
+        return [(name, at) for name, at in named if _is_result(name) and name not in self._seen]
 
     def _count(self, row: Row) -> None:
         """Take in a row of the ledger."""
@@ -121,8 +128,18 @@ def _runs_wanted(storage: Storage) -> int:
         raise UsageError(f"{storage.location}: not a campaign: it has no {REQUEST} (STORE/campaigns/NAME)") from None
 
 
-def _rate(times: Sequence[datetime]) -> float | None:
-    """Runs per second between the first and the last of these times; None for fewer than two different ones."""
-    if len(times) < 2 or times[0] == times[-1]:
+def _is_result(name: str) -> bool:
+    """Whether a file of the ledger is a row or a block, and finished: unfinished ones are hidden."""
+    return name.endswith((ROW, BLOCK)) and not name.rpartition("/")[2].startswith(".")
+
+
+def _rate(ends: Sequence[tuple[datetime, int]]) -> float | None:
+    """Runs per second among the last `_RATED` that were stored at these times; None for fewer than two different times."""
+    last, runs = len(ends), 0
+    while last and runs < _RATED:
+        last -= 1
+        runs += ends[last][1]
+    rated = ends[last:]
+    if len(rated) < 2 or rated[0][0] == rated[-1][0]:
         return None
-    return (len(times) - 1) / (times[-1] - times[0]).total_seconds()
+    return (runs - rated[0][1]) / (rated[-1][0] - rated[0][0]).total_seconds()

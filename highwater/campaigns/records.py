@@ -5,16 +5,16 @@ from functools import cached_property
 import msgspec
 
 from highwater.campaigns.campaign import summary_of
-from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, CampaignOrder, order_in
-from highwater.campaigns.order import Trial
+from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, CampaignOrder, order_in, series_of
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_from_yaml
 from highwater.runs.records import performed_record
 from highwater.runs.summary import Summary
+from pipeline.blocks import Blocks, Series, block_name
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, decode, run_of
+from pipeline.record import Record, decode, decode_block, run_of
 from pipeline.storage import Storage, below, storage_at
 
 _TOLD = ["seed", "plan", "plan_digest", "verdict", "live", "digest", "acked"]  # by the record and by the row of a run
@@ -25,21 +25,26 @@ class CampaignRecords:
 
     def __init__(self, folder: Storage) -> None:
         self._folder = folder
-        self._ledger = Ledger(storage_at(below(folder.location, LEDGER)))
-        self.keys = sorted(self._ledger.keys())
+        place = storage_at(below(folder.location, LEDGER))
+        self._ledger, self._blocks = Ledger(place), Blocks(place)
+        self._finished = self._blocks.finished()
+        self._opened: tuple[int, dict[str, Row], dict[str, Record]] = (-1, {}, {})  # the block that was read last
+        self.keys = [*sorted(self._ledger.keys()), *(key for block in sorted(self._finished) for key in self._keys_of(block))]
 
     def run(self, key: str) -> str:
         """The key of a run in a dataset. Raises PipelineError where the record is damaged."""
         data = self._written(key)
-        return self._record_of_failure(key).run if data is None else run_of(data, name=self._name(key))
+        if data is None:
+            return (self._of_block(key) or self._record_of_failure(key)).run
+        return run_of(data, name=self._name(key))
 
     def record(self, key: str) -> Record:
         """A record. Raises PipelineError where it is damaged, missing though there is a result, or contradicts that result."""
         data = self._written(key)
-        if data is None:
+        record = self._of_block(key) if data is None else decode(data, name=self._name(key))
+        if record is None:
             return self._record_of_failure(key)
-        record = decode(data, name=self._name(key))
-        row = self._ledger.read(key)
+        row = self._row(key)
         if row.state != "done":
             return self._record_of(row)  # a worker died between the record and the row
         (told,) = record.tables["runs"].select(_TOLD).to_pylist()
@@ -61,9 +66,36 @@ class CampaignRecords:
         except FileNotFoundError:
             return None
 
+    def _keys_of(self, block: int) -> list[str]:
+        return [item.key for item in self._series.items(block)]
+
+    def _row(self, key: str) -> Row:
+        return self._open(key)[1].get(key) or self._ledger.read(key)
+
+    def _of_block(self, key: str) -> Record | None:
+        """The record of a run that was stored with those of its block; None if there is none."""
+        return self._open(key)[2].get(key)
+
+    def _open(self, key: str) -> tuple[int, dict[str, Row], dict[str, Record]]:
+        """The rows and records of the block of this run; nothing if it is in no finished block."""
+        number = self._order.order.number(key)
+        block = -1 if number is None else number // self._series.size
+        if block not in self._finished:
+            return (-1, {}, {})
+        if self._opened[0] != block:
+            name = block_name(block)
+            data = self._written(name)
+            records = {} if data is None else decode_block(data, name=self._name(name))
+            self._opened = (block, {row.key: row for row in self._blocks.rows(block)}, records)
+        return self._opened
+
+    @cached_property
+    def _series(self) -> Series:
+        return series_of(self._order, "")
+
     def _record_of_failure(self, key: str) -> Record:
         """The record of a run that met its deadline or whose worker died: nobody could write one."""
-        row = self._ledger.read(key)
+        row = self._row(key)
         if row.state == "done":
             raise PipelineError(f"{self._name(key)}: missing, though the ledger has the run's result")
         return self._record_of(row)
@@ -77,7 +109,7 @@ class CampaignRecords:
     def _plan_mix_repeat(self, key: str) -> tuple[Plan, tuple[str, ...], str]:
         """The plan of a run, its fault mix, and the command that repeats it."""
         order = self._order.order
-        trial = self._trials.get(key)
+        trial = order.named(key)
         if trial is not None:
             request = order.request(trial)
             return request.plan(trial.seed), trial.faults, request.command(trial.seed)
@@ -98,7 +130,3 @@ class CampaignRecords:
             raise PipelineError(str(error)) from error
         except OSError as error:
             raise PipelineError(f"{self._folder.path(REQUEST)}: not the request of a campaign: {error}") from error
-
-    @cached_property
-    def _trials(self) -> dict[str, Trial]:
-        return {trial.key: trial for trial in self._order.order.trials()}

@@ -19,12 +19,13 @@ from highwater.foreign.own import is_own
 from highwater.runs import judging
 from highwater.runs.judging import Case
 from highwater.runs.summary import in_full, in_short
+from pipeline.items import Item, Job
 from pipeline.ledger import Ledger
 from pipeline.local import cores
 from pipeline.owner import owned
 from pipeline.session import session_if_asked
 from pipeline.storage import storage_at
-from pipeline.work import Item, Job, perform
+from pipeline.work import perform
 
 _LIVE = {True: "live", False: "not live", None: "-"}
 _ITEMS_OF_A_WORKER = 4  # fewer are judged before a worker process has started

@@ -17,7 +17,7 @@ from highwater.runs.run import BackendName
 from history.fault_kinds import FAMILIES, KIND_NAMES
 from nemesis.kinds import MIXES
 from nemesis.profiles import ProfileName
-from pipeline.session import full_master, parse_conf
+from pipeline.session import full_master, parse_conf, watched
 from reference.config import VARIANTS
 from workloads.registry import WORKLOADS
 
@@ -98,6 +98,10 @@ System = Annotated[
     typer.Option(metavar="NAME[:VERSION]", help="System under test, see `highwater systems`; the plan's, or the reference."),
 ]
 Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
+SparkEvents = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Show Spark's web pages while it works, and write its event log to this folder or URI."),
+]
 Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark with this master, for example 'local[*]'.")]
 SparkConf = Annotated[
     list[str] | None,
@@ -148,11 +152,16 @@ class OnSpark(Struct, frozen=True, kw_only=True):
 
     spark: Spark = None
     spark_conf: SparkConf = None
+    spark_events: SparkEvents = None
 
     @property
     def settings(self) -> dict[str, str]:
         """The settings of Spark. UsageError or PipelineError for invalid ones, or for an invalid master."""
-        return conf_of(self.spark, self.spark_conf)
+        if self.spark_events is None:
+            return conf_of(self.spark, self.spark_conf)
+        if self.spark is None:
+            raise UsageError("--spark-events needs --spark MASTER")
+        return watched(self.spark_events) | conf_of(self.spark, self.spark_conf)
 
 
 def backend_for(backend: BackendName | None, plan: Plan | None, system: str | None) -> BackendName:

@@ -45,9 +45,9 @@ from history.foreign.read import Form, form_of
 from history.history import History
 from pipeline import giant
 from pipeline.errors import PipelineError
+from pipeline.items import Item
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import Storage, below, storage_at
-from pipeline.work import Item
 
 DEADLINE_S = 1_800.0  # of judging one history
 # The judges are these packages, these modules and these libraries.

@@ -29,6 +29,10 @@ from highwater.runs.run import SUMMARY
 from highwater.runs.summary import VALIDITY_NAMES, Summary
 from history import store
 from history.manifest import FaultCount, RunManifest
+from pipeline.blocks import FOLDER as BLOCKS
+from pipeline.blocks import SUFFIX as BLOCK
+from pipeline.blocks import rows_of_block
+from pipeline.ledger import SUFFIX as ROW
 from pipeline.ledger import row_of
 
 _BESIDE = re.compile(r"beside-[A-Za-z0-9._-]{1,128}\.html")  # pages of a run beside another one
@@ -366,17 +370,21 @@ def _listed_runs(path: Path, folder: str, campaign: str) -> Iterator[Run]:
 
 
 def _rows_of(ledger: Path) -> list[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(ledger) as entries:
-        return sorted((e for e in entries if e.name.endswith(".json") and e.is_file(follow_symlinks=False)), key=lambda e: e.name)
-    return []
+    """The files of rows and of blocks."""
+    found: list[os.DirEntry[str]] = []
+    for folder, suffix in ((ledger, ROW), (ledger / BLOCKS, BLOCK)):
+        with suppress(OSError), os.scandir(folder) as entries:
+            found += [e for e in entries if e.name.endswith(suffix) and e.is_file(follow_symlinks=False)]
+    return sorted(found, key=lambda e: e.name)
 
 
 def _of_ledger(path: Path, folder: str, campaign: str) -> Iterator[Run]:
-    """The run of a row; a row without a result has none."""
-    row = row_of(path.stem, path.read_bytes())
-    if row.state == "done":
+    """The runs of a row or of a block; a row without a result has none."""
+    text, changed = path.read_bytes(), path.stat().st_mtime_ns
+    for row in rows_of_block(text) if path.suffix == BLOCK else [row_of(path.stem, text)]:
+        if row.state != "done":
+            continue
         summary = msgspec.json.decode(row.result, type=Summary)
-        changed = path.stat().st_mtime_ns
         yield _run(summary, key=f"{folder}:{row.key}", folder="", campaign=campaign, changed_ns=changed, under=_store_of(folder))
 
 

@@ -25,10 +25,10 @@ from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName
 from highwater.shrink.passes import LAST, PASSES, Pass, Reduction, first_proposals, proposals
 from highwater.shrink.trial import Goal, Question, RunFacts, Trial, answer_encoded
+from pipeline.items import Item, Job, perform_item
 from pipeline.ledger import Ledger, Row
 from pipeline.local import call_on_processes
 from pipeline.storage import storage_at
-from pipeline.work import Item, Job, perform_item
 
 ROUNDS_MAX = 6  # of all passes
 DEADLINE_S = 3600.0  # of one answer

@@ -11,9 +11,10 @@ from checkers.judge import judge
 from history import store
 from pipeline import giant
 from pipeline.errors import PipelineError
+from pipeline.items import Item, Job
 from pipeline.ledger import Ledger
 from pipeline.storage import storage_at
-from pipeline.work import Item, Job, perform
+from pipeline.work import perform
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from highwater.campaigns.campaign import Campaign, Limits, Watch
 from highwater.campaigns.folder import CampaignFolder, CampaignOrder
 from highwater.campaigns.order import Order
+from highwater.campaigns.records import CampaignRecords
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
@@ -22,8 +23,10 @@ from highwater.runs.run import Judged, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from pipeline import dataset
+from pipeline.items import Job
 from pipeline.stamp import present_stamp
 from pipeline.storage import storage_at
+from pipeline.tasks import perform_block
 from pipeline.work import perform
 from reference.config import VARIANTS
 
@@ -71,7 +74,7 @@ def test_campaign_runs_seeds_x_protocols_x_mixes(commands_performed: list[str], 
     campaign = _perform(folder)
 
     assert (campaign.wanted, len(campaign.summaries), campaign.stopped) == (16, 16, None)
-    assert commands_performed == [ORDER.request(trial).command(trial.seed) for trial in ORDER.trials()]
+    assert commands_performed == [ORDER.request(trial).command(trial.seed) for trial in map(ORDER.trial, range(ORDER.runs))]
     assert [summary.repeat for summary in campaign.summaries] == commands_performed
 
 
@@ -161,7 +164,7 @@ MIXES = st.lists(st.sampled_from([(), ("crash",), ("pause", "crash"), ("network"
 def test_every_trial_of_any_order_has_its_own_key(mixes: list[tuple[str, ...]], protocols: list[str], first: int) -> None:
     order = Order(first=first, last=first + 3, protocols=tuple(protocols), mixes=tuple(mixes))
 
-    keys = [item.key for item in order.items()]
+    keys = [item.key for item in map(order.item, range(order.runs))]
 
     assert len(set(keys)) == order.runs
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name) for name in (*keys, order.name))
@@ -193,7 +196,7 @@ def test_million_seeds_are_no_plans_in_memory(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError
 
     monkeypatch.setattr("highwater.campaigns.campaign.derive", refused)
-    items = replace(ORDER, last=10**6).items()
+    items = map((order := replace(ORDER, last=10**6)).item, range(order.runs))
 
     assert sum(len(next(items).payload) for _ in range(1000)) < 50_000
 
@@ -219,3 +222,34 @@ def test_run_that_meets_its_deadline_fails_the_harness(tmp_path: Path) -> None:
     assert late.exit_code is ExitCode.LABORATORY_FAILED
     assert late.failure == "seed-0: not ready after 0.001 s"
     assert late.repeat == f"highwater run --seed 0 --derivation {DERIVATION} --protocol v3 --seconds 2"
+
+
+@given(st.integers(0, 2**64 - 10), st.integers(1, 5), st.sampled_from([((),), ((), ("crash",)), (("clog", "crash"), ())]))
+def test_trial_follows_from_its_number_and_its_key(first: int, seeds: int, mixes: tuple[tuple[str, ...], ...]) -> None:
+    order = Order(first=first, last=first + seeds - 1, protocols=("safe", "v3"), mixes=mixes)
+    trials = [order.trial(number) for number in range(order.runs)]
+
+    assert len({trial.key for trial in trials}) == order.runs
+    assert [order.number(trial.key) for trial in trials] == list(range(order.runs))
+    assert [order.named(trial.key) for trial in trials] == trials
+
+
+@pytest.mark.parametrize("key", ["", "safe.default.4", "safe.default.-1", "safe.default.01", "kip279.default.1", "block-0000001"])
+def test_key_of_no_trial_has_no_number(key: str) -> None:
+    assert ORDER.number(key) is None
+
+
+def test_trials_in_blocks_give_the_same_campaign(commands_performed: list[str], tmp_path: Path) -> None:
+    """What Spark's tasks do, in this process: the summaries of blocks are those of rows, and are not performed again."""
+    rows, blocks = _folder(tmp_path / "rows"), _folder(tmp_path / "blocks")
+    rows.begin()
+    blocks.begin()
+    for block in list(blocks.series.blocks)[:9]:
+        job = Job(function=str.encode, ledger=blocks.ledger.location)  # type: ignore[arg-type] # not called
+        perform_block(blocks.series, job, block, attempt=1, one_by_one=False)
+    performed = len(commands_performed)
+    one, other = _perform(rows), _perform(blocks)
+
+    assert (performed, len(commands_performed)) == (9, 32)
+    assert list(one.summaries) == list(other.summaries)
+    assert sorted(CampaignRecords(rows.place).keys) == sorted(CampaignRecords(blocks.place).keys)

@@ -19,9 +19,9 @@ from highwater.runs.judging import digest_of, find, judge_all, judge_item, ledge
 from history import jsonl, store
 from history.history import History
 from history.op import Operation, OpType
+from pipeline.items import Item
 from pipeline.ledger import Ledger
 from pipeline.storage import storage_at
-from pipeline.work import Item
 from tests.checkers.corpus import history as told
 from tests.checkers.linearizability.test_published import _rows as published
 from tests.pipeline.faults import OLD, store_history, stored_before_hashes

@@ -16,8 +16,9 @@ from highwater.runs.provenance import Build
 from highwater.runs.records import stored_record
 from highwater.runs.summary import Summary
 from history import store
+from pipeline.blocks import Blocks, block_name
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode
+from pipeline.record import Record, encode, encode_block
 from pipeline.storage import storage_at
 from tests.pipeline.records import HISTORY, record, verdict
 from tests.strategies import MANIFEST
@@ -101,6 +102,28 @@ def test_run_that_met_its_deadline_is_a_row(tmp_path: Path, capsys: pytest.Captu
     assert (row["seed"], row["verdict"], row["signature"], row["outcome"]) == (7, "UNKNOWN", "harness-fault", "harness-fault")
     assert row["failure"] == "seed-7: not ready after 60.0 s"
     assert row["run"].startswith("seed-7/sim-v3-")
+
+
+def test_blocks_of_a_campaign_are_taken_in_as_its_rows_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spark stores the rows and the records of a block together; one run of it met its deadline and has no record."""
+    late = Row(key="v3.default.3", state="late", attempt=1, seconds=60.0, words="not ready after 60.0 s")
+    single = _campaign(tmp_path / "single", (1, 2, 4))
+    _ledger(single).commit(late)
+    together = _campaign(tmp_path / "together", (1, 2, 4))
+    rows = {row.key: row for row in (*_ledger(together).rows(), late)}
+    _ledger(together).forget({"v3.default.1", "v3.default.2"})
+    for number, seed in enumerate((1, 2, 3)):  # nine runs: a block for each
+        Blocks(storage_at(together / LEDGER)).write(number, [rows[key := f"v3.default.{seed}"]])
+        if seed != 3:
+            (together / RECORDS / f"{key}.parquet").unlink()
+            data = encode_block([record(seed)], [key])
+            store.write_file(together / RECORDS / f"{block_name(number)}.parquet", data)
+
+    for place in (single, together):
+        code, out, _ = _run(capsys, "ingest", place, "--campaign", "x", "--dataset", tmp_path / f"{place.name}-dataset")
+        assert (code, out.partition(" ")[0]) == (ExitCode.VALID, "4")
+    one, other = (_runs(tmp_path / f"{place.name}-dataset") for place in (single, together))
+    assert one.equals(other)
 
 
 def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from highwater.campaigns.progress import CampaignProgress, Failure
 from highwater.cli.main import run_command_line
 from highwater.runs.provenance import Build
 from highwater.runs.summary import FoundAnomaly, Summary
+from pipeline.blocks import Blocks, block_name
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at
 
@@ -66,6 +67,21 @@ def test_status_counts_finished_runs_and_verdicts(campaign: Path) -> None:
         Failure(key="c", words="VALID, not live: orders-0 has no leader", repeat=STUCK.repeat),
         Failure(key="b", words="INVALID, live: v1 is gone", repeat=INVALID.repeat),
     )
+
+
+def test_status_counts_the_runs_of_blocks(campaign: Path) -> None:
+    """Spark stores up to a hundred runs at once; the rate is that of runs, not of blocks."""
+    blocks = Blocks(storage_at(campaign / "ledger"))
+    for number, summaries in enumerate([(VALID, INVALID), (VALID, VALID, STUCK)]):
+        results = [msgspec.Raw(msgspec.json.encode(summary)) for summary in summaries]
+        blocks.write(number, [Row(key="a", state="done", attempt=1, seconds=1.0, result=result) for result in results])
+        (path,) = (campaign / "ledger").rglob(f"{block_name(number)}.*")
+        os.utime(path, (START + 30 * number, START + 30 * number))
+
+    status = CampaignProgress(str(campaign)).status(datetime.fromtimestamp(START + 35, UTC))
+
+    assert (status.wanted, status.finished, status.verdicts, status.not_live) == (12, 5, {"INVALID": 1, "VALID": 4}, 1)
+    assert (status.runs_per_minute, status.idle_s) == (6.0, 5.0)
 
 
 def test_damaged_row_is_no_finished_run(campaign: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from pipeline.work import Item
+from pipeline.items import Item
 
 HANG_S = 60
 
@@ -26,6 +26,29 @@ class Deed(Struct, frozen=True, kw_only=True):
 def item(name: str, trace: Path, what: str = "count", *, times: int = 99) -> Item:
     """An item that does this deed; its key is its name."""
     return Item(name, msgspec.json.encode(Deed(name=name, trace=str(trace), what=what, times=times)))
+
+
+def numbered(trace: Path, misdeeds: dict[int, str], number: int) -> Item:
+    """The item of a number; most do what they should."""
+    return item(f"{number:04}", trace, misdeeds.get(number, "count"))
+
+
+class Deeds:
+    """Does the items of a block, and stores their names in a file of the block's name."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._names: list[str] = []
+
+    def do(self, payload: bytes) -> bytes:
+        """Perform a deed and note it."""
+        result = do(payload)
+        self._names.append(msgspec.json.decode(result))
+        return result
+
+    def store(self, block: str) -> None:
+        """Write down whose deeds were done."""
+        (self._place / block).write_text(" ".join(self._names))
 
 
 def attempts(trace: Path, name: str) -> int:

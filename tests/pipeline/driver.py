@@ -3,8 +3,9 @@
 import sys
 from pathlib import Path
 
+from pipeline.items import Job
 from pipeline.session import SUBMITTED, session
-from pipeline.work import Job, perform
+from pipeline.work import perform
 from tests.pipeline.deeds import do, item
 
 

@@ -22,9 +22,10 @@ from history import jsonl, store
 from history.errors import HistoryError
 from history.history import History
 from history.seed import Rng
+from pipeline.items import Item, Job
 from pipeline.ledger import Ledger
 from pipeline.storage import below, storage_at
-from pipeline.work import Item, Job, perform
+from pipeline.work import perform
 from tests.pipeline.faults import KILLED, LATE, NEW, OLD, store_history, stored_before_hashes
 from tests.pipeline.runs import STORIES, corpus, random_run
 

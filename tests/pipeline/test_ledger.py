@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from pipeline.errors import PipelineError
+from pipeline.items import Item, Job
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at
-from pipeline.work import Item, Job, perform
+from pipeline.work import perform
 
 ROW = Row(key="a", state="done", attempt=1, seconds=0.5, result=msgspec.Raw(b'{"verdict":"INVALID","acked":17}'))
 

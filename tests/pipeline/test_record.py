@@ -13,7 +13,18 @@ from checkers.sketches import history_of
 from history.history import History
 from history.op import OpType
 from pipeline.errors import PipelineError
-from pipeline.record import Known, Record, calls_of, decode, encode, record_of, record_of_failure, run_of
+from pipeline.record import (
+    Known,
+    Record,
+    calls_of,
+    decode,
+    decode_block,
+    encode,
+    encode_block,
+    record_of,
+    record_of_failure,
+    run_of,
+)
 from pipeline.tables import OF_A_RECORD, Table, arrow_schema
 from reports.calls import calls_of as calls_of_the_page
 from tests.pipeline.records import HISTORY, facts_of_run, record, verdict
@@ -164,6 +175,21 @@ def test_record_survives_encoding() -> None:
 
     assert (record_found.protocol, record_found.run, run_of(encode(new_record))) == ("v3", "seed-1/sim-v3-0", "seed-1/sim-v3-0")
     assert record_found.tables == new_record.tables
+
+
+def test_records_of_a_block_survive_encoding() -> None:
+    records = {"a": record(1), "b": record(2, "safe")}
+    found = decode_block(encode_block([*records.values()], [*records]), name="block")
+
+    assert found.keys() == records.keys()
+    for key, one in records.items():
+        assert (found[key].protocol, found[key].run, found[key].tables) == (one.protocol, one.run, one.tables)
+
+
+@pytest.mark.parametrize("length", [0, 4, 2000, -9])
+def test_records_of_a_block_that_was_cut_off_are_refused(length: int) -> None:
+    with pytest.raises(PipelineError, match=r"^b.parquet: not complete records"):
+        decode_block(encode_block([record(1), record(2)], ["a", "b"])[:length], name="b.parquet")
 
 
 def test_equal_records_are_equal_bytes() -> None:

@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
+from pipeline.items import ATTEMPTS_MAX, Item, Job
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at
-from pipeline.work import ATTEMPTS_MAX, Item, Job, perform
+from pipeline.work import perform
 from tests.pipeline.deeds import attempts, do, item
 
 PLACES = [

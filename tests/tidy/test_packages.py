@@ -39,11 +39,11 @@ def _name(requirement: str) -> str:
 
 
 def _declared(package: str) -> set[str]:
-    """The distributions that a package may import: a broker's image has only BROKER; Spark, pytest and `serve` are extras."""
+    """The distributions that a package may import: a broker's image has only BROKER; some packages have extras."""
     project = PYPROJECT["project"]
     if package in ("reference", "server"):
         return set(BROKER)
-    extras = {"pipeline": ("spark",), "highwater": ("pytest", "serve")}.get(package, ())
+    extras = {"pipeline": ("spark", "s3"), "highwater": ("pytest", "serve")}.get(package, ())
     optional = [requirement for extra in extras for requirement in project["optional-dependencies"][extra]]
     return {_name(requirement) for requirement in project["dependencies"] + optional}
 

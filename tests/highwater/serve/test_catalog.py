@@ -16,6 +16,7 @@ from highwater.serve.catalog import Catalog, Snapshot
 from highwater.serve.listing import Query, listing, matrix, query_in, side_by_side
 from history import store
 from history.manifest import SystemFacts
+from pipeline.blocks import Blocks
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at
 from tests.highwater.serve.stores import LOST, VALID, put
@@ -68,6 +69,17 @@ def test_running_campaign_is_read_from_its_ledger(tmp_path: Path) -> None:
     ]
     assert [campaign_row.verdicts for campaign_row in second.campaigns] == [(("INVALID", 1), ("VALID", 1))]
     assert second.version > first.version
+
+
+def test_running_campaign_on_spark_is_read_from_its_blocks(tmp_path: Path) -> None:
+    folder = _campaign(tmp_path, "one", 3)
+    results = [msgspec.Raw(msgspec.json.encode(summary)) for summary in (VALID, LOST)]
+    rows = [Row(key=str(n), state="done", attempt=1, seconds=1.0, result=result) for n, result in enumerate(results)]
+    Blocks(storage_at(str(folder / "ledger"))).write(0, rows)
+
+    (campaign_row,) = Catalog(tmp_path).refresh().campaigns
+
+    assert (campaign_row.finished, campaign_row.verdicts) == (2, (("INVALID", 1), ("VALID", 1)))
 
 
 def test_store_of_a_chaos_job_below_a_store_is_listed(tmp_path: Path) -> None:
