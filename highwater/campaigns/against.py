@@ -9,13 +9,14 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from checkers.severity import SEVERITY, severity
+from highwater.behaviour.difference import Behaviour, differences, summary
 from highwater.campaigns.chaos import Phase, RunLine
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -55,6 +56,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     acked: tuple[int, int]  # acknowledged produces: before, now
     changed: tuple[Changed, ...]
     lost: int = 0
+    behaviour: tuple[str, ...] = ()  # how the present runs behave otherwise, in lines
 
     @property
     def code(self) -> ExitCode:
@@ -88,8 +90,8 @@ def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase])
     return Other(revision=revision, commit=commit, lines=tuple(lines_of_runs))
 
 
-def compare(other: Other, now: Sequence[RunLine]) -> Comparison:
-    """Compare the runs of two protocols on the same plans."""
+def compare(other: Other, now: Sequence[RunLine], behaviours: Mapping[str, Behaviour]) -> Comparison:
+    """Compare the runs of two protocols on the same plans; `behaviours` are those of the present runs."""
     old = {(line.part, line.name, line.protocol): line for line in other.lines}
     pairs = [(old[key], line) for line in now if (key := (line.part, line.name, line.protocol)) in old]
     same = [
@@ -103,7 +105,15 @@ def compare(other: Other, now: Sequence[RunLine]) -> Comparison:
         acked=(sum(before.acked for before, _ in same), sum(other.acked for _, other in same)),
         changed=tuple(sorted(_changed_runs(same), key=lambda change: not change.worse)),
         lost=len(other.lines) + len(now) - 2 * len(same),
+        behaviour=tuple(_other_behaviour(other, behaviours)),
     )
+
+
+def _other_behaviour(other: Other, now: Mapping[str, Behaviour]) -> list[str]:
+    """How the runs that ended on both sides behave otherwise."""
+    before = {f"{line.part}/{line.name}": line.behaviour for line in other.lines if line.behaviour is not UNSET}
+    both = {name: behaviour for name, behaviour in now.items() if name in before}
+    return summary(differences(before, both, all_plans=False), len(both))
 
 
 def _changed_runs(pairs: Sequence[tuple[RunLine, RunLine]]) -> Iterator[Changed]:

@@ -9,6 +9,8 @@
     determinism   one seed in two processes with different PYTHONHASHSEED: the same digest
     containers    some corpus entries in containers, if a Docker engine answers; with CI=true an engine is required
 
+The behaviour of the runs of `corpus` and `plans` is compared with the snapshot (`highwater.campaigns.behaviour`).
+
 The runs of a phase and their order are fixed, whatever the number of workers. A known-bad protocol that is not caught is a
 failure of the harness: a VALID then proves nothing.
 """
@@ -22,9 +24,11 @@ from pathlib import Path
 from typing import Literal, assert_never, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from highwater.behaviour.difference import Behaviour
+from highwater.behaviour.snapshot import Recorded, recorded
 from highwater.campaigns import corpus
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, run_campaign
 from highwater.campaigns.corpus import SAFE, Case, Expectation
@@ -144,6 +148,7 @@ class RunLine(Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     wall_seconds: float
     repeat: str
+    behaviour: Recorded | UnsetType = UNSET  # of the phases corpus, plans and seeds
 
 
 class Means(Struct, frozen=True, kw_only=True):
@@ -155,6 +160,7 @@ class Means(Struct, frozen=True, kw_only=True):
     on_line: Callable[[RunLine], None]
     fail_fast: bool = False  # the first red run ends its part
     deadline_s: float | None = None  # of one run
+    on_behaviour: Callable[[str, Behaviour], None] = lambda name, behaviour: None  # of corpus, plans and seeds: phase/name
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -172,11 +178,12 @@ def parts_of(phase: Phase, inputs: Inputs, means: Means) -> list[Callable[[], Pa
     match phase:
         case "corpus":
             safe = [case for case in inputs.entries if case.expectation.protocol == SAFE]
-            return [partial(perform_cases, "corpus", safe, means)]
+            return [partial(perform_cases, "corpus", safe, means, behaviour=True)]
         case "plans":
-            return [partial(perform_cases, "plans", inputs.plans, means)]
+            return [partial(perform_cases, "plans", inputs.plans, means, behaviour=True)]
         case "seeds":
-            return [partial(perform_cases, "seeds", cases_of(inputs.seeds), means, unknown_allowed=inputs.unknown_allowed)]
+            seeds = cases_of(inputs.seeds)
+            return [partial(perform_cases, "seeds", seeds, means, unknown_allowed=inputs.unknown_allowed, behaviour=True)]
         case "guided":
             return [partial(search, inputs.seeds, means, unknown_allowed=inputs.unknown_allowed)]
         case "known-bad":
@@ -256,10 +263,11 @@ def perform_cases(
     backend: BackendName = "sim",
     unknown_allowed: int = 0,
     branches: bool = False,
+    behaviour: bool = False,
 ) -> Part:
     """Perform plans that must get certain verdicts. `unknown_allowed` per cent of them may be UNKNOWN.
 
-    With `branches` the summaries say which branches the runs took.
+    With `branches` the summaries say which branches the runs took. With `behaviour` each run's goes to `means.on_behaviour`.
     """
     checks: list[Check] = []
     waiting = iter(cases)
@@ -268,17 +276,22 @@ def perform_cases(
         case = next(waiting)
         check = check_of(case, summary, number=len(checks), tolerant=unknown_allowed > 0)
         checks.append(check)
-        means.on_line(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False))
+        line = line_of(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False)
+        if summary.behaviour is not UNSET:
+            digest, rows = summary.plan_digest, summary.behaviour
+            line = replace(line, behaviour=recorded(digest, rows))
+            means.on_behaviour(f"{name}/{case.entry}", Behaviour(digest, rows, summary.repeat, check.plan))
+        means.on_line(line)
         return RED if check.met is False and means.fail_fast else None
 
-    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend, branches=branches)
+    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend, branches=branches, behaviour=behaviour)
     deadline_s = means.deadline_s if backend == "sim" else None
     performed = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
     code = code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
     return Part(
         name=name,
         checks=tuple(checks),
-        summaries=tuple(performed.summaries),
+        summaries=tuple(replace(summary, behaviour=UNSET) for summary in performed.summaries),
         expected=tuple(check.met for check in checks),
         stopped=performed.stopped,
         code=code,

@@ -207,12 +207,26 @@ def _files_of(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def tasks_of(
-    cases: Sequence[Case], *, build: Build, keep: Keep, backend: BackendName = "sim", branches: bool = False
+    cases: Sequence[Case],
+    *,
+    build: Build,
+    keep: Keep,
+    backend: BackendName = "sim",
+    branches: bool = False,
+    behaviour: bool = False,
 ) -> Iterator[Task]:
     """The tasks that make worker processes perform these corpus cases, in the same order."""
     for case in cases:
         repeat = case.repeat + (f" --backend {backend}" if backend != "sim" else "")
-        yield Task(plan=case.plan, repeat=repeat, build=build, keep=keep, backend=backend, branches=branches)
+        yield Task(
+            plan=case.plan,
+            repeat=repeat,
+            build=build,
+            keep=keep,
+            backend=backend,
+            branches=branches,
+            behaviour=behaviour,
+        )
 
 
 def complaint(case: Case, summary: Summary) -> str | None:

@@ -12,11 +12,14 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from highwater.behaviour.difference import Behaviour, summary
+from highwater.behaviour.snapshot import PLACE, Recorded, load
 from highwater.campaigns import systems
 from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
+from highwater.campaigns.behaviour import BEHAVING, BEHAVIOUR, CHANGED, accept, compared, part_of
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import PHASES, SEEDS_TO_A_GUIDED_RUN, Inputs, Means, Part, Phase, RunLine, parts_of
-from highwater.campaigns.corpus import load_corpus, load_plans
+from highwater.campaigns.corpus import SAFE, load_corpus, load_plans
 from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages, write_runs
 from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
 from highwater.campaigns.smaller import Smaller, shrink_failures
@@ -40,6 +43,7 @@ _SEEDS_ON_SYSTEM = 6  # each takes a minute or two
 _CORPUS, _PLANS = Path("corpus/seeds"), Path("corpus/plans")
 _FIRST_BELOW = 1 << 40  # short enough to type
 _ANNOTATED = 10  # errors of a step that GitHub Actions shows
+_COMPARED = tuple(f"{part}/" for part in BEHAVING)  # how the names of plans with a recorded behaviour begin
 _CHANGED = 20  # runs that a comparison lists
 _OF_CORPUS: frozenset[Phase] = frozenset({"corpus", "known-bad", "containers"})  # phases that perform entries of the corpus
 
@@ -75,6 +79,14 @@ class Options(Struct, frozen=True, kw_only=True):
             metavar="REV", help="Perform corpus, plans and seeds on the protocol of this commit, too; tell what is worse."
         ),
     ] = None
+    accept: Annotated[
+        bool,
+        typer.Option("--accept", help="Perform corpus and plans, and write how they behave into the snapshot, if none is red."),
+    ] = False
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(help=f"Snapshot of the behaviour: {PLACE}; of --corpus and --plans of your own none, if not given."),
+    ] = None
     runs: Annotated[Path | None, typer.Option(help="File that gets one JSON line for each run, as soon as it has ended.")] = None
     shrink: options.Shrink = 60.0
     bisect: options.Bisect = False  # run_command_line converts the exit code
@@ -90,6 +102,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     not_performed: tuple[Phase, ...]  # because an earlier phase failed
     unfit: tuple[str, ...] = ()  # plans that another system cannot perform, each with the reason
     against: Comparison | None = None
+    changed: tuple[str, ...] = ()  # how plans behave otherwise than the snapshot says, in lines
     index: str
     junit: str
 
@@ -102,6 +115,18 @@ class Job(Struct, frozen=True, kw_only=True):
     parts: Callable[[Phase, Means], Sequence[Callable[[], Part]]]
     runs: int
     unfit: tuple[str, ...] = ()
+    snapshot: Path | None = None  # with which the behaviour of corpus and plans is compared; None: it is not compared
+    before: Mapping[str, Recorded] = {}  # its content
+    plans: int = 0  # whose behaviour is compared
+
+
+class Performed(Struct, frozen=True, kw_only=True):
+    """What was performed: the parts with their runs, the phases that were not, the line of each run and how plans behaved."""
+
+    parts: tuple[Part, ...]
+    phases_left: tuple[Phase, ...]
+    lines: list[RunLine]
+    behaviours: dict[str, Behaviour]
 
 
 @takes(Options)
@@ -116,42 +141,28 @@ def chaos(given: Options) -> int:
     # Refuse bad input before writing anything.
     job = _on_system(given, seeds, request) if foreign else _on_reference(given, seeds)
     store, workers, show = options.folder_of(given.store), given.jobs or cores(), not given.json
-    keep = Keep(store=store, report=True, only_failures=True)
     repeat = _repeat(given, request, job)
     if show:
         _show_head(job, repeat + (f" --against {given.against}" if given.against else ""))
     other = None if given.against is None else perform_on(given.against, _arguments(given, repeat, workers), job.phases)
-    lines: list[RunLine] = []
-    with (
-        _lines_to(given.runs) as write,
-        progress(job.runs, quiet=given.json) as ticker,
-        cleaned_up("process" if foreign else "sim"),
-    ):
-
-        def show_line(line: RunLine) -> None:
-            lines.append(line)
-            write(line)
-            ticker.tick(f"{line.protocol} {line.name}")
-
-        means = Means(
-            build=build, keep=keep, jobs=workers, on_line=show_line, fail_fast=given.fail_fast, deadline_s=given.deadline
-        )
-        going = (given.keep_going or other is not None) and not given.fail_fast
-        parts, phases_left = _perform(job, means, keep_going=going, show=show)
+    with cleaned_up("process" if foreign else "sim"):
+        performed = _performed(given, job, build, store=store, workers=workers)
+    parts, changed = _with_behaviour(job, performed, accepting=given.accept, show=show)
     smaller = _shrunk_failures(
         parts, store, 0.0 if given.bisect or other or foreign else given.shrink, workers=workers, show=show
     )
     _say_reds(reds(parts, store, smaller), parts, repeat=repeat, show=show)
     code = worst(part.code for part in parts)
     _write(parts, store, repeat=repeat, code=code, smaller=smaller)
-    compared = None if other is None else compare(other, lines)
+    comparison = None if other is None else compare(other, performed.lines, performed.behaviours)
     outcome = Outcome(
         first_seed=low,
-        exit=code if compared is None else compared.code,
+        exit=code if comparison is None else comparison.code,
         stages=parts,
-        not_performed=phases_left,
+        not_performed=performed.phases_left,
         unfit=job.unfit,
-        against=compared,
+        against=comparison,
+        changed=changed,
         index=str(store / INDEX),
         junit=str(store / JUNIT),
     )
@@ -159,9 +170,63 @@ def chaos(given: Options) -> int:
     return outcome.exit
 
 
+def _performed(given: Options, job: Job, build: Build, *, store: Path, workers: int) -> Performed:
+    """Perform the job."""
+    lines: list[RunLine] = []
+    behaviours: dict[str, Behaviour] = {}
+    with _lines_to(given.runs) as write, progress(job.runs, quiet=given.json) as ticker:
+
+        def show_line(line: RunLine) -> None:
+            lines.append(line)
+            write(line)
+            ticker.tick(f"{line.protocol} {line.name}")
+
+        means = Means(
+            build=build,
+            keep=Keep(store=store, report=True, only_failures=True),
+            jobs=workers,
+            on_line=show_line,
+            fail_fast=given.fail_fast,
+            deadline_s=given.deadline,
+            on_behaviour=behaviours.__setitem__,
+        )
+        going = (given.keep_going or given.against is not None) and not given.fail_fast
+        parts, phases_left = _perform(job, means, keep_going=going, show=not given.json)
+    return Performed(parts=parts, phases_left=phases_left, lines=lines, behaviours=behaviours)
+
+
+def _with_behaviour(job: Job, performed: Performed, *, accepting: bool, show: bool) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+    """The parts with the one of the behaviour, if it is compared with a snapshot, and the lines that tell it."""
+    parts = performed.parts
+    now = {name: behaviour for name, behaviour in performed.behaviours.items() if name.startswith(_COMPARED)}
+    if job.snapshot is None or not (now or accepting):
+        return parts, ()
+    is_whole = set(BEHAVING) <= set(job.phases) and len(now) == job.plans
+    if accepting:
+        is_green = is_whole and all(part.code is ExitCode.VALID for part in parts)
+        words = f"accepted     {job.snapshot}" if is_green else "not accepted, because a run is red or missing"
+        lines = tuple(accept(job.snapshot, now)) if is_green else ()
+    else:
+        found = compared(job.before, now, all_plans=is_whole)
+        parts = (*parts, part_of(found, now))
+        words = f"{CHANGED:<12} {len(found)} of {len(now)} plans" if found else f"ok           {len(now)} plans as accepted"
+        meant = f"if this is meant: highwater chaos --accept, and commit {job.snapshot} with the change"
+        lines = (*summary(found, len(now)), meant) if found else ()
+    if show:
+        say(f"{BEHAVIOUR:<22} {words}")
+        for line in lines:
+            say(f"    {line}")
+    return parts, lines
+
+
 def _on_reference(given: Options, seeds: range) -> Job:
     """The job on the reference: its parts, its cases and the number of runs."""
     phases = _phases(given.parts, PHASES if given.against is None else COMPARED)
+    if given.accept:
+        if given.parts or given.against is not None:
+            raise UsageError("--accept performs corpus and plans; remove --parts and --against")
+        phases = BEHAVING
+    place = _snapshot(given, phases)
     if given.against is not None:
         commit_of(given.against)
     # Users who have plans and no corpus gate with `--parts plans`.
@@ -178,13 +243,30 @@ def _on_reference(given: Options, seeds: range) -> Job:
         phases=phases,
         parts=lambda phase, means: parts_of(phase, inputs, means),
         runs=len(entries) + len(inputs.plans) + len(seeds) + len(seeds) // SEEDS_TO_A_GUIDED_RUN,
+        snapshot=place,
+        before={} if place is None or given.accept else load(place),
+        plans=len(inputs.plans) + sum(case.expectation.protocol == SAFE for case in entries),
     )
+
+
+def _snapshot(given: Options, phases: Sequence[Phase]) -> Path | None:
+    """The snapshot of these phases; None where none is asked for or kept: of plans of the user, for --bisect and --against."""
+    own = given.corpus is not None or given.plans is not None
+    if given.bisect or given.against is not None or not set(phases).intersection(BEHAVING):
+        return None
+    if given.snapshot is None and own:
+        if given.accept:
+            raise UsageError("--accept needs --snapshot FILE, because --corpus or --plans names other plans")
+        return None
+    return given.snapshot or PLACE
 
 
 def _on_system(given: Options, seeds: range, request: Request) -> Job:
     """The job on another system."""
     if given.against is not None:
         raise UsageError(f"--against compares two commits of the reference, not of {request.system}; remove --system")
+    if given.accept:
+        raise UsageError(f"--accept keeps the behaviour of the reference, not of {request.system}; remove --system")
     if given.jobs is not None and given.jobs > 1:
         raise UsageError(f"--jobs must be 1 with --system, not {given.jobs}: one cluster runs at a time")
     phases = _phases(given.parts, systems.PHASES, of=f" for {request.system}")
@@ -265,7 +347,9 @@ def _conclude(outcome: Outcome) -> None:
     if outcome.against is not None:
         _show_comparison(outcome.against)
     runs = sum(len(part.summaries) for part in outcome.stages)
-    words = WORDS[outcome.exit] if outcome.against is None else "worse" if outcome.exit is ExitCode.INVALID else "not worse"
+    red = {part.name for part in outcome.stages if part.code is not ExitCode.VALID}
+    words = CHANGED if red == {BEHAVIOUR} else WORDS[outcome.exit]
+    words = words if outcome.against is None else "worse" if outcome.exit is ExitCode.INVALID else "not worse"
     say(f"{runs} runs: {words}; {outcome.index}, {outcome.junit}")
 
 
@@ -321,7 +405,7 @@ def _append(write: Callable[[bytes], object], line: RunLine) -> None:
 def _say_reds(reds_found: Sequence[Red], parts: Sequence[Part], *, repeat: str, show: bool) -> None:
     """Tell what is not as expected: on the terminal, and to GitHub Actions where its variables are set."""
     if show:
-        for line in lines_of(reds_found):
+        for line in lines_of([red for red in reds_found if red.part != BEHAVIOUR]):  # these were told
             say(line)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for red in reds_found[:_ANNOTATED]:
@@ -343,6 +427,8 @@ def _show_comparison(comparison: Comparison) -> None:
         say(f"    and {len(comparison.changed) - _CHANGED} more; --json lists all")
     if not comparison.changed:
         say("    no run became better or worse")
+    for line in comparison.behaviour:
+        say(f"    {line}")
     say(f"    acknowledged produces: {comparison.acked[0]} before, {comparison.acked[1]} now")
     if comparison.lost:
         say(f"    {comparison.lost} runs cannot be compared: they ended on one side only, or had another plan")

@@ -16,6 +16,7 @@ from checkers.causes.telling import clause
 from checkers.engine.anomalies import Harm
 from checkers.engine.verdict import Anomaly, Validity, Verdict, counts, without_count
 from checkers.severity import harm, severity
+from highwater.behaviour.rows import Row
 from highwater.coverage.branches import Reach
 from highwater.coverage.sources import SOURCES
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
@@ -98,6 +99,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     crash: str | None = None  # an exception of the protocol that ended the run: where in `reference/`, and its words
     repeat: str  # the command that repeats it
     reach: Reach | UnsetType = UNSET  # with --branches and --guided
+    behaviour: tuple[Row, ...] | UnsetType = UNSET  # until `chaos` has compared it
 
     @property
     def name(self) -> str:

@@ -6,6 +6,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from highwater.behaviour.rows import rows_of
+from highwater.behaviour.tap import tapped
 from highwater.coverage.reach import watching
 from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
@@ -24,6 +26,7 @@ class Task(Struct, frozen=True, kw_only=True):
     keep: Keep = Keep()
     backend: BackendName = "sim"
     branches: bool = False  # the summary says which branches the run took (simulator only)
+    behaviour: bool = False  # the summary has the rows of the run's behaviour (simulator only)
 
 
 def perform(task: Task) -> Summary:
@@ -33,6 +36,10 @@ def perform(task: Task) -> Summary:
 
 def attempt(task: Task) -> tuple[Summary, Judged | None]:
     """As `perform`; with the judged run, unless the harness failed."""
+    if task.behaviour:
+        with tapped() as (backend, told):
+            summary, judged = _attempt(task, backend)
+            return summary if judged is None else replace(summary, behaviour=rows_of(judged.history, told)), judged
     if not task.branches:
         return _attempt(task, backend_named(task.backend))
     with watching() as (backend, watcher):

@@ -59,7 +59,7 @@ def _other(*lines: RunLine) -> Other:
 )
 def test_run_with_a_worse_anomaly_became_worse(before: RunLine, now: RunLine, worse: bool) -> None:
     """A lost record is worse than a doubled one, which is worse than a partition that is stuck."""
-    comparison = compare(_other(before), [now])
+    comparison = compare(_other(before), [now], {})
 
     assert [change.worse for change in comparison.changed] == [worse]
     assert comparison.code is (ExitCode.INVALID if worse else ExitCode.VALID)
@@ -67,7 +67,7 @@ def test_run_with_a_worse_anomaly_became_worse(before: RunLine, now: RunLine, wo
 
 def test_other_history_with_the_same_verdict_is_only_counted() -> None:
     comparison = compare(
-        _other(GOOD, replace(GOOD, name="seed-2")), [replace(GOOD, digest="z", acked=12), replace(GOOD, name="seed-2")]
+        _other(GOOD, replace(GOOD, name="seed-2")), [replace(GOOD, digest="z", acked=12), replace(GOOD, name="seed-2")], {}
     )
 
     assert (comparison.changed, comparison.other_histories, comparison.acked, comparison.code) == (
@@ -81,7 +81,7 @@ def test_other_history_with_the_same_verdict_is_only_counted() -> None:
 @pytest.mark.parametrize("now", [replace(GOOD, plan_digest="q"), replace(GOOD, name="seed-2")])
 def test_runs_of_other_plans_are_not_compared(now: RunLine) -> None:
     """A switch of the other commit may derive another plan from the seed."""
-    comparison = compare(_other(GOOD), [now])
+    comparison = compare(_other(GOOD), [now], {})
 
     assert (comparison.runs, comparison.lost, comparison.code) == (0, 2, ExitCode.UNKNOWN)
 

@@ -6,6 +6,7 @@ the way. The Packets fault sends single messages between brokers (control reques
 connection: such a message may be lost, duplicated, reordered, or reach the next life of its receiver.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast, get_args
 
@@ -89,7 +90,18 @@ class Channel:
 class Transport:
     """The connections between simulated processes, and the requests that wait for an answer."""
 
-    __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler", "traffic")
+    __slots__ = (
+        "_asked",
+        "_channels",
+        "_correlation",
+        "_draws",
+        "_endpoints",
+        "_losses",
+        "_network",
+        "_scheduler",
+        "tap",
+        "traffic",
+    )
 
     def __init__(self, scheduler: Scheduler, network: Network, draws: Draws) -> None:
         self._scheduler = scheduler
@@ -101,6 +113,7 @@ class Transport:
         self._correlation = 0
         self._losses: dict[Link, list[PacketLoss]] = {}
         self.traffic = Traffic()
+        self.tap: Callable[[Address, Address, AnyMessage], None] | None = None  # called with each message that is sent
 
     def join(self, endpoint: Endpoint) -> None:
         """Register a simulated process, so that others can send to its address."""
@@ -125,6 +138,8 @@ class Transport:
 
     def send(self, sender: Endpoint, to: Address, message: AnyMessage) -> None:
         """Send a request to a process, or an answer to the process that sent the request."""
+        if self.tap is not None:
+            self.tap(sender.address, to, message)
         if message.__class__ in _REQUESTS:
             lane = message.__class__ in _FETCHES
             channel = self._channels.get((sender.address, to, lane)) or self._open(sender, to, lane)
