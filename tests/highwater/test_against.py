@@ -1,6 +1,7 @@
 """Two versions of the protocol under one harness (`chaos --against`)."""
 
 import io
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -123,3 +124,22 @@ def test_same_protocol_gives_the_same_runs_against_itself(
     message = capsys.readouterr().out
     assert code == ExitCode.VALID
     assert "1 runs of each, 0 with another history\n    no run became better or worse\n" in message
+
+
+@pytest.mark.slow
+def test_other_behaviour_is_told_of_runs_of_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other protocol makes the last replica of the ISR the leader, where this one takes the first."""
+    shutil.copytree(against.ROOT / "reference", tmp_path / "old", ignore=shutil.ignore_patterns("__pycache__"))
+    rules = tmp_path / "old" / "controller" / "leader_selection.py"
+    text, order = rules.read_text(), "order = [b for b in state.replicas if b in ids]"
+    assert order in text
+    rules.write_text(text.replace(order, "order = [b for b in reversed(state.replicas) if b in ids]"))
+    old = _archive(tmp_path / "old")
+    monkeypatch.setattr(against, "_git", lambda *asked, what: old if "archive" in asked else b"c0ffee")
+
+    run_command_line(f"chaos --against old --parts seeds --first 1 --seeds 1 --jobs 1 --store {tmp_path / 'store'}".split())
+
+    message = capsys.readouterr().out
+    assert "1 of 1 plans behave otherwise; first:\n    other words: state-written, in 1 of 1 plans\n" in message
