@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from proof import cycles, elle, linearizability, logs, queues, reads
-from proof.log_definitions import DEFINITIONS
+from proof.log_definitions import DEFINITIONS, UNPROVEN
 from proof.objects import SUBJECTS, Subject
 from proof.reads_definitions import DEFINITIONS as READS
 from proof.reads_definitions import IMPOSSIBLE, POSSIBLE, UNDECIDED
@@ -44,6 +44,8 @@ Each of the two fails if judge and definition disagree on one history.
   Those of `operations` and `events` are correct histories with a few changed fields.
   The histories of `lies` and `feuds` have one falsified row each, of a kind that is rare in the others.
   A test asserts that the random histories show each kind of anomaly of each checker.
+- **Final reads** (`client-log`): histories of clients alone, with and without final reads that may fail, be denied, or end early.
+  The comparison is of losses, of the number of promised records of which nobody knows, and of the reasons for not being live.
 - **Destroyed data** (`of wounds`): histories with power loss, swapped and failing directories, and pending ISR changes.
   Some have unclean elections that an operator ordered.
   Every min.insync.replicas and both flush settings occur.
@@ -61,10 +63,9 @@ Each of the two fails if judge and definition disagree on one history.
   The verdicts are compared; a history counts as undecided if the definition cannot decide it.
 - **Not covered:** how checkers other than `acked-loss` and `election` treat destroyed data (tests/checkers covers it).
   Reassignments in `availability-cluster` are not covered, nor directories swapped before a broker heard of a partition.
-  `advance`, `assertions`, `assumptions`, `brokers`, `clients`, `demotions`, `laggards`, `metadata`, `promptness`, `succession`
-  and `vacuity` read rows as they come: a definition would repeat them.
-
+  These read rows as they come, and a definition would repeat them:
 """
+_UNPROVEN = f"  {', '.join(f'`{name}`' for name in UNPROVEN[:-1])} and `{UNPROVEN[-1]}`.\n\n"
 _TAIL = """Rows with fewer than 100,000 histories come from shorter runs: `--only` replaces some rows and keeps the others.
 """
 _COLUMNS = "| judge | histories | exhaustive up to | possible | impossible | undecided | wrong |\n|---|---|---|---|---|---|---|\n"
@@ -171,7 +172,7 @@ def page(rows: list[Row], old: str) -> str:
     names = {row.judge for row in rows}
     lines = [line for line in lines_kept if line[2:].partition(" | ")[0] not in names] + [row.words() for row in rows]
     total = sum(_number(line.split(" | ")[1]) for line in lines)
-    return f"{_HEAD}{_COLUMNS}" + "\n".join(lines) + f"\n\nTotal: {total:,} histories.\n\n{_TAIL}"
+    return f"{_HEAD}{_UNPROVEN}{_COLUMNS}" + "\n".join(lines) + f"\n\nTotal: {total:,} histories.\n\n{_TAIL}"
 
 
 _PART = 5_000  # histories of logs in one task

@@ -16,6 +16,7 @@ from proof.client_definitions import (
 )
 from proof.durability import acked_loss, elections
 from proof.end_definitions import cluster, convergence
+from proof.final_reads import black_box
 from proof.liveness_definitions import availability, progress, replacement
 from proof.log_rows import Definition, of_rows
 from proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
@@ -40,6 +41,24 @@ _OF_REPLICAS: dict[str, Definition] = {
     "log-matching": of_rows(log_matching), "state-writes": of_rows(state_writes), "fencing": fencing,
 }  # fmt: skip
 
+# A definition of these would be their program once more: they read rows as they come.
+UNPROVEN = (
+    "advance",
+    "assertions",
+    "assumptions",
+    "brokers",
+    "clients",
+    "demotions",
+    "group-delivery",
+    "laggards",
+    "metadata",
+    "promptness",
+    "stored-records",
+    "succession",
+    "transactions",
+    "vacuity",
+)
+
 # Kind of history (`proof.logs.DRAWERS`) -> the definitions that are compared on it.
 DEFINITIONS: dict[str, dict[str, Definition]] = {
     "lies": _OF_CALLS,
@@ -61,5 +80,6 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "availability": {"availability": availability},
     "ends": {"convergence": convergence},
     "clusters": {"availability-cluster": cluster},
+    "final-reads": {"client-log": black_box},
     "commits": {"committed-offsets": of_rows(committed_offsets)},
 }  # fmt: skip

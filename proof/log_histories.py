@@ -11,7 +11,7 @@ from proof.log_rows import Case
 _FINAL = (OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL)
 
 
-class _Clients:
+class Clients:
     """Simulates clients that append to one log, read it and ask for its end offset; the rows are their calls."""
 
     def __init__(self, rng: Rng) -> None:
@@ -97,17 +97,17 @@ class _Clients:
 
 def drawn_operations(rng: Rng) -> list[Operation]:
     """Return a random history of six to thirteen client rows, with up to four changed fields."""
-    clients = _Clients(rng)
+    clients = Clients(rng)
     for _ in range(6 + rng.below(8)):
         clients.step()
     rows = clients.rows
     for _ in range(rng.below(5)):
         at = rng.below(len(rows))
-        rows[at] = _misspoken(rows[at], rng)
+        rows[at] = misspoken(rows[at], rng)
     return rows
 
 
-def _misspoken(row: Operation, rng: Rng) -> Operation:
+def misspoken(row: Operation, rng: Rng) -> Operation:
     """The row with one field changed, in most cases."""
     match rng.below(6):
         case 0 | 4 | 5 if row.offset is not None:

@@ -27,6 +27,7 @@ class Case(NamedTuple):
     healed_at_ns: int | None = None
     final_reads_at_ns: int | None = None
     end_ns: int = 0
+    makes_final_reads: bool = True
     simulated: bool = False
 
 

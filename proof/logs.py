@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from checkers.judge import judge
+from checkers.observing import IN_PLACE_OF_NOTES
 from checkers.registry import ALL
 from history.event import ClusterEvent
 from history.history import History
@@ -19,6 +20,7 @@ from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from proof.answers import drawn_answers
 from proof.end_histories import drawn_cluster, drawn_end
+from proof.final_reads import drawn_final_reads
 from proof.lies import drawn_feuds, drawn_lies
 from proof.liveness_histories import drawn_availability, drawn_progress, drawn_replacement
 from proof.log_definitions import DEFINITIONS
@@ -59,6 +61,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "progress": drawn_progress,
     "replacements": drawn_replacement,
     "commits": drawn_commits,
+    "final-reads": drawn_final_reads,
     "availability": drawn_availability,
     "ends": drawn_end,
     "clusters": drawn_cluster,
@@ -87,14 +90,20 @@ def prove(what: str, count: int, part: int = 0) -> list[Tally]:
     together = 1 if what in ALONE else _TOGETHER
     for round, done in enumerate(range(0, count, together)):
         cases = [DRAWERS[what](rng) for _ in range(min(together, count - done))]
-        # Whether an operator may order elections is a promise of the whole run.
-        cases = [case._replace(by_operator=cases[0].by_operator) for case in cases]
+        cases = [_in_the_run_of(cases[0], case) for case in cases]
         reported = _reported_words(cases, tuple(tallies), screened=round % 2 == 1)
         for number, case in enumerate(cases):
             for name, tally in tallies.items():
                 unknown = reported.get((number, ""), set())
                 _compare(tally, case, DEFINITIONS[what][name](case), reported.get((number, name), set()) | unknown)
     return list(tallies.values())
+
+
+def _in_the_run_of(first: Case, case: Case) -> Case:
+    """The case with what the manifest says once for all partitions of a run."""
+    return case._replace(
+        by_operator=first.by_operator, final_reads_at_ns=first.final_reads_at_ns, makes_final_reads=first.makes_final_reads
+    )
 
 
 def _compare(tally: Tally, case: Case, expected: set[str], reported: set[str]) -> None:
@@ -111,6 +120,7 @@ def _reported_words(cases: Sequence[Case], names: Sequence[str], *, screened: bo
     run_manifest = replace(
         manifest(_promise_of(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
         final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
+        makes_final_reads=cases[0].makes_final_reads,
         backend="sim" if cases[0].simulated else "by-hand",
     )  # fmt: skip
     history = History(
@@ -118,7 +128,7 @@ def _reported_words(cases: Sequence[Case], names: Sequence[str], *, screened: bo
         operations=[row for number, case in enumerate(cases) for row in _operations_of(case, number)],
         events=[row for number, case in enumerate(cases) for row in _events_of(case, number)],
     )
-    checkers = tuple(checker for checker in ALL if checker.name in names)
+    checkers = tuple(checker for checker in (*ALL, *IN_PLACE_OF_NOTES) if checker.name in names)
     return words(judge(history, checkers, screened_min=0 if screened else _NEVER))
 
 

@@ -12,6 +12,7 @@ ROOM = 100  # indices and processes of one partition
 Words = dict[tuple[int, str], set[str]]
 
 _NAMED = re.compile(r"\bt\w+-(\d+)")
+_UNREAD = re.compile(r"^client-log: (\d+) promised records of")
 _PATTERNS = tuple(
     (re.compile(pattern), checker, word)
     for pattern, checker, word in (
@@ -31,6 +32,9 @@ _PATTERNS = tuple(
         (r"^process \d+ waited \d+ ms for the answer to its \S+ at row (\d+)$", "availability", "slow {0:r}"),
         (r"^process \d+ was told no end offset of .* by the answer at row (\d+)$", "availability", "endless {0:r}"),
         (r"^no client was told that (\S+) has no leader$", "availability", "untold"),
+        (r"^no acks=all produce to (\S+) was acknowledged", "client-log", "unacknowledged"),
+        (r"^the end of (\S+) could not be read", "client-log", "no end"),
+        (r"^(\S+) could be read up to offset", "client-log", "short of the end"),
         (r"^final readers of (\S+) ", "availability", "unread"),
         (r"^(?:no broker|\S+) leads (\S+), though (\S+) could", "replacement", "unreplaced"),
         (r"^none of \d+ acks=all produces to (\S+) was acknowledged", "replacement", "unwritten"),
@@ -74,7 +78,10 @@ def words(verdict: Verdict) -> Words:
     for reason in verdict.not_live:
         _add_complaint(reason, words_found)
     for reason in verdict.unchecked:
-        words_found.setdefault((_partition(reason), reason.partition(":")[0]), set()).add("unjudged")
+        unread = _UNREAD.search(reason)
+        words_found.setdefault((_partition(reason), reason.partition(":")[0]), set()).add(
+            f"{unread[1]} unread" if unread else "unjudged"
+        )
     return words_found
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers.clients import answers, committed_offsets
+from checkers.clients import answers, client_log, committed_offsets, final_reads
 from checkers.control import election, incarnations
 from checkers.durability import flushes, ledger
 from checkers.durability.ledger import Ledger
@@ -182,6 +182,25 @@ def truncated_records_stay_flushed(patch: Patch) -> None:
     patch.setattr(flushes, "_SHORTENS", ())
 
 
+def failed_final_reads_say_nothing(patch: Patch) -> None:
+    """A former mistake: what was not read counts as read."""
+    patch.setattr(client_log, "unread", lambda promises, done, final, facts: ([], final_reads.Unread()))
+
+
+def every_read_is_final(patch: Patch) -> None:
+    """A record that was read once needs no final read."""
+    patch.setattr(final_reads, "_needs_a_final_read", lambda record, facts, began: False)
+
+
+def denied_partition_is_not_known(patch: Patch) -> None:
+    """Every answer denies the partition, and nothing is lost."""
+    patch.setattr(final_reads, "DENIALS", frozenset())
+
+
+def empty_poll_says_nothing(patch: Patch) -> None:
+    patch.setattr(final_reads, "_empty", lambda answered: None)
+
+
 MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (acks_1_promises_a_record, "operations", "offset-agreement"),
     (log_that_ends_early_agrees, "events", "isr-agreement"),
@@ -194,6 +213,10 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (log_of_a_wounded_leader_is_not_judged, "wounds", "acked-loss"),
     (emptied_replica_may_lead, "wounds", "election"),
     (only_the_last_isr_may_lead, "wounds", "election"),
+    (failed_final_reads_say_nothing, "final-reads", "client-log"),
+    (every_read_is_final, "final-reads", "client-log"),
+    (denied_partition_is_not_known, "final-reads", "client-log"),
+    (empty_poll_says_nothing, "final-reads", "client-log"),
     (ended_process_may_send, "incarnations", "incarnations"),
     (any_registration_is_counted, "incarnations", "incarnations"),
     (deleted_topic_counts_as_existing, "deletion", "deletion"),
