@@ -373,13 +373,15 @@ def complaint(record: Record) -> str | None:
             wrong = _complaint(rows[column.name], column)
             if wrong is not None:
                 return f"{table}.{column.name} {wrong}"
-    for table in ("runs", "verdicts"):
-        if record.tables[table].num_rows != 1:
-            return f"{record.tables[table].num_rows} rows of {table}, not 1"
+    if record.tables["runs"].num_rows != 1:
+        return f"{record.tables['runs'].num_rows} rows of runs, not 1"
+    judged = 0 if record.tables["runs"]["outcome"][0].as_py() == _HARNESS_FAILED else 1  # without a history nobody can judge
+    if record.tables["verdicts"].num_rows != judged:
+        return f"{record.tables['verdicts'].num_rows} rows of verdicts, not {judged}"
     others = {run for table in OF_A_RECORD for run in record.tables[table]["run"].to_pylist()} - {record.run}
     if others:
         return f"rows of another run, {min(others)}"
-    for name in ("verdict", "live"):
+    for name in ("verdict", "live") if judged else ():
         one, two = (record.tables[table][name][0].as_py() for table in ("runs", "verdicts"))
         if one != two:
             return f"runs.{name} is {one}, verdicts.{name} is {two}"

@@ -202,6 +202,18 @@ def test_record_that_was_cut_off_is_refused(length: int) -> None:
         decode(encode(record(1))[:length], name="r.parquet")
 
 
+def test_record_of_a_failure_survives_encoding() -> None:
+    failed = record_of_failure(Known(plan="seed-1", run_id="x", protocol="safe", outcome="harness-fault", failure="disk full"))
+
+    assert decode(encode(failed)).tables == failed.tables
+    assert decode_block(encode_block([failed, record(1)], ["a", "b"]), name="block")["a"].tables == failed.tables
+
+
+def test_record_of_a_failure_with_a_verdict_is_refused() -> None:
+    with pytest.raises(PipelineError, match=r"^record: 1 rows of verdicts, not 0"):
+        decode(_changed("runs", "outcome", "harness-fault"))
+
+
 def test_record_with_a_flipped_byte_in_a_page_is_refused() -> None:
     data = encode(record(1))
     at = data.index(b"truncated-committed/log-matching")
