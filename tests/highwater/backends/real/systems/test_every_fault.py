@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -19,12 +20,14 @@ from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.kafka import power
 from highwater.backends.real.systems.kafka.releases import RELEASES
+from highwater.backends.real.systems.metadata import served_version
 from highwater.backends.real.systems.registry import system_for
 from highwater.backends.real.zookeeper.local import free_port
 from highwater.plans.plan import Plan, SystemSpec, on_system, parsed_system
 from nemesis import faults
 from nemesis.capability import ONE_PROTOCOL
 from nemesis.faults import AnyFault
+from server.wire.clients.apis import ApiKey
 from tests.highwater.backends.real.systems.played import (
     PLAN,
     accepted,
@@ -169,6 +172,16 @@ esac
 """
 
 
+def await_listeners(ports: list[int]) -> None:
+    """Return when every port answers ApiVersions. TimeoutError after 60 s."""
+    end = time.monotonic() + 60
+    for port in ports:
+        while served_version(("127.0.0.1", port), ApiKey.METADATA) is None:
+            if time.monotonic() > end:
+                raise TimeoutError(f"nothing answers at 127.0.0.1:{port}")
+            time.sleep(0.05)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Path]:
     """A user's cluster of three stand-ins, which answer ApiVersions alone; its folder has the file that describes it."""
@@ -178,6 +191,8 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
     for number in (1, 2, 3):
         subprocess.run(["sh", "do.sh", "start", str(number)], cwd=tmp_path, check=True)
     try:
+        # The hook returns before the stand-in listens; a process may need seconds for that on a busy machine.
+        await_listeners([int(port) for port in (tmp_path / "ports").read_text().split()])
         yield tmp_path
     finally:
         for number in (1, 2, 3):
