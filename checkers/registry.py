@@ -1,7 +1,7 @@
 """The list of all checkers. Importing it imports no judge of foreign histories, which are slow to import."""
 
 from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
-from checkers.control import election, electorate, fencing, incarnations, single_leader, state_writes, succession
+from checkers.control import clauses, election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
     acked_loss,
     deletion,
@@ -54,6 +54,7 @@ ALL: tuple[Checker, ...] = (
     deletion.CHECKER,
     topic_identity.CHECKER,
     assertions.CHECKER,
+    clauses.CHECKER,
     assumptions.CHECKER,
     vacuity.CHECKER,
     availability.PARTITIONS,

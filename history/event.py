@@ -102,6 +102,11 @@ class EventKind(StrEnum):
         "node, dir, partition, offset, leader_epoch (-1: the format has none), value: a record in such a log (no notes)",
     )
     UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
+    RULE_BROKEN = (
+        "rule-broken",
+        "node, life, partition, detail: the rule that this process broke, what it did, and the clause. Recorded only where one "
+        "is broken (simulator)",
+    )
     ASSERTION = "assertion", "node, life, detail: an assertion of the system under test failed"
 
 

@@ -13,6 +13,7 @@ Both print a table in Markdown, a row as soon as it is known.
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from highwater.backends.sim.backend import SimBackend
 from highwater.behaviour.difference import Behaviour, Difference, differences, groups
 from highwater.behaviour.rows import rows_of
 from highwater.behaviour.snapshot import PLACE, load, recorded
@@ -39,12 +41,14 @@ _BUILD = Build(commit="", dirty=False, versions={})
 
 
 class Planted(Struct, frozen=True):
-    """A mistake: a text of a module of `reference/` that is replaced."""
+    """A mistake: a text of a module of `reference/` that is replaced; `rule` is broken by it in a plan of the gate."""
 
     what: str
     module: str
     old: str
     new: str
+    rule: str
+    plan: str
 
 
 PLANTED = (
@@ -53,18 +57,24 @@ PLANTED = (
         "controller/reassign/move.py",
         "return not any(channel.is_stopping(peer, state.tp) for peer in dropped)",
         "return bool(dropped) or True",
+        "narrowed-early",
+        "corpus/moved-back-beside-its-old-log",
     ),
     Planted(
         "a dead leader stays in the state when the whole ISR is gone (KAFKA-3096)",
         "controller/leader_selection.py",
         "return Keep() if state.leader is None and isr == state.isr else Offline(isr)",
         "return Keep() if isr == state.isr else Offline(isr)",
+        "dead-leader-kept",
+        "corpus/kip101-scenario-2",
     ),
     Planted(
         "the controller's memory keeps the old state during moves and tells it (KAFKA-9212)",
         "controller/leader_election.py",
         "    controller.states[state.tp] = state\n    match change.serves:",
         "    if state.tp not in controller.agent.moves:\n        controller.states[state.tp] = state\n    match change.serves:",
+        "older-metadata-told",
+        "corpus/elr-joined-short",
     ),
     Planted(
         "parked requests vanish with a deleted replica (KAFKA-9198)",
@@ -72,36 +82,48 @@ PLANTED = (
         "    partition = broker.partitions[tp]\n    follower.resign(turn, partition)",
         "    partition = broker.partitions[tp]\n    partition.fetches = partition.produces = []\n"
         "    follower.resign(turn, partition)",
+        "parked-request-lost",
+        "corpus/created-beside-its-unreadable-log",
     ),
     Planted(
         "a controller outlives its session",
         "controller/controller.py",
         "        controller.locked = True\n    controller_election.resign(turn, controller)",
         "        controller.locked = True",
+        "outlives-its-session",
+        "plans/mutants/failover-retry",
     ),
     Planted(
         "a refused heartbeat does not fence",
         "broker/heartbeats.py",
         "(B-43).\n            _change_state(turn, broker, BrokerState.INACTIVE)",
         "(B-43).\n            pass",
+        "refusal-does-not-fence",
+        "plans/mutants/isr-eager",
     ),
     Planted(
         "a late answer to a heartbeat counts",
         "broker/heartbeats.py",
         "    if reply.correlation != membership.outstanding:\n        return\n",
         "",
+        "late-answer-counts",
+        "corpus/elr-joined-short",
     ),
     Planted(
         "controlled shutdown closes before leaderships have moved (KAFKA-6029)",
         "broker/shutdown.py",
         "    if not any(isinstance(partition.role, Leader) for partition in broker.partitions.values()):\n        _close",
         "    if broker.partitions is not None:\n        _close",
+        "closed-while-leading",
+        "plans/steps/hands-over-to-a-later-member",
     ),
     Planted(
         "a preferred election of a member that has restarted",
         "controller/leader_selection.py",
         "if m.broker == state.replicas[0] and as_stamped(variant, m, live)), None)",
         "if m.broker == state.replicas[0] and m.broker in live), None)",
+        "stale-member-elected",
+        "plans/mutants/move-deletes-a-member",
     ),
 )
 
@@ -143,13 +165,37 @@ def performed_on(reference: Path, *, against: Path | None = None, rows_max: int 
     """Perform with the `reference/` in a folder, in a process of its own; None if it does not fit this harness."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
         out = Path(folder, "outcomes.msgpack")
-        command = [sys.executable, "-P", "-m", "mutation.behaviour", "perform", str(out), str(against or ""), str(rows_max or "")]
-        path = os.pathsep.join((str(reference), str(ROOT)))
-        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False, cwd=ROOT)
+        done = _on(reference, "perform", str(out), str(against or ""), str(rows_max or ""))
         if done.returncode:
             sys.stderr.write(done.stderr.decode(errors="replace").strip().splitlines()[-1] + "\n")
             return None
         return msgspec.msgpack.decode(out.read_bytes(), type=dict[str, Outcome])
+
+
+def findings(mistake: Planted) -> set[str]:
+    """The kinds of anomalies that judges find in the plan of a planted mistake."""
+    with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
+        _plant(mistake, Path(folder))
+        done = _on(Path(folder), "judge", mistake.plan)
+        if done.returncode:
+            raise HarnessError(f"{mistake.plan} with the mistake: {done.stderr.decode(errors='replace').strip()}")
+        return set(done.stdout.decode().split())
+
+
+def _on(reference: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run this module in a process of its own, with the `reference/` in a folder."""
+    command = [sys.executable, "-P", "-m", "mutation.behaviour", *arguments]
+    path = os.pathsep.join((str(reference), str(ROOT)))
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False, cwd=ROOT)
+
+
+def _plant(mistake: Planted, to: Path) -> None:
+    """Write the `reference/` of this tree with the mistake below a folder."""
+    shutil.copytree(ROOT / "reference", to / "reference", ignore=shutil.ignore_patterns("__pycache__"))
+    module = to / "reference" / mistake.module
+    text = module.read_text(encoding="utf-8")
+    assert text.count(mistake.old) == 1, f"{mistake.module} does not have the text once: {mistake.old}"
+    module.write_text(text.replace(mistake.old, mistake.new), encoding="utf-8")
 
 
 def compared(before: Mapping[str, Outcome], now: Mapping[str, Outcome]) -> dict[str, Difference]:
@@ -173,11 +219,7 @@ def planted_rows() -> Iterator[str]:
         kept.write_bytes(msgspec.msgpack.encode(base))
         for number, mistake in enumerate(PLANTED):
             place = Path(folder, str(number))
-            _copy("HEAD", place)
-            module = place / "reference" / mistake.module
-            text = module.read_text(encoding="utf-8")
-            assert text.count(mistake.old) == 1, f"{mistake.module} does not have the text once: {mistake.old}"
-            module.write_text(text.replace(mistake.old, mistake.new), encoding="utf-8")
+            _plant(mistake, place)
             now = performed_on(place, against=kept)
             if now is None:
                 yield f"| {mistake.what} | does not run | | |"
@@ -258,6 +300,9 @@ def main() -> int:
             lines = planted_rows()
         case ["commits", number, *rows] if all(text.isdigit() for text in (number, *rows)) and len(rows) <= 1:
             lines = commit_rows(int(number), int(rows[0]) if rows else None)
+        case ["judge", name]:
+            verdict = judge(perform(plans()[name], SimBackend(), _BUILD).history)
+            lines = iter(sorted({anomaly.kind for anomaly in verdict.anomalies}))
         case ["perform", out, against, rows_max]:
             judged = None
             if against:

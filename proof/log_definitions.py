@@ -47,6 +47,7 @@ UNPROVEN = (
     "assertions",
     "assumptions",
     "brokers",
+    "clauses",
     "clients",
     "demotions",
     "group-delivery",

@@ -53,6 +53,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.FINAL_READS: "milestone",
     EventKind.UNCLEAN_ELECTION_ORDERED: "election",
     EventKind.ASSERTION: "assertion",
+    EventKind.RULE_BROKEN: "assertion",
     EventKind.ZK_STATE: "milestone",
     EventKind.METADATA_VIEW: "milestone",
     EventKind.METADATA_TOLD: "assertion",
@@ -345,6 +346,8 @@ def _harness_words(row: ClusterEvent) -> str:
         case EventKind.RECORD_ON_DISK:
             epoch = "" if (row.leader_epoch or 0) < 0 else f" of leader epoch {known(row.leader_epoch)}"
             return f"has {known(row.value)}{epoch} at offset {known(row.offset)} at the end"
+        case EventKind.RULE_BROKEN:
+            return f"broke a clause: {known(row.detail)}"
         case EventKind.ASSERTION:
             return f"an assertion of the system under test failed: {known(row.detail)}"
         case _:

@@ -28,9 +28,13 @@ from checkers.severity import harm
 from history.event import EventKind as K
 from history.history import History
 
+# What an anomaly that may cause a later loss does.
+_STEPS = (Harm.LOSS_NEXT, Harm.USURPED, Harm.BROKEN_STEP)
+
 # Of anomalies that one row proves, the first of these checkers names the cause: the nearer to the step, the earlier.
 _CHECKERS = (
     "assertions",
+    "clauses",
     "election",
     "state-writes",
     "deletion",
@@ -154,7 +158,11 @@ def first_cause(history: History, anomalies: Sequence[Anomaly]) -> Anomaly:
 def may_lead_to(history: History, found: Anomaly, loss: Anomaly) -> bool:
     """Whether an anomaly may have caused a later loss: by its kind, in the same partition or in the whole cluster."""
     last = proof(loss)
-    if harm(found.kind) not in (Harm.LOSS_NEXT, Harm.USURPED) or found.key not in (loss.key, "") or last is None:
+    if (
+        harm(found.kind) not in (Harm.LOSS_NEXT, Harm.USURPED, Harm.BROKEN_STEP)
+        or found.key not in (loss.key, "")
+        or last is None
+    ):
         return False
     if found.kind != "unflushed":
         return True

@@ -48,7 +48,8 @@ _PLAIN = (
     K.ASSERTION,
 )
 _WITH_DETAIL = (K.BROKER_STATE, K.ISR_CHANGE_ENDED, K.TRUNCATE, K.WOUND)
-_WITH_FIRST_WORD = (K.NODE_STOPPED, K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED)  # `halt:<why>`, `forward to 3,4`
+# `halt:<why>`, `forward to 3,4`, `narrowed-early: ...`
+_WITH_FIRST_WORD = (K.NODE_STOPPED, K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.RULE_BROKEN)
 
 _PLACE = ("topic", "topic_id", "partition")
 

@@ -14,6 +14,7 @@ UNKNOWN = "unknown"
 # Why no variant of the protocol shows a kind, and what shows it instead.
 HISTORIES = "no switch does it; histories of the corpus show it"
 BROKEN_MACHINE = "no switch does it; machines that are broken by hand show it (tests/mutants)"
+PLANTED = "no switch does it; mistakes that are planted in the protocol show it (tests/mutants/test_rules.py)"
 WITHOUT_NOTES = (
     "it judges systems whose brokers note nothing; simulated ones without notes show it (tests/mutants/test_black_box.py)"
 )
@@ -32,8 +33,9 @@ class Harm(IntEnum):
     WRONG_ANSWER = 5  # a wrong request is carried out, or a right one refused
     LOSS_NEXT = 6  # the next failover may lose a record
     USURPED = 7  # two brokers act in one role, or a state is written by the wrong one
-    NOT_LIVE = 8  # what must happen in time did not: the run is not live, and may be VALID
-    UNKNOWN = 9  # the history cannot be judged
+    BROKEN_STEP = 8  # a step of the documents was left out, or came too early; what comes of it may not be seen in this run
+    NOT_LIVE = 9  # what must happen in time did not: the run is not live, and may be VALID
+    UNKNOWN = 10  # the history cannot be judged
 
 
 class Kind(Struct, frozen=True):

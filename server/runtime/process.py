@@ -29,6 +29,7 @@ from server.lab.dir_faults import DirFaults
 from server.lab.flush_ledger import FlushLedger
 from server.lab.notes import NoteWriter, end_with_stdin
 from server.lab.side_channel import SideChannel
+from server.lab.watched import Watched
 from server.runtime.administration import Administration
 from server.runtime.gateway import PREFIX, Gateway
 from server.runtime.node import Handles, Host
@@ -69,7 +70,8 @@ class _Process:
         for index, fault in enumerate(settings.dir_faults):
             self._faults.set(index, fault)
         self._disk = _disk(settings, self._faults)
-        machine = boot(configured(settings), self._disk.recover(), settings.life)
+        config = configured(settings)
+        machine = Watched(boot(config, self._disk.recover(), settings.life), config)
         self._notes = _notes(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._on_node_stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}

@@ -17,6 +17,7 @@ PACKAGES = (
     "reports",
     "pipeline",
     "verifier",
+    "monitors",
     "highwater",
 )  # in the wheel
 OUTSIDE = ("proof", "bench", "mutation")  # in the repository, not in the wheel

@@ -22,6 +22,7 @@ from highwater.plans.plan import Plan
 from highwater.rig.evidence import Notebook
 from highwater.rig.topics import written
 from history.event import EventKind
+from monitors.watch import watch_of
 from reference.config import BrokerConfig
 from reference.effects import (
     AnyEffect,
@@ -92,6 +93,7 @@ class NodeHost:
         self.zk = ZkClient(self, server, sim, timeout_ms=config.session_timeout_ms)
         self.timers = Timers(sim.scheduler, sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes = Notebook(sim.recorder, self.address)
+        self._watch = watch_of(config)
         self._durable = frozenset(topic.topic for topic in plan.promise.topics if topic.flush == "before_ack")
 
     # --- life and death -------------------------------------------------------------------------------------------------------
@@ -107,6 +109,7 @@ class NodeHost:
         self.zk = ZkClient(self, self._server, self._sim, timeout_ms=self.config.session_timeout_ms)
         self.timers = Timers(self._sim.scheduler, self._sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes.life = self.life
+        self._watch = watch_of(self.config)
         self._sim.recorder.event(EventKind.NODE_STARTED, node=self.address, life=self.life)
         for index in range(len(self.disk.dirs)):
             self._note_flushed(index)  # a power loss may have spared what was never flushed
@@ -210,6 +213,8 @@ class NodeHost:
         except AssertionError as error:
             self._halt_on(error)
             return
+        for broken in self._watch.turn(event, effects):
+            self.notes.write(broken)
         if self._ambush is not None and len(effects) > 1:
             # A crash may fall between any two effects.
             self._perform_all(machine, effects[: self._survive(len(effects))], failures)

@@ -1,0 +1,280 @@
+"""The engine of the rules: each rule is an automaton for each key, and all rules see each turn once.
+
+A rule has one of three forms. `Never`: an item may not happen, or not while the span of its key is open. `Within`: what begins
+must be followed, in the same turn. `Rising`: a value never falls. `Keep` judges nothing; it keeps facts for rules. An item
+first ends spans, then is judged, then begins spans, and facts are kept last; so a rule sees the facts from before the item.
+
+A rule holds under settings (`holds`): a variant of the protocol that leaves its clause out is not judged by it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, get_args
+
+from msgspec import Struct
+
+from monitors.patterns import ALL, ANY, Exchange, Key, Memory, Outcome, Pattern
+from reference.config import BrokerConfig
+from reference.coordination.api import AnyOp
+from reference.effects import AnyEffect, Note, Send, ZkRequest
+from reference.events import AnyEvent, ConnectionLost, Received, ZkReplied
+from reference.messages import Message, Reply, Request
+from reference.types import Address, TopicPartition
+
+BROKEN = "rule-broken"  # the kind of the note
+_REPLIES: frozenset[type] = frozenset(cls for part in get_args(Reply) for cls in (get_args(part) or (part,)))
+_REQUESTS: frozenset[type] = frozenset(cls for part in get_args(Request) for cls in (get_args(part) or (part,)))
+
+
+def _always(config: BrokerConfig) -> bool:
+    return True
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """A clause as a rule. `says` becomes the words of a finding; {0}, {1} … stand for the parts of its key."""
+
+    name: str
+    clause: str
+    says: str
+    holds: Callable[[BrokerConfig], bool] = _always
+
+
+class Never(Rule, frozen=True, kw_only=True):
+    """`what` never happens; with `since`, never for a key from `since` on `until` something ends that."""
+
+    what: tuple[Pattern, ...]
+    since: tuple[Pattern, ...] = ()
+    until: tuple[Pattern, ...] = ()
+    in_turn: bool = False  # the span ends with the turn
+
+
+class Within(Rule, frozen=True, kw_only=True):
+    """In a turn that has `after` for a key, `then` follows for it."""
+
+    after: tuple[Pattern, ...]
+    then: tuple[Pattern, ...]
+
+
+class Rising(Rule, frozen=True, kw_only=True):
+    """`of` gives (key, value): the value of a key never falls until the key is forgotten."""
+
+    of: tuple[Pattern, ...]
+    until: tuple[Pattern, ...] = ()
+
+
+class Keep(Struct, frozen=True, kw_only=True):
+    """Keep facts: `of` gives (key, value); a value of None forgets the key, ANY as a key forgets all."""
+
+    fact: str
+    of: tuple[Pattern, ...]
+
+
+_Step = Callable[[Any], None]
+
+
+class Watch:
+    """The rules that hold for one life of a broker process."""
+
+    def __init__(self, config: BrokerConfig, rules: Iterable[Rule], facts: Iterable[Keep]) -> None:
+        self.memory = Memory(config)
+        self._broken: list[Note] = []
+        self._ends: list[Callable[[], None]] = []  # to be done at the end of the turn
+        self._steps: dict[tuple[str, type | str], list[_Step]] = {}
+        for rule in rules:
+            if rule.holds(config):
+                self._add(rule)
+        for keep in facts:
+            self._keep(keep)
+        on = self._steps
+        self._heard, self._sent, self._noted, self._did, self._asked, self._read, self._answered, self._replied = (
+            {of: steps for (at, of), steps in on.items() if at == side}
+            for side in ("heard", "sent", "noted", "did", "asked", "read", "answered", "replied")
+        )
+        self._requests: dict[tuple[Address, int], Message] = {}  # of this process, by peer and correlation
+        self._operations: dict[int, tuple[AnyOp, ...]] = {}
+
+    # --- rules --------------------------------------------------------------------------------------------------------------
+
+    def _on(self, patterns: tuple[Pattern, ...], act: Callable[[Any], None], spans: dict[Key, Any] | None = None) -> None:
+        """Do something for each key of each item that a pattern fits; with `spans` only while one is open."""
+        for pattern in patterns:
+            self._steps.setdefault((pattern.side, pattern.of), []).append(self._step(pattern, act, spans))
+
+    def _step(self, pattern: Pattern, act: Callable[[Any], None], spans: dict[Key, Any] | None) -> _Step:
+        keys, memory = pattern.keys, self.memory
+
+        def step(item: Any) -> None:
+            for key in keys(item, memory):
+                act(key)
+
+        def step_in_span(item: Any) -> None:
+            if spans:
+                step(item)
+
+        return step if spans is None else step_in_span
+
+    def _add(self, rule: Rule) -> None:
+        match rule:
+            case Never():
+                self._never(rule)
+            case Within():
+                self._within(rule)
+            case Rising():
+                self._rising(rule)
+
+    def _never(self, rule: Never) -> None:
+        if not rule.since:
+            self._on(rule.what, lambda key: self._accuse(rule, key))
+            return
+        spans: dict[Key, None] = {}
+        self._on(rule.until, lambda key: _end(spans, key), spans)
+        self._on(rule.what, lambda key: self._accuse(rule, key) if key in spans else None, spans)
+
+        def begin(key: Key) -> None:
+            if rule.in_turn and not spans:
+                self._ends.append(spans.clear)
+            spans[key] = None
+
+        self._on(rule.since, begin)
+
+    def _within(self, rule: Within) -> None:
+        wanted: dict[Key, None] = {}
+
+        def end() -> None:
+            for key in wanted:
+                self._accuse(rule, key)
+            wanted.clear()
+
+        def begin(key: Key) -> None:
+            if not wanted:
+                self._ends.append(end)
+            wanted[key] = None
+
+        self._on(rule.then, lambda key: wanted.pop(key, None), wanted)
+        self._on(rule.after, begin)
+
+    def _rising(self, rule: Rising) -> None:
+        values: dict[Key, Any] = {}
+        self._on(rule.until, lambda key: _end(values, key), values)
+
+        def judge(pair: tuple[Key, Any]) -> None:
+            key, value = pair
+            if value < values.get(key, value):
+                self._accuse(rule, (*key, values[key], value))
+            values[key] = value
+
+        self._on(rule.of, judge)
+
+    def _keep(self, keep: Keep) -> None:
+        known = self.memory.facts.setdefault(keep.fact, {})
+
+        def put(pair: tuple[Any, Any]) -> None:
+            key, value = pair
+            if key is ANY:
+                known.clear()
+            elif value is None:
+                known.pop(key, None)
+            else:
+                known[key] = value
+
+        self._on(keep.of, put)
+
+    def _accuse(self, rule: Rule, key: Key) -> None:
+        tp = next((part for part in key if isinstance(part, str) and "-" in part), None)
+        self._broken.append(
+            Note(
+                kind=BROKEN,
+                tp=None if tp is None else TopicPartition(tp),
+                detail=f"{rule.name}: {rule.says.format(*key)} ({rule.clause})",
+            )
+        )
+
+    # --- turns --------------------------------------------------------------------------------------------------------------
+
+    def turn(self, event: AnyEvent, effects: Sequence[AnyEffect]) -> list[Note]:
+        """The notes of the rules that this turn breaks."""
+        self.memory.event = event
+        if isinstance(event, Received):
+            self._hear(event)
+        else:
+            if isinstance(event, ZkReplied):
+                self._take_answers(event)
+            elif isinstance(event, ConnectionLost):
+                self._drop_requests_of(event.peer)
+            for step in self._heard.get(event.__class__, ()):
+                step(event)
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._send(effect)
+            elif isinstance(effect, Note):
+                for step in self._noted.get(effect.kind, ()):
+                    step(effect)
+            else:
+                if isinstance(effect, ZkRequest):
+                    self._ask(effect)
+                for step in self._did.get(effect.__class__, ()):
+                    step(effect)
+        if self._ends:
+            for end in self._ends:
+                end()
+            self._ends.clear()
+        if not self._broken:
+            return []
+        broken, self._broken = self._broken, []
+        return broken
+
+    def _hear(self, event: Received) -> None:
+        message = event.message
+        cls = message.__class__
+        if cls in _REPLIES:
+            request = self._requests.pop((event.source, message.correlation), None)
+            if request is not None:
+                exchange = Exchange(event.source, request, message)
+                for step in self._answered.get(request.__class__, ()):
+                    step(exchange)
+        elif cls in self._replied:
+            self.memory.unanswered[event.source, message.correlation] = message
+        for step in self._heard.get(cls, ()):
+            step(event)
+
+    def _drop_requests_of(self, peer: Address) -> None:
+        """Forget what a peer asked: a real broker drops the parked requests of a client that is gone."""
+        for request in [request for request in self.memory.unanswered if request[0] == peer]:
+            del self.memory.unanswered[request]
+
+    def _send(self, effect: Send) -> None:
+        message = effect.message
+        cls = message.__class__
+        if cls in self._answered:
+            self._requests[effect.to, message.correlation] = message
+        elif cls in _REPLIES:
+            request = self.memory.unanswered.pop((effect.to, message.correlation), None)
+            if request is not None:
+                exchange = Exchange(effect.to, request, message)
+                for step in self._replied[request.__class__]:
+                    step(exchange)
+        for step in self._sent.get(cls, ()):
+            step(effect)
+
+    def _ask(self, effect: ZkRequest) -> None:
+        if any(op.__class__ in self._read for op in effect.ops):
+            self._operations[effect.id] = effect.ops
+        for op in effect.ops:
+            for step in self._asked.get(op.__class__, ()):
+                step(op)
+
+    def _take_answers(self, event: ZkReplied) -> None:
+        ops = self._operations.pop(event.id, ())
+        for op, answer in zip(ops, event.answers, strict=False):
+            for step in self._read.get(op.__class__, ()):
+                step(Outcome(op, answer, len(ops) == 1))
+
+
+def _end(spans: dict[Key, Any], key: Key) -> None:
+    """End the spans of a key; ANY in it stands for every value, and `ALL` ends all."""
+    if key == ALL:
+        spans.clear()
+    elif ANY in key:
+        for other in [o for o in spans if all(part is ANY or part == held for part, held in zip(key, o, strict=False))]:
+            del spans[other]
+    else:
+        spans.pop(key, None)

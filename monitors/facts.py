@@ -1,0 +1,144 @@
+"""Facts that the rules need of a process beyond their own spans: its role, what the controller knows of brokers, its states."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from monitors.engine import Keep
+from monitors.patterns import ANY, Exchange, Heard, Memory, Outcome, Sent, asked, heard, noted, read, replied, sent
+from reference.coordination import paths
+from reference.coordination.api import Children, Data, GetChildren, GetData
+from reference.effects import Note
+from reference.errors import ErrorCode
+from reference.events import ShutDown, ZkState
+from reference.messages import (
+    LeaderAndIsr,
+    LogInfo,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
+    StopReplica,
+    UpdateMetadata,
+)
+from reference.types import BrokerId, broker_address
+
+COMMANDS = (LeaderAndIsr, StopReplica, LogInfo, UpdateMetadata)
+
+
+# --- this broker ------------------------------------------------------------------------------------------------------------
+
+
+def _role(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """Whom the replica follows: the address of its leader, "" where it leads."""
+    match note.kind:
+        case "became-leader":
+            yield note.tp, ""
+        case "became-follower":
+            yield note.tp, None if note.leader is None else broker_address(note.leader)
+        case _:
+            yield note.tp, None
+
+
+def _reset_heartbeat(event: Heard | ZkState, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    if isinstance(event, ZkState):
+        if event.state == "expired":
+            yield None, None
+    elif event.message.correlation == memory.of("heartbeat"):
+        yield None, None
+
+
+def _obeyed(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    if exchange.reply.error is ErrorCode.NONE:
+        yield None, max(exchange.request.controller_epoch, memory.of("obeyed", default=-1))
+
+
+# --- the controller ---------------------------------------------------------------------------------------------------------
+
+
+def _accepted(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    request = exchange.request
+    if exchange.reply.error is ErrorCode.NONE:
+        yield request.broker, max(request.incarnation, memory.of("accepted", request.broker, -1))
+
+
+def _state(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    tp = paths.tp_of_state_path(outcome.op.path)
+    if tp is not None and isinstance(outcome.answer, Data):
+        yield tp, paths.decode_state(tp, (), outcome.answer)
+
+
+def _registered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    if outcome.op.path == paths.BROKER_IDS and isinstance(outcome.answer, Children):
+        yield None, frozenset(BrokerId(int(name)) for name in outcome.answer.names if name.isdecimal())
+
+
+def _ordered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    if outcome.op.path == paths.UNCLEAN_ELECTION and isinstance(outcome.answer, Data):
+        for tp in paths.decode_preferred(outcome.answer.data):
+            yield tp, True
+
+
+def _told_live(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    yield None, frozenset(send.message.live_brokers)
+
+
+def _heard_of(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    told = memory.of("told-live")
+    if told is not None:
+        yield None, told | {event.message.broker}
+
+
+def _more_reads(op: GetData, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    tp = paths.tp_of_state_path(op.path)
+    if tp is not None and not op.watch:
+        yield tp, memory.of("reads", tp, 0) + 1
+
+
+def _fewer_reads(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    tp = paths.tp_of_state_path(outcome.op.path)
+    if tp is not None and not outcome.op.watch:
+        yield tp, memory.of("reads", tp, 0) - 1
+
+
+FACTS: tuple[Keep, ...] = (
+    Keep(fact="role", of=noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_role)),
+    Keep(fact="fenced", of=noted("fenced", "unfenced", keys=lambda note, _: [(None, note.kind == "fenced" or None)])),
+    Keep(fact="shutting-down", of=heard(ShutDown, keys=lambda event, _: [(None, True)])),
+    Keep(
+        fact="heartbeat",  # the correlation of the one that waits for its answer
+        of=(
+            *sent(MetadataHeartbeat, keys=lambda send, _: [(None, send.message.correlation)]),
+            *heard(MetadataHeartbeatReply, ZkState, keys=_reset_heartbeat),
+        ),
+    ),
+    Keep(fact="obeyed", of=replied(*COMMANDS, keys=_obeyed)),
+    Keep(
+        fact="office",
+        of=noted("controller-elected", "controller-resigned", keys=lambda n, _: [(None, n.kind == "controller-elected" or None)]),
+    ),
+    Keep(
+        fact="commanding",
+        of=(
+            *sent(*COMMANDS, keys=lambda send, _: [(None, True)]),
+            *noted("controller-elected", "controller-resigned", keys=lambda n, _: [(None, None)]),
+        ),
+    ),
+    Keep(
+        fact="inactive",
+        of=(
+            *noted("broker-state", keys=lambda n, _: [(n.broker, n.detail == "inactive" or None)]),
+            *noted("controller-resigned", keys=lambda n, _: [(ANY, None)]),
+        ),
+    ),
+    Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_accepted)),
+    Keep(fact="registered", of=read(GetChildren, keys=_registered)),
+    Keep(fact="ordered", of=read(GetData, keys=_ordered)),  # the partitions of unclean elections that an operator ordered
+    Keep(fact="state", of=read(GetData, keys=_state)),
+    Keep(
+        fact="told-live",  # the brokers that serve by the last metadata told, and those heard of since
+        of=(
+            *sent(UpdateMetadata, keys=_told_live),
+            *heard(MetadataHeartbeat, keys=_heard_of),
+            *noted("controller-resigned", keys=lambda n, _: [(None, None)]),
+        ),
+    ),
+    Keep(fact="reads", of=(*asked(GetData, keys=_more_reads), *read(GetData, keys=_fewer_reads))),  # of states, without an answer
+)

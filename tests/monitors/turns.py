@@ -1,0 +1,36 @@
+"""Turns of a broker process, written by hand."""
+
+from monitors.watch import watch_of
+from reference.config import SAFE, BrokerConfig
+from reference.effects import AnyEffect, Note, Send
+from reference.events import AnyEvent, Booted, Received
+from reference.messages import AnyMessage
+from reference.types import Address, BrokerId
+
+CONFIG = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
+
+Turn = tuple[AnyEvent, list[AnyEffect]]
+
+
+def heard(source: str, message: AnyMessage, *effects: AnyEffect) -> Turn:
+    """A turn that begins with a message."""
+    return Received(Address(source), message), [*effects]
+
+
+def did(*effects: AnyEffect) -> Turn:
+    """A turn whose event no rule is about."""
+    return Booted(), [*effects]
+
+
+def send(to: str, message: AnyMessage) -> Send:
+    return Send(Address(to), message)
+
+
+def note(kind: str, **columns: object) -> Note:
+    return Note(kind=kind, **columns)  # type: ignore[arg-type]
+
+
+def broken(*turns: Turn, config: BrokerConfig = CONFIG) -> list[str]:
+    """The names of the rules that these turns break, in their order."""
+    watch = watch_of(config)
+    return [(told.detail or "").partition(":")[0] for event, effects in turns for told in watch.turn(event, effects)]
