@@ -108,7 +108,8 @@ class Watch:
 
         def step_in_span(item: Any) -> None:
             if spans:
-                step(item)
+                for key in keys(item, memory):
+                    act(key)
 
         return step if spans is None else step_in_span
 

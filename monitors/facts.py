@@ -4,23 +4,31 @@ from collections.abc import Iterable
 from typing import Any
 
 from monitors.engine import Keep
-from monitors.patterns import ANY, Exchange, Heard, Memory, Outcome, Sent, asked, heard, noted, read, replied, sent
+from monitors.patterns import ANY, Exchange, Heard, Memory, Outcome, Sent, asked, did, heard, noted, read, replied, sent
 from reference.coordination import paths
 from reference.coordination.api import Children, Data, GetChildren, GetData
-from reference.effects import Note
+from reference.effects import CreateReplica, Note
 from reference.errors import ErrorCode
 from reference.events import ShutDown, ZkState
 from reference.messages import (
+    EpochEnd,
+    Fetch,
+    InitProducerId,
     LeaderAndIsr,
+    ListOffsets,
     LogInfo,
+    Metadata,
     MetadataHeartbeat,
     MetadataHeartbeatReply,
+    Produce,
     StopReplica,
     UpdateMetadata,
 )
+from reference.sealed import count
 from reference.types import BrokerId, broker_address
 
 COMMANDS = (LeaderAndIsr, StopReplica, LogInfo, UpdateMetadata)
+SERVED = (Produce, Fetch, EpochEnd, ListOffsets, Metadata, InitProducerId)  # requests that a fenced broker refuses
 
 
 # --- this broker ------------------------------------------------------------------------------------------------------------
@@ -37,6 +45,22 @@ def _role(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
             yield note.tp, None
 
 
+def _high_watermark(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    yield note.tp, None if note.kind == "replica-deleted" else note.hw
+
+
+def _log_end(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The log end offset; not known after a truncation, which may cut a sealed batch at its begin, before `offset`."""
+    match note.kind:
+        case "append":
+            last = note.batches[-1]
+            yield note.tp, last.base_offset + count(last.values)
+        case "recovered":
+            yield note.tp, note.leo
+        case _:
+            yield note.tp, None
+
+
 def _reset_heartbeat(event: Heard | ZkState, memory: Memory) -> Iterable[tuple[Any, Any]]:
     if isinstance(event, ZkState):
         if event.state == "expired":
@@ -48,6 +72,11 @@ def _reset_heartbeat(event: Heard | ZkState, memory: Memory) -> Iterable[tuple[A
 def _obeyed(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
     if exchange.reply.error is ErrorCode.NONE:
         yield None, max(exchange.request.controller_epoch, memory.of("obeyed", default=-1))
+
+
+def greeting(send: Sent) -> tuple[Any, ...]:
+    """A registration and the controller's epoch: what full metadata is owed to first."""
+    return send.to, send.message.controller_epoch, send.message.broker_incarnation
 
 
 # --- the controller ---------------------------------------------------------------------------------------------------------
@@ -100,6 +129,22 @@ def _fewer_reads(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
 
 FACTS: tuple[Keep, ...] = (
     Keep(fact="role", of=noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_role)),
+    Keep(fact="epoch", of=noted("became-leader", "became-follower", keys=lambda note, _: [(note.tp, note.leader_epoch)])),
+    Keep(fact="hw", of=noted("became-leader", "hw", "recovered", "replica-deleted", keys=_high_watermark)),
+    Keep(
+        fact="leo",
+        of=(
+            *noted("append", "recovered", "truncate", "replica-deleted", keys=_log_end),
+            *did(CreateReplica, keys=lambda created, _: [(created.tp, 0)]),
+        ),
+    ),
+    Keep(
+        fact="registration",
+        of=(
+            *noted("registered", keys=lambda note, _: [(None, note.incarnation)]),
+            *heard(ZkState, keys=lambda event, _: [(None, None)] if event.state == "expired" else []),
+        ),
+    ),
     Keep(fact="fenced", of=noted("fenced", "unfenced", keys=lambda note, _: [(None, note.kind == "fenced" or None)])),
     Keep(fact="shutting-down", of=heard(ShutDown, keys=lambda event, _: [(None, True)])),
     Keep(
@@ -113,6 +158,15 @@ FACTS: tuple[Keep, ...] = (
     Keep(
         fact="office",
         of=noted("controller-elected", "controller-resigned", keys=lambda n, _: [(None, n.kind == "controller-elected" or None)]),
+    ),
+    Keep(fact="term", of=noted("controller-elected", keys=lambda note, _: [(None, note.controller_epoch)])),
+    Keep(fact="greeted", of=sent(UpdateMetadata, keys=lambda send, _: [(greeting(send), True)])),  # brokers told full metadata
+    Keep(
+        fact="standing",  # what the controller thinks of a broker
+        of=(
+            *noted("broker-state", keys=lambda note, _: [(note.broker, (note.detail, note.incarnation))]),
+            *noted("controller-resigned", keys=lambda note, _: [(ANY, None)]),
+        ),
     ),
     Keep(
         fact="commanding",

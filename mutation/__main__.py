@@ -12,6 +12,9 @@ python -m mutation --causes [ID ...] [--held-out N] [--jobs N] [--write]
     others (mutation/causes.py). `--held-out` does the same for the edits of N clauses, by which the rules were not made.
     `--write` puts table and figures into docs/evidence.md.
 
+python -m mutation --clauses N [--jobs N] [--within S] [--write]
+    Says how many edits of N drawn clauses are red by judges in the stored plans (mutation/clause_gate.py).
+
 The exit code is 0 if every row is proved, decided or fits, 1 if one is not, 2 if the arguments or the register are wrong.
 """
 
@@ -24,6 +27,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from mutation import clause_gate
 from mutation.aims.aim import AimError
 from mutation.aims.reaim import reaimed
 from mutation.aims.shortest import aimed
@@ -66,6 +70,13 @@ def _exit_code(options: argparse.Namespace) -> int:
         return reaim(REGISTER, ROOT, options.ids, write=options.write)
     elif options.gate or options.order:
         return _measure(options)
+    elif options.clauses:
+        stored = {name: plan for name, plan in plans().items() if not name.startswith("seeds/")}
+        edits = clause_gate.measured(stored, options.clauses, jobs=options.jobs, within_s=options.within, say=_say)
+        for line in (*clause_gate.missed(edits), *clause_gate.table(edits)):
+            _say(line)
+        if options.write:
+            clause_gate.write(edits)
     elif options.causes:
         found = measured(options.ids, jobs=options.jobs, say=_say)
         others = held_out(options.held_out, jobs=options.jobs, say=_say) if options.held_out else ()
@@ -148,8 +159,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=60.0, metavar="S", help="seconds for the tests, or the plan, of a row")
     parser.add_argument("--causes", action="store_true", help="say how many causes of caught edits begin with a row of the edit")
     parser.add_argument("--held-out", type=int, default=0, metavar="N", help="with --causes: also edits of N clauses")
+    parser.add_argument("--clauses", type=int, default=0, metavar="N", help="say how many edits of N clauses judges turn red")
     parser.add_argument("--reaim", action="store_true", help="say where edits belong that do not fit any more")
-    parser.add_argument("--write", action="store_true", help="with --reaim: into the register; with --causes: docs")
+    parser.add_argument("--write", action="store_true", help="with --reaim: into the register; with --causes, --clauses: docs")
     parser.add_argument("--aim", nargs=2, type=Path, metavar="FILE", help="the edit that makes the second text of the first file")
     parser.add_argument("--draw", action="store_true", help="draw a new sample")
     parser.add_argument("--order", action="store_true", help="write mutation/order.txt from what the runs of the gate execute")

@@ -22,31 +22,56 @@ from history.event import EventKind as K
 NAME = "clauses"
 
 
-def _rule(name: str, rank: int, *breaks: str) -> Kind:
-    return Kind(name, Harm.BROKEN_STEP, rank, breaks=breaks, unshown=PLANTED)
-
-
-RULES: tuple[Kind, ...] = (
-    _rule("deleted-before-stopped", 10, "RES"),
-    _rule("stale-member-elected", 20, "ISR"),
-    _rule("unguarded-write", 30, "CTL"),
-    _rule("older-controller-obeyed", 40, "CTL"),
-    _rule("outlives-its-session", 50, "CTL"),
-    _rule("command-out-of-office", 60, "CTL"),
-    _rule("answered-out-of-office", 70, "CTL"),
-    _rule("leader-truncated", 80, "LM"),
-    _rule("appended-out-of-role", 90, "LM"),
-    _rule("fetched-from-another", 100, "LM"),
-    _rule("older-state-told", 110, "SL"),
-    _rule("dead-leader-kept", 120, "LIVE"),
-    _rule("refusal-does-not-fence", 130, "SL"),
-    _rule("served-while-fenced", 140, "SL"),
-    _rule("late-answer-counts", 150, "SL"),
-    _rule("narrowed-early", 160, "RES"),
-    _rule("two-commands-in-flight", 170, "META"),
-    _rule("closed-while-leading", 180, "LIVE"),
-    _rule("parked-request-lost", 190, "LIVE"),
-    _rule("older-metadata-told", 200, "META"),
+# The worst first.
+RULES: tuple[Kind, ...] = tuple(
+    Kind(name, Harm.BROKEN_STEP, 10 * rank, breaks=(breaks,), unshown=PLANTED)
+    for rank, (name, breaks) in enumerate(
+        (
+            ("acknowledged-above-hw", "DUR"),
+            ("deleted-before-stopped", "RES"),
+            ("unconditional-write", "CTL"),
+            ("stale-proposal-accepted", "ISR"),
+            ("stale-member-elected", "ISR"),
+            ("unguarded-write", "CTL"),
+            ("another-epoch-used", "CTL"),
+            ("older-controller-obeyed", "CTL"),
+            ("another-registration-obeyed", "CTL"),
+            ("outlives-its-session", "CTL"),
+            ("command-out-of-office", "CTL"),
+            ("answered-out-of-office", "CTL"),
+            ("leader-truncated", "LM"),
+            ("appended-out-of-role", "LM"),
+            ("role-epoch-falls", "SL"),
+            ("role-not-commanded", "SL"),
+            ("proposal-out-of-role", "ISR"),
+            ("served-out-of-role", "SL"),
+            ("fetched-from-another", "LM"),
+            ("fetched-in-another-epoch", "LM"),
+            ("fetched-elsewhere", "LM"),
+            ("wrong-log-end", "LM"),
+            ("older-state-told", "SL"),
+            ("stranger-told", "RES"),
+            ("command-number-falls", "CTL"),
+            ("dead-leader-kept", "LIVE"),
+            ("refusal-does-not-fence", "SL"),
+            ("served-while-fenced", "SL"),
+            ("late-answer-counts", "SL"),
+            ("fence-not-postponed", "LIVE"),
+            ("heartbeat-of-another-registration", "CTL"),
+            ("state-not-granted", "CTL"),
+            ("narrowed-early", "RES"),
+            ("given-above-hw", "HWM"),
+            ("another-hw-told", "HWM"),
+            ("latest-is-not-hw", "HWM"),
+            ("two-commands-in-flight", "META"),
+            ("command-not-repeated", "LIVE"),
+            ("closed-while-leading", "LIVE"),
+            ("parked-request-lost", "LIVE"),
+            ("older-metadata-told", "META"),
+            ("first-metadata-not-full", "META"),
+        ),
+        1,
+    )
 )
 _NAMES = frozenset(kind.name for kind in RULES)
 

@@ -1,4 +1,9 @@
-"""Each rule: turns that break it, and turns beside them that its clause allows."""
+"""Each rule: turns that break it, and turns beside them that its clause allows.
+
+The process is b1 under registration 10; b2 has registration 20, b3 has 30. Its term as controller has epoch 4.
+"""
+
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -8,19 +13,30 @@ from monitors.rules import RULES
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import Check, Children, Create, Data, GetChildren, GetData, SetData, Written
-from reference.effects import AnyEffect, SetTimer, ZkRequest
+from reference.effects import AnyEffect, CreateReplica, SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import ConnectionLost, ShutDown, TimerFired, ZkReplied, ZkState
 from reference.messages import (
+    Batch,
     Fetch,
     FetchReply,
+    IsrChange,
+    IsrChangeReply,
     IsrMember,
+    IsrProposal,
+    IsrResult,
     LeaderAndIsr,
     LeaderAndIsrReply,
+    ListOffsets,
+    ListOffsetsReply,
+    LogEnd,
+    LogInfo,
+    LogInfoReply,
     MetadataHeartbeat,
     MetadataHeartbeatReply,
     PartitionState,
     Produce,
+    ProduceReply,
     StopPartition,
     StopReplica,
     StopReplicaReply,
@@ -46,8 +62,8 @@ TP = TopicPartition("t-0")
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
 EPOCH, NEW = ControllerEpoch(4), ControllerEpoch(5)
 NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH
-ELECTED = did(note("controller-elected"))
-RESIGNED = did(note("controller-resigned"))
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+GUARD = Check(paths.CONTROLLER_EPOCH, 1)
 
 
 def state(epoch: int = 7, version: int = 0, *, leader: int | None = 2, stamp: int = 20) -> PartitionState:
@@ -64,30 +80,11 @@ def state(epoch: int = 7, version: int = 0, *, leader: int | None = 2, stamp: in
     )
 
 
-# --- commands of the controller ---------------------------------------------------------------------------------------------
+# --- as controller ----------------------------------------------------------------------------------------------------------
 
-
-def stop(number: int, *, delete: bool = False, to: str = "b2") -> AnyEffect:
-    stops = (StopPartition(TP, LeaderEpoch(7), delete, TopicId(9), moved=True),)
-    return send(to, StopReplica(number, B1, EPOCH, Incarnation(20), stops, number))
-
-
-def stopped(number: int, error: ErrorCode = NONE, *effects: AnyEffect) -> Turn:
-    return heard("b2", StopReplicaReply(number, error), *effects)
-
-
-def lead(number: int, told: PartitionState, *, to: str = "b2", epoch: ControllerEpoch = EPOCH) -> LeaderAndIsr:
-    return LeaderAndIsr(number, B1, epoch, Incarnation(20), init=False, states=(told,))
-
-
-def metadata(number: int, *states: PartitionState, live: tuple[BrokerId, ...] = (B1, B3)) -> AnyEffect:
-    return send("b3", UpdateMetadata(number, B1, EPOCH, Incarnation(30), live, states, full=False))
-
-
-def assign(*replicas: BrokerId) -> AnyEffect:
-    return ZkRequest(
-        90, (Check(paths.CONTROLLER_EPOCH, 1), SetData(paths.topic_path("t"), paths.topic_payload((replicas,)), 3)), True
-    )
+ELECTED = did(note("controller-elected", controller_epoch=EPOCH))
+RESIGNED = did(note("controller-resigned"))
+LIST = did(ZkRequest(1, (GetChildren(paths.BROKER_IDS, watch=True),)))
 
 
 def registered(*brokers: int) -> Turn:
@@ -95,208 +92,290 @@ def registered(*brokers: int) -> Turn:
     return ZkReplied(1, (Children(tuple(map(str, brokers))),)), []
 
 
-LIST = did(ZkRequest(1, (GetChildren(paths.BROKER_IDS, watch=True),)))
-FOUR = (LIST, registered(1, 2, 3))
+THREE = (LIST, registered(1, 2, 3))
 
 
-def reads(number: int) -> AnyEffect:
-    return ZkRequest(number, (GetData(paths.state_path(TP)),))
+def stop(number: int, *, delete: bool = False) -> AnyEffect:
+    stops = (StopPartition(TP, LeaderEpoch(7), delete, TopicId(9), moved=True),)
+    return send("b2", StopReplica(number, B1, EPOCH, Incarnation(20), stops, number))
 
 
-def read(number: int, found: PartitionState, *effects: AnyEffect) -> Turn:
+def stopped(number: int, *effects: AnyEffect) -> Turn:
+    return heard("b2", StopReplicaReply(number, NONE), *effects)
+
+
+def lead(number: int, told: PartitionState, *, to: str = "b2", epoch: ControllerEpoch = EPOCH) -> AnyEffect:
+    return send(to, LeaderAndIsr(number, B1, epoch, Incarnation(20), init=False, states=(told,), number=number))
+
+
+def led(number: int, *effects: AnyEffect) -> Turn:
+    return heard("b2", LeaderAndIsrReply(number, NONE), *effects)
+
+
+def metadata(number: int, *states: PartitionState, full: bool = True) -> AnyEffect:
+    """Metadata for b3, by which b2 does not serve."""
+    return send("b3", UpdateMetadata(number, B1, EPOCH, Incarnation(30), (B1, B3), states, full=full, number=number))
+
+
+def updated(number: int, *effects: AnyEffect) -> Turn:
+    return heard("b3", UpdateMetadataReply(number, NONE), *effects)
+
+
+def unanswered(command: str, *effects: AnyEffect) -> Turn:
+    """A command to b3 times out."""
+    return did(note("command-unanswered", broker=B3, incarnation=30, detail=command), *effects)
+
+
+def write(wanted: PartitionState, *, guarded: bool = True) -> AnyEffect:
+    op = SetData(paths.state_path(TP), paths.state_payload(wanted), wanted.zk_version)
+    return ZkRequest(91, (GUARD, op) if guarded else (op,), guarded)
+
+
+def assign(*replicas: BrokerId, version: int = 3) -> AnyEffect:
+    return ZkRequest(90, (GUARD, SetData(paths.topic_path("t"), paths.topic_payload((replicas,)), version)), atomic=True)
+
+
+CREATED = ZkRequest(3, (GUARD, Create(paths.state_path(TP), paths.state_payload(state(0)))), atomic=True)
+
+
+def reads(number: int = 8) -> Turn:
+    return did(ZkRequest(number, (GetData(paths.state_path(TP)),)))
+
+
+def read(found: PartitionState, *effects: AnyEffect, number: int = 8) -> Turn:
     return ZkReplied(number, (Data(paths.state_payload(found), found.zk_version, 5),)), [*effects]
 
 
-def write(wanted: PartitionState, number: int = 91, *, guarded: bool = True) -> AnyEffect:
-    op = SetData(paths.state_path(TP), paths.state_payload(wanted), wanted.zk_version)
-    return ZkRequest(number, (Check(paths.CONTROLLER_EPOCH, 1), op) if guarded else (op,), guarded)
+B2_IS_GONE = (ELECTED, LIST, registered(1, 3), did(metadata(1)))
 
 
-# --- heartbeats and clients -------------------------------------------------------------------------------------------------
+def beat(broker: BrokerId, incarnation: int, number: int = 70, asks_for: BrokerState = BrokerState.ACTIVE) -> MetadataHeartbeat:
+    return MetadataHeartbeat(number, broker, Incarnation(incarnation), asks_for)
 
 
-def beat(incarnation: int = 30, number: int = 70, broker: BrokerId = B3) -> MetadataHeartbeat:
-    return MetadataHeartbeat(number, broker, Incarnation(incarnation), BrokerState.ACTIVE)
+def grant(to: str, granted: BrokerState = BrokerState.ACTIVE) -> AnyEffect:
+    return send(to, MetadataHeartbeatReply(70, NONE, None, granted))
 
 
-def accept(number: int = 70, to: str = "b3") -> AnyEffect:
-    return send(to, MetadataHeartbeatReply(number, NONE, None, BrokerState.ACTIVE))
+STOPPING = did(note("broker-state", broker=B3, detail="stopping", incarnation=30))
 
 
-def answer(number: int, error: ErrorCode = NONE, *effects: AnyEffect) -> Turn:
+def propose(epoch: int, broker: BrokerId = B2) -> IsrChange:
+    proposal = IsrProposal(TP, LeaderEpoch(epoch), (IsrMember(B1, Incarnation(10)),), ZkVersion(0))
+    return IsrChange(40, broker, Incarnation(20), (proposal,))
+
+
+def proposal_answered(error: ErrorCode = NONE) -> AnyEffect:
+    return send("b2", IsrChangeReply(40, NONE, None, (IsrResult(error),)))
+
+
+# --- as broker --------------------------------------------------------------------------------------------------------------
+
+REGISTERED = did(note("registered", incarnation=10))
+BEATS = (REGISTERED, did(send("b2", beat(B1, 10))))
+FENCED, UNFENCED = did(note("fenced")), did(note("unfenced"))
+FENCE = SetTimer("fence", 1, 1)
+SHUTS_DOWN: Turn = (ShutDown(), [])
+
+
+def answer(error: ErrorCode, *effects: AnyEffect, number: int = 70) -> Turn:
     return heard("b2", MetadataHeartbeatReply(number, error, None, BrokerState.ACTIVE), *effects)
 
 
-BEATS = did(send("b2", beat(10, 70, B1)))
-FENCE = SetTimer("fence", 1, 1)
+REFUSED = ErrorCode.INVALID_INCARNATION_ID
 
 
-def fetch(number: int = 5, replica: BrokerId | None = None) -> Fetch:
-    return Fetch(number, TP, replica, Incarnation(10), LeaderEpoch(7), Offset(0), Millis(500), 100)
+def commanded(source: str, *effects: AnyEffect, epoch: ControllerEpoch = EPOCH, to: int = 10, leader_epoch: int = 7) -> Turn:
+    """A command for b1 under a registration, and the effects."""
+    command = LeaderAndIsr(1, B2, epoch, Incarnation(to), init=False, states=(state(leader_epoch),))
+    return heard(source, command, *effects)
 
 
-def fetched(number: int = 5, error: ErrorCode = NONE, to: str = "c1") -> AnyEffect:
-    return send(to, FetchReply(number, TP, error, LeaderEpoch(7), Offset(0)))
+def obeyed(to: str, error: ErrorCode = NONE) -> AnyEffect:
+    return send(to, LeaderAndIsrReply(1, error))
+
+
+def role(kind: str, **columns: Any) -> Turn:
+    """A role that was read from ZooKeeper."""
+    return ZkReplied(1, ()), [note(kind, tp=TP, **columns)]
+
+
+FOLLOWS = role("became-follower", leader=B2, leader_epoch=7)
+LEADS = role("became-leader", leader_epoch=7, hw=3)
+DELETED = note("replica-deleted", tp=TP)
+
+
+def batch(records: int) -> Batch:
+    return Batch(Offset(0), LeaderEpoch(7), tuple(map(str, range(records))))
+
+
+APPENDS = note("append", tp=TP, detail="follower", batches=(batch(2),))
+
+
+def fetch(replica: BrokerId | None = None, *, offset: int = 0, epoch: int = 7) -> Fetch:
+    return Fetch(5, TP, replica, Incarnation(10), LeaderEpoch(epoch), Offset(offset), Millis(500), 100)
+
+
+def fetched(error: ErrorCode = NONE, *, hw: int = 3, records: int = 0) -> AnyEffect:
+    batches = (batch(records),) if records else ()
+    return send("c1", FetchReply(5, TP, error, LeaderEpoch(7), Offset(hw), batches))
 
 
 def produce(acks: int) -> Produce:
     return Produce(6, TP, acks, ("v",), Millis(500))
 
 
-FOLLOWS = did(note("became-follower", tp=TP, leader=B2))
-LEADS = did(note("became-leader", tp=TP))
-DELETED = note("replica-deleted", tp=TP)
-SHUTS_DOWN: Turn = (ShutDown(), [])
+def acknowledged(offset: int) -> AnyEffect:
+    return send("c1", ProduceReply(6, TP, NONE, Offset(offset)))
+
+
+def latest(offset: int) -> Turn:
+    return heard("c1", ListOffsets(5, TP, LeaderEpoch(7)), send("c1", ListOffsetsReply(5, TP, NONE, Offset(offset))))
+
+
+def log_ends_at(leo: int) -> Turn:
+    asked = LogInfo(1, B2, EPOCH, Incarnation(10), (TP,))
+    return heard("b2", asked, send("b2", LogInfoReply(1, NONE, (LogEnd(TP, LeaderEpoch(7), Offset(leo), Incarnation(10)),))))
+
+
+# ----------------------------------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Turn, ...]] = {
-    "narrowed-early": (ELECTED, *FOUR, did(stop(1)), did(assign(B3, B1))),
+    "narrowed-early": (ELECTED, *THREE, did(stop(1)), did(assign(B3, B1))),
     "deleted-before-stopped": (
-        ELECTED,
-        did(stop(1)),
-        heard("b2", UpdateMetadataReply(9, NONE)),
-        did(note("command-unanswered", broker=B2, incarnation=20), stop(2, delete=True)),
+        *(ELECTED, did(stop(1))),
+        did(note("command-unanswered", broker=B2, incarnation=20, detail="StopReplica"), stop(2, delete=True)),
     ),
-    "dead-leader-kept": (ELECTED, LIST, registered(1, 3), did(metadata(1)), did(reads(8)), read(8, state())),
-    "older-state-told": (
-        ELECTED,
-        did(send("b2", lead(1, state(8)))),
-        heard("b2", LeaderAndIsrReply(1, NONE), send("b2", lead(2, state(7)))),
-    ),
-    "older-metadata-told": (
-        ELECTED,
-        did(metadata(1, state(7, 3))),
-        heard("b3", UpdateMetadataReply(1, NONE), metadata(2, state(7, 2))),
-    ),
+    "dead-leader-kept": (*B2_IS_GONE, reads(), read(state())),
+    "older-state-told": (ELECTED, did(lead(1, state(8))), led(1, lead(2, state(7)))),
+    "older-metadata-told": (ELECTED, did(metadata(1, state(7, 3))), updated(1, metadata(2, state(7, 2)))),
+    "stranger-told": (ELECTED, did(lead(1, state(), to="b4"))),
+    "first-metadata-not-full": (ELECTED, did(metadata(1, full=False))),
+    "another-epoch-used": (ELECTED, did(lead(1, state(), epoch=NEW))),
+    "unconditional-write": (ELECTED, reads(), read(state(7, 3), write(state(8, 2)))),
+    "stale-proposal-accepted": (ELECTED, reads(), read(state(7)), heard("b2", propose(6), proposal_answered())),
+    "command-number-falls": (ELECTED, did(lead(2, state())), did(metadata(1))),
+    "command-not-repeated": (ELECTED, did(metadata(1)), unanswered("UpdateMetadata")),
     "command-out-of-office": (ELECTED, RESIGNED, did(metadata(1))),
     "two-commands-in-flight": (ELECTED, did(metadata(1)), did(metadata(2))),
     "unguarded-write": (ELECTED, did(write(state(), guarded=False))),
     "stale-member-elected": (
-        ELECTED,
-        heard("b3", beat(31), accept()),
-        did(reads(8)),
-        read(8, state(), write(state(leader=3, stamp=30))),
+        *(ELECTED, heard("b3", beat(B3, 31), grant("b3")), reads()),
+        read(state(), write(state(leader=3, stamp=30))),
     ),
     "outlives-its-session": (ELECTED, did(metadata(1)), (ZkState("expired"), [])),
-    "answered-out-of-office": (heard("b3", beat(), accept()),),
-    "refusal-does-not-fence": (BEATS, answer(70, ErrorCode.INVALID_INCARNATION_ID)),
-    "late-answer-counts": (BEATS, did(send("b2", beat(10, 71, B1))), answer(70, NONE, FENCE)),
-    "served-while-fenced": (did(note("fenced")), heard("c1", fetch(), fetched())),
-    "parked-request-lost": (LEADS, heard("c1", fetch()), did(DELETED)),
+    "answered-out-of-office": (heard("b3", beat(B3, 30), grant("b3")),),
+    "state-not-granted": (ELECTED, STOPPING, heard("b3", beat(B3, 30), grant("b3"))),
+    "refusal-does-not-fence": (*BEATS, answer(REFUSED)),
+    "late-answer-counts": (*BEATS, did(send("b2", beat(B1, 10, 71))), answer(NONE, FENCE)),
+    "fence-not-postponed": (*BEATS, answer(NONE)),
+    "heartbeat-of-another-registration": (REGISTERED, did(send("b2", beat(B1, 9)))),
+    "another-registration-obeyed": (REGISTERED, commanded("b2", obeyed("b2"), to=9)),
+    "served-while-fenced": (LEADS, FENCED, heard("c1", fetch(), fetched())),
     "older-controller-obeyed": (
-        heard("b2", lead(1, state(), epoch=NEW), send("b2", LeaderAndIsrReply(1, NONE))),
-        heard("b3", lead(1, state(), epoch=EPOCH), send("b3", LeaderAndIsrReply(1, NONE))),
+        *(REGISTERED, commanded("b2", obeyed("b2"), epoch=NEW)),
+        commanded("b3", obeyed("b3"), epoch=EPOCH),
     ),
-    "fetched-from-another": (FOLLOWS, did(send("b3", fetch(replica=B1)))),
-    "appended-out-of-role": (FOLLOWS, did(note("append", tp=TP, detail="leader"))),
+    "parked-request-lost": (LEADS, heard("c1", fetch()), did(DELETED)),
+    "served-out-of-role": (FOLLOWS, heard("c1", fetch(), fetched())),
+    "fetched-from-another": (FOLLOWS, did(send("b3", fetch(B1)))),
+    "fetched-in-another-epoch": (FOLLOWS, did(send("b2", fetch(B1, epoch=6)))),
+    "fetched-elsewhere": (FOLLOWS, did(APPENDS), did(send("b2", fetch(B1, offset=1)))),
+    "acknowledged-above-hw": (LEADS, heard("c1", produce(-1), acknowledged(3))),
+    "another-hw-told": (LEADS, heard("c1", fetch(), fetched(hw=2))),
+    "latest-is-not-hw": (LEADS, latest(4)),
+    "given-above-hw": (LEADS, heard("c1", fetch(), fetched(records=4))),
+    "appended-out-of-role": (FOLLOWS, did(note("append", tp=TP, detail="leader", batches=(batch(1),)))),
     "leader-truncated": (LEADS, did(note("truncate", tp=TP, offset=3))),
-    "closed-while-leading": (LEADS, SHUTS_DOWN, answer(70, NONE, note("resigned", tp=TP))),
+    "proposal-out-of-role": (FOLLOWS, did(send("b2", propose(7)))),
+    "role-not-commanded": (commanded("b2", note("became-follower", tp=TP, leader=B2, leader_epoch=7), leader_epoch=8),),
+    "role-epoch-falls": (LEADS, role("became-follower", leader=B2, leader_epoch=6)),
+    "wrong-log-end": (REGISTERED, FOLLOWS, did(APPENDS), log_ends_at(3)),
+    "closed-while-leading": (LEADS, *BEATS, SHUTS_DOWN, answer(NONE, FENCE, note("resigned", tp=TP))),
 }
 
 GOOD: dict[str, tuple[Turn, ...]] = {
-    "narrowed after the answer": (ELECTED, *FOUR, did(stop(1)), stopped(1), did(assign(B3, B1))),
+    "narrowed after the answer": (ELECTED, *THREE, did(stop(1)), stopped(1), did(assign(B3, B1))),
     "narrowed without a broker that counts as inactive": (
-        ELECTED,
-        *FOUR,
-        did(stop(1)),
-        did(note("broker-state", broker=B2, detail="inactive")),
+        *(ELECTED, *THREE, did(stop(1)), did(note("broker-state", broker=B2, detail="inactive", incarnation=20))),
         did(assign(B3, B1)),
     ),
     "narrowed without a broker that is not registered": (
-        ELECTED,
-        *FOUR,
-        did(stop(1)),
-        LIST,
-        registered(1, 3),
+        *(ELECTED, *THREE, did(stop(1)), LIST, registered(1, 3)),
         did(assign(B3, B1)),
     ),
-    "assignment keeps the broker that was told to stop": (ELECTED, *FOUR, did(stop(1)), did(assign(B2, B3, B1))),
-    "deleted after the answer": (ELECTED, did(stop(1)), stopped(1, NONE, stop(2, delete=True))),
-    "another leader in place of a dead one": (
-        ELECTED,
-        LIST,
-        registered(1, 3),
-        did(metadata(1)),
-        did(reads(8)),
-        read(8, state(), write(state(8, leader=3))),
-    ),
-    "dead leader that is heard of again": (
-        ELECTED,
-        LIST,
-        registered(1, 3),
-        did(metadata(1)),
-        heard("b2", beat(21, 4, B2), accept(4, "b2")),
-        did(reads(8)),
-        read(8, state()),
-    ),
-    "later read of the same partition is under way": (
-        ELECTED,
-        LIST,
-        registered(1, 3),
-        did(metadata(1)),
-        did(reads(8)),
-        did(reads(9)),
-        read(8, state()),
-    ),
-    "later state told": (
-        ELECTED,
-        did(send("b2", lead(1, state(7)))),
-        heard("b2", LeaderAndIsrReply(1, NONE), send("b2", lead(2, state(8)))),
-    ),
+    "assignment keeps the broker that was told to stop": (ELECTED, *THREE, did(stop(1)), did(assign(B2, B3, B1))),
+    "deleted after the answer": (ELECTED, did(stop(1)), stopped(1, stop(2, delete=True))),
+    "another leader in place of a dead one": (*B2_IS_GONE, reads(), read(state(), write(state(leader=3)))),
+    "dead leader that is heard of again": (*B2_IS_GONE, heard("b2", beat(B2, 21), grant("b2")), reads(), read(state())),
+    "later read of the same partition is under way": (*B2_IS_GONE, reads(8), reads(9), read(state())),
+    "later state told": (ELECTED, did(lead(1, state(7))), led(1, lead(2, state(8)))),
     "partition created again begins at epoch 0": (
-        ELECTED,
-        did(metadata(1, state(7))),
-        did(ZkRequest(3, (Check(paths.CONTROLLER_EPOCH, 1), Create(paths.state_path(TP), b"")), True)),
-        heard("b3", UpdateMetadataReply(1, NONE), metadata(2, state(0))),
+        *(ELECTED, did(metadata(1, state(7))), did(CREATED)),
+        updated(1, metadata(2, state(0))),
     ),
-    "command repeated after a timeout": (
-        ELECTED,
-        did(metadata(1)),
-        did(note("command-unanswered", broker=B3, incarnation=30), metadata(2)),
-    ),
+    "part of the metadata after all of it": (ELECTED, did(metadata(1)), updated(1, metadata(2, full=False))),
+    "command repeated after a timeout": (ELECTED, did(metadata(1)), unanswered("UpdateMetadata", metadata(2))),
+    "write on the version that was read": (ELECTED, reads(), read(state(7, 3), write(state(8, 3)))),
+    "write that ZooKeeper answered": (ELECTED, did(write(state(8))), (ZkReplied(91, (Written(2), Written(2))), [])),
     "broker that is not controller writes its own ISR": (did(write(state(), guarded=False)),),
+    "stale proposal refused": (
+        *(ELECTED, reads(), read(state(7))),
+        heard("b2", propose(6), proposal_answered(ErrorCode.FENCED_LEADER_EPOCH)),
+    ),
+    "proposal of the leader accepted": (ELECTED, reads(), read(state(7)), heard("b2", propose(7), proposal_answered())),
     "member elected under its last registration": (
-        ELECTED,
-        heard("b3", beat(30), accept()),
-        did(reads(8)),
-        read(8, state(), write(state(leader=3, stamp=30))),
+        *(ELECTED, heard("b3", beat(B3, 30), grant("b3")), reads()),
+        read(state(), write(state(leader=3, stamp=30))),
     ),
     "controller resigns with its session": (ELECTED, did(metadata(1)), (ZkState("expired"), [note("controller-resigned")])),
     "session that is lost but not over": (ELECTED, did(metadata(1)), (ZkState("disconnected"), [])),
     "heartbeat refused out of office": (
-        heard("b3", beat(), send("b3", MetadataHeartbeatReply(70, ErrorCode.NOT_CONTROLLER, None, BrokerState.INACTIVE))),
+        heard("b3", beat(B3, 30), send("b3", MetadataHeartbeatReply(70, ErrorCode.NOT_CONTROLLER, None, BrokerState.INACTIVE))),
     ),
-    "refusal fences": (BEATS, answer(70, ErrorCode.INVALID_INCARNATION_ID, note("fenced"))),
-    "refusal of a broker that is fenced": (did(note("fenced")), BEATS, answer(70, ErrorCode.INVALID_INCARNATION_ID)),
-    "answer in time counts": (BEATS, answer(70, NONE, FENCE)),
-    "fenced broker refuses": (did(note("fenced")), heard("c1", fetch(), fetched(error=ErrorCode.BROKER_NOT_AVAILABLE))),
-    "request from before the fence is answered": (heard("c1", fetch()), did(note("fenced")), did(fetched())),
-    "unfenced broker serves": (did(note("fenced")), did(note("unfenced")), heard("c1", fetch(), fetched())),
-    "parked request answered with the deletion": (
-        LEADS,
-        heard("c1", fetch()),
-        did(fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), DELETED),
-    ),
-    "request of a client that is gone": (LEADS, heard("c1", fetch()), (ConnectionLost(Address("c1")), []), did(DELETED)),
-    "request without an answer": (LEADS, heard("c1", produce(0)), did(DELETED)),
+    "stopping broker stays stopping": (ELECTED, STOPPING, heard("b3", beat(B3, 30), grant("b3", BrokerState.STOPPING))),
+    "refusal fences": (*BEATS, answer(REFUSED, note("fenced"))),
+    "refusal of a broker that is fenced": (FENCED, *BEATS, answer(REFUSED)),
+    "answer in time counts": (*BEATS, answer(NONE, FENCE)),
+    "late answer is ignored": (*BEATS, did(send("b2", beat(B1, 10, 71))), answer(NONE)),
+    "fenced broker refuses": (FENCED, heard("c1", fetch(), fetched(ErrorCode.BROKER_NOT_AVAILABLE))),
+    "request from before the fence is answered": (LEADS, heard("c1", fetch()), FENCED, did(fetched())),
+    "unfenced broker serves": (LEADS, FENCED, UNFENCED, heard("c1", fetch(), fetched())),
+    "command for another registration refused": (REGISTERED, commanded("b2", obeyed("b2", STALE), to=9)),
     "older controller refused": (
-        heard("b2", lead(1, state(), epoch=NEW), send("b2", LeaderAndIsrReply(1, NONE))),
-        heard("b3", lead(1, state(), epoch=EPOCH), send("b3", LeaderAndIsrReply(1, ErrorCode.STALE_CONTROLLER_EPOCH))),
+        *(REGISTERED, commanded("b2", obeyed("b2"), epoch=NEW)),
+        commanded("b3", obeyed("b3", ErrorCode.STALE_CONTROLLER_EPOCH), epoch=EPOCH),
     ),
     "refused command does not count": (
-        heard("b2", lead(1, state(), epoch=NEW), send("b2", LeaderAndIsrReply(1, STALE))),
-        heard("b3", lead(1, state(), epoch=EPOCH), send("b3", LeaderAndIsrReply(1, NONE))),
+        *(REGISTERED, commanded("b2", obeyed("b2", STALE), epoch=NEW)),
+        commanded("b3", obeyed("b3"), epoch=EPOCH),
     ),
-    "fetch from the leader": (FOLLOWS, did(send("b2", fetch(replica=B1)))),
-    "appends in their roles": (
-        FOLLOWS,
-        did(note("append", tp=TP, detail="follower")),
-        LEADS,
-        did(note("append", tp=TP, detail="leader")),
+    "parked request answered with the deletion": (LEADS, heard("c1", fetch()), did(fetched(NOT_LEADER), DELETED)),
+    "request without an answer": (LEADS, heard("c1", produce(0)), did(DELETED)),
+    "request of a client that is gone": (LEADS, heard("c1", fetch()), (ConnectionLost(Address("c1")), []), did(DELETED)),
+    "request refused out of role": (FOLLOWS, heard("c1", fetch(), fetched(NOT_LEADER))),
+    "fetch from the leader at the log end": (FOLLOWS, did(APPENDS), did(send("b2", fetch(B1, offset=2)))),
+    "fetch after a truncation, whose end is not known": (
+        *(FOLLOWS, did(APPENDS), did(note("truncate", tp=TP, offset=1))),
+        did(send("b2", fetch(B1, offset=0))),
     ),
+    "fetch of a replica that was created again": (
+        *(FOLLOWS, did(APPENDS), did(CreateReplica(0, TP)), FOLLOWS),
+        did(send("b2", fetch(B1))),
+    ),
+    "records below the high watermark": (
+        *(LEADS, heard("c1", produce(-1), acknowledged(2))),
+        *(heard("c1", fetch(), fetched(records=3)), latest(3)),
+    ),
+    "acks=1 does not wait for the high watermark": (LEADS, heard("c1", produce(1), acknowledged(7))),
+    "leader appends": (LEADS, did(note("append", tp=TP, detail="leader", batches=(batch(1),)))),
     "follower truncates": (FOLLOWS, did(note("truncate", tp=TP, offset=3))),
+    "leader proposes": (LEADS, did(send("b2", propose(7)))),
+    "role that the command gives": (commanded("b2", note("became-follower", tp=TP, leader=B2, leader_epoch=7)),),
+    "role of a replica that was created again": (LEADS, did(DELETED), role("became-follower", leader=B2, leader_epoch=0)),
+    "right log end": (REGISTERED, FOLLOWS, did(APPENDS), log_ends_at(2)),
     "closed when the retries are used up": (LEADS, SHUTS_DOWN, (TimerFired("hand-over"), [note("resigned", tp=TP)])),
-    "follower resigns in its shutdown": (FOLLOWS, SHUTS_DOWN, answer(70, NONE, note("resigned", tp=TP))),
-    "write that ZooKeeper answered": (ELECTED, did(write(state(8))), (ZkReplied(91, (Written(2), Written(2))), [])),
+    "follower resigns in its shutdown": (FOLLOWS, *BEATS, SHUTS_DOWN, answer(NONE, FENCE, note("resigned", tp=TP))),
 }
 
 

@@ -1,0 +1,291 @@
+"""Rules of the controller: its office, what it tells brokers, and what it writes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from monitors.engine import Never, Rising, Rule, Within
+from monitors.facts import COMMANDS, greeting
+from monitors.patterns import (
+    ALL,
+    ANY,
+    Exchange,
+    Key,
+    Memory,
+    Outcome,
+    Sent,
+    answered,
+    asked,
+    did,
+    heard,
+    noted,
+    read,
+    replied,
+    sent,
+)
+from reference.config import asks_controller
+from reference.coordination import paths
+from reference.coordination.api import Check, Create, Data, GetData, SetData
+from reference.effects import Note, ZkRequest
+from reference.errors import ErrorCode
+from reference.events import ZkState
+from reference.messages import (
+    IsrChange,
+    LeaderAndIsr,
+    MetadataHeartbeat,
+    StopReplica,
+    UpdateMetadata,
+)
+from reference.types import BrokerId, broker_address
+
+
+def _told_states(send: Sent, memory: Memory) -> Iterable[tuple[Key, Any]]:
+    command = send.message
+    for state in command.states:
+        key = (state.tp, send.to, command.controller_epoch, command.broker_incarnation, state.topic_id)
+        yield key, (state.leader_epoch, state.zk_version)
+
+
+def _new_state(op: Create, memory: Memory) -> Iterable[Key]:
+    tp = paths.tp_of_state_path(op.path)
+    if tp is not None:
+        yield tp, ANY, ANY, ANY, ANY
+
+
+def _commanded(send: Sent, memory: Memory) -> Iterable[Key]:
+    yield send.to, send.message.broker_incarnation
+
+
+def _command_ended(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    yield exchange.peer, exchange.request.broker_incarnation
+
+
+def _unguarded(request: ZkRequest, memory: Memory) -> Iterable[Key]:
+    """Partitions whose state is written without a check of the controller's epoch in the same multi."""
+    if not memory.of("office"):
+        return
+    first = request.ops[0]
+    if request.atomic and isinstance(first, Check) and first.path == paths.CONTROLLER_EPOCH:
+        return
+    for op in request.ops:
+        tp = paths.tp_of_state_path(op.path)
+        if tp is not None and isinstance(op, SetData | Create):
+            yield (tp,)
+
+
+def _stale_leader(op: SetData, memory: Memory) -> Iterable[Key]:
+    """A leader elected by a stamp that is older than a registration whose heartbeat the controller has accepted."""
+    tp = paths.tp_of_state_path(op.path)
+    if tp is None or not memory.of("office"):
+        return
+    wanted = paths.decode_state(tp, (), Data(op.data, 0, 0))
+    before = memory.of("state", tp)
+    if wanted.leader is None or before is None or wanted.leader == before.leader:
+        return
+    accepted = memory.of("accepted", wanted.leader, -1)
+    if wanted.leader_incarnation < accepted:
+        yield tp, broker_address(wanted.leader), wanted.leader_incarnation, accepted
+
+
+def _expired_in_office(event: ZkState, memory: Memory) -> Iterable[Key]:
+    """The session of a controller that has told brokers something; one that closes ignores all but its disks."""
+    if event.state == "expired" and memory.of("commanding") and not memory.of("shutting-down"):
+        yield ()
+
+
+def _dead_leader(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    """A partition whose state was read for an election and names a leader that is not registered.
+
+    Nobody is asked for the end of a log before such an election: that needs all of the ISR. An operator's order does not, so the
+    rule is silent once one was read; and the answer to a read counts only if no other one of the partition is under way.
+    """
+    tp, told = paths.tp_of_state_path(outcome.op.path), memory.of("told-live")
+    if tp is None or not outcome.alone or outcome.op.watch or told is None or not isinstance(outcome.answer, Data):
+        return
+    leader = paths.decode_state(tp, (), outcome.answer).leader
+    gone = leader is not None and leader not in told and leader not in memory.of("registered", default=())
+    if gone and memory.of("reads", tp) == 1 and not memory.of("ordered", tp):
+        yield (tp,)
+
+
+def _election_of(op: SetData | GetData, memory: Memory) -> Iterable[Key]:
+    tp = paths.tp_of_state_path(op.path)
+    if tp is not None:
+        yield (tp,)
+
+
+def _stranger(send: Sent, memory: Memory) -> Iterable[Key]:
+    for state in send.message.states:
+        if BrokerId(int(send.to[1:])) not in state.replicas:
+            yield state.tp, send.to
+
+
+def _not_greeted(send: Sent, memory: Memory) -> Iterable[Key]:
+    if not send.message.full and not memory.of("greeted", greeting(send)):
+        yield (send.to,)
+
+
+def _of_another_term(send: Sent, memory: Memory) -> Iterable[Key]:
+    if (send.message.controller, send.message.controller_epoch) != (memory.config.broker, memory.of("term")):
+        yield send.to, send.message.controller_epoch, memory.of("term")
+
+
+def _written_for_another_term(op: SetData | Create, memory: Memory) -> Iterable[Key]:
+    tp = paths.tp_of_state_path(op.path)
+    if tp is not None and memory.of("office"):
+        written = paths.decode_state(tp, (), Data(op.data, 0, 0)).controller_epoch
+        if written != memory.of("term"):
+            yield tp, written, memory.of("term")
+
+
+def _unconditional(op: SetData, memory: Memory) -> Iterable[Key]:
+    """A state that is written on another version than was read, and a topic that is written on any."""
+    tp = paths.tp_of_state_path(op.path)
+    if not memory.of("office"):
+        return
+    if tp is not None:
+        state = memory.of("state", tp)
+        if state is not None and op.version != state.zk_version:
+            yield tp, op.version, state.zk_version
+    elif op.path.startswith(f"{paths.TOPICS}/") and op.version < 0:
+        yield op.path, op.version, "none"
+
+
+def _stale_proposal(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """A proposal of a broker that does not lead the epoch that the controller read last."""
+    for change, result in zip(exchange.request.changes, exchange.reply.results, strict=False):
+        state = memory.of("state", change.tp)
+        if result.error is not ErrorCode.NONE or state is None:
+            continue
+        if change.leader_epoch < state.leader_epoch or state.leader != exchange.request.broker:
+            yield change.tp, exchange.peer, change.leader_epoch
+
+
+def _numbered(send: Sent, memory: Memory) -> Iterable[tuple[Key, Any]]:
+    yield (send.message.controller_epoch,), send.message.number
+
+
+def _repeatable(note: Note, memory: Memory) -> Iterable[Key]:
+    """A LeaderAndIsr may have nothing left to tell: its partitions were deleted meanwhile."""
+    if note.broker is not None and note.detail in ("StopReplica", "UpdateMetadata"):
+        yield (broker_address(note.broker),)
+
+
+CONTROLLER: tuple[Rule, ...] = (
+    Never(
+        name="stranger-told",
+        clause="R-238, V3 §A step 4",
+        says="{1} was told a state of {0}, of which it has no replica",
+        holds=lambda config: config.variant.reassign_widens,
+        what=sent(LeaderAndIsr, keys=_stranger),
+    ),
+    Never(
+        name="first-metadata-not-full",
+        clause="R-311",
+        says="the first metadata that {0} was told does not list all partitions",
+        what=sent(UpdateMetadata, keys=_not_greeted),
+    ),
+    Never(
+        name="another-epoch-used",
+        clause="R-008",
+        says="epoch {1} was used in place of the controller's own, {2}: {0}",
+        holds=lambda config: config.variant.controller_epoch and asks_controller(config),
+        what=(*sent(*COMMANDS, keys=_of_another_term), *asked(SetData, Create, keys=_written_for_another_term)),
+    ),
+    Never(
+        name="unconditional-write",
+        clause="R-005, R-155",
+        says="{0} was written on version {1}; the version read is {2}",
+        holds=asks_controller,
+        what=asked(SetData, keys=_unconditional),
+    ),
+    Never(
+        name="stale-proposal-accepted",
+        clause="R-203",
+        says="the ISR that {1} proposed for {0} in epoch {2} was accepted, though it does not lead",
+        what=replied(IsrChange, keys=_stale_proposal),
+    ),
+    Rising(
+        name="command-number-falls",
+        clause="R-064",
+        says="after command {1} of epoch {0} number {2} was sent",
+        of=sent(LeaderAndIsr, StopReplica, UpdateMetadata, keys=_numbered),
+    ),
+    Within(
+        name="command-not-repeated",
+        clause="R-017, B-54",
+        says="{0} did not answer a command, and was sent none again",
+        holds=lambda config: config.variant.controller_send_retry,
+        after=noted("command-unanswered", keys=_repeatable),
+        then=sent(*COMMANDS, keys=lambda send, _: [(send.to,)]),
+    ),
+    Within(
+        name="dead-leader-kept",
+        clause="R-021, R-023, KAFKA-3096",
+        says="the state of {0} was read, its leader is not registered, and no other state was written",
+        holds=asks_controller,
+        after=read(GetData, keys=_dead_leader),
+        then=asked(SetData, GetData, keys=_election_of),
+    ),
+    Rising(
+        name="older-state-told",
+        clause="R-069, KAFKA-9212",
+        says="{1} was told (leader epoch, version) {6} of {0} after {5}",
+        of=sent(LeaderAndIsr, keys=_told_states),
+        until=asked(Create, keys=_new_state),
+    ),
+    Rising(
+        name="older-metadata-told",
+        clause="R-238, KAFKA-9212",
+        says="{1} was told metadata of (leader epoch, version) {6} of {0} after {5}",
+        of=sent(UpdateMetadata, keys=_told_states),
+        until=asked(Create, keys=_new_state),
+    ),
+    Never(
+        name="command-out-of-office",
+        clause="R-071",
+        says="a command was sent to {0} by a broker that is not controller",
+        what=sent(*COMMANDS, keys=lambda send, memory: [] if memory.of("office") else [(send.to,)]),
+    ),
+    Never(
+        name="two-commands-in-flight",
+        clause="C-05",
+        says="{0} was sent a command while another one was in flight",
+        since=sent(*COMMANDS, keys=_commanded),
+        until=(
+            *answered(*COMMANDS, keys=_command_ended),
+            *noted("command-unanswered", keys=lambda n, _: [(broker_address(n.broker), n.incarnation)]),
+            *noted("controller-resigned", keys=lambda n, _: [ALL]),
+        ),
+        what=sent(*COMMANDS, keys=_commanded),
+    ),
+    Never(
+        name="unguarded-write",
+        clause="KAFKA-6082",
+        says="the state of {0} was written without a check of the controller's epoch",
+        holds=lambda config: config.variant.zk_guard and asks_controller(config),
+        what=did(ZkRequest, keys=_unguarded),
+    ),
+    Never(
+        name="stale-member-elected",
+        clause="R-147, KIP-380",
+        says="{1} was elected leader of {0} under registration {2}, though its heartbeat under {3} had been accepted",
+        holds=lambda config: config.variant.broker_incarnation,
+        what=asked(SetData, keys=_stale_leader),
+    ),
+    Within(
+        name="outlives-its-session",
+        clause="R-071",
+        says="the controller did not resign when its session expired",
+        after=heard(ZkState, keys=_expired_in_office),
+        then=noted("controller-resigned", keys=lambda n, _: [()]),
+    ),
+    Never(
+        name="answered-out-of-office",
+        clause="R-192",
+        says="a broker that is not controller accepted a request of {0}",
+        what=replied(
+            MetadataHeartbeat,
+            keys=lambda x, m: [(x.peer,)] if x.reply.error is ErrorCode.NONE and not m.of("office") else [],
+        ),
+    ),
+)

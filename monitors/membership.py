@@ -1,0 +1,142 @@
+"""Rules of heartbeats, registrations and the fence (KIP-343, KIP-380)."""
+
+from collections.abc import Iterable
+
+from monitors.engine import Never, Rule, Within
+from monitors.facts import COMMANDS, SERVED
+from monitors.patterns import (
+    Exchange,
+    Heard,
+    Key,
+    Memory,
+    Sent,
+    did,
+    heard,
+    noted,
+    replied,
+    sent,
+)
+from reference.effects import SetTimer
+from reference.errors import ErrorCode
+from reference.messages import (
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
+)
+from reference.timers import Timer, name_of
+from reference.types import BrokerState
+
+
+def _refusal(event: Heard, memory: Memory) -> Iterable[Key]:
+    reply = event.message
+    if memory.of("shutting-down"):  # a broker that closes ignores all but its disks
+        return
+    if (
+        reply.error is ErrorCode.INVALID_INCARNATION_ID
+        and reply.correlation == memory.of("heartbeat")
+        and not memory.of("fenced")
+    ):
+        yield ()
+
+
+def _late_reply(event: Heard, memory: Memory) -> Iterable[Key]:
+    if event.message.correlation != memory.of("heartbeat"):
+        yield ()
+
+
+def _while_fenced(event: Heard, memory: Memory) -> Iterable[Key]:
+    if memory.of("fenced"):
+        yield event.source, event.message.correlation
+
+
+def _served(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is not ErrorCode.BROKER_NOT_AVAILABLE:
+        yield exchange.peer, exchange.reply.correlation
+
+
+def _counted(event: Heard, memory: Memory) -> Iterable[Key]:
+    reply = event.message
+    if reply.error is ErrorCode.NONE and reply.correlation == memory.of("heartbeat") and not memory.of("shutting-down"):
+        yield ()
+
+
+def _heartbeat_of_another(send: Sent, memory: Memory) -> Iterable[Key]:
+    if send.message.incarnation != memory.of("registration"):
+        yield (send.message.incarnation,)
+
+
+def _of_another_registration(event: Heard, memory: Memory) -> Iterable[Key]:
+    if event.message.broker_incarnation != memory.of("registration"):
+        yield event.source, event.message.correlation
+
+
+def _obedience(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is ErrorCode.NONE:
+        yield exchange.peer, exchange.reply.correlation
+
+
+def _not_granted(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """A broker gets the state that it asks for, and STOPPING lasts until its registration ends (R-191, B-49)."""
+    request, reply = exchange.request, exchange.reply
+    standing = memory.of("standing", request.broker)
+    if reply.error is not ErrorCode.NONE or standing is None:
+        return
+    stops = BrokerState.STOPPING in (request.target_state, reply.current_state) or standing == ("stopping", request.incarnation)
+    granted = BrokerState.STOPPING if stops else request.target_state
+    if reply.current_state is not granted or standing[0] != granted.name.lower():
+        yield exchange.peer, reply.current_state.name.lower(), granted.name.lower()
+
+
+MEMBERSHIP: tuple[Rule, ...] = (
+    Within(
+        name="fence-not-postponed",
+        clause="R-185",
+        says="a heartbeat was answered, and the timer of the fence was not set again",
+        after=heard(MetadataHeartbeatReply, keys=_counted),
+        then=did(SetTimer, keys=lambda timer, _: [()] if timer.name == name_of(Timer.FENCE) else []),
+    ),
+    Never(
+        name="heartbeat-of-another-registration",
+        clause="R-189, B-49",
+        says="a heartbeat was sent under registration {0}, which is not the broker's",
+        what=sent(MetadataHeartbeat, keys=_heartbeat_of_another),
+    ),
+    Never(
+        name="another-registration-obeyed",
+        clause="KIP-380",
+        says="a command of {0} for another registration was obeyed",
+        holds=lambda config: config.variant.broker_incarnation,
+        since=heard(*COMMANDS, keys=_of_another_registration),
+        what=replied(*COMMANDS, keys=_obedience),
+    ),
+    Never(
+        name="state-not-granted",
+        clause="R-191",
+        says="the heartbeat of {0} was answered with state {1} and not {2}",
+        what=replied(MetadataHeartbeat, keys=_not_granted),
+    ),
+    Within(
+        name="refusal-does-not-fence",
+        clause="R-190, B-43",
+        says="the controller refused the registration, and the broker did not fence itself",
+        after=heard(MetadataHeartbeatReply, keys=_refusal),
+        then=noted("fenced", keys=lambda n, _: [()]),
+    ),
+    Never(
+        name="late-answer-counts",
+        clause="R-185",
+        says="an answer to an earlier heartbeat changed the fence",
+        since=heard(MetadataHeartbeatReply, keys=_late_reply),
+        in_turn=True,
+        what=(
+            *did(SetTimer, keys=lambda timer, _: [()] if timer.name == name_of(Timer.FENCE) else []),
+            *noted("fenced", "unfenced", keys=lambda n, _: [()]),
+        ),
+    ),
+    Never(
+        name="served-while-fenced",
+        clause="R-186",
+        says="a request that {0} sent while the broker was fenced was carried out",
+        since=heard(*SERVED, keys=_while_fenced),
+        what=replied(*SERVED, keys=_served),
+    ),
+)

@@ -1,0 +1,116 @@
+"""Rules of the controller while replicas move from one broker to another (KIP-236)."""
+
+from collections.abc import Iterable
+
+from monitors.engine import Never, Rule
+from monitors.patterns import (
+    ALL,
+    ANY,
+    Exchange,
+    Heard,
+    Key,
+    Memory,
+    Outcome,
+    Sent,
+    answered,
+    asked,
+    heard,
+    noted,
+    read,
+    sent,
+)
+from reference.coordination import paths
+from reference.coordination.api import Children, GetChildren, SetData
+from reference.errors import ErrorCode
+from reference.messages import (
+    MetadataHeartbeat,
+    StopReplica,
+)
+from reference.types import BrokerId, broker_address
+
+
+def _stops(send: Sent, memory: Memory, *, delete: bool | None = None) -> Iterable[Key]:
+    """Replicas that a move stops on a broker that counts as active."""
+    for stop in send.message.partitions:
+        if stop.moved and delete in (None, stop.delete):
+            yield stop.tp, send.to
+
+
+def _awaited_stops(send: Sent, memory: Memory) -> Iterable[Key]:
+    if not memory.of("inactive", _broker(send.to)):
+        yield from _stops(send, memory)
+
+
+def _awaited_first_stops(send: Sent, memory: Memory) -> Iterable[Key]:
+    if not memory.of("inactive", _broker(send.to)):
+        yield from _stops(send, memory, delete=False)
+
+
+def _deletions(send: Sent, memory: Memory) -> Iterable[Key]:
+    return _stops(send, memory, delete=True)
+
+
+def _stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is not ErrorCode.STALE_BROKER_EPOCH:  # which is sent again
+        for stop in exchange.request.partitions:
+            yield stop.tp, exchange.peer
+
+
+def _broker(address: str) -> BrokerId:
+    return BrokerId(int(address[1:]))
+
+
+def _not_registered(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    """Spans end for brokers whose registration is over: another list, or a registration that is read anew."""
+    path = outcome.op.path
+    if path == paths.BROKER_IDS:
+        names = outcome.answer.names if isinstance(outcome.answer, Children) else ()
+        for broker in memory.of("registered", default=frozenset()):
+            if str(broker) not in names:
+                yield ANY, broker_address(broker)
+
+
+def _newer_registration(event: Heard, memory: Memory) -> Iterable[Key]:
+    heartbeat = event.message
+    if heartbeat.incarnation > memory.of("accepted", heartbeat.broker, -1):
+        yield ANY, broker_address(heartbeat.broker)
+
+
+def _narrowed(op: SetData, memory: Memory) -> Iterable[Key]:
+    """Replicas that the assignment written here leaves out."""
+    prefix = f"{paths.TOPICS}/"
+    topic = op.path.removeprefix(prefix)
+    if not op.path.startswith(prefix) or "/" in topic:
+        return
+    for tp, replicas in paths.decode_topic(topic, op.data):
+        for broker in memory.of("registered", default=frozenset()) - set(replicas):
+            yield tp, broker_address(broker)
+
+
+_STOP_ENDS = (
+    *answered(StopReplica, keys=_stopped),
+    *noted("broker-state", keys=lambda n, _: [(ANY, broker_address(n.broker))] if n.detail == "inactive" else []),
+    *noted("controller-resigned", keys=lambda n, _: [ALL]),
+    *read(GetChildren, keys=_not_registered),
+    *heard(MetadataHeartbeat, keys=_newer_registration),
+)
+
+MOVES: tuple[Rule, ...] = (
+    Never(
+        name="narrowed-early",
+        clause="R-238.5",
+        says="the assignment of {0} was written without {1}, which has not answered StopReplica",
+        holds=lambda config: config.variant.reassign_order == "ar_last",
+        since=sent(StopReplica, keys=_awaited_stops),
+        until=_STOP_ENDS,
+        what=asked(SetData, keys=_narrowed),
+    ),
+    Never(
+        name="deleted-before-stopped",
+        clause="R-236, R-237",
+        says="{1} was told to delete its replica of {0} before it answered that it had stopped it",
+        since=sent(StopReplica, keys=_awaited_first_stops),
+        until=_STOP_ENDS,
+        what=sent(StopReplica, keys=_deletions),
+    ),
+)

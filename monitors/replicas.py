@@ -1,0 +1,263 @@
+"""Rules of a broker that leads and follows: commands, fetches, appends, answers to clients (V3 §C, §G)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from monitors.engine import Never, Rising, Rule, Within
+from monitors.facts import COMMANDS
+from monitors.patterns import (
+    ANY,
+    Exchange,
+    Heard,
+    Key,
+    Memory,
+    Sent,
+    heard,
+    noted,
+    replied,
+    sent,
+)
+from reference.config import sends_heartbeats
+from reference.effects import Note
+from reference.errors import ErrorCode
+from reference.events import Received, ZkReplied
+from reference.messages import (
+    LATEST,
+    EpochEnd,
+    Fetch,
+    IsrChange,
+    LeaderAndIsr,
+    ListOffsets,
+    LogInfo,
+    MetadataHeartbeatReply,
+    Produce,
+)
+from reference.sealed import count
+
+
+def _parked(note: Note, memory: Memory) -> Iterable[Key]:
+    for (source, correlation), request in memory.unanswered.items():
+        takes_an_answer = isinstance(request, Fetch) or (isinstance(request, Produce) and request.acks != 0)
+        if takes_an_answer and request.tp == note.tp:
+            yield note.tp, source, correlation
+
+
+def _request_ended(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    yield exchange.request.tp, exchange.peer, exchange.request.correlation
+
+
+def _stale_command(event: Heard, memory: Memory) -> Iterable[Key]:
+    if event.message.controller_epoch < memory.of("obeyed", default=-1):
+        yield event.source, event.message.correlation
+
+
+def _obedience(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is ErrorCode.NONE:
+        yield exchange.peer, exchange.reply.correlation
+
+
+def _fetch_from_other(send: Sent, memory: Memory) -> Iterable[Key]:
+    message = send.message
+    if message.replica is not None and memory.of("role", message.tp) != send.to:
+        yield message.tp, send.to
+
+
+def _append(note: Note, memory: Memory) -> Iterable[Key]:
+    if (memory.of("role", note.tp) == "") is not (note.detail == "leader"):
+        yield note.tp, note.detail
+
+
+def _closes_while_leading(note: Note, memory: Memory) -> Iterable[Key]:
+    """A replica that leads resigns in the turn of an answered heartbeat, or of the order to shut down."""
+    event = memory.event
+    told = isinstance(event, Received) and isinstance(event.message, MetadataHeartbeatReply)
+    if memory.of("shutting-down") and not memory.of("fenced") and memory.of("role", note.tp) == "" and told:
+        yield (note.tp,)
+
+
+def _out_of_role(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is ErrorCode.NONE and memory.of("role", exchange.request.tp) != "":
+        yield exchange.request.tp, exchange.peer
+
+
+def _other_epoch(send: Sent, memory: Memory) -> Iterable[Key]:
+    message = send.message
+    if message.replica is not None and message.leader_epoch != memory.of("epoch", message.tp):
+        yield message.tp, message.leader_epoch, memory.of("epoch", message.tp)
+
+
+def _elsewhere(send: Sent, memory: Memory) -> Iterable[Key]:
+    message, end = send.message, memory.of("leo", send.message.tp)
+    if message.replica is not None and end is not None and message.offset != end:
+        yield message.tp, message.offset, end
+
+
+def _above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
+    if request.acks != -1 or reply.error is not ErrorCode.NONE or hw is None:
+        return
+    if reply.offset + count(request.values) > hw:
+        yield request.tp, reply.offset, hw
+
+
+def _another_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    reply, hw = exchange.reply, memory.of("hw", exchange.request.tp)
+    if reply.error is ErrorCode.NONE and hw is not None and reply.hw != hw:
+        yield exchange.request.tp, reply.hw, hw
+
+
+def _another_latest(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
+    if request.timestamp == LATEST and reply.error is ErrorCode.NONE and hw is not None and reply.offset != hw:
+        yield request.tp, reply.offset, hw
+
+
+def _given_above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    reply = exchange.reply
+    if exchange.request.replica is None and reply.error is ErrorCode.NONE and reply.batches:
+        last = reply.batches[-1]
+        if last.base_offset + count(last.values) > reply.hw:
+            yield exchange.request.tp, last.base_offset, reply.hw
+
+
+def _proposal_out_of_role(send: Sent, memory: Memory) -> Iterable[Key]:
+    for change in send.message.changes:
+        if memory.of("role", change.tp) != "" or all(member.broker != memory.config.broker for member in change.isr):
+            yield (change.tp,)
+
+
+def _uncalled(note: Note, memory: Memory) -> Iterable[Key]:
+    """A role that neither the command of this turn gave, nor a state that was read from ZooKeeper."""
+    event = memory.event
+    if isinstance(event, ZkReplied):
+        return
+    states = event.message.states if isinstance(event, Received) and isinstance(event.message, LeaderAndIsr) else ()
+    leader = memory.config.broker if note.kind == "became-leader" else note.leader
+    if all((state.tp, state.leader, state.leader_epoch) != (note.tp, leader, note.leader_epoch) for state in states):
+        yield note.tp, note.leader_epoch
+
+
+def _role_epoch(note: Note, memory: Memory) -> Iterable[tuple[Key, Any]]:
+    yield (note.tp, note.topic_id), note.leader_epoch
+
+
+def _wrong_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    for end in exchange.reply.ends:
+        held = memory.of("leo", end.tp)
+        if held is not None and end.leo != held:
+            yield end.tp, end.leo, held
+
+
+REPLICAS: tuple[Rule, ...] = (
+    Never(
+        name="served-out-of-role",
+        clause="R-131, R-055",
+        says="a request of {1} for {0} was carried out by a replica that does not lead",
+        what=replied(Produce, Fetch, EpochEnd, ListOffsets, keys=_out_of_role),
+    ),
+    Never(
+        name="fetched-in-another-epoch",
+        clause="KIP-320",
+        says="a replica of {0} fetched in epoch {1} while it followed in epoch {2}",
+        holds=lambda config: config.variant.fetch_fencing,
+        what=sent(Fetch, keys=_other_epoch),
+    ),
+    Never(
+        name="fetched-elsewhere",
+        clause="R-016, R-036",
+        says="a replica of {0} fetched from offset {1}; its log ends at {2}",
+        what=sent(Fetch, keys=_elsewhere),
+    ),
+    Never(
+        name="acknowledged-above-hw",
+        clause="R-140",
+        says="records of {0} at offset {1} were acknowledged to acks=all while the high watermark was {2}",
+        what=replied(Produce, keys=_above_hw),
+    ),
+    Never(
+        name="another-hw-told",
+        clause="R-016, R-136",
+        says="the high watermark of {0} was told as {1}; it is {2}",
+        what=replied(Fetch, keys=_another_hw),
+    ),
+    Never(
+        name="latest-is-not-hw",
+        clause="KIP-207",
+        says="the latest offset of {0} was told as {1}; the high watermark is {2}",
+        what=replied(ListOffsets, keys=_another_latest),
+    ),
+    Never(
+        name="given-above-hw",
+        clause="R-136",
+        says="a consumer was given records of {0} from offset {1} on, above the high watermark {2}",
+        holds=lambda config: config.variant.consumer_limit == "hw",
+        what=replied(Fetch, keys=_given_above_hw),
+    ),
+    Never(
+        name="proposal-out-of-role",
+        clause="R-197",
+        says="an ISR of {0} was proposed by a replica that does not lead, or without it",
+        what=sent(IsrChange, keys=_proposal_out_of_role),
+    ),
+    Never(
+        name="role-not-commanded",
+        clause="R-080",
+        says="a replica of {0} took a role in epoch {1} that no command of this turn names",
+        what=noted("became-leader", "became-follower", keys=_uncalled),
+    ),
+    Rising(
+        name="role-epoch-falls",
+        clause="R-080",
+        says="the replica of {0} took a role in epoch {3} after epoch {2}",
+        holds=lambda config: config.variant.leader_change == "epoch" and config.variant.follower_change == "epoch",
+        of=noted("became-leader", "became-follower", keys=_role_epoch),
+        until=noted("replica-deleted", keys=lambda note, _: [(note.tp, ANY)]),
+    ),
+    Never(
+        name="wrong-log-end",
+        clause="docs/promise.md DUR-6",
+        says="the log of {0} was said to end at {1}; it ends at {2}",
+        what=replied(LogInfo, keys=_wrong_end),
+    ),
+    Within(
+        name="parked-request-lost",
+        clause="R-039, KAFKA-1148, KAFKA-9198",
+        says="the replica of {0} leads no more, and the parked request of {1} was not answered",
+        holds=lambda config: config.variant.purgatory_epoch_check,
+        after=noted("replica-deleted", "resigned", "became-follower", keys=_parked),
+        then=replied(Fetch, Produce, keys=_request_ended),
+    ),
+    Never(
+        name="older-controller-obeyed",
+        clause="R-008",
+        says="a command of {0} was obeyed after one of a later controller",
+        holds=lambda config: config.variant.controller_epoch and config.variant.controller_epoch_check,
+        since=heard(*COMMANDS, keys=_stale_command),
+        what=replied(*COMMANDS, keys=_obedience),
+    ),
+    Never(
+        name="fetched-from-another",
+        clause="R-036",
+        says="a replica of {0} asked {1}, which is not the leader that it follows",
+        what=sent(Fetch, EpochEnd, keys=_fetch_from_other),
+    ),
+    Never(
+        name="appended-out-of-role",
+        clause="R-035",
+        says="{0} took records as {1} without that role",
+        what=noted("append", keys=_append),
+    ),
+    Never(
+        name="leader-truncated",
+        clause="R-034",
+        says="the leader of {0} truncated its log",
+        what=noted("truncate", keys=lambda n, m: [(n.tp,)] if m.of("role", n.tp) == "" else []),
+    ),
+    Never(
+        name="closed-while-leading",
+        clause="R-184, KAFKA-6029",
+        says="the broker gave {0} up in its shutdown before another one led it",
+        holds=sends_heartbeats,
+        what=noted("resigned", keys=_closes_while_leading),
+    ),
+)

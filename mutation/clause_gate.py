@@ -1,0 +1,71 @@
+"""How many edits of clauses do judges turn red in the stored plans? `python -m mutation --clauses N`.
+
+A clause of the register names tests that fail under its edit; a gate judges runs. So N clauses are drawn by a fixed seed, and
+each edit is performed in the runs of `corpus` and `plans` that reach it until one is red. An edit acts if the history of a run
+differs from that of the unmutated code. An edit that acts in no run cannot be caught there, whatever is judged.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+
+from highwater.plans.plan import Plan
+from mutation.groups import measure_together
+from mutation.measure import ROUNDS, Bench, Gate, Progress
+from mutation.rows import Row, clauses
+from mutation.trees import ROOT
+
+_DRAW = 36
+_PAGE = ROOT / "docs" / "evidence.md"
+_BEGIN, _END = "<!-- clauses -->", "<!-- end of clauses -->"
+
+
+def sample(count: int) -> list[Row]:
+    """That many clauses with an edit of the protocol, drawn by a fixed seed; the first ones of a larger sample are the same."""
+    with_edit = [row for row in clauses() if row.file.startswith("reference/")]
+    Random(_DRAW).shuffle(with_edit)
+    return sorted(with_edit[:count], key=lambda row: row.id)
+
+
+def measured(plans: Mapping[str, Plan], count: int, *, jobs: int, within_s: float, say: Callable[[str], None]) -> list[Progress]:
+    """Perform the edits of that many clauses in these plans, as far as the time allows."""
+    chosen = sample(count)
+    bench = Bench(jobs, plans, within_s=within_s, say=say)
+    names = list(plans)
+    with bench.open():
+        bench.baseline(names)
+        gate = Gate(names, bench.folder)
+        bench.measure(gate, lambda: chosen, rounds=ROUNDS[:2])
+        measure_together(bench, gate, chosen)
+        bench.measure(gate, lambda: chosen)
+        return [gate.progress(row) for row in chosen]
+
+
+def table(found: Sequence[Progress]) -> Iterator[str]:
+    """Lines of Markdown: what became of the edits, and which checkers turn runs red."""
+    known = [one for one in found if one.outcome in ("killed", "survived", "does not serve")]
+    red = [one for one in known if one.kill is not None or one.outcome == "does not serve"]
+    acts = [one for one in known if one in red or one.differed]
+    share = 100 * len(red) // max(1, len(acts))
+    yield f"Of {len(found)} edits of clauses, drawn, {len(known)} were decided; {len(acts)} act in a run of `corpus` or `plans`."
+    yield f"Of these that act, {len(red)} ({share} %) are red by judges alone."
+    yield ""
+    yield "| red by | edits |"
+    yield "|---|---|"
+    by = Counter(one.kill.killed_by.partition("/")[0] if one.kill else "crash" for one in red)
+    for name, number in sorted(by.items(), key=lambda item: (-item[1], item[0])):
+        yield f"| {name} | {number} |"
+
+
+def missed(found: Sequence[Progress]) -> Iterator[str]:
+    """A line for each edit that acts and is not red."""
+    for one in found:
+        if one.outcome == "survived" and one.differed:
+            yield f"{one.mutant.id} {one.mutant.aim.at}: differs in {one.differed} of {one.reached} runs: {one.mutant.text}"
+
+
+def write(found: Sequence[Progress]) -> None:
+    """Put the table into docs/evidence.md."""
+    before, _, rest = _PAGE.read_text(encoding="utf-8").partition(f"{_BEGIN}\n")
+    text = "\n".join([_BEGIN, "", *table(found), "", _END])
+    _PAGE.write_text(f"{before}{text}{rest.partition(_END)[2]}", encoding="utf-8")
