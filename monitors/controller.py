@@ -24,8 +24,8 @@ from monitors.patterns import (
 )
 from reference.config import asks_controller
 from reference.coordination import paths
-from reference.coordination.api import Check, Create, Data, GetData, SetData
-from reference.effects import Note, ZkRequest
+from reference.coordination.api import Check, Create, Data, Exists, GetChildren, GetData, SetData
+from reference.effects import Note, SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import ZkState
 from reference.messages import (
@@ -35,6 +35,7 @@ from reference.messages import (
     StopReplica,
     UpdateMetadata,
 )
+from reference.timers import Timer
 from reference.types import BrokerId, broker_address
 
 
@@ -170,7 +171,50 @@ def _repeatable(note: Note, memory: Memory) -> Iterable[Key]:
         yield (broker_address(note.broker),)
 
 
+def _first_command(send: Sent, memory: Memory) -> Iterable[Key]:
+    if send.message.init:
+        yield greeting(send)
+
+
+def _commanded_before(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is ErrorCode.NONE:
+        yield exchange.peer, exchange.request.controller_epoch, exchange.request.broker_incarnation
+
+
+def _unwatched(op: Exists | GetChildren, memory: Memory) -> Iterable[Key]:
+    is_watched = op.path.startswith("/admin/") or op.path in (paths.CONTROLLER, paths.BROKER_IDS, paths.LOG_DIR_EVENTS)
+    if is_watched and not op.watch and memory.of("office"):
+        yield (op.path,)
+
+
+def _silence_too_early(timer: SetTimer, memory: Memory) -> Iterable[Key]:
+    kind, _, about = timer.name.partition(":")
+    if kind == Timer.SILENCE and timer.lo_ms < memory.config.controller_heartbeat_timeout_ms:
+        yield about, timer.lo_ms
+
+
 CONTROLLER: tuple[Rule, ...] = (
+    Never(
+        name="init-repeated",
+        clause="R-042",
+        says="{0} was sent a command with the flag INIT after it had answered one",
+        holds=lambda config: config.variant.controller_epoch,
+        since=answered(LeaderAndIsr, keys=_commanded_before),
+        what=sent(LeaderAndIsr, keys=_first_command),
+    ),
+    Never(
+        name="unwatched-read",
+        clause="R-146",
+        says="{0} was read without a watch, so that its next change would not be heard of",
+        holds=lambda config: config.variant.reassignment == "A" and config.variant.reassign_failover == "resume",
+        what=asked(Exists, GetChildren, keys=_unwatched),
+    ),
+    Never(
+        name="silence-too-early",
+        clause="R-187, R-204",
+        says="broker {0} is given {1} ms for its next heartbeat, less than controller.heartbeat.timeout.ms",
+        what=did(SetTimer, keys=_silence_too_early),
+    ),
     Never(
         name="stranger-told",
         clause="R-238, V3 §A step 4",

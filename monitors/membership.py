@@ -16,11 +16,17 @@ from monitors.patterns import (
     replied,
     sent,
 )
-from reference.effects import SetTimer
+from reference.config import asks_controller, sends_heartbeats
+from reference.effects import Flush, Halt, SetTimer
 from reference.errors import ErrorCode
+from reference.events import ShutDown
 from reference.messages import (
+    IsrChange,
+    LeaderAndIsr,
+    LogInfo,
     MetadataHeartbeat,
     MetadataHeartbeatReply,
+    UpdateMetadata,
 )
 from reference.timers import Timer, name_of
 from reference.types import BrokerState
@@ -86,7 +92,48 @@ def _not_granted(exchange: Exchange, memory: Memory) -> Iterable[Key]:
         yield exchange.peer, reply.current_state.name.lower(), granted.name.lower()
 
 
+def _fence_too_early(timer: SetTimer, memory: Memory) -> Iterable[Key]:
+    if timer.name == name_of(Timer.FENCE) and timer.lo_ms < memory.config.broker_heartbeat_timeout_ms:
+        yield (timer.lo_ms,)
+
+
+def _not_closing(event: Heard, memory: Memory) -> Iterable[Key]:
+    """A command that is answered at once; a broker that closes answers nothing any more."""
+    if not memory.of("shutting-down"):
+        yield event.source, event.message.correlation
+
+
 MEMBERSHIP: tuple[Rule, ...] = (
+    Never(
+        name="fence-too-early",
+        clause="R-188",
+        says="the broker fences itself after {0} ms without an answer, less than broker.heartbeat.timeout.ms",
+        what=did(SetTimer, keys=_fence_too_early),
+    ),
+    Within(
+        name="command-not-answered",
+        clause="R-013, R-186",
+        says="a command of {0} was not answered in its turn",
+        after=heard(LeaderAndIsr, LogInfo, UpdateMetadata, keys=_not_closing),
+        then=replied(LeaderAndIsr, LogInfo, UpdateMetadata, keys=lambda x, _: [(x.peer, x.reply.correlation)]),
+    ),
+    Never(
+        name="legacy-broker-asks",
+        clause="R-205",
+        says="a broker of an earlier protocol sent {0} a request that came with KIP-343",
+        what=(
+            *sent(MetadataHeartbeat, keys=lambda s, memory: [] if sends_heartbeats(memory.config) else [(s.to,)]),
+            *sent(IsrChange, keys=lambda s, memory: [] if asks_controller(memory.config) else [(s.to,)]),
+        ),
+    ),
+    Within(
+        name="legacy-shutdown-waits",
+        clause="R-205",
+        says="a broker that sends no heartbeats did not close when it was asked to end",
+        holds=lambda config: not sends_heartbeats(config),
+        after=heard(ShutDown, keys=lambda _, memory: [] if memory.of("shutting-down") else [()]),
+        then=did(Flush, Halt, keys=lambda *_: [()]),
+    ),
     Within(
         name="fence-not-postponed",
         clause="R-185",

@@ -12,13 +12,14 @@ from monitors.patterns import (
     Key,
     Memory,
     Sent,
+    did,
     heard,
     noted,
     replied,
     sent,
 )
-from reference.config import sends_heartbeats
-from reference.effects import Note
+from reference.config import asks_controller, sends_heartbeats
+from reference.effects import Note, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import Received, ZkReplied
 from reference.messages import (
@@ -31,6 +32,7 @@ from reference.messages import (
     LogInfo,
     MetadataHeartbeatReply,
     Produce,
+    StopReplica,
 )
 from reference.sealed import count
 
@@ -148,7 +150,34 @@ def _wrong_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
             yield end.tp, end.leo, held
 
 
+def _not_stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """A replica that keeps its role though the answer says that it was stopped; a deletion is answered later."""
+    errors = dict(exchange.reply.errors)
+    for stop in exchange.request.partitions if exchange.reply.error is ErrorCode.NONE else ():
+        if not stop.delete and errors.get(stop.tp) is ErrorCode.NONE and memory.of("role", stop.tp) is not None:
+            yield stop.tp, exchange.peer
+
+
+def _asks_zookeeper(request: ZkRequest, memory: Memory) -> Iterable[Key]:
+    event = memory.event
+    if isinstance(event, Received) and isinstance(event.message, LeaderAndIsr):
+        yield (event.source,)
+
+
 REPLICAS: tuple[Rule, ...] = (
+    Never(
+        name="not-stopped",
+        clause="R-038",
+        says="the replica of {0} goes on, though {1} was told that it stopped",
+        what=replied(StopReplica, keys=_not_stopped),
+    ),
+    Never(
+        name="command-asks-zookeeper",
+        clause="R-069",
+        says="a command of {0} made the broker ask ZooKeeper",
+        holds=asks_controller,
+        what=did(ZkRequest, keys=_asks_zookeeper),
+    ),
     Never(
         name="served-out-of-role",
         clause="R-131, R-055",

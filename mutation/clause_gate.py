@@ -16,15 +16,16 @@ from mutation.rows import Row, clauses
 from mutation.trees import ROOT
 
 _DRAW = 36
+_LOOKED_AT = 100  # of the drawn clauses, before rules over turns were written for those that no judge saw
 _PAGE = ROOT / "docs" / "evidence.md"
 _BEGIN, _END = "<!-- clauses -->", "<!-- end of clauses -->"
 
 
 def sample(count: int) -> list[Row]:
-    """That many clauses with an edit of the protocol, drawn by a fixed seed; the first ones of a larger sample are the same."""
+    """That many clauses with an edit of the protocol, drawn by a fixed seed; a larger sample begins with a smaller one."""
     with_edit = [row for row in clauses() if row.file.startswith("reference/")]
     Random(_DRAW).shuffle(with_edit)
-    return sorted(with_edit[:count], key=lambda row: row.id)
+    return with_edit[:count]
 
 
 def measured(plans: Mapping[str, Plan], count: int, *, jobs: int, within_s: float, say: Callable[[str], None]) -> list[Progress]:
@@ -42,19 +43,25 @@ def measured(plans: Mapping[str, Plan], count: int, *, jobs: int, within_s: floa
 
 
 def table(found: Sequence[Progress]) -> Iterator[str]:
-    """Lines of Markdown: what became of the edits, and which checkers turn runs red."""
-    known = [one for one in found if one.outcome in ("killed", "survived", "does not serve")]
-    red = [one for one in known if one.kill is not None or one.outcome == "does not serve"]
-    acts = [one for one in known if one in red or one.differed]
-    share = 100 * len(red) // max(1, len(acts))
-    yield f"Of {len(found)} edits of clauses, drawn, {len(known)} were decided; {len(acts)} act in a run of `corpus` or `plans`."
-    yield f"Of these that act, {len(red)} ({share} %) are red by judges alone."
+    """Lines of Markdown: what became of the edits of a sample, and which checkers turn runs red."""
+    yield "| clauses | drawn | act in a run of `corpus` or `plans` | red by judges alone |"
+    yield "|---|---|---|---|"
+    yield _line("looked at when the rules were written", found[:_LOOKED_AT])
+    yield _line("others", found[_LOOKED_AT:])
     yield ""
     yield "| red by | edits |"
     yield "|---|---|"
-    by = Counter(one.kill.killed_by.partition("/")[0] if one.kill else "crash" for one in red)
+    by = Counter(one.kill.killed_by.partition("/")[0] for one in found if one.kill is not None)
     for name, number in sorted(by.items(), key=lambda item: (-item[1], item[0])):
         yield f"| {name} | {number} |"
+
+
+def _line(what: str, found: Sequence[Progress]) -> str:
+    red = [one for one in found if one.kill is not None]
+    acts = len(red) + sum(1 for one in found if one.kill is None and one.differed)
+    undecided = sum(one.outcome == "undecided" for one in found)
+    drawn = f"{len(found)}, {undecided} of them undecided" if undecided else str(len(found))
+    return f"| {what} | {drawn} | {acts} | {len(red)} ({100 * len(red) // max(1, acts)} %) |"
 
 
 def missed(found: Sequence[Progress]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from checkers.control import clauses
 from monitors.rules import RULES
 from reference.config import VARIANTS
 from reference.coordination import paths
-from reference.coordination.api import Check, Children, Create, Data, GetChildren, GetData, SetData, Written
+from reference.coordination.api import Check, Children, Create, Data, Exists, GetChildren, GetData, SetData, Written
 from reference.effects import AnyEffect, CreateReplica, SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import ConnectionLost, ShutDown, TimerFired, ZkReplied, ZkState
@@ -104,8 +104,8 @@ def stopped(number: int, *effects: AnyEffect) -> Turn:
     return heard("b2", StopReplicaReply(number, NONE), *effects)
 
 
-def lead(number: int, told: PartitionState, *, to: str = "b2", epoch: ControllerEpoch = EPOCH) -> AnyEffect:
-    return send(to, LeaderAndIsr(number, B1, epoch, Incarnation(20), init=False, states=(told,), number=number))
+def lead(number: int, told: PartitionState, *, to: str = "b2", epoch: ControllerEpoch = EPOCH, init: bool = False) -> AnyEffect:
+    return send(to, LeaderAndIsr(number, B1, epoch, Incarnation(20), init=init, states=(told,), number=number))
 
 
 def led(number: int, *effects: AnyEffect) -> Turn:
@@ -174,12 +174,18 @@ def proposal_answered(error: ErrorCode = NONE) -> AnyEffect:
 REGISTERED = did(note("registered", incarnation=10))
 BEATS = (REGISTERED, did(send("b2", beat(B1, 10))))
 FENCED, UNFENCED = did(note("fenced")), did(note("unfenced"))
-FENCE = SetTimer("fence", 1, 1)
+FENCE = SetTimer("fence", 9000, 9000)
 SHUTS_DOWN: Turn = (ShutDown(), [])
 
 
 def answer(error: ErrorCode, *effects: AnyEffect, number: int = 70) -> Turn:
     return heard("b2", MetadataHeartbeatReply(number, error, None, BrokerState.ACTIVE), *effects)
+
+
+def stops(*effects: AnyEffect, delete: bool = False) -> Turn:
+    """b1 is told to stop its replica."""
+    partitions = (StopPartition(TP, LeaderEpoch(7), delete, TopicId(9), moved=True),)
+    return heard("b2", StopReplica(1, B2, EPOCH, Incarnation(10), partitions), *effects)
 
 
 REFUSED = ErrorCode.INVALID_INCARNATION_ID
@@ -200,6 +206,7 @@ def role(kind: str, **columns: Any) -> Turn:
     return ZkReplied(1, ()), [note(kind, tp=TP, **columns)]
 
 
+FOLLOWS_B2 = note("became-follower", tp=TP, leader=B2, leader_epoch=7)
 FOLLOWS = role("became-follower", leader=B2, leader_epoch=7)
 LEADS = role("became-leader", leader_epoch=7, hw=3)
 DELETED = note("replica-deleted", tp=TP)
@@ -256,6 +263,9 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "stale-proposal-accepted": (ELECTED, reads(), read(state(7)), heard("b2", propose(6), proposal_answered())),
     "command-number-falls": (ELECTED, did(lead(2, state())), did(metadata(1))),
     "command-not-repeated": (ELECTED, did(metadata(1)), unanswered("UpdateMetadata")),
+    "init-repeated": (ELECTED, did(lead(1, state(), init=True)), led(1, lead(2, state(), init=True))),
+    "unwatched-read": (ELECTED, did(ZkRequest(1, (GetChildren(paths.BROKER_IDS),)))),
+    "silence-too-early": (ELECTED, did(SetTimer("silent:3", 5999, 5999))),
     "command-out-of-office": (ELECTED, RESIGNED, did(metadata(1))),
     "two-commands-in-flight": (ELECTED, did(metadata(1)), did(metadata(2))),
     "unguarded-write": (ELECTED, did(write(state(), guarded=False))),
@@ -271,6 +281,12 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "fence-not-postponed": (*BEATS, answer(NONE)),
     "heartbeat-of-another-registration": (REGISTERED, did(send("b2", beat(B1, 9)))),
     "another-registration-obeyed": (REGISTERED, commanded("b2", obeyed("b2"), to=9)),
+    "fence-too-early": (did(SetTimer("fence", 8999, 8999)),),
+    "command-not-answered": (REGISTERED, commanded("b2")),
+    "legacy-broker-asks": (REGISTERED, did(send("b2", beat(B1, 10)))),
+    "legacy-shutdown-waits": (SHUTS_DOWN,),
+    "not-stopped": (REGISTERED, FOLLOWS, stops(send("b2", StopReplicaReply(1, NONE, ((TP, NONE),))))),
+    "command-asks-zookeeper": (REGISTERED, commanded("b2", obeyed("b2"), ZkRequest(1, (Exists(paths.TOPICS),)))),
     "served-while-fenced": (LEADS, FENCED, heard("c1", fetch(), fetched())),
     "older-controller-obeyed": (
         *(REGISTERED, commanded("b2", obeyed("b2"), epoch=NEW)),
@@ -288,7 +304,10 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "appended-out-of-role": (FOLLOWS, did(note("append", tp=TP, detail="leader", batches=(batch(1),)))),
     "leader-truncated": (LEADS, did(note("truncate", tp=TP, offset=3))),
     "proposal-out-of-role": (FOLLOWS, did(send("b2", propose(7)))),
-    "role-not-commanded": (commanded("b2", note("became-follower", tp=TP, leader=B2, leader_epoch=7), leader_epoch=8),),
+    "role-not-commanded": (
+        REGISTERED,
+        commanded("b2", FOLLOWS_B2, obeyed("b2"), leader_epoch=8),
+    ),
     "role-epoch-falls": (LEADS, role("became-follower", leader=B2, leader_epoch=6)),
     "wrong-log-end": (REGISTERED, FOLLOWS, did(APPENDS), log_ends_at(3)),
     "closed-while-leading": (LEADS, *BEATS, SHUTS_DOWN, answer(NONE, FENCE, note("resigned", tp=TP))),
@@ -371,17 +390,34 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "leader appends": (LEADS, did(note("append", tp=TP, detail="leader", batches=(batch(1),)))),
     "follower truncates": (FOLLOWS, did(note("truncate", tp=TP, offset=3))),
     "leader proposes": (LEADS, did(send("b2", propose(7)))),
-    "role that the command gives": (commanded("b2", note("became-follower", tp=TP, leader=B2, leader_epoch=7)),),
+    "role that the command gives": (
+        REGISTERED,
+        commanded("b2", FOLLOWS_B2, obeyed("b2")),
+    ),
     "role of a replica that was created again": (LEADS, did(DELETED), role("became-follower", leader=B2, leader_epoch=0)),
     "right log end": (REGISTERED, FOLLOWS, did(APPENDS), log_ends_at(2)),
     "closed when the retries are used up": (LEADS, SHUTS_DOWN, (TimerFired("hand-over"), [note("resigned", tp=TP)])),
+    "later commands have no flag": (ELECTED, did(lead(1, state(), init=True)), led(1, lead(2, state()))),
+    "first command repeated after a timeout": (
+        *(ELECTED, did(lead(1, state(), init=True))),
+        did(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr"), lead(2, state(), init=True)),
+    ),
+    "stopped replica has no role": (
+        *(REGISTERED, FOLLOWS),
+        stops(note("resigned", tp=TP), send("b2", StopReplicaReply(1, NONE, ((TP, NONE),)))),
+    ),
+    "deletion that waits for ZooKeeper": (REGISTERED, FOLLOWS, stops(DELETED, delete=True)),
+    "broker that closes answers nothing": (REGISTERED, SHUTS_DOWN, commanded("b2")),
     "follower resigns in its shutdown": (FOLLOWS, *BEATS, SHUTS_DOWN, answer(NONE, FENCE, note("resigned", tp=TP))),
 }
 
 
+LEGACY = replace(CONFIG, inter_broker_protocol="legacy")
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_rule_is_broken(name: str) -> None:
-    assert broken(*BAD[name]) == [name]
+    assert broken(*BAD[name], config=LEGACY if name.startswith("legacy-") else CONFIG) == [name]
 
 
 @pytest.mark.parametrize("name", GOOD)
