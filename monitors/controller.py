@@ -204,7 +204,7 @@ CONTROLLER: tuple[Rule, ...] = (
     ),
     Never(
         name="unwatched-read",
-        clause="R-146",
+        clause="V3 §A, §D, §F; KIP-236",
         says="{0} was read without a watch, so that its next change would not be heard of",
         holds=lambda config: config.variant.reassignment == "A" and config.variant.reassign_failover == "resume",
         what=asked(Exists, GetChildren, keys=_unwatched),
@@ -217,7 +217,7 @@ CONTROLLER: tuple[Rule, ...] = (
     ),
     Never(
         name="stranger-told",
-        clause="R-238, V3 §A step 4",
+        clause="V3 §A step 4",
         says="{1} was told a state of {0}, of which it has no replica",
         holds=lambda config: config.variant.reassign_widens,
         what=sent(LeaderAndIsr, keys=_stranger),
@@ -230,7 +230,7 @@ CONTROLLER: tuple[Rule, ...] = (
     ),
     Never(
         name="another-epoch-used",
-        clause="R-008",
+        clause="R-154, R-155",
         says="epoch {1} was used in place of the controller's own, {2}: {0}",
         holds=lambda config: config.variant.controller_epoch and asks_controller(config),
         what=(*sent(*COMMANDS, keys=_of_another_term), *asked(SetData, Create, keys=_written_for_another_term)),
@@ -244,7 +244,7 @@ CONTROLLER: tuple[Rule, ...] = (
     ),
     Never(
         name="stale-proposal-accepted",
-        clause="R-203",
+        clause="R-203, U-13",
         says="the ISR that {1} proposed for {0} in epoch {2} was accepted, though it does not lead",
         what=replied(IsrChange, keys=_stale_proposal),
     ),
@@ -272,27 +272,27 @@ CONTROLLER: tuple[Rule, ...] = (
     ),
     Rising(
         name="older-state-told",
-        clause="R-069, KAFKA-9212",
+        clause="B-54, KAFKA-9212",
         says="{1} was told (leader epoch, version) {6} of {0} after {5}",
         of=sent(LeaderAndIsr, keys=_told_states),
         until=asked(Create, keys=_new_state),
     ),
     Rising(
         name="older-metadata-told",
-        clause="R-238, KAFKA-9212",
+        clause="B-54, KAFKA-9212",
         says="{1} was told metadata of (leader epoch, version) {6} of {0} after {5}",
         of=sent(UpdateMetadata, keys=_told_states),
         until=asked(Create, keys=_new_state),
     ),
     Never(
         name="command-out-of-office",
-        clause="R-071",
+        clause="R-071, R-146",
         says="a command was sent to {0} by a broker that is not controller",
         what=sent(*COMMANDS, keys=lambda send, memory: [] if memory.of("office") else [(send.to,)]),
     ),
     Never(
         name="two-commands-in-flight",
-        clause="C-05",
+        clause="C-05, R-156",
         says="{0} was sent a command while another one was in flight",
         since=sent(*COMMANDS, keys=_commanded),
         until=(
@@ -318,14 +318,14 @@ CONTROLLER: tuple[Rule, ...] = (
     ),
     Within(
         name="outlives-its-session",
-        clause="R-071",
+        clause="R-001, KAFKA-4360",
         says="the controller did not resign when its session expired",
         after=heard(ZkState, keys=_expired_in_office),
         then=noted("controller-resigned", keys=lambda n, _: [()]),
     ),
     Never(
         name="answered-out-of-office",
-        clause="R-192",
+        clause="R-195",
         says="a broker that is not controller accepted a request of {0}",
         what=replied(
             MetadataHeartbeat,

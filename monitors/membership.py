@@ -143,7 +143,7 @@ MEMBERSHIP: tuple[Rule, ...] = (
     ),
     Never(
         name="heartbeat-of-another-registration",
-        clause="R-189, B-49",
+        clause="R-194, B-49",
         says="a heartbeat was sent under registration {0}, which is not the broker's",
         what=sent(MetadataHeartbeat, keys=_heartbeat_of_another),
     ),

@@ -98,7 +98,7 @@ _STOP_ENDS = (
 MOVES: tuple[Rule, ...] = (
     Never(
         name="narrowed-early",
-        clause="R-238.5",
+        clause="R-236, R-238",
         says="the assignment of {0} was written without {1}, which has not answered StopReplica",
         holds=lambda config: config.variant.reassign_order == "ar_last",
         since=sent(StopReplica, keys=_awaited_stops),

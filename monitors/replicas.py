@@ -167,7 +167,7 @@ def _asks_zookeeper(request: ZkRequest, memory: Memory) -> Iterable[Key]:
 REPLICAS: tuple[Rule, ...] = (
     Never(
         name="not-stopped",
-        clause="R-038",
+        clause="R-039",
         says="the replica of {0} goes on, though {1} was told that it stopped",
         what=replied(StopReplica, keys=_not_stopped),
     ),
@@ -193,7 +193,7 @@ REPLICAS: tuple[Rule, ...] = (
     ),
     Never(
         name="fetched-elsewhere",
-        clause="R-016, R-036",
+        clause="R-037",
         says="a replica of {0} fetched from offset {1}; its log ends at {2}",
         what=sent(Fetch, keys=_elsewhere),
     ),
@@ -205,7 +205,7 @@ REPLICAS: tuple[Rule, ...] = (
     ),
     Never(
         name="another-hw-told",
-        clause="R-016, R-136",
+        clause="R-016",
         says="the high watermark of {0} was told as {1}; it is {2}",
         what=replied(Fetch, keys=_another_hw),
     ),
@@ -224,13 +224,13 @@ REPLICAS: tuple[Rule, ...] = (
     ),
     Never(
         name="proposal-out-of-role",
-        clause="R-197",
+        clause="R-192",
         says="an ISR of {0} was proposed by a replica that does not lead, or without it",
         what=sent(IsrChange, keys=_proposal_out_of_role),
     ),
     Never(
         name="role-not-commanded",
-        clause="R-080",
+        clause="R-031, R-032",
         says="a replica of {0} took a role in epoch {1} that no command of this turn names",
         what=noted("became-leader", "became-follower", keys=_uncalled),
     ),
@@ -258,7 +258,7 @@ REPLICAS: tuple[Rule, ...] = (
     ),
     Never(
         name="older-controller-obeyed",
-        clause="R-008",
+        clause="B-45",
         says="a command of {0} was obeyed after one of a later controller",
         holds=lambda config: config.variant.controller_epoch and config.variant.controller_epoch_check,
         since=heard(*COMMANDS, keys=_stale_command),
@@ -266,19 +266,19 @@ REPLICAS: tuple[Rule, ...] = (
     ),
     Never(
         name="fetched-from-another",
-        clause="R-036",
+        clause="R-032",
         says="a replica of {0} asked {1}, which is not the leader that it follows",
         what=sent(Fetch, EpochEnd, keys=_fetch_from_other),
     ),
     Never(
         name="appended-out-of-role",
-        clause="R-035",
+        clause="R-131",
         says="{0} took records as {1} without that role",
         what=noted("append", keys=_append),
     ),
     Never(
         name="leader-truncated",
-        clause="R-034",
+        clause="R-037",
         says="the leader of {0} truncated its log",
         what=noted("truncate", keys=lambda n, m: [(n.tp,)] if m.of("role", n.tp) == "" else []),
     ),

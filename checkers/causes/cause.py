@@ -19,6 +19,7 @@ from checkers.causes.silence import silence
 from checkers.causes.state import Told
 from checkers.causes.telling import Clause, clause
 from checkers.causes.undone import called_for, first_lack
+from checkers.control.clauses import RULES
 from checkers.engine.anomalies import Harm
 from checkers.engine.verdict import Anomaly, Verdict, without_count
 from checkers.severity import harm, severity
@@ -152,6 +153,7 @@ _BY_KIND: tuple[tuple[tuple[str, ...], Callable[[Scene, Anomaly], Told | None]],
     (("deposed-controller", "unentitled-write", "epoch-regressed", "isr-outside-replicas"), state.wrong_writer),
     (("fenced-commit", "fenced-append", "fenced-answer"), state.fenced),
     (("wrongly-deleted", "resurrected"), state.deletion),
+    (tuple(kind.name for kind in RULES), state.broken_rule),
     (("duplicate", "sequence-doubled"), clients.twice),
     (
         (

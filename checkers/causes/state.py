@@ -183,6 +183,12 @@ def wrong_writer(scene: Scene, found: Anomaly) -> Told | None:
     return "stale-write", _ordered([*clauses, Clause(words, (row.index,))]), row.index
 
 
+def broken_rule(scene: Scene, found: Anomaly) -> Told | None:
+    """A process broke a clause that has a rule over its turns: the row says all that is known."""
+    row = next((row for row in scene.events_at(found.witness) if row.kind is K.RULE_BROKEN), None)
+    return None if row is None else (found.kind, [clause(row)], row.index)
+
+
 def deletion(scene: Scene, found: Anomaly) -> Told | None:
     """A replica was deleted while it counted, or came back after its deletion."""
     rows = scene.events_at(found.witness)

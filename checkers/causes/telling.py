@@ -119,10 +119,19 @@ def _did(row: ClusterEvent) -> str:
             return f"fault {row.detail} began on {name}"
         case K.FENCED | K.UNFENCED:
             return f"{name} {'fenced itself' if row.kind is K.FENCED else 'accepted requests again'}"
+        case K.RULE_BROKEN:
+            return broken_rule(row)
         case K.COMMAND_UNANSWERED:
             return f"{row.broker} did not answer {row.detail} of controller {name}"
         case _:
             return f"{name}: {row.kind}{of}{'' if row.detail is None else f' ({row.detail})'}"
+
+
+def broken_rule(row: ClusterEvent) -> str:
+    """Who broke which clause, and how: the rule's own name is left out."""
+    rule, _, words = (row.detail or "").partition(": ")
+    said, _, clauses = words.removesuffix(")").rpartition(" (")
+    return f"{row.node or 'a process'} broke {clauses}: {said}" if said else f"{row.node or 'a process'} broke a rule: {rule}"
 
 
 def stopped(row: ClusterEvent) -> str:

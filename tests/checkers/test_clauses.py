@@ -1,5 +1,6 @@
 """Rows of broken rules become findings."""
 
+from checkers.causes.cause import cause_of
 from checkers.control import clauses
 from checkers.engine.verdict import Validity
 from checkers.judge import judge
@@ -17,3 +18,12 @@ def test_rule_that_is_not_known_leaves_the_verdict_unknown() -> None:
 
     assert verdict.validity is Validity.UNKNOWN
     assert verdict.unchecked == ("row 0 says that b1 broke a rule that is not known: of-tomorrow:words",)
+
+
+def test_cause_says_who_broke_which_clause_and_how() -> None:
+    history = history_of("rule-broken node=b1 partition=0 'detail=narrowed-early: t-0 lost b2 (R-236)'")
+
+    cause = cause_of(history, judge(history, (clauses.CHECKER,)))
+
+    assert cause is not None
+    assert cause.sentence.startswith("b1 broke R-236: t-0 lost b2 at ")
