@@ -139,6 +139,14 @@ FACTS: tuple[Keep, ...] = (
         ),
     ),
     Keep(
+        fact="dir",
+        of=(
+            *noted("recovered", "replica-deleted", keys=lambda note, _: [(note.tp, note.dir)]),
+            *did(CreateReplica, keys=lambda created, _: [(created.tp, created.dir)]),
+        ),
+    ),
+    Keep(fact="failed-dir", of=noted("dir-failed", keys=lambda note, _: [(note.dir, True)])),
+    Keep(
         fact="registration",
         of=(
             *noted("registered", keys=lambda note, _: [(None, note.incarnation)]),

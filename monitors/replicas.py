@@ -164,7 +164,21 @@ def _asks_zookeeper(request: ZkRequest, memory: Memory) -> Iterable[Key]:
         yield (event.source,)
 
 
+def _denied(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """A replica in a directory that failed is known, and only out of service."""
+    tp = exchange.request.tp
+    is_offline = memory.of("failed-dir", memory.of("dir", tp))
+    if is_offline and exchange.reply.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        yield tp, exchange.peer
+
+
 REPLICAS: tuple[Rule, ...] = (
+    Never(
+        name="offline-replica-denied",
+        clause="R-298, C-22",
+        says="{1} was told that the broker does not lead {0}, whose directory failed, and not KAFKA_STORAGE_ERROR",
+        what=replied(Produce, Fetch, ListOffsets, EpochEnd, keys=_denied),
+    ),
     Never(
         name="not-stopped",
         clause="R-039",

@@ -78,6 +78,7 @@ RULES: tuple[Kind, ...] = tuple(
             ("command-asks-zookeeper", "LIVE"),
             ("legacy-broker-asks", "LIVE"),
             ("legacy-shutdown-waits", "LIVE"),
+            ("offline-replica-denied", "META"),
         ),
         1,
     )

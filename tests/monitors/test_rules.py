@@ -182,6 +182,9 @@ def answer(error: ErrorCode, *effects: AnyEffect, number: int = 70) -> Turn:
     return heard("b2", MetadataHeartbeatReply(number, error, None, BrokerState.ACTIVE), *effects)
 
 
+HELD, BAD_DIR = did(CreateReplica(0, TP)), did(note("dir-failed", dir=0))
+
+
 def stops(*effects: AnyEffect, delete: bool = False) -> Turn:
     """b1 is told to stop its replica."""
     partitions = (StopPartition(TP, LeaderEpoch(7), delete, TopicId(9), moved=True),)
@@ -309,6 +312,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
         commanded("b2", FOLLOWS_B2, obeyed("b2"), leader_epoch=8),
     ),
     "role-epoch-falls": (LEADS, role("became-follower", leader=B2, leader_epoch=6)),
+    "offline-replica-denied": (HELD, BAD_DIR, heard("c1", fetch(), fetched(NOT_LEADER))),
     "wrong-log-end": (REGISTERED, FOLLOWS, did(APPENDS), log_ends_at(3)),
     "closed-while-leading": (LEADS, *BEATS, SHUTS_DOWN, answer(NONE, FENCE, note("resigned", tp=TP))),
 }
@@ -395,6 +399,8 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         commanded("b2", FOLLOWS_B2, obeyed("b2")),
     ),
     "role of a replica that was created again": (LEADS, did(DELETED), role("became-follower", leader=B2, leader_epoch=0)),
+    "offline replica is out of service": (HELD, BAD_DIR, heard("c1", fetch(), fetched(ErrorCode.KAFKA_STORAGE_ERROR))),
+    "replica beside a failed directory": (HELD, did(note("dir-failed", dir=1)), heard("c1", fetch(), fetched(NOT_LEADER))),
     "right log end": (REGISTERED, FOLLOWS, did(APPENDS), log_ends_at(2)),
     "closed when the retries are used up": (LEADS, SHUTS_DOWN, (TimerFired("hand-over"), [note("resigned", tp=TP)])),
     "later commands have no flag": (ELECTED, did(lead(1, state(), init=True)), led(1, lead(2, state()))),
