@@ -207,7 +207,7 @@ def object_of(form: Form, choice: ModelChoice) -> Thing:
         first = as_json(first)
     # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
     # value is nil, a read of nil is an observation.
-    nil = form is Form.ETCD_LOG or first is None
+    nil = form is Form.JEPSEN_LOG or first is None
     return Thing(model_named(name, initial=first, nil_is_a_value=nil), first, nil)
 
 
@@ -220,7 +220,7 @@ def _implied(form: Form, model: str) -> Hashable:
     """The initial value that a format implies: nil in etcd's logs, 0 in Knossos's histories of registers."""
     if model == "kv":
         return ""
-    return 0 if form is not Form.ETCD_LOG and model in ("cas-register", "multi-register") else None
+    return 0 if form is not Form.JEPSEN_LOG and model in ("cas-register", "multi-register") else None
 
 
 def page_of_file(file: Path, choice: ModelChoice, judgement: Judgement, *, guess: str, repeat: str, name: str) -> str:

@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from msgspec.structs import replace
 
 from history.errors import HistoryError
-from history.foreign import edn, etcd_log, history_txt, jepsen, jsonlines, recorded, session_text
+from history.foreign import edn, jepsen_log, history_txt, jepsen, jsonlines, recorded, session_text
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
 from history.foreign.text import opened
@@ -32,12 +32,13 @@ class Form(StrEnum):
     RECORDED = "recorded"  # JSON lines behind a line of manifest: read by history.foreign.recorded
     EDN = "edn"
     JSON = "json"
-    ETCD_LOG = "etcd log"
+    JEPSEN_LOG = "log of a Jepsen test"
     TEXT = "history.txt"
     SESSIONS = "session text"
 
 
 _OBJECT = re.compile(rb'[\[\s]*\{\s*"(?:[^"\\]|\\.)*+(?:\Z|"\s*(?:\Z|:))')  # JSON; a map of EDN has no colon behind a key
+_LOG = re.compile(rb"^INFO\s+jepsen\.[\w.]+ - ", re.MULTILINE)  # lines of the test's own program may come first
 IN_EDN = (Form.EDN, Form.TEXT)  # their values are EDN
 
 
@@ -58,8 +59,8 @@ def form_of(path: Path) -> Form:
     if head.startswith((b'{"manifest"', b"PAR1")):
         return Form.OURS
     bare = head.removeprefix(BOM_UTF8).lstrip()
-    if bare.startswith(b"INFO"):
-        return Form.ETCD_LOG
+    if bare.startswith(b"INFO") or _LOG.search(bare):
+        return Form.JEPSEN_LOG
     if history_txt.is_history_txt(bare):
         return Form.TEXT
     if session_text.is_session_text(bare):
@@ -147,7 +148,7 @@ def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
             return jepsen.of_rows(edn.rows(cast(BinaryIO, history_txt.AsEdn(file))))
         case Form.SESSIONS:
             return session_text.steps(file)
-        case Form.ETCD_LOG:
-            return etcd_log.steps(file)
+        case Form.JEPSEN_LOG:
+            return jepsen_log.steps(file)
         case Form.OURS | Form.RECORDED:
             raise HistoryError("not a foreign history, but one of highwater")
