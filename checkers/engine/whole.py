@@ -18,6 +18,7 @@ from checkers.engine.columns import COMMITS, NAMES, Columns, PartitionKey, Scree
 from checkers.engine.facts import Facts, complete, promised
 from checkers.engine.groups import PARTITION, Group, divided, groups
 from checkers.engine.lives import LOOKS
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history import schema
 from history.event import EventKind
@@ -30,9 +31,9 @@ _Key = PartitionKey
 
 
 @cache
-def _no_operations() -> pl.DataFrame:
+def _no_operations() -> Operations:
     # Not a constant: making a table imports pandas if that is installed, which takes a quarter of a second.
-    return schema.to_frame(schema.arrow_schema("operations").empty_table())
+    return Operations(schema.to_frame(schema.arrow_schema("operations").empty_table()))
 
 
 @contextmanager
@@ -60,9 +61,9 @@ class Rows:
         coded: Callable[[], pa.Table],
         screened_min: int,
     ) -> None:
-        self._operations = operations
+        self._frame = operations
         self._kept = kept
-        self.events = events
+        self.events = Events.sorted(events)
         self._coded = coded
         self._screened = count >= screened_min
         self._groups: dict[tuple[str, ...], list[Group]] = {}
@@ -71,15 +72,20 @@ class Rows:
     def groups(self, group_by: tuple[str, ...]) -> list[Group]:
         """Return all groups of rows of the run for these group columns."""
         if group_by not in self._groups:
-            self._groups[group_by] = groups(self._operations(), self.events, group_by)
+            self._groups[group_by] = groups(self._operations, self.events, group_by)
         return self._groups[group_by]
+
+    @cached_property
+    def _operations(self) -> Operations:
+        return Operations.sorted(self._frame())
 
     def some(self, keys: set[_Key]) -> list[Group]:
         """Return the groups of rows of these partitions."""
         missing = sorted(keys - self._some.keys(), key=str)
         if missing:
             names = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
-            operations, events = self._kept(lambda rows: _rows_of(rows, names)), _rows_of(self.events, names)
+            operations = Operations.sorted(self._kept(lambda rows: _rows_of(rows, names)))
+            events = Events.sorted(_rows_of(self.events.frame, names))
             self._some.update(zip(missing, groups(operations, events, PARTITION), strict=True))
         return [self._some[key] for key in sorted(keys, key=str)]
 
@@ -91,13 +97,13 @@ class Rows:
     @cached_property
     def of_events(self) -> dict[_Key, Group]:
         """The groups of partitions that events name, without their operations."""
-        grouped, _ = divided(self.events, PARTITION, ("index",))
+        grouped, _ = divided(self.events, PARTITION)
         return {cast(_Key, key): Group(_no_operations(), events) for key, events in grouped.items()}
 
     @cached_property
-    def shared(self) -> pl.DataFrame:
+    def shared(self) -> Events:
         """The events that belong to every partition."""
-        return self.events.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
+        return Events(self.events.frame.filter(pl.all_horizontal(pl.col(PARTITION).is_null())))
 
     @cached_property
     def kinds(self) -> dict[_Key, frozenset[str]]:
@@ -112,7 +118,7 @@ class Rows:
     @cached_property
     def _spoken_of(self) -> list[tuple[str | None, int | None, list[str], list[str]]]:
         acted = pl.col("topic_id").filter(~pl.col("kind").is_in(LOOKS)).drop_nulls()
-        return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique()).rows()
+        return self.events.frame.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique()).rows()
 
     def kinds_of(self, key: _Key) -> set[str]:
         """The kinds of all events in the group of a partition."""

@@ -25,15 +25,13 @@ It records only the answers that this rule refuses (`metadata-told`), because th
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.calms import CALM_MS, is_of_one_broker, still_ms
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import rows_as
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 from history.fault_kinds import family_of
@@ -297,11 +295,11 @@ def _is_local(kind: str) -> bool:
     return is_of_one_broker(kind) or family_of(kind) == "place"
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the answers that the harness recorded. Ignores `cuts` (excused losses)."""
-    if not (events["kind"] == str(K.METADATA_TOLD)).any():
+    if K.METADATA_TOLD not in events.words:
         return Findings()
-    why = tuple(_complaints(rows_as(Row, events), facts.promise))
+    why = tuple(_complaints(events.as_rows(Row), facts.promise))
     return Findings(not_live=why, live_judged=bool(why))
 
 

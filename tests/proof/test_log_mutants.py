@@ -17,6 +17,7 @@ from checkers.elle.graph import REALTIME, edges
 from checkers.engine import calms
 from checkers.engine.checker import Checker
 from checkers.engine.rows import Call, EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.kafka import cycles as queue_cycles
 from checkers.kafka.logs import Log as QueueLog
 from checkers.kafka.logs import Logs
@@ -126,8 +127,8 @@ def deleted_topic_counts_as_existing(patch: Patch) -> None:
     """A topic that is deleted counts as living."""
 
     def wrong(checker: Checker) -> Checker:
-        def check(operations: pl.DataFrame, events: pl.DataFrame, *rest: object) -> object:
-            return checker.check(operations, events.filter(pl.col("kind") != str(K.TOPIC_DELETED)), *rest)  # type: ignore[arg-type]
+        def check(operations: Operations, events: Events, *rest: object) -> object:
+            return checker.check(operations, events.without(K.TOPIC_DELETED), *rest)  # type: ignore[arg-type]
 
         return replace(checker, check=check) if checker.name == "deletion" else checker
 
