@@ -149,7 +149,9 @@ class Table:
             return type(self)(self._source.frame.filter(is_wanted) if wanted else self._source.frame.clear(), small_max=-1)
         if len(wanted) == len(self._by_word):
             return self
-        return self.at(sorted(chain.from_iterable(self._by_word[word] for word in wanted)))
+        view = self.at(sorted(chain.from_iterable(self._by_word[word] for word in wanted)))
+        view._by_word = {word: self._by_word[word] for word in wanted}
+        return view
 
     def without(self, *words: str) -> Self:
         """The rows with none of these words in the column `told_by`."""

@@ -138,7 +138,7 @@ def deleted_topic_counts_as_existing(patch: Patch) -> None:
 def one_fault_at_a_time(patch: Patch) -> None:
     """A calm begins when any fault ends, whatever others are in force."""
     was = calms.calms
-    patch.setattr(progress, "calms", lambda events, facts: was(events.with_columns(fault=pl.lit("f")), facts))
+    patch.setattr(progress, "calms", lambda events, facts: was(Events(events.frame.with_columns(fault=pl.lit("f"))), facts))
 
 
 def emptied_partitions_must_be_led(patch: Patch) -> None:
