@@ -1,7 +1,7 @@
 """`python -m bench.phases SEEDS`: the CPU seconds of performing, judging, storing and the page of seeds, in one new process.
 
-It does what `highwater run` does, seed by seed, and is started by `bench.simulator`. Imports count apart; those that a phase makes
-on its first call count to the phase.
+It does what `highwater run` does, seed by seed, and is started by `bench.simulator`. Imports count apart, but those
+that a phase makes on its first call count to the phase.
 """
 
 import argparse

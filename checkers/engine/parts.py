@@ -63,14 +63,17 @@ def judge_part(
     if named != stored.partitions:
         raise HistoryError(f"{stored.name}: the part holds other partitions than the manifest says")
     every = shared.operations_frame
-    rows = whole.Rows(
-        count=part.operation_rows + every.height,
-        operations=lambda: pl.concat([part.operations_frame, every]),
-        kept=lambda keep: pl.concat([part.operations_kept(keep), keep(every)]),
-        events=complete(pl.concat([part.events_frame, shared.events_frame]).sort("index"), facts),
-        coded=lambda: _together(part.operations_of(NAMES), shared.operations_table.select(NAMES)),
-        screened_min=screened_min,
-    )
+
+    def rows() -> whole.Rows:
+        return whole.Rows(
+            count=part.operation_rows + every.height,
+            operations=lambda: pl.concat([part.operations_frame, every]),
+            kept=lambda keep: pl.concat([part.operations_kept(keep), keep(every)]),
+            events=complete(pl.concat([part.events_frame, shared.events_frame]).sort("index"), facts),
+            coded=lambda: _together(part.operations_of(NAMES), shared.operations_table.select(NAMES)),
+            screened_min=screened_min,
+        )
+
     of_partitions = [checker for checker in checkers if checker.group_by == PARTITION]
     return JudgedPart(findings=joined(whole.judged(rows, facts, of_partitions)))
 

@@ -133,21 +133,24 @@ def _rows_of(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
 
 def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int) -> list[Findings]:
     """What these checkers find in a history. Rows of a source that is not complete are for pages alone."""
-    rows = Rows(
-        count=history.operation_rows,
-        operations=lambda: history.operations_frame,
-        kept=history.operations_kept,
-        events=complete(history.events_frame, facts),
-        coded=lambda: history.operations_of(NAMES),
-        screened_min=screened_min,
-    )
+
+    def rows() -> Rows:
+        return Rows(
+            count=history.operation_rows,
+            operations=lambda: history.operations_frame,
+            kept=history.operations_kept,
+            events=complete(history.events_frame, facts),
+            coded=lambda: history.operations_of(NAMES),
+            screened_min=screened_min,
+        )
+
     return judged(rows, facts, checkers)
 
 
-def judged(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
-    """Run checkers on all groups of these rows, the ledger first; its cuts are an input to the others."""
+def judged(rows: Callable[[], Rows], facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
+    """Run checkers on all groups of rows, which are made and freed here: the collector would walk all that is left of them."""
     with without_collector():
-        return _in_phases(run, facts, checkers)
+        return _in_phases(rows(), facts, checkers)
 
 
 def _in_phases(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:

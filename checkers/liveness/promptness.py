@@ -274,7 +274,7 @@ class _Cluster:
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
             debt = self.debts.open[key]
             if row.leader is None or state.stamps.get(key[1], -1) != debt.incarnation:
-                del self.debts.open[key]
+                self.debts.drop(key)
             else:  # V3 §A step 3.3: the leader wrote first, so the controller reads again
                 debt.restart(row)
         self.debts.settle("led", partition=tp)
@@ -323,7 +323,7 @@ class _Cluster:
     def _leaves(self, node: str) -> None:
         """A broker went: who waits for it to lead, again or in place of one that shuts down, waits on."""
         for key in [key for key, debt in self.debts.open.items() if key[0] in ("led", "over") and node in debt.brokers]:
-            del self.debts.open[key]
+            self.debts.drop(key)
 
     def _see_assignment(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """An assignment: a new partition needs a state."""

@@ -74,6 +74,8 @@ def _reply_produce(turn: Turn, partition: Partition, parked: ParkedProduce, erro
 
 def expire(turn: Turn, partition: Partition) -> None:
     """Answer parked requests whose deadline passed: fetches empty, produces with REQUEST_TIMED_OUT (their records stay)."""
+    if not partition.fetches and not partition.produces:
+        return
     now = turn.now.monotonic_ms
     for fetch in (f for f in partition.fetches if f.deadline_ms <= now):
         _reply_fetch(turn, partition, fetch, ErrorCode.NONE)

@@ -38,7 +38,8 @@ OVERTAKEN_MS_MAX = 1500  # the delay of a reordered message at most
 _REQUESTS = frozenset(get_args(Request))
 # A broker's fetchers have connections of their own, as Kafka's: a control request and a fetch may overtake each other.
 _FETCHES = frozenset({Fetch, EpochEnd})
-_WithPartition = (Fetch, FetchReply, Produce, ProduceReply, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply)
+_WithPartition = Fetch | FetchReply | Produce | ProduceReply | EpochEnd | EpochEndReply | ListOffsets | ListOffsetsReply
+_WITH_PARTITION = frozenset(get_args(_WithPartition))
 _KINDS: dict[str, type] = {kind.__name__.lower(): kind for kind in get_args(AnyMessage)}
 
 
@@ -152,7 +153,7 @@ class Transport:
             half = channel.connection.back
             message = msgspec.structs.replace(message, correlation=correlation)
         if not self._losses or not channel.between_brokers or self._goes_over_connection(half.link, message, channel):
-            self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
+            self._network.send(half, message, cast(_WithPartition, message).tp if message.__class__ in _WITH_PARTITION else "")
 
     def _goes_over_connection(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
         """Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection."""
@@ -210,7 +211,7 @@ class Transport:
         request = cast(Request, message)
         self.traffic.asked(request)
         self._correlation += 1
-        if not isinstance(request, Produce) or request.acks != 0:
+        if request.__class__ is not Produce or request.acks != 0:
             self._asked[server.address][self._correlation] = (channel, request.correlation)
         source = channel.client.address
         server.take(source, Received(source, msgspec.structs.replace(request, correlation=self._correlation)))
