@@ -36,7 +36,7 @@ class JudgedPart(Struct, frozen=True, kw_only=True):
 
 
 def judge_parts(
-    history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int, range_rows: int = RANGE_ROWS
+    history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int | None, range_rows: int = RANGE_ROWS
 ) -> list[Findings]:
     """What these checkers find in a history that is stored in parts, with the rows of one part or range in memory."""
     shared = history.part(SHARED)
@@ -56,7 +56,7 @@ def judge_part(
     facts: Facts,
     checkers: Sequence[Checker],
     *,
-    screened_min: int = whole.SCREENED_MIN,
+    screened_min: int | None = None,
 ) -> JudgedPart:
     """Judge one part by the checkers of partitions. Raises HistoryError where it holds rows of other partitions than stated."""
     named = partitions_in(part.operations_of(("topic", "partition")), part.events_table)

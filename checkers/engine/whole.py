@@ -24,7 +24,8 @@ from history import schema
 from history.event import EventKind
 from history.history import History
 
-SCREENED_MIN = 20_000  # rows; below that walking is as fast as screening
+SCREENED_MIN = 20_000  # rows of operations; below that walking is as fast as screening
+SCREENED_IF_NOTED = 400_000  # the same where brokers note so much that most partitions are walked anyway
 
 _Keep = Callable[[pl.DataFrame], pl.DataFrame]
 _Key = PartitionKey
@@ -59,13 +60,15 @@ class Rows:
         kept: Callable[[_Keep], pl.DataFrame],
         events: pl.DataFrame,
         coded: Callable[[], pa.Table],
-        screened_min: int,
+        screened_min: int | None,
     ) -> None:
         self._frame = operations
         self._kept = kept
         self.events = Events.sorted(events)
         self._coded = coded
-        self._screened = count >= screened_min
+        is_noted = 4 * events.height > count
+        by_default = SCREENED_IF_NOTED if is_noted else SCREENED_MIN
+        self._screened = count >= (by_default if screened_min is None else screened_min)
         self._groups: dict[tuple[str, ...], list[Group]] = {}
         self._some: dict[_Key, Group] = {}
 
@@ -131,7 +134,7 @@ def _rows_of(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([frame.join(keys, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
 
 
-def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int) -> list[Findings]:
+def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int | None) -> list[Findings]:
     """What these checkers find in a history. Rows of a source that is not complete are for pages alone."""
 
     def rows() -> Rows:
