@@ -33,7 +33,7 @@ _Key = PartitionKey
 
 @cache
 def _no_operations() -> Operations:
-    # Not a constant: making a table imports pandas if that is installed, which takes a quarter of a second.
+    # Not a constant: an import makes nothing.
     return Operations(schema.to_frame(schema.arrow_schema("operations").empty_table()))
 
 
