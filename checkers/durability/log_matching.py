@@ -97,6 +97,8 @@ class _Logs:
 
     def _limit(self, epoch: int) -> int:
         """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
+        if not self.cuts:
+            return _NEVER
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:
