@@ -16,13 +16,13 @@ from checkers.engine.facts import Facts, facts_of
 from checkers.engine.parts import JudgedPart, judge_parts, merged
 from checkers.engine.ranges import JudgedRange
 from checkers.engine.verdict import Findings, Verdict, merge
-from checkers.engine.whole import SCREENED_MIN, judge_whole
+from checkers.engine.whole import judge_whole
 from checkers.observing import judging, unjudged
 from checkers.registry import ALL
 from history.history import History
 
 
-def judge(history: History, checkers: Sequence[Checker] = ALL, *, screened_min: int = SCREENED_MIN) -> Verdict:
+def judge(history: History, checkers: Sequence[Checker] = ALL, *, screened_min: int | None = None) -> Verdict:
     """The verdict of one recorded run. A run that is stored in parts is judged part by part, in bounded memory.
 
     Checkers that need rows which the run's system does not give do not judge; the verdict names them under `unchecked`.

@@ -101,14 +101,14 @@ class History:
         """The operations as an Arrow table."""
         if self._files:
             return _in_order([parquet.read(path, "operations") for path in self._files[0]], ("index", "slot"))
-        return schema.to_table("operations", self.operations)
+        return schema.frame_to_table("operations", self.operations_frame)
 
     @cached_property
     def events_table(self) -> pa.Table:
         """The events as an Arrow table."""
         if self._files:
             return _in_order([parquet.read(path, "events") for path in self._files[1]], ("index",))
-        return schema.to_table("events", self.events)
+        return schema.frame_to_table("events", self.events_frame)
 
     @property
     def operation_rows(self) -> int:
@@ -141,11 +141,15 @@ class History:
     @cached_property
     def operations_frame(self) -> pl.DataFrame:
         """The operations as a Polars frame."""
+        if "operations" in self.__dict__:
+            return schema.rows_to_frame("operations", self.operations)
         return schema.to_frame(self.operations_table)
 
     @cached_property
     def events_frame(self) -> pl.DataFrame:
         """The events as a Polars frame."""
+        if "events" in self.__dict__:
+            return schema.rows_to_frame("events", self.events)
         return schema.to_frame(self.events_table)
 
     @cached_property

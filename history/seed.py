@@ -92,9 +92,12 @@ class Draws:
         state = self._states.get(key)
         if state is None:
             state = _named(self._number, key)
-        state = (state + _GAMMA) & _MASK
+        z = state = (state + _GAMMA) & _MASK
         self._states[key] = state
-        return _mix(state)
+        # `_mix`, here and without further calls, because a simulated run draws a number for each message.
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        return z ^ (z >> 31)
 
     def below(self, key: str, bound: int) -> int:
         """Draw a random number n of this key with 0 <= n < bound."""
@@ -104,7 +107,7 @@ class Draws:
     def between(self, key: str, low: int, high: int) -> int:
         """Draw a random number n of this key with low <= n <= high."""
         assert low <= high
-        return low + self.below(key, high - low + 1)
+        return low + ((self.bits(key) * (high - low + 1)) >> 64)
 
     def ratio(self, key: str, numerator: int, denominator: int) -> bool:
         """Draw True in `numerator` of `denominator` cases, from the random numbers of this key."""

@@ -42,7 +42,9 @@ def perform(
             failed[effect.dir] = error
             withheld.update(replicas_in(effect.dir))
             _withhold(effect, withheld)
-    last = next(reversed(failed), None)  # the machine then knows of all that failed
+    if not failed:
+        return []
+    last = next(reversed(failed))  # the machine then knows of all that failed
     return [DirFailed(dir_, error, tuple(unanswered) if dir_ == last else ()) for dir_, error in failed.items()]
 
 

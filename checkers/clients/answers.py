@@ -30,8 +30,6 @@ end offset waits until the HW reaches the start of the epoch (promise V2, KIP-20
     ['wrong-error']
 """
 
-import polars as pl
-
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.anomalies import HISTORIES, Harm, Kind
@@ -39,7 +37,8 @@ from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.columns import ACKS_ERRORS, OFFSET_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.rows import Call, EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -108,11 +107,11 @@ def _words(call: Call, kind: str, name: str) -> str:
     return f"a produce of process {call.process} to {name} was refused with {call.rows[0].error}, though it deserved {deserved}"
 
 
-def _lies(done: list[Call], events: pl.DataFrame, name: str) -> list[Anomaly]:
+def _lies(done: list[Call], events: Events, name: str) -> list[Anomaly]:
     """Find the answers that nothing was appended, from a leader that had appended the batch."""
     if not any(call.rows and call.rows[0].error == _NOTHING_APPENDED and call.asked[0].delivery == ONCE for call in done):
         return []
-    rows, anomalies = event_rows(events), []
+    rows, anomalies = events.rows, []
     for call in done:
         at = _row_of_denied_append(call, rows)
         if at is not None:
@@ -123,13 +122,13 @@ def _lies(done: list[Call], events: pl.DataFrame, name: str) -> list[Anomaly]:
     return anomalies
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the answers about one partition; the count `misuses` is how many produces broke a rule and were answered."""
     topic, number = partition_of(operations, events)
     key, lossless = f"{topic}-{number}", not cuts_of(cuts, topic, number)
     acknowledged: dict[int, int] = {}  # by process
     misuses = 0
-    every = sorted(calls(operation_rows(operations)), key=lambda call: call.invoked)
+    every = sorted(operations.calls, key=lambda call: call.invoked)
     anomalies = _unsaid(every, key)
     done = [call for call in every if call.f == "produce"]
     for call in done:

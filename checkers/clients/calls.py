@@ -31,8 +31,6 @@ Only simulated runs are judged: there no machine is late, and the client counts 
     []
 """
 
-import polars as pl
-
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
@@ -40,7 +38,8 @@ from checkers.engine.calms import CALM_MS, CUT_OFF, FaultTime, calms, excuses, f
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns, promised
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.rows import Call
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -79,7 +78,7 @@ def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None
     return f"{what} after {attempts} and {waited_ms} ms with {row.error}"
 
 
-def _hung(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+def _hung(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the calls that hung although no fault was in force that could excuse it."""
     periods, deadline = calms(events, facts), deadline_ns(facts)
     periods += [] if deadline is None else [(deadline, facts.end_ns)]
@@ -102,7 +101,7 @@ def _hung(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> li
     return why
 
 
-def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+def _unread(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the reads, and the produces with acks=1, that hung at a leader that no fault hit: they need no other broker."""
     alone = [at for at, call in enumerate(done) if call.f in _READS or call.asked[0].acks == 1]
     suspects = [at for at in alone if done[at].rows[0].error in _HANGS and done[at].rows[0].node]
@@ -145,7 +144,7 @@ def _is_over_the_same(other: Call, call: Call) -> bool:
     return same and other.asked[0].acks != 0
 
 
-def _complaints_of_waits(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:
+def _complaints_of_waits(done: list[Call], events: Events, facts: Facts, about: tuple[str, int]) -> list[str]:
     """Describe the idempotent produces that waited on and on for an answer, though a consumer had their records already."""
     attempt_ns = ((facts.client_timeout_ms or 0) // 2 + _PAUSE_MS + PROMPT_MS) * MS
     suspects = [call for call in done if _took_ns(call) > attempt_ns and _has_retries(call, facts)]
@@ -159,8 +158,8 @@ def _complaints_of_waits(done: list[Call], events: pl.DataFrame, facts: Facts, a
             for row in call.rows:
                 acknowledged.setdefault(row.value, row.time_ns)
     faults = list(fault_times(events, facts))
-    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
-    states = [(time_ns, len(isr)) for time_ns, isr in written.select("time_ns", "isr").iter_rows() if isr is not None]
+    written = events.of(K.STATE_WRITTEN).columns("time_ns", "isr")
+    states = [(time_ns, len(isr)) for time_ns, isr in written if isr is not None]
     why = []
     for call in suspects:
         ended_ns, mine = call.rows[0].time_ns, place_of(facts, call.process)
@@ -182,12 +181,12 @@ def _complaints_of_waits(done: list[Call], events: pl.DataFrame, facts: Facts, a
     return why
 
 
-def _unheard(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+def _unheard(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the producers that lost records with acks=0 again and again, though nothing happened to them or a broker."""
     sent = [call for call in done if call.f == "produce" and call.asked[0].acks == 0 and call.asked[0].error is None]
     if not sent:
         return []
-    appended = set(events.filter((pl.col("kind") == str(K.APPEND)) & (pl.col("detail") == "leader"))["value"].to_list())
+    appended = {value for value, detail in events.of(K.APPEND).columns("value", "detail") if detail == "leader"}
     faults = list(fault_times(events, facts))
     written = _leaders(events)
     since: dict[int, Call] = {}  # process -> the first record that it lost while nothing happened
@@ -221,10 +220,9 @@ def _is_disturbed(
     return hit or leader is None or any(since_ns <= time_ns <= ended_ns for time_ns, _ in written)
 
 
-def _leaders(events: pl.DataFrame) -> list[tuple[int, str | None]]:
+def _leaders(events: Events) -> list[tuple[int, str | None]]:
     """The leader in each state that was written, and when."""
-    states = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
-    return list(zip(states["time_ns"].to_list(), states["leader"].to_list(), strict=True))
+    return list(events.of(K.STATE_WRITTEN).columns("time_ns", "leader"))
 
 
 def _leader_at(written: list[tuple[int, str | None]], time_ns: int) -> str | None:
@@ -242,14 +240,14 @@ def _took_ns(call: Call) -> int:
     return call.rows[0].time_ns - call.invoked_ns
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find calls to one partition that ended after the client's timeout, and produces that were given up early."""
     timeout_ms, retries = facts.client_timeout_ms, facts.client_retries
     if timeout_ms is None or not facts.simulated:
         return Findings()
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    done = [call for call in calls(operation_rows(operations)) if call.rows]
+    done = [call for call in operations.calls if call.rows]
     why = [
         f"process {call.process} waited longer than {timeout_ms} ms, its timeout, for its {call.f} of {name} at row {call.ended}"
         for call in done

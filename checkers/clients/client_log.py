@@ -17,14 +17,13 @@ readers did not get to its end.
     ['lost-write']
 """
 
-import polars as pl
-
 from checkers.clients.final_reads import Loss, PromisedRecord, final_calls, unread
 from checkers.durability.acked_loss import LOST_WRITE
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, deadline_ns, promised
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.rows import Call
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -32,18 +31,18 @@ NAME = "client-log"
 _ACKS_ALL = -1
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge one partition by what clients were told; the count `unread` is of promised records of which nobody knows."""
     if not operations.height:
         return Findings()  # no client of this run asks a partition by itself: its workload has transactions
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    done = calls(operation_rows(operations))
+    done = operations.calls
     final = final_calls(done, facts)
     ends = [call for call in final if call.f == "latest" and call.type == "ok" and call.rows[0].offset is not None]
     not_live = tuple(_not_live(name, done, final, ends, facts))
     judged = deadline_ns(facts) is not None
-    wounded = events.filter(pl.col("kind") == str(K.WOUND))["node"].unique().to_list()
+    wounded = events.of(K.WOUND).distinct("node")
     promise = promised(facts, topic)
     if len(wounded) >= (1 if promise is None else promise.min_insync_replicas):
         why = f"{NAME}: {name} was wounded on {', '.join(sorted(wounded))}; without notes nobody knows which losses that excuses"

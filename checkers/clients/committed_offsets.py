@@ -15,14 +15,13 @@ and refutes none.
 
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import NO_COMMITS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.rows import Call
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "committed-offsets"
@@ -97,13 +96,13 @@ def _ahead(done: list[Call], key: str) -> list[Anomaly]:
     return anomalies
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the committed offsets of one partition, one consumer group after the other."""
-    if not operations["f"].is_in(["commit", "committed"]).any():
+    if not operations.words & {"commit", "committed"}:
         return Findings()  # no client of this history commits positions
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
-    done = calls(operation_rows(operations))
+    done = operations.calls
     commits = _commits(done)
     answers = [call for call in done if call.f == "committed" and call.type == "ok"]
     found = [_answer(call, commits.get(call.asked[0].value or "", []), key) for call in answers]

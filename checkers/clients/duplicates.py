@@ -11,14 +11,13 @@ again behind the cut, so offsets are compared within one generation only (CUT-1)
     ['duplicate']
 """
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import HISTORIES, Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.rows import Call
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "duplicates"
@@ -76,11 +75,11 @@ def _reordered_values(done: list[Call], places: _Places, key: str) -> list[Anoma
     return anomalies
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find duplicates in one partition's log; the count `duplicates` is the number of values read at two or more offsets."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
-    done = calls(operation_rows(operations))
+    done = operations.calls
     places, allowed = _places_read(done, cuts_of(cuts, topic, partition)), _times_allowed(done)
     anomalies = _reordered_values(done, places, key)
     doubled: set[str] = set()

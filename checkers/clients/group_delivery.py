@@ -23,14 +23,13 @@ process number is the same member.
 import json
 from typing import Any, NamedTuple
 
-import polars as pl
-
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.rows import Call
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "group-delivery"
@@ -60,11 +59,11 @@ class _Given(NamedTuple):
 _Key = tuple[str, str]  # group and partition
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge what the groups of a run were given and committed."""
-    if not operations["f"].is_in(["group-poll"]).any():
+    if "group-poll" not in operations.words:
         return Findings()  # no client of this run is a member of a group
-    done = calls(operation_rows(operations))
+    done = operations.calls
     members = len(facts.client_places) or _NEVER
     commits: dict[_Key, list[_Commit]] = {}
     deliveries: dict[_Key, list[_Given]] = {}
@@ -95,9 +94,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(anomalies), unchecked=unchecked, counts={"given": sum(len(p) for p in deliveries.values())})
 
 
-def _keys(operations: pl.DataFrame) -> dict[int, str]:
-    about = operations.filter(pl.col("partition").is_not_null()).select("index", "topic", "partition")
-    return {index: f"{topic}-{partition}" for index, topic, partition in about.iter_rows()}
+def _keys(operations: Operations) -> dict[int, str]:
+    about = operations.columns("index", "topic", "partition")
+    return {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
 
 
 def _deliveries(call: Call, member: int) -> list[tuple[_Key, _Given]]:

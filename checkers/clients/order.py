@@ -9,14 +9,13 @@ outcome is unknown, proves nothing.
     ['offset-order']
 """
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import HISTORIES, Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.rows import Call
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "order"
@@ -100,11 +99,11 @@ def _read_unsent(done: list[Call], key: str) -> list[Anomaly]:
     return anomalies
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the order of acknowledgements and the origin of read records in one partition, by client operations alone."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
-    done = calls(operation_rows(operations))
+    done = operations.calls
     anomalies = _out_of_order(done, cuts_of(cuts, topic, partition), key) + _read_unsent(done, key)
     return Findings(anomalies=tuple(anomalies))
 

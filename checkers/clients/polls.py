@@ -14,14 +14,13 @@ This checker does not say whether a skipped record is lost; the ledger does.
 from collections.abc import Iterator
 from itertools import pairwise
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import BROKEN_MACHINE, HISTORIES, Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, OperationRow, calls, operation_rows
+from checkers.engine.rows import Call, OperationRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "polls"
@@ -74,11 +73,11 @@ def _skipped_record(call: Call, first_rows: _Known, cuts: tuple[Cut, ...]) -> tu
     return None
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the polls and produces of one partition by the order of records within each call."""
     topic, partition = partition_of(operations, events)
     key, cuts = f"{topic}-{partition}", cuts_of(cuts, topic, partition)
-    done = [call for call in calls(operation_rows(operations)) if call.type == "ok"]
+    done = [call for call in operations.calls if call.type == "ok"]
     polls = [call for call in done if call.f == "poll"]
     first_rows = _offsets_read(polls, cuts)
     anomalies: list[Anomaly] = []

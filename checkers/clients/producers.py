@@ -8,15 +8,14 @@ That holds for the log of every replica at every moment, whether a consumer read
     ['sequence-doubled']
 """
 
-import polars as pl
-
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.rows import Call, EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
 
@@ -45,12 +44,12 @@ def _anomaly(kind: str, key: str, witness: tuple[int, int], words: str) -> Anoma
     return Anomaly(kind=kind, checker=NAME, key=key, witness=witness, words=f"{key}: {words}")
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the logs of one partition's replicas."""
     topic, partition = partition_of(operations, events)
-    done = calls(operation_rows(operations))
+    done = operations.calls
     key = f"{topic}-{partition}"
-    return Findings(anomalies=tuple(_values_in_log_twice(done, event_rows(events), key)))
+    return Findings(anomalies=tuple(_values_in_log_twice(done, events.rows, key)))
 
 
 CHECKER = Checker(

@@ -23,7 +23,6 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from msgspec.structs import replace
 
 from checkers.clients.duplicates import DUPLICATE
@@ -36,6 +35,7 @@ from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.errors import HistoryError
 from history.foreign.jsonlines import frozen
@@ -53,11 +53,10 @@ _END = "end"
 _LINE = re.compile(r"\bline (\d+)")
 
 
-def steps(operations: pl.DataFrame) -> list[Step]:
+def steps(operations: Operations) -> list[Step]:
     """The transactions as steps; a process has a new number after an outcome that is unknown. HistoryError for a bad value."""
     queue_steps = []
-    columns = ("index", "process", "type", "value", "time_ns")
-    for index, process, type_, value, time_ns in operations.select(columns).iter_rows():
+    for index, process, type_, value, time_ns in operations.columns("index", "process", "type", "value", "time_ns"):
         try:
             parsed = None if value is None else frozen(json.loads(value))
         except (ValueError, RecursionError) as error:
@@ -113,7 +112,7 @@ def _records_polled(micro: tuple[Any, ...]) -> Iterator[tuple[Hashable, list[Has
         yield key, [value for _, value in records]
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the transactions of a run; counts those that certainly committed a send."""
     if not operations.height:
         return Findings()  # no client of this run makes transactions
@@ -122,7 +121,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     from checkers.kafka.judge import judge as judge_queue
 
     try:
-        queue_steps = steps(operations.sort("index"))
+        queue_steps = steps(operations)
         queue = judge_queue(queue_steps)
         # Where an operation was left out or put behind its call, the order of the others stays, and indices say where it was.
         lists = judge_elle("list-append", pair(sorted(appended(queue_steps), key=lambda step: step.line)), (LEVEL,))

@@ -14,13 +14,12 @@ not heard yet that this session ended, and the broker registers anew afterwards.
     ['unclean-election']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, promised
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.isr_history import IsrHistory
 from checkers.timeline.wounds import NOTICE_ROWS, UNSTAMPED, Sessions, Wounded
@@ -111,7 +110,7 @@ class _Elections:
         self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the elections of one partition; also counts them, and the situations that docs/promise.md VAC-3 requires."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
@@ -122,7 +121,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         promise.min_insync_replicas,
         by_operator=facts.promise.unclean_election == "by_operator",
     )
-    for row in event_rows(events):
+    for row in events.rows:
         elections.see(row)
     counts = {
         "leader_changes": elections.elections,

@@ -13,18 +13,17 @@ Simulated runs are always judged: what is promised does not depend on what the p
     ['short-electorate']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, promised
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "electorate"
-_COLUMNS = ("index", "kind", "topic", "topic_id", "partition", "isr", "elr", "replicas")
+_COLUMNS = ("partition", "index", "kind", "topic", "topic_id", "isr", "elr", "replicas")
 
 
 class _Electorate:
@@ -50,14 +49,14 @@ class _Electorate:
         return Anomaly(kind="short-electorate", checker=NAME, key=self.name, witness=witness, words=words) if short else None
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge all writes of partition states. Ignores `cuts` (excused losses): they excuse no write."""
-    rows = list(events.filter(pl.col("partition").is_not_null()).select(_COLUMNS).iter_rows())
+    rows = [row for row in events.columns(*_COLUMNS) if row[0] is not None]
     if not facts.simulated and not any(elr for *_, elr, _ in rows):
         return Findings()
     anomalies: list[Anomaly] = []
     electorates: dict[tuple[str, str | None, int], _Electorate] = {}
-    for at, kind, topic, topic_id, partition, isr, elr, replicas in rows:
+    for partition, at, kind, topic, topic_id, isr, elr, replicas in rows:
         electorate = electorates.setdefault((topic, topic_id, partition), _Electorate(f"{topic}-{partition}"))
         promise = promised(facts, topic)
         if kind == K.ASSIGNED and replicas is not None:

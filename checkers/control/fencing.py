@@ -11,14 +11,13 @@ the rest of the ISR held the records before the fence.
     ['fenced-append']
 """
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import BROKEN_MACHINE, HISTORIES, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, calls, event_rows, operation_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -58,11 +57,11 @@ def _holds(rows: list[EventRow], node: str, end: int, before: int) -> bool:
     )
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Report what the leaders of one partition accepted while they were fenced."""
-    if not (events["kind"] == str(K.FENCED)).any():
+    if K.FENCED not in events.words:
         return Findings()
-    rows = event_rows(events)
+    rows = events.rows
     fences = _fences(rows)
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
@@ -96,7 +95,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"
             words = f"{row.node} {what} while it was fenced"
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(begun, row.at), words=words))
-    for call in calls(operation_rows(operations)):
+    for call in operations.calls:
         # Under acks=0 the broker does not answer: ok means that the request was sent.
         answered = call.type == "ok" and call.asked[0].acks != 0
         begun = _behind(fences, call.rows[0].node, call.invoked, call.ended) if answered else None

@@ -18,6 +18,7 @@ from checkers.engine.checker import ANOMALIES_MAX, Checker, condensed
 from checkers.engine.facts import Facts
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.wounds import UNSTAMPED
 from history.event import EventKind as K
@@ -84,13 +85,13 @@ class _Lives:
         self.anomalies.append(Anomaly(kind=KIND, checker=NAME, key=node, witness=witness, words=words))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the order of processes and registrations of all brokers. Rows that `_spoken_first` left out are counted."""
     lives = _Lives()
     spoken = {str(kind) for kind in _SPEAK}
     names = ("index", "kind", "node", "life", "incarnation", "topic", "partition", "topic_id", "isr", "stamps")
-    more = events["more"].to_list() if "more" in events.columns else repeat(0, events.height)
-    columns = (events[name].to_list() for name in names)
+    more = events.column("more") if "more" in events.names else repeat(0, events.height)
+    columns = (events.column(name) for name in names)
     for at, kind, node, life, incarnation, *about, isr, stamps, left_out in zip(*columns, more, strict=True):
         if kind == K.NODE_STARTED and life is not None:
             lives.started(node, life, at)

@@ -12,26 +12,25 @@ evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.
     ['two-controllers']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, WHOLE_RUN, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 
-def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check_leaders(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Report two nodes that raise the HW of one partition in one leader epoch."""
     topic, partition = partition_of(operations, events)
     standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
     committer: dict[int, EventRow] = {}
     accused: set[int] = set()
     anomalies: list[Anomaly] = []
-    for row in event_rows(events):
+    for row in events.rows:
         if row.kind == K.BECAME_LEADER:
             standing[(row.node, row.leader_epoch)] = row.hw or 0
             continue
@@ -51,13 +50,12 @@ def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     return Findings(anomalies=tuple(anomalies))
 
 
-def check_controllers(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check_controllers(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Report two nodes that were elected controller under one controller epoch. Rows without an epoch are ignored."""
-    elected = events.filter(pl.col("controller_epoch").is_not_null() & pl.col("node").is_not_null())
     holder: dict[int, tuple[str, int]] = {}
     anomalies: list[Anomaly] = []
-    columns = (elected[name].to_list() for name in ("index", "node", "controller_epoch"))
-    for index, node, epoch in zip(*columns, strict=True):
+    elected = events.columns("index", "node", "controller_epoch")
+    for index, node, epoch in ((*row, epoch) for *row, epoch in elected if epoch is not None and row[1] is not None):
         first, first_index = holder.setdefault(epoch, (node, index))
         if first != node:
             words = f"{first} and {node} were both elected controller with epoch {epoch}"

@@ -16,13 +16,12 @@ election when it has already been replaced: an election with a controller epoch 
 
 from itertools import pairwise
 
-import polars as pl
-
 from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -127,33 +126,39 @@ class _States:
         self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the writes to one partition's state. Ignores `cuts` (excused losses): they change no right to write."""
     topic, partition = partition_of(operations, events)
-    rows = event_rows(events)
+    rows = events.rows
     states = _States(f"{topic}-{partition}", _Controllers(rows, _late(events)))
     for row in rows:
         states.see(row)
     return Findings(anomalies=(*states.anomalies, *_older(events, f"{topic}-{partition}")))
 
 
-def _older(events: pl.DataFrame, key: str) -> list[Anomaly]:
+def _older(events: Events, key: str) -> list[Anomaly]:
     """The writes that name an older controller epoch than the write before: their leader obeys nobody, or the wrong one."""
-    writes = events.filter(pl.col("kind") == str(K.STATE_WRITTEN)).select("index", "controller_epoch").drop_nulls().sort("index")
     anomalies = []
-    for (at, before), (then, epoch) in pairwise(writes.iter_rows()):
+    for (at, before), (then, epoch) in pairwise(_controller_epochs(events, K.STATE_WRITTEN)):
         if epoch < before:
             words = f"the controller epoch in the state fell from {before} to {epoch}"
             anomalies.append(Anomaly(kind="epoch-regressed", checker=NAME, key=key, witness=(at, then), words=words))
     return anomalies
 
 
-def _late(events: pl.DataFrame) -> set[int]:
+def _late(events: Events) -> set[int]:
     """Rows of controller elections that were recorded after an election with a higher controller epoch."""
-    epochs = (
-        events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED)).select("index", "controller_epoch").drop_nulls().sort("index")
-    )
-    return set(epochs.filter(pl.col("controller_epoch") < pl.col("controller_epoch").cum_max())["index"].to_list())
+    highest, late = -1, set()
+    for at, epoch in _controller_epochs(events, K.CONTROLLER_ELECTED):
+        if epoch < highest:
+            late.add(at)
+        highest = max(highest, epoch)
+    return late
+
+
+def _controller_epochs(events: Events, kind: K) -> list[tuple[int, int]]:
+    """The index and the controller epoch of each row of a kind that names one."""
+    return [(at, epoch) for at, epoch in events.of(kind).columns("index", "controller_epoch") if epoch is not None]
 
 
 CHECKER = Checker(

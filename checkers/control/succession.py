@@ -31,14 +31,13 @@ the beginning of the run, and who was known to be gone is not judged.
 
 from collections.abc import Iterator
 
-import polars as pl
-
 from checkers.engine.anomalies import HISTORIES, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, promised
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.rows import ClusterRow
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.moves import EDIT, given_up
 from history.event import EventKind as K
@@ -240,11 +239,11 @@ def _members(row: ClusterRow, beside: ClusterRow | None = None) -> list[_Member]
     return list(zip(isr, row.stamps if stamped and row.stamps else [None] * len(isr), strict=False))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge each state of each partition against the one before. Ignores `cuts` (excused losses): they excuse no write."""
-    rows = rows_as(ClusterRow, events)
+    rows = events.as_rows(ClusterRow)
     known = _Known()
-    done = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
+    done = operations.of(EDIT).calls
     states = {key: _States(f"{key[0]}-{key[1]}", least, given_up(done, *key)) for key, least in _least(rows, facts)}
     keeps_elr = any(row.elr for row in rows)
     preferred = _preferred_orders(operations)
@@ -272,11 +271,10 @@ def _least(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, in
         yield (topic, partition), 1 if promise is None else promise.min_insync_replicas
 
 
-def _preferred_orders(operations: pl.DataFrame) -> dict[str | None, int]:
+def _preferred_orders(operations: Operations) -> dict[str | None, int]:
     """The first row by which an operator may have ordered the preferred leader: by partition; None: of any partition."""
     rows_of_orders: dict[str | None, int] = {}
-    orders = operations.filter(pl.col("f").is_in(_ORDERS)).sort("index")
-    for at, f, value in orders.select("index", "f", "value").iter_rows():
+    for at, f, value in operations.of(*_ORDERS).columns("index", "f", "value"):
         rows_of_orders.setdefault(value if f == "elect-preferred" else None, at)
     return rows_of_orders
 

@@ -21,20 +21,19 @@ its wound is noticed. A copy that no row shows neither accuses nor excuses.
 
 from operator import itemgetter
 
-import polars as pl
-
 from checkers.durability.ledger import LEDGER_ROWS, NAME, Ledger
 from checkers.engine import screens
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, promised
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.rows import Call, EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from checkers.timeline.replay import REPLAYED
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find the promised records that one partition lost. Ignores its argument `cuts` (excused losses), which it produces."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
@@ -46,8 +45,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         promise=promise,
         by_operator=facts.promise.unclean_election == "by_operator",
     )
-    answered = [call for call in calls(operation_rows(operations)) if call.type == "ok"]
-    steps: list[tuple[int, EventRow | None, Call | None]] = [(row.at, row, None) for row in event_rows(events)]
+    answered = [call for call in operations.calls if call.type == "ok"]
+    steps: list[tuple[int, EventRow | None, Call | None]] = [(row.at, row, None) for row in events.rows]
     steps.extend((call.ended, None, call) for call in answered)
     steps.sort(key=itemgetter(0))
     for _, row, call in steps:

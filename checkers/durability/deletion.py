@@ -12,12 +12,11 @@ recognizes it by its state znode, which is written for the first time (version 0
     ['wrongly-deleted']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -26,7 +25,7 @@ _ROLES = {K.BECAME_LEADER: "leads", K.BECAME_FOLLOWER: "follows with"}
 _AGAIN = {**_ROLES, K.APPEND: "appended to"}  # what a deleted replica never does
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge replica deletions of one partition over all topics that had its name.
 
     Rows without a topic id count as rows of one further topic.
@@ -38,7 +37,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     deleted: dict[tuple[str, str], int] = {}  # (node, topic id) -> row
     back: set[tuple[str, str]] = set()  # those of which a restart found the log
     anomalies: list[Anomaly] = []
-    columns = (events[name].to_list() for name in ("index", "kind", "node", "topic_id", "isr", "zk_version"))
+    columns = (events.column(name) for name in ("index", "kind", "node", "topic_id", "isr", "zk_version"))
     for at, kind, node, id_, members, version in zip(*columns, strict=True):
         topic_id = id_ or ""
         replica = (node, topic_id)

@@ -14,13 +14,12 @@ was deleted outside of the ISR. An excused loss lowers what was promised (CUT-1)
     ['unflushed']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts, promised
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
 from checkers.timeline.wounds import WOUND_ROWS, Wounded
@@ -99,17 +98,18 @@ class _Disks:
                 self.anomalies.append(Anomaly(kind="unflushed", checker=NAME, key=self._key, witness=witness, words=words))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Check that counted-on replicas have flushed what is promised; judges only histories with rows of flushes."""
     topic, partition = partition_of(operations, events)
     record = promised(facts, topic)
-    if record is None or record.flush != "before_ack" or not (events["kind"] == str(K.FLUSHED)).any():
+    if record is None or record.flush != "before_ack" or K.FLUSHED not in events.words:
         return Findings()
     disks = _Disks(f"{topic}-{partition}", record.min_insync_replicas, cuts_of(cuts, topic, partition))
-    acknowledged = operations.filter((pl.col("type") == "ok") & (pl.col("acks") == -1) & pl.col("offset").is_not_null())
-    promises = acknowledged.select("index", "offset", pl.col("leader_epoch").fill_null(0)).iter_rows()
+    told = operations.columns("type", "acks", "index", "offset", "leader_epoch")
+    acknowledged = (row for type_, acks, *row in told if type_ == "ok" and acks == -1)
+    promises = ((at, offset, epoch or 0) for at, offset, epoch in acknowledged if offset is not None)
     answer = next(promises, None)
-    for row in event_rows(events):
+    for row in events.rows:
         while answer is not None and answer[0] < row.at:
             disks.promise(answer[1] + 1, answer[2], answer[0])
             answer = next(promises, None)

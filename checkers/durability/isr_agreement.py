@@ -32,13 +32,12 @@ first.
 
 from typing import Literal
 
-import polars as pl
-
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
 from checkers.timeline.wounds import Wounded
@@ -194,11 +193,11 @@ class _Agreement:
             self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Check that ISR members agree below the high watermark, by replaying the logs of one partition's replicas."""
     topic, partition = partition_of(operations, events)
     agreement = _Agreement(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
-    for row in event_rows(events):
+    for row in events.rows:
         agreement.see(row)
     return Findings(anomalies=tuple(agreement.anomalies))
 

@@ -267,7 +267,7 @@ class Ledger:
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
         """True if an excused loss removed this offset and the epoch is older than that loss (CUT-1)."""
-        return any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
+        return bool(self.cuts) and any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
 
     def read(self, call: Call) -> None:
         """Apply an answered poll: the records that it returned are promised, and promised records that it skipped are missing."""

@@ -14,13 +14,12 @@ assigned anew, even if the old one is still in a failed directory (KIP-112, R-30
 
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
 from history.event import EventKind as K
@@ -98,6 +97,8 @@ class _Logs:
 
     def _limit(self, epoch: int) -> int:
         """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
+        if not self.cuts:
+            return _NEVER
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:
@@ -135,11 +136,11 @@ class _Logs:
             self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Check log matching in one partition by replaying its replicas' logs."""
     topic, partition = partition_of(operations, events)
     logs = _Logs(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
-    for row in event_rows(events):
+    for row in events.rows:
         logs.see(row)
     return Findings(anomalies=tuple(logs.anomalies))
 

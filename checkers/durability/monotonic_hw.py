@@ -20,14 +20,13 @@ stale, as answers of a deposed leader may be (VIS-3), and is not compared.
 
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import HISTORIES, Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, calls, event_rows, operation_rows
+from checkers.engine.rows import Call
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -42,12 +41,12 @@ class _Seen(NamedTuple):
     at: int
 
 
-def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
+def _replicas(events: Events, key: str) -> list[Anomaly]:
     """Judge the high watermarks that brokers recorded: of each process until its log gets shorter, and within epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
     last_of_process: dict[str, tuple[int | None, _Seen]] = {}  # node -> the process that noted its last HW, and that HW
-    for row in event_rows(events):
+    for row in events.rows:
         if row.kind != K.HW:
             last_of_process.pop(row.node, None)
             continue
@@ -151,13 +150,13 @@ class _Consumer:
         self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the high watermarks of one partition: of brokers by their HW rows, of consumers by the answers they got."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     anomalies = _replicas(events, key)
     consumers: dict[int, _Consumer] = {}
-    for call in calls(operation_rows(operations)):
+    for call in operations.calls:
         if call.rows:
             consumer = consumers.get(call.process)
             if consumer is None:

@@ -8,14 +8,13 @@ hold one value for each generation: rows of epochs before the cut are not compar
     ['inconsistent-offsets']
 """
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.rows import Call, EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
 from history.event import EventKind as K
@@ -83,13 +82,13 @@ def _when(epoch: int | None, row: int) -> str:
     return f" ({'' if epoch is None else f'epoch {epoch}, '}row {row})"
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge one partition by comparing all values observed at each offset."""
     topic, partition = partition_of(operations, events)
     offsets = _Offsets(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
-    for event in event_rows(events):
+    for event in events.rows:
         offsets.see_event(event)
-    for call in calls(operation_rows(operations)):
+    for call in operations.calls:
         if call.type == "ok":
             offsets.see_call(call)
     return Findings(anomalies=tuple(offsets.anomalies))

@@ -19,13 +19,12 @@ it is in the ISR at the end (docs/promise.md CUT-2). Formats v0 and v1 have no r
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.durability.log_matching import LOG_MISMATCH, UNCOMMITTED_BELOW_HW
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -50,10 +49,10 @@ class _End(NamedTuple):
     isr: tuple[str, ...]
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Compare the replicas of one partition, record by record."""
     topic, partition = partition_of(operations, events)
-    rows = event_rows(events)
+    rows = events.rows
     records: _Records = {}
     for row in rows:
         if row.kind == K.RECORD_ON_DISK:

@@ -21,15 +21,18 @@ from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "topic-identity"
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Report records seen under a topic id other than the one under which a leader appended them."""
-    named = events.filter(pl.col("topic_id").is_not_null() & pl.col("value").is_not_null())
+    if len(events.distinct("topic_id") - {None}) < 2:
+        return Findings()
+    named = events.frame.filter(pl.col("topic_id").is_not_null() & pl.col("value").is_not_null())
     if named["topic_id"].n_unique() < 2:
         return Findings()
     appends = named.filter(pl.col("detail") == "leader").select("value", "topic_id", "index")
@@ -39,7 +42,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         first.setdefault(value, index)
         owners.add((value, topic_id))
     answered = (pl.col("f") == "poll") & (pl.col("type") == "ok")
-    read = operations.filter(answered & pl.col("value").is_not_null() & pl.col("topic_id").is_not_null())
+    read = operations.frame.filter(answered & pl.col("value").is_not_null() & pl.col("topic_id").is_not_null())
     columns = ("index", "topic_id", "value")
     sightings = sorted([*named.select(columns).iter_rows(), *read.select(columns).iter_rows()])
     topic, partition = partition_of(operations, events)
@@ -55,11 +58,11 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(anomalies))
 
 
-def _values_repeated(operations: pl.DataFrame, appends: pl.DataFrame) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def _values_repeated(operations: Operations, appends: pl.DataFrame) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Values that one call sent and leaders appended under several topic ids: with these ids, and the first append under each."""
     by_topic = appends.group_by("value", "topic_id").agg(pl.col("index").min())
     several = by_topic.group_by("value").agg(pl.col("topic_id").sort_by("index"), pl.col("index").sort())
-    sent = operations.filter((pl.col("f") == "produce") & (pl.col("type") == "invoke")).group_by("value").len()
+    sent = operations.frame.filter((pl.col("f") == "produce") & (pl.col("type") == "invoke")).group_by("value").len()
     once = several.filter(pl.col("index").list.len() > 1).join(sent.filter(pl.col("len") == 1), on="value").sort("value")
     for value, ids, indexes in once.select("value", "topic_id", "index").iter_rows():
         yield value, " and ".join(ids), tuple(indexes)

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine.facts import MS, Facts
+from checkers.engine.tables import Events
 from history.event import EventKind as K
 from history.fault_kinds import family_of
 from history.promise import Promise
@@ -46,7 +45,7 @@ def place_of(facts: Facts, process: int) -> str:
     return places[process % len(places)] if places else ""
 
 
-def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
+def calms(events: Events, facts: Facts) -> list[tuple[int, int]]:
     """Return each period before healing in which writes must be acknowledged, as start and end in ns.
 
     It starts B after the last fault in force ended and ends when the next one begins. Faults that hit only the clients at one
@@ -76,7 +75,7 @@ def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
     return [(start, end) for start, end in periods if start < end]
 
 
-def excuses(events: pl.DataFrame, facts: Facts) -> dict[str, Times]:
+def excuses(events: Events, facts: Facts) -> dict[str, Times]:
     """For each place of clients the times, in ns, at which its clients need not be served: a fault of it, and B after that."""
     times_by_place: dict[str, Times] = {}
     for fault_time in fault_times(events, facts):
@@ -95,7 +94,7 @@ class FaultTime(NamedTuple):
     kind: str
 
 
-def fault_times(events: pl.DataFrame, facts: Facts) -> Iterator[FaultTime]:
+def fault_times(events: Events, facts: Facts) -> Iterator[FaultTime]:
     """Each fault at each node, in the order of their ends."""
     begun: dict[tuple[str, str], tuple[int, str]] = {}
     for time_ns, kind, fault, node, detail in _fault_rows(events):
@@ -108,11 +107,7 @@ def fault_times(events: pl.DataFrame, facts: Facts) -> Iterator[FaultTime]:
         yield FaultTime(since, None, node, what)
 
 
-def _fault_rows(events: pl.DataFrame) -> list[tuple[int, str, str, str, str]]:
+def _fault_rows(events: Events) -> list[tuple[int, str, str, str, str]]:
     """The rows that begin or end a fault: time, kind, fault, node and what the fault is."""
-    rows = events.filter(pl.col("kind").is_in([str(K.FAULT_BEGUN), str(K.FAULT_ENDED)]))
-    columns = (rows[name].to_list() for name in ("time_ns", "kind", "fault", "node", "detail"))
-    return [
-        (time_ns, kind, fault or "", node or "", detail or "")
-        for time_ns, kind, fault, node, detail in zip(*columns, strict=True)
-    ]
+    rows = events.of(K.FAULT_BEGUN, K.FAULT_ENDED).columns("time_ns", "kind", "fault", "node", "detail")
+    return [(time_ns, kind, fault or "", node or "", detail or "") for time_ns, kind, fault, node, detail in rows]

@@ -5,23 +5,23 @@ holds only the kinds of events and the operations that the checker declares. Two
 their cuts are an input to all others (docs/promise.md CUT-1).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
-import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
 from checkers.engine.anomalies import Kind
 from checkers.engine.columns import Columns, Screened
 from checkers.engine.facts import Facts
-from checkers.engine.groups import PARTITION, Group, group_name, kinds_in
+from checkers.engine.groups import PARTITION, Group, group_name
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings, joined, more_of_kind
 from history.event import EventKind
 
 # From the columns and the events that belong to every partition.
-Screen = Callable[[Columns, pl.DataFrame, Facts], Screened]
-Check = Callable[[pl.DataFrame, pl.DataFrame, Facts, tuple[Cut, ...]], Findings]
+Screen = Callable[[Columns, Events, Facts], Screened]
+Check = Callable[[Operations, Events, Facts, tuple[Cut, ...]], Findings]
 ANOMALIES_MAX = 3  # of one kind, of one checker, of one group
 
 
@@ -33,7 +33,7 @@ class Split(Struct, frozen=True, kw_only=True):
     """
 
     columns: tuple[str, ...]  # of the operations that `partial` reads; empty: all columns
-    partial: Callable[[pl.DataFrame, pl.DataFrame, Facts], bytes]  # the narrowed rows of one range, sorted
+    partial: Callable[[Operations, Events, Facts], bytes]  # the narrowed rows of one range, sorted
     merge: Callable[[Sequence[bytes], Facts, tuple[Cut, ...]], Findings]
 
 
@@ -65,18 +65,9 @@ class Checker(Struct, frozen=True, kw_only=True):
         return tuple(kind.name for kind in self.reports if kind.is_anomaly)
 
 
-def _where(frame: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
-    # A query costs its overhead on an empty frame, too, and many groups have no events.
-    return frame.filter(condition) if frame.height else frame
-
-
-def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def narrow(checker: Checker, operations: Operations, events: Events) -> tuple[Operations, Events]:
     """Return the rows of a group whose event kinds and operations the checker declares."""
-    kinds = [str(kind) for kind in checker.events]
-    return (
-        _where(operations, pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
-        _where(events, pl.col("kind").is_in(kinds)) if kinds else events.clear(),
-    )
+    return operations.of(*checker.operations), events.of(*checker.events)
 
 
 def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
@@ -85,7 +76,7 @@ def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()
         return _apply(checker, group.operations, group.events, facts, tuple(cuts))
     findings_found = []
     for life in group.lives:
-        if life.deleted and (checker.of_the_living or lacking(checker, kinds_in(life.events))):
+        if life.deleted and (checker.of_the_living or lacking(checker, life.events.words)):
             continue
         mine = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)
         findings = _apply(checker, life.operations, life.events, facts, mine)
@@ -93,15 +84,15 @@ def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()
     return findings_found[0] if len(findings_found) == 1 else joined(findings_found)
 
 
-def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def _apply(checker: Checker, operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Run the check, or report the group as unchecked if rows that the checker needs are missing."""
-    lacks = lacking(checker, kinds_in(events))
+    lacks = lacking(checker, events.words)
     if lacks:
         return unchecked(checker, lacks, group_name(checker.group_by, operations, events))
     return condensed(checker.check(*narrow(checker, operations, events), facts, cuts))
 
 
-def lacking(checker: Checker, kinds: set[str]) -> list[str]:
+def lacking(checker: Checker, kinds: Collection[str]) -> list[str]:
     """The kinds of events that the checker needs and that a group with events of these kinds lacks."""
     return [str(kind) for kind in checker.needs if kind not in kinds]
 

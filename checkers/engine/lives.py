@@ -6,10 +6,10 @@ An operation without an id belongs to the topic that its invocation or completio
 existed when it was invoked.
 """
 
+import sys
 from typing import NamedTuple
 
-import polars as pl
-
+from checkers.engine.tables import Events, Operations
 from history.event import EventKind as K
 
 
@@ -18,31 +18,33 @@ class Life(NamedTuple):
 
     topic_id: str  # "" if the rows name none
     deleted: bool
-    operations: pl.DataFrame
-    events: pl.DataFrame
+    operations: Operations
+    events: Events
 
 
+_NEVER = sys.maxsize
 LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK, K.RECORD_ON_DISK)]
 
 
-def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
+def lives(operations: Operations, events: Events) -> list[Life]:
     """Divide one partition's rows by topic id, oldest topic first."""
-    deleted = events.filter(pl.col("kind") == str(K.TOPIC_DELETED)).with_columns(pl.col("topic_id").fill_null(""))
-    ended = dict(deleted.group_by("topic_id").agg(pl.col("index").min()).iter_rows())
+    ended: dict[str, int] = {}
+    for topic_id, index in events.of(K.TOPIC_DELETED).columns("topic_id", "index"):
+        ended[topic_id or ""] = min(index, ended.get(topic_id or "", index))
     # The final observations may be stale: a topic that only they name was never written, led or read, and is ignored.
-    acted = events.filter(~pl.col("kind").is_in(LOOKS))
-    named = pl.concat([operations["topic_id"], acted["topic_id"]]).drop_nulls().unique().to_list()
+    named = (operations.distinct("topic_id") | events.without(*LOOKS).distinct("topic_id")) - {None}
     if len(named) <= 1 and not ended:
-        return [Life(named[0] if named else "", False, operations, events)]
+        return [Life(min(named, default=""), False, operations, events)]
     ids = sorted(named or [""], key=_age)
     of_call = _topics_of_calls(operations, events, ids)
-    own = operations.with_columns(pl.col("index").replace_strict(of_call, return_dtype=pl.String).alias("topic_id"))
-    own = own.with_columns(pl.col("topic_id").cast(pl.String))  # without operations the line above yields a column of numbers
     all_lives = []
     for topic_id in ids:
-        before = pl.col("index") < ended.get(topic_id, pl.UInt64.max())
-        about = events.filter((pl.col("topic_id").is_null() | (pl.col("topic_id") == topic_id)) & before)
-        all_lives.append(Life(topic_id, topic_id in ended, own.filter((pl.col("topic_id") == topic_id) & before), about))
+        end = ended.get(topic_id, _NEVER)
+        calls = zip(operations.places, operations.column("index"), strict=True)
+        own = operations.at([place for place, index in calls if of_call[index] == topic_id and index < end])
+        rows = zip(events.places, *map(events.column, ("index", "topic_id")), strict=True)
+        about = events.at([place for place, index, named_id in rows if named_id in (None, topic_id) and index < end])
+        all_lives.append(Life(topic_id, topic_id in ended, own, about))
     return all_lives
 
 
@@ -51,14 +53,14 @@ def _age(topic_id: str) -> tuple[int, str]:
     return (int(topic_id), "") if topic_id.isdecimal() else (0, topic_id)
 
 
-def _topics_of_calls(operations: pl.DataFrame, events: pl.DataFrame, ids: list[str]) -> dict[int, str]:
+def _topics_of_calls(operations: Operations, events: Events, ids: list[str]) -> dict[int, str]:
     """The topic id that each client invocation and completion is about, by its row index."""
-    named = events.filter(pl.col("topic_id").is_not_null()).group_by("topic_id").agg(pl.col("index").min())
-    since = dict(named.iter_rows())
+    since: dict[str, int] = {}
+    for known_id, index in events.columns("topic_id", "index"):
+        since[known_id] = min(index, since.get(known_id, index))
     topics: dict[int, str] = {}
     invoked: dict[int, int] = {}  # process -> index of its open invocation
-    columns = (operations[name].to_list() for name in ("index", "process", "type", "topic_id"))
-    for index, process, type_, topic_id in zip(*columns, strict=True):
+    for index, process, type_, topic_id in operations.columns("index", "process", "type", "topic_id"):
         if type_ == "invoke":
             invoked[process] = index
             there = [known for known in ids if since.get(known, index) <= index]

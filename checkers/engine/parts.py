@@ -36,7 +36,7 @@ class JudgedPart(Struct, frozen=True, kw_only=True):
 
 
 def judge_parts(
-    history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int, range_rows: int = RANGE_ROWS
+    history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int | None, range_rows: int = RANGE_ROWS
 ) -> list[Findings]:
     """What these checkers find in a history that is stored in parts, with the rows of one part or range in memory."""
     shared = history.part(SHARED)
@@ -56,21 +56,24 @@ def judge_part(
     facts: Facts,
     checkers: Sequence[Checker],
     *,
-    screened_min: int = whole.SCREENED_MIN,
+    screened_min: int | None = None,
 ) -> JudgedPart:
     """Judge one part by the checkers of partitions. Raises HistoryError where it holds rows of other partitions than stated."""
     named = partitions_in(part.operations_of(("topic", "partition")), part.events_table)
     if named != stored.partitions:
         raise HistoryError(f"{stored.name}: the part holds other partitions than the manifest says")
     every = shared.operations_frame
-    rows = whole.Rows(
-        count=part.operation_rows + every.height,
-        operations=lambda: pl.concat([part.operations_frame, every]),
-        kept=lambda keep: pl.concat([part.operations_kept(keep), keep(every)]),
-        events=complete(pl.concat([part.events_frame, shared.events_frame]).sort("index"), facts),
-        coded=lambda: _together(part.operations_of(NAMES), shared.operations_table.select(NAMES)),
-        screened_min=screened_min,
-    )
+
+    def rows() -> whole.Rows:
+        return whole.Rows(
+            count=part.operation_rows + every.height,
+            operations=lambda: pl.concat([part.operations_frame, every]),
+            kept=lambda keep: pl.concat([part.operations_kept(keep), keep(every)]),
+            events=complete(pl.concat([part.events_frame, shared.events_frame]).sort("index"), facts),
+            coded=lambda: _together(part.operations_of(NAMES), shared.operations_table.select(NAMES)),
+            screened_min=screened_min,
+        )
+
     of_partitions = [checker for checker in checkers if checker.group_by == PARTITION]
     return JudgedPart(findings=joined(whole.judged(rows, facts, of_partitions)))
 

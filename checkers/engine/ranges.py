@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from checkers.engine.checker import Checker, condensed, lacking, narrow, unchecked
 from checkers.engine.facts import Facts, complete
-from checkers.engine.groups import kinds_in
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history import schema
 from history.errors import HistoryError
@@ -37,15 +37,16 @@ def judge_range(history: History, first: int, last: int, facts: Facts, checkers:
     names = sorted({"index", "slot", "f"}.union(*(split.columns for _, split in of_the_run)))
     some_frame = _frame(history.between("operations", first, last, names), "operations", names).sort("index", "slot")
     events = _frame(history.between("events", first, last, _all("events")), "events", _all("events")).sort("index")
-    complete_events = complete(events, facts)
+    complete_events = Events(complete(events, facts))
+    some = Operations(some_frame)
     states = {}
     for checker, split in of_the_run:
-        operations = some_frame if split.columns else _of_kind(history, first, last, checker, some_frame)
+        operations = some if split.columns else Operations(_of_kind(history, first, last, checker, some_frame))
         states[checker.name] = split.partial(*narrow(checker, operations, complete_events), facts)
     return JudgedRange(
         first=first,
         states=states,
-        kinds=tuple(sorted(kinds_in(complete_events))),
+        kinds=tuple(sorted(complete_events.words)),
         operation_rows=some_frame.height,
         event_rows=events.height,
     )

@@ -5,7 +5,8 @@ meaningful only if the kind of the row fills it (`history.event`). Rows that lac
 `checkers.validity.assumptions` reports them.
 """
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
@@ -114,30 +115,22 @@ _WHOLE = _IS_WOUND & pl.col("partition").is_null()
 # True for rows with an impossible offset: these are not judged, and `checkers.validity.assumptions` reports them.
 IMPOSSIBLE_OPERATION = _impossible("offset")
 IMPOSSIBLE_EVENT = _impossible("offset", "hw", "leo")
-_FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
+# True for rows of events that a walk over a partition reads.
+FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
 
 
-def event_rows(events: pl.DataFrame) -> list[EventRow]:
-    """Read the cluster events of a table, in order, without those that lack a column which their kind requires."""
-    return _rows(events.filter(_FIT)) if events.height else []
+def rows_of(kind: type[_Row], frame: pl.DataFrame) -> list[_Row]:
+    """Read the columns of a frame that a class of rows names; `at` is the index of the row. No row is left out."""
+    return decoded(kind, lambda name: frame[name].to_list())
 
 
-def swaps(events: pl.DataFrame) -> list[EventRow]:
-    """Return the events in which a log directory was replaced by an empty one, whatever logs it held."""
-    return _rows(events.filter(_WHOLE & ~LACKING & (pl.col("detail") == "swapped")))
-
-
-def _rows(frame: pl.DataFrame) -> list[EventRow]:
-    return rows_as(EventRow, frame)
-
-
-def rows_as(kind: type[_Row], events: pl.DataFrame) -> list[_Row]:
-    """Read the columns of cluster events that a class of rows names; `at` is the index of the row. No row is left out."""
-    columns = [events["index" if name == "at" else name].to_list() for name in kind._fields]
+def decoded(kind: type[_Row], column: Callable[[str], list[Any]]) -> list[_Row]:
+    """Make rows of a class from columns, by name; `at` is the index of the row."""
+    columns = [column("index" if name == "at" else name) for name in kind._fields]
     for place, name in enumerate(kind._fields):
         if name in _SEVERAL:
             columns[place] = [None if members is None else tuple(members) for members in columns[place]]
-    return [kind._make(values) for values in zip(*columns, strict=True)]
+    return list(map(kind._make, zip(*columns, strict=True)))
 
 
 class OperationRow(NamedTuple):

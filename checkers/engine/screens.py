@@ -7,34 +7,34 @@ Each screen follows the rules of the checker that names it; `tests/checkers/test
 """
 
 import numpy as np
-import polars as pl
 
 from checkers.engine.calms import calms, excuses
 from checkers.engine.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
 from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns
 from checkers.engine.rows import OFFSET_MAX
+from checkers.engine.tables import Events
 from history.event import EventKind
 
 
-def nothing(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def nothing(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect nothing: the checker reads no operations, or only those of partitions that are walked anyway."""
     return Screened(suspect=np.zeros(len(columns.partitions), np.bool_))
 
 
-def offset_agreement(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def offset_agreement(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where one offset has two values. Equal keys are neighbours in the sorted order."""
     keys, values = columns.by_offset
     differ = (keys[1:] == keys[:-1]) & (values[1:] != values[:-1])
     return Screened(suspect=columns.named(keys[1:][differ] >> OFFSET_BITS))
 
 
-def acked_loss(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def acked_loss(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where a poll skips an offset that another answer gave to a client: without broker rows the only loss."""
     count = np.bincount(columns.promised >> OFFSET_BITS, minlength=len(columns.partitions))
     return Screened(suspect=_passes_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
 
 
-def polls(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def polls(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
     turns = columns.turns
     answered = turns.ok & (turns.poll | turns.acks_all)
@@ -70,7 +70,7 @@ def _rises(columns: Columns) -> Flags:
     return rises
 
 
-def order(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def order(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with an acknowledgement out of order, or with a value that was read but not sent there before."""
     return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))
 
@@ -115,7 +115,7 @@ def _read_unsent(columns: Columns) -> Flags:
     return suspect | columns.named(part[wrong])
 
 
-def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def duplicates(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where a value was read at two offsets, or an idempotent producer's values are out of order."""
     turns = columns.turns
     read = columns.read[columns.offset[columns.read] >= 0]
@@ -134,14 +134,14 @@ def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened
     return Screened(suspect=suspect | columns.named(part[1:][back]), counts=_none(columns, "duplicates"))
 
 
-def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def answers(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with a produce that broke a rule, or was refused as if it did, or whose first offset was not told."""
     turns = columns.turns
     suspect = columns.named(turns.part[turns.produce & turns.faulted]) | columns.keyed(columns.unsaid)
     return Screened(suspect=suspect, counts=_none(columns, "misuses"))
 
 
-def clients(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def clients(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with a call that failed, took long or has no answer (acks=0); none without the clients' timeout."""
     if facts.client_timeout_ms is None:
         return nothing(columns, shared, facts)
@@ -152,13 +152,12 @@ def clients(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     return Screened(suspect=columns.named(turns.part[ended[slow | ~turns.ok[ended] | turns.acks_none[ended]]]))
 
 
-def replacement(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def replacement(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect all partitions if there was a fault of a whole broker, and else none."""
-    faults = bool((shared["kind"] == str(EventKind.FAULT_BEGUN)).any())
-    return Screened(suspect=np.full(len(columns.partitions), faults))
+    return Screened(suspect=np.full(len(columns.partitions), EventKind.FAULT_BEGUN in shared.words))
 
 
-def producers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def producers(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions to which an idempotent producer wrote."""
     return Screened(suspect=columns.named(columns.turns.part[columns.turns.once]))
 
@@ -167,7 +166,7 @@ def _none(columns: Columns, *names: str) -> dict[str, Ints]:
     return {name: np.zeros(len(columns.partitions), np.int64) for name in names}
 
 
-def monotonic_hw(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def monotonic_hw(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where an answer lies outside its bounds, or where what one consumer was told falls in any epoch."""
     turns, firsts, part = columns.turns, columns.turns.first[:-1], columns.turns.part
     answers = np.flatnonzero(turns.ok & ~turns.produce)
@@ -205,7 +204,7 @@ def _highest_before(group: Ints, value: Ints) -> Ints:
     return np.maximum(highest, 0)
 
 
-def availability(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def availability(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with a call without answer, without late answers of each kind, or with records no final reader got."""
     turns, suspect = columns.turns, np.zeros(len(columns.partitions), np.bool_)
     deadline = deadline_ns(facts)
@@ -240,7 +239,7 @@ def _keys(columns: Columns, rows: Ints) -> Ints:
     return packed(columns.part[rows], columns.offset[rows])
 
 
-def progress(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+def progress(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where no write of a calm was acknowledged."""
     turns, healed = columns.turns, facts.healed_at_ns
     suspect = np.zeros(len(columns.partitions), np.bool_)

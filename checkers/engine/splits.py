@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from checkers.engine.checker import Check, Split
 from checkers.engine.facts import Facts
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 
 _State = TypeVar("_State", bound=Struct)
@@ -24,7 +25,7 @@ def ranged(
     state: type[_State],
     *,
     columns: tuple[str, ...],
-    partial: Callable[[pl.DataFrame, pl.DataFrame, Facts], _State],
+    partial: Callable[[Operations, Events, Facts], _State],
     merge: Callable[[Sequence[_State], Facts, tuple[Cut, ...]], Findings],
 ) -> Split:
     """Make a split from functions on a Struct. `columns` are those of the operations that `partial` reads."""
@@ -45,13 +46,13 @@ class _Rows(Struct, frozen=True):
 def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda events: events) -> Split:
     """Make a split whose state is the rows that the checker reads, for checkers of few rows. `keep` may leave out events."""
 
-    def partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> bytes:
-        return msgspec.msgpack.encode(_Rows(_arrow_bytes(operations), _arrow_bytes(keep(events))))
+    def partial(operations: Operations, events: Events, facts: Facts) -> bytes:
+        return msgspec.msgpack.encode(_Rows(_arrow_bytes(operations.frame), _arrow_bytes(keep(events.frame))))
 
     def merge(states: Sequence[bytes], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
         rows = [msgspec.msgpack.decode(state, type=_Rows) for state in states]
-        operations = pl.concat([pl.read_ipc_stream(part.operations) for part in rows])
-        return check(operations, pl.concat([pl.read_ipc_stream(part.events) for part in rows]), facts, cuts)
+        operations = Operations(pl.concat([pl.read_ipc_stream(part.operations) for part in rows]))
+        return check(operations, Events(pl.concat([pl.read_ipc_stream(part.events) for part in rows])), facts, cuts)
 
     return Split(columns=(), partial=partial, merge=merge)
 

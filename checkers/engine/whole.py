@@ -18,21 +18,23 @@ from checkers.engine.columns import COMMITS, NAMES, Columns, PartitionKey, Scree
 from checkers.engine.facts import Facts, complete, promised
 from checkers.engine.groups import PARTITION, Group, divided, groups
 from checkers.engine.lives import LOOKS
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history import schema
 from history.event import EventKind
 from history.history import History
 
-SCREENED_MIN = 20_000  # rows; below that walking is as fast as screening
+SCREENED_MIN = 20_000  # rows of operations; below that walking is as fast as screening
+SCREENED_IF_NOTED = 400_000  # the same where brokers note so much that most partitions are walked anyway
 
 _Keep = Callable[[pl.DataFrame], pl.DataFrame]
 _Key = PartitionKey
 
 
 @cache
-def _no_operations() -> pl.DataFrame:
-    # Not a constant: making a table imports pandas if that is installed, which takes a quarter of a second.
-    return schema.to_frame(schema.arrow_schema("operations").empty_table())
+def _no_operations() -> Operations:
+    # Not a constant: an import makes nothing.
+    return Operations(schema.to_frame(schema.arrow_schema("operations").empty_table()))
 
 
 @contextmanager
@@ -58,28 +60,35 @@ class Rows:
         kept: Callable[[_Keep], pl.DataFrame],
         events: pl.DataFrame,
         coded: Callable[[], pa.Table],
-        screened_min: int,
+        screened_min: int | None,
     ) -> None:
-        self._operations = operations
+        self._frame = operations
         self._kept = kept
-        self.events = events
+        self.events = Events.sorted(events)
         self._coded = coded
-        self._screened = count >= screened_min
+        is_noted = 4 * events.height > count
+        by_default = SCREENED_IF_NOTED if is_noted else SCREENED_MIN
+        self._screened = count >= (by_default if screened_min is None else screened_min)
         self._groups: dict[tuple[str, ...], list[Group]] = {}
         self._some: dict[_Key, Group] = {}
 
     def groups(self, group_by: tuple[str, ...]) -> list[Group]:
         """Return all groups of rows of the run for these group columns."""
         if group_by not in self._groups:
-            self._groups[group_by] = groups(self._operations(), self.events, group_by)
+            self._groups[group_by] = groups(self._operations, self.events, group_by)
         return self._groups[group_by]
+
+    @cached_property
+    def _operations(self) -> Operations:
+        return Operations.sorted(self._frame())
 
     def some(self, keys: set[_Key]) -> list[Group]:
         """Return the groups of rows of these partitions."""
         missing = sorted(keys - self._some.keys(), key=str)
         if missing:
             names = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
-            operations, events = self._kept(lambda rows: _rows_of(rows, names)), _rows_of(self.events, names)
+            operations = Operations.sorted(self._kept(lambda rows: _rows_of(rows, names)))
+            events = Events.sorted(_rows_of(self.events.frame, names))
             self._some.update(zip(missing, groups(operations, events, PARTITION), strict=True))
         return [self._some[key] for key in sorted(keys, key=str)]
 
@@ -91,13 +100,13 @@ class Rows:
     @cached_property
     def of_events(self) -> dict[_Key, Group]:
         """The groups of partitions that events name, without their operations."""
-        grouped, _ = divided(self.events, PARTITION, ("index",))
+        grouped, _ = divided(self.events, PARTITION)
         return {cast(_Key, key): Group(_no_operations(), events) for key, events in grouped.items()}
 
     @cached_property
-    def shared(self) -> pl.DataFrame:
+    def shared(self) -> Events:
         """The events that belong to every partition."""
-        return self.events.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
+        return Events(self.events.frame.filter(pl.all_horizontal(pl.col(PARTITION).is_null())))
 
     @cached_property
     def kinds(self) -> dict[_Key, frozenset[str]]:
@@ -112,7 +121,7 @@ class Rows:
     @cached_property
     def _spoken_of(self) -> list[tuple[str | None, int | None, list[str], list[str]]]:
         acted = pl.col("topic_id").filter(~pl.col("kind").is_in(LOOKS)).drop_nulls()
-        return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique()).rows()
+        return self.events.frame.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique()).rows()
 
     def kinds_of(self, key: _Key) -> set[str]:
         """The kinds of all events in the group of a partition."""
@@ -125,23 +134,26 @@ def _rows_of(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([frame.join(keys, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
 
 
-def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int) -> list[Findings]:
+def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int | None) -> list[Findings]:
     """What these checkers find in a history. Rows of a source that is not complete are for pages alone."""
-    rows = Rows(
-        count=history.operation_rows,
-        operations=lambda: history.operations_frame,
-        kept=history.operations_kept,
-        events=complete(history.events_frame, facts),
-        coded=lambda: history.operations_of(NAMES),
-        screened_min=screened_min,
-    )
+
+    def rows() -> Rows:
+        return Rows(
+            count=history.operation_rows,
+            operations=lambda: history.operations_frame,
+            kept=history.operations_kept,
+            events=complete(history.events_frame, facts),
+            coded=lambda: history.operations_of(NAMES),
+            screened_min=screened_min,
+        )
+
     return judged(rows, facts, checkers)
 
 
-def judged(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
-    """Run checkers on all groups of these rows, the ledger first; its cuts are an input to the others."""
+def judged(rows: Callable[[], Rows], facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
+    """Run checkers on all groups of rows, which are made and freed here: the collector would walk all that is left of them."""
     with without_collector():
-        return _in_phases(run, facts, checkers)
+        return _in_phases(rows(), facts, checkers)
 
 
 def _in_phases(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:

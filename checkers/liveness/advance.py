@@ -18,13 +18,12 @@ Faults of a client place are none of the brokers'.
     ['b1 raised the HW of t-0 above 0 only at row 5, though its ISR held offset 0 for 2500 ms']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, PROMPT_MS, Facts, promised
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
 from history.event import EventKind as K
@@ -32,6 +31,7 @@ from history.event import EventKind as K
 NAME = "advance"
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED)
 _FAULTS = (K.FAULT_BEGUN, K.FAULT_ENDED)
+_COLUMNS = ("index", "time_ns", "kind", "fault", "node", "leader", "detail", "isr")
 _CHANGES = (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 
@@ -39,20 +39,19 @@ def _late_ns(facts: Facts) -> int:
     return (facts.promise.replica_lag_time_max_ms + facts.promise.request_timeout_ms + PROMPT_MS) * MS
 
 
-def _still(events: pl.DataFrame, facts: Facts, least: int) -> list[tuple[int, int]]:
+def _still(events: Events, facts: Facts, least: int) -> list[tuple[int, int]]:
     """The long stretches in which nothing changes that the HW depends on, except logs: the indices of the rows around each."""
-    changes = events.filter(
-        ~pl.col("kind").is_in([str(kind) for kind in (*REPLAYED, K.BECAME_FOLLOWER)])
-        & ~(pl.col("kind").is_in([str(kind) for kind in _FAULTS]) & pl.col("node").is_in(list(facts.client_places)))
-        & ((pl.col("kind") != str(K.HW)) | (pl.col("detail") == "leader"))
-        & ((pl.col("kind") != str(K.ISR_CHANGE_SENT)) | (pl.col("isr").list.len() < least))
-    ).select("index", "time_ns", "kind", "fault", "node", "leader")
     in_force: set[tuple[str, str]] = set()
     leading: str | None = None  # according to ZooKeeper: the changes of deposed leaders hold nobody else up
     shrinking: str | None = None  # the leader, while its change to fewer than `least` members is open
     last: tuple[int, int] | None = None
     periods: list[tuple[int, int]] = []
-    for at, time_ns, kind, fault, node, leader in changes.iter_rows():
+    rows = events.without(*REPLAYED, K.BECAME_FOLLOWER)
+    for at, time_ns, kind, fault, node, leader, detail, isr in rows.columns(*_COLUMNS):
+        if kind in _FAULTS and (node is None or node in facts.client_places):
+            continue
+        if (kind == K.HW and detail != "leader") or (kind == K.ISR_CHANGE_SENT and (isr is None or len(isr) >= least)):
+            continue
         if (kind == K.ISR_CHANGE_SENT and node != leading) or (kind == K.ISR_CHANGE_ENDED and node != shrinking):
             continue
         if last is not None and time_ns - last[1] > _late_ns(facts) and not in_force and shrinking is None:
@@ -105,15 +104,15 @@ class _Partition:
         return min(len(self._replicas.log(node).values) for node in self._isr)
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find records that were committed late or never, although the whole ISR held them. Ignores `cuts`: they excuse no delay."""
     topic, number = partition_of(operations, events)
     promise = promised(facts, topic)
     stretches = _still(events, facts, promise.min_insync_replicas) if facts.simulated and promise is not None else []
     if promise is None or not stretches:
         return Findings()
-    rows = event_rows(events)
-    times = dict(events.select("index", "time_ns").iter_rows())
+    rows = events.rows
+    times = dict(events.columns("index", "time_ns"))
     partition, place, why = _Partition(promise.min_insync_replicas), 0, []
     for _, end in stretches:
         due_ns = times[end] - _late_ns(facts)

@@ -20,15 +20,14 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
     ['b3 not in the ISR of t-0 at the end']
 """
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
 from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.facts import MS, Facts, deadline_ns, promised
 from checkers.engine.groups import PARTITION, WHOLE_RUN, partition_of
-from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
+from checkers.engine.rows import Call, EventRow
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from checkers.liveness.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.liveness.confirmed import undeleted, unmade
@@ -54,7 +53,7 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 # --- LIVE-1: the cluster --------------------------------------------------------------------------------------------------------
 
 
-def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge liveness of the whole cluster after all faults ended (LIVE-1, LIVE-4 and LIVE-5):
 
     one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin, each request
@@ -64,7 +63,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     deadline = deadline_ns(facts)
     if deadline is None:
         return Findings()
-    happened = set(events["kind"].unique().to_list())
+    happened = events.words
     if K.BECAME_LEADER in happened and K.STATE_WRITTEN not in happened:
         return Findings(unchecked=("availability-cluster: became-leader rows, but no state-written rows",))
     why: list[str] = []
@@ -72,7 +71,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     controller: str | None = None
     partitions: set[tuple[str, int]] = set()
     when = "in time"
-    columns = (events[name].to_list() for name in ("time_ns", "kind", "node", "incarnation", "topic", "partition"))
+    columns = (events.column(name) for name in ("time_ns", "kind", "node", "incarnation", "topic", "partition"))
     for time_ns, kind, node, incarnation, topic, partition in zip(*columns, strict=True):
         if time_ns > deadline and when == "in time":
             why.extend(_cluster_lacks(facts, registered, controller, "B after healing"))
@@ -92,8 +91,9 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     never = {(assigned.topic, assigned.partition) for assigned in facts.assignments} - partitions | _leaderless(events)
     why.extend(f"{topic}-{partition} never had a leader" for topic, partition in sorted(never))
     pending = _pending(operations, facts)
-    fit = event_rows(events.filter(pl.col("partition").is_not_null()))
-    about = {row["index"]: f"{row['topic']}-{row['partition']}" for row in events.iter_rows(named=True)}
+    named = events.columns("index", "topic", "partition")
+    about = {at: f"{topic}-{partition}" for at, topic, partition in named if partition is not None}
+    fit = [row for row in events.rows if row.at in about]
     leaders: dict[str, str | None] = {}
     for row in fit:
         if row.kind == K.STATE_WRITTEN:
@@ -103,13 +103,13 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     offline = None in leaders.values()
     why.extend(complaint for complaint in pending if not offline or not complaint.startswith(_MOVES))
-    done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
-    elected = events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED))["index"].to_list()
+    done, placed = operations.calls, [(about[row.at], row) for row in fit]
+    elected = events.of(K.CONTROLLER_ELECTED).column("index")
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed, elected), *belied(done, placed)))
     why.extend(dropped(done, events) if facts.simulated else ())
-    refusals = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))
-    refused = refusals["detail"].to_list()
-    why.extend(unexplained(done, refusals.select("index", "detail").iter_rows()))
+    refusals = events.of(K.REQUEST_REFUSED)
+    refused = refusals.column("detail")
+    why.extend(unexplained(done, refusals.columns("index", "detail")))
     why.extend(unmade(done, placed, refused))
     why.extend(undeleted(done, placed, refused) if facts.simulated else ())
     why.extend(forgotten(done, events, facts))
@@ -120,26 +120,22 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     return Findings(not_live=tuple(why), live_judged=True)
 
 
-def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
+def _pending(operations: Operations, facts: Facts) -> list[str]:
     """The admin requests that were still in ZooKeeper's /admin after the final reads began (LIVE-4)."""
     if facts.final_reads_at_ns is None:
         return []
-    looks = [
-        call
-        for call in calls(operation_rows(operations))
-        if call.f == "admin-pending" and call.invoked_ns >= facts.final_reads_at_ns
-    ]
+    looks = [call for call in operations.calls if call.f == "admin-pending" and call.invoked_ns >= facts.final_reads_at_ns]
     if looks and not any(call.type == "ok" for call in looks):
         return ["at the end no administrator could read the open requests under /admin"]
     answered = [call for call in looks if call.type == "ok"]
     return [f"{row.value} is still requested at the end" for call in answered for row in call.rows if row.value is not None]
 
 
-def _leaderless(events: pl.DataFrame) -> set[tuple[str, int]]:
+def _leaderless(events: Events) -> set[tuple[str, int]]:
     """The partitions that were made, exist at the end, and never had a state. A topic made again is another one."""
     created: set[tuple[str, int, str | None]] = set()
     over: set[tuple[str, int, str | None]] = set()
-    columns = (events[name].to_list() for name in ("kind", "topic", "partition", "topic_id"))
+    columns = (events.column(name) for name in ("kind", "topic", "partition", "topic_id"))
     for kind, topic, partition, id_ in zip(*columns, strict=True):
         if kind == K.ASSIGNED:
             created.add((topic, partition, id_))
@@ -350,7 +346,7 @@ def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -
     return [f"final readers of {name} never got {owed[missing[0]]} at offset {missing[0]}{and_more}"]
 
 
-def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check_partition(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge liveness of one partition; the count `offline_rightly` is 1 if it may stay offline (SILENT-2)."""
     topic, number = partition_of(operations, events)
     deadline, promise = deadline_ns(facts), promised(facts, topic)
@@ -361,8 +357,8 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
     partition = _Partition(name, assigned, promise.min_insync_replicas)
     why: list[str] = []
     looked = False
-    whole = {row.at: row for row in swaps(events)}
-    for row in sorted([*event_rows(events), *whole.values()], key=lambda row: row.at):
+    whole = {row.at: row for row in events.swaps}
+    for row in sorted([*events.rows, *whole.values()], key=lambda row: row.at) if whole else events.rows:
         if row.time_ns > deadline and not looked:
             looked = True
             why.extend(partition.lacks("B after healing") if partition.exists and not partition.is_emptied() else [])
@@ -370,7 +366,7 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
             partition.see_swap(row)
         else:
             partition.see(row)
-    done = calls(operation_rows(operations))
+    done = operations.calls
     if partition.is_emptied():
         why.extend(_untold(done, deadline, name))
         return Findings(not_live=tuple(why), live_judged=True, counts={"offline_rightly": 1})

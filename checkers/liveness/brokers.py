@@ -21,14 +21,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import rows_as
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 from history.fault_kinds import family_of
@@ -239,9 +237,9 @@ def _is_of_disks(kind: str) -> bool:
     return family_of(kind) in ("disk", "power", "point")
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
-    rows = rows_as(_Row, events)
+    rows = events.as_rows(_Row)
     periods = list(_alone(rows))
     why = [
         *_still_up(rows),

@@ -25,13 +25,11 @@ observations from different moments prove nothing, and the partition is unchecke
 
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine.anomalies import not_live
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, deadline_ns
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import rows_as
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -54,14 +52,14 @@ class _Row(NamedTuple):
     digest: str | None
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether one partition converged after the faults. Finds nothing if the harness recorded no final observations."""
-    ends = events.filter(pl.col("kind").is_in([str(kind) for kind in _END]))
+    ends = events.of(*_END)
     if deadline_ns(facts) is None or not ends.height:
         return Findings()
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    rows = rows_as(_Row, ends)
+    rows = ends.as_rows(_Row)
     if _moving(rows):
         return Findings(unchecked=(f"{NAME}: {name} was still changing when it was observed at the end",))
     state = next((row for row in rows if row.kind == K.ZK_STATE), None)
@@ -79,10 +77,11 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(not_live=tuple(f"{said} at the end" for said in why), live_judged=True, counts={"end_states": 1})
 
 
-def _is_ordered_deleted(events: pl.DataFrame, topic_id: str | None) -> bool:
+def _is_ordered_deleted(events: Events, topic_id: str | None) -> bool:
     """Whether the deletion of the partition of this topic was ordered, and it was not added again since."""
-    mine = events.filter(pl.col("topic_id").eq_missing(topic_id) & pl.col("kind").is_in([str(K.TOPIC_DELETED), str(K.ASSIGNED)]))
-    return mine.height > 0 and mine.sort("index")["kind"][-1] == str(K.TOPIC_DELETED)
+    orders = events.of(K.TOPIC_DELETED, K.ASSIGNED).columns("kind", "topic_id")
+    mine = [kind for kind, id_ in orders if id_ == topic_id]
+    return mine[-1:] == [K.TOPIC_DELETED]
 
 
 def _moving(rows: list[_Row]) -> bool:
@@ -112,10 +111,10 @@ def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) 
     return why
 
 
-def _writer(events: pl.DataFrame) -> str | None:
+def _writer(events: Events) -> str | None:
     # The node that last wrote the partition's state to ZooKeeper; None if no row says.
-    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
-    return None if not written.height else str(written["node"][-1])
+    written = events.of(K.STATE_WRITTEN)
+    return None if not written.height else str(written.column("node")[-1])
 
 
 def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:

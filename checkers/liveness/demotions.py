@@ -23,14 +23,13 @@ Only simulated runs are judged: on a busy machine heartbeats are late without a 
 
 from itertools import repeat
 
-import polars as pl
-
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import ClusterRow, rows_as
+from checkers.engine.rows import ClusterRow
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -175,12 +174,12 @@ class _Cluster:
         return is_gone or unknown or dropped or node in self.broken or node in self.out or (lately and node in self.out_before)
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find brokers that lost a place without a cause. Ignores `cuts` (excused losses)."""
     if not facts.simulated:
         return Findings()
     cluster = _Cluster(facts.promise.session_timeout_ms)
-    why = [complaint for row in rows_as(ClusterRow, events) for complaint in cluster.see(row)]
+    why = [complaint for row in events.as_rows(ClusterRow) for complaint in cluster.see(row)]
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 

@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, PROMPT_MS, Facts
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.rows import EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 from history.fault_kinds import family_of
@@ -37,6 +37,7 @@ NAME = "laggards"
 _CHANGE = (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 _ENDS = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 _Ints = npt.NDArray[np.int64]
+_OFFSET, _TIME, _INDEX, _IS_LED = range(4)  # the lines of an array of appends
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -140,13 +141,16 @@ def _stretches(rows: list[EventRow], facts: Facts) -> Iterator[_Stretch]:
 
 
 class _Appends:
-    """The first append of each offset by one node since a time: offsets in order, with times and rows."""
+    """The first append of each offset by one node since a time: offsets in order, with times and rows.
 
-    def __init__(self, frame: pl.DataFrame, since_ns: int) -> None:
-        first = frame.filter(pl.col("time_ns") >= since_ns).unique("offset", keep="first", maintain_order=True).sort("offset")
-        self.offset: _Ints = first["offset"].to_numpy()
-        self.time_ns: _Ints = first["time_ns"].to_numpy()
-        self.at: _Ints = first["index"].to_numpy()
+    `appends`: an array of four lines (`_OFFSET` and the following) with a column for each append.
+    """
+
+    def __init__(self, appends: _Ints, since_ns: int) -> None:
+        since = appends[:, appends[_TIME] >= since_ns]
+        self.offset, first = np.unique(since[_OFFSET], return_index=True)
+        self.time_ns: _Ints = since[_TIME, first]
+        self.at: _Ints = since[_INDEX, first]
 
     def times(self, offsets: _Ints) -> _Ints:
         """When each of these offsets was appended; _NEVER for the others."""
@@ -156,12 +160,22 @@ class _Appends:
         return np.where(self.offset[place] == offsets, self.time_ns[place], _NEVER)
 
 
-def _late(stretch: _Stretch, appends: dict[str, pl.DataFrame], patience_ns: int) -> tuple[int, int] | None:
+def _appends(events: Events) -> dict[str, _Ints]:
+    """The appends of each node as an array for `_Appends`."""
+    by_node: dict[str, list[tuple[int, int, int, int]]] = {}
+    columns = ("node", "offset", "time_ns", "index", "detail")
+    for node, offset, time_ns, at, detail in events.of(K.APPEND).columns(*columns):
+        if offset is not None:
+            by_node.setdefault(str(node), []).append((offset, time_ns, at, detail not in (None, "follower")))
+    return {node: np.array(appended, np.int64).T for node, appended in by_node.items()}
+
+
+def _late(stretch: _Stretch, appends: dict[str, _Ints], patience_ns: int) -> tuple[int, int] | None:
     """The offset and the row of the first record that the member lacked for too long within the stretch."""
     mine = appends.get(stretch.leader)
     if mine is None or stretch.until_ns - stretch.since_ns <= patience_ns:
         return None
-    written = mine.filter((pl.col("detail") != "follower") & (pl.col("time_ns") < stretch.until_ns - patience_ns))
+    written = mine[:, (mine[_IS_LED] == 1) & (mine[_TIME] < stretch.until_ns - patience_ns)]
     led = _Appends(written, stretch.since_ns)
     if not len(led.offset):
         return None
@@ -171,18 +185,16 @@ def _late(stretch: _Stretch, appends: dict[str, pl.DataFrame], patience_ns: int)
     return (int(led.offset[late[0]]), int(led.at[late[0]])) if len(late) else None
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find members of the ISR that lagged and stayed. Ignores `cuts` (excused losses)."""
     if not facts.simulated:
         return Findings()
     topic, number = partition_of(operations, events)
-    is_append = pl.col("kind") == str(K.APPEND)
-    stretches = list(_stretches(event_rows(events.filter(~is_append)), facts))
+    stretches = list(_stretches(events.without(K.APPEND).rows, facts))
     patience_ms = _patience_ms(facts)
     if not any(stretch_there.until_ns - stretch_there.since_ns > patience_ms * MS for stretch_there in stretches):
         return Findings()
-    parts = events.filter(is_append & pl.col("offset").is_not_null()).partition_by("node", as_dict=True, maintain_order=True)
-    appends = {str(node): frame for (node,), frame in parts.items()}
+    appends = _appends(events)
     why: dict[str, str] = {}
     for stretch in stretches:
         lag = None if stretch.member in why else _late(stretch, appends, patience_ms * MS)

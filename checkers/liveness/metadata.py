@@ -25,15 +25,13 @@ It records only the answers that this rule refuses (`metadata-told`), because th
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.calms import CALM_MS, is_of_one_broker, still_ms
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import rows_as
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 from history.fault_kinds import family_of
@@ -116,11 +114,13 @@ class Standing:
         self._deleted: dict[tuple[str, int, str | None], int] = {}  # with the topic's id -> when its deletion was requested
         self._in_force: dict[tuple[str, str], str] = {}
         self._hit: dict[str, int] = {}  # node, or "" for links -> when the last fault there ended
+        self.settled_ns = 0  # from when on it no longer depends on the time what is wrong
 
     # --- what happened ----------------------------------------------------------------------------------------------------
 
     def see(self, row: Row) -> None:
         """Apply one row."""
+        self._settle(row.time_ns)
         match row.kind:
             case K.FAULT_BEGUN | K.FAULT_ENDED:
                 self._see_fault(row)
@@ -151,6 +151,9 @@ class Standing:
                 self._acted[row.node] = row.time_ns
             case _:
                 pass
+
+    def _settle(self, changed_ns: int) -> None:
+        self.settled_ns = max(self.settled_ns, changed_ns + self.healing_ms * MS)
 
     def _see_partition(self, row: Row) -> None:
         """The truth about a partition changes: its state, its assignment, its deletion."""
@@ -188,6 +191,7 @@ class Standing:
                 row.time_ns + (still_ms(detail, self._promise) - CALM_MS) * MS
             )  # a slow link holds what it delayed for longer
             self._hit[where] = max(self._hit.get(where, 0), ended_ns)
+            self._settle(ended_ns)
 
     def partitions(self) -> list[_Name]:
         """The partitions that have a state, in the order of their names."""
@@ -214,8 +218,10 @@ class Standing:
 
     def wrong(self, now_ns: int, told: Row) -> str | None:
         """Say what is wrong with an answer, or with what it says of one partition; None if nothing is, or nobody can know."""
-        if not self.is_calm(now_ns, told.node):
-            return None
+        return self.wrong_in_calm(now_ns, told) if self.is_calm(now_ns, told.node) else None
+
+    def wrong_in_calm(self, now_ns: int, told: Row) -> str | None:
+        """The same for a broker that `is_calm`."""
         return self._wrong_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._wrong_partition(now_ns, told)
 
     def _wrong_cluster(self, now_ns: int, row: Row) -> str | None:
@@ -297,11 +303,11 @@ def _is_local(kind: str) -> bool:
     return is_of_one_broker(kind) or family_of(kind) == "place"
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the answers that the harness recorded. Ignores `cuts` (excused losses)."""
-    if not (events["kind"] == str(K.METADATA_TOLD)).any():
+    if K.METADATA_TOLD not in events.words:
         return Findings()
-    why = tuple(_complaints(rows_as(Row, events), facts.promise))
+    why = tuple(_complaints(events.as_rows(Row), facts.promise))
     return Findings(not_live=why, live_judged=bool(why))
 
 

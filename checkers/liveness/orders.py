@@ -16,11 +16,10 @@ Only simulated runs are judged: on real nodes the rows of operators and of ZooKe
 
 from collections.abc import Iterable
 
-import polars as pl
-
 from checkers.engine.calms import CALM_MS
 from checkers.engine.facts import MS, Facts
-from checkers.engine.rows import Call, ClusterRow, rows_as
+from checkers.engine.rows import Call, ClusterRow
+from checkers.engine.tables import Events
 from checkers.timeline.moves import EDIT
 from history.event import EventKind as K
 
@@ -31,13 +30,13 @@ ROWS = (K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED, K.DIR_FAILED, K.WOUND, *_O
 _PATH = "/admin/unclean_election"
 
 
-def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]:
+def forgotten(done: list[Call], events: Events, facts: Facts) -> list[str]:
     """Describe each unclean election that was confirmed, or waited for in vain, without a leader though a replica could lead."""
     requests = [call for call in done if call.f == REQUEST and (call.type == "ok" or _in_vain(call))]
     edited = any(call.f == EDIT and (call.asked[0].value or "").startswith(_PATH) for call in done)
     if not requests or edited or not facts.simulated:
         return []
-    rows = rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in (*ROWS, K.REQUEST_REFUSED)])))
+    rows = events.of(*ROWS, K.REQUEST_REFUSED).as_rows(ClusterRow)
     complaints = []
     for call in requests:
         name, _ = call.request

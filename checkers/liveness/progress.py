@@ -13,7 +13,7 @@ Silence while a fault is in force may be right (SILENT-1); `checkers.liveness.av
     ['no acks=all produce to t-0 was acknowledged between rows 2 and 3, though no fault was in force']
 """
 
-import polars as pl
+from typing import NamedTuple
 
 from checkers.engine import screens
 from checkers.engine.anomalies import BROKEN_MACHINE, not_live
@@ -21,55 +21,74 @@ from checkers.engine.calms import calms, excuses, place_of
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import PARTITION, partition_of
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "progress"
 
 
-def _writes(operations: pl.DataFrame) -> pl.DataFrame:
-    """The completed produces with acks=all: rows and times of invocation and completion, and the type of the completion."""
-    turns = operations.unique("index", keep="first", maintain_order=True)
-    before = {f"{name}_before": pl.col(name).shift().over("process") for name in ("index", "time_ns", "type", "acks")}
-    answered = (pl.col("type") != "invoke") & (pl.col("type_before") == "invoke") & (pl.col("acks_before") == -1)
-    return turns.with_columns(**before).filter(answered)
+class _Write(NamedTuple):
+    """A completed produce with acks=all: rows and times of invocation and completion, and the type of the completion."""
+
+    process: int
+    asked: int
+    asked_ns: int
+    ended: int
+    ended_ns: int
+    type: str
 
 
-def _by_place(writes: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> dict[str, pl.DataFrame]:
+def _writes(operations: Operations) -> list[_Write]:
+    """The completed produces with acks=all, in the order of their ends."""
+    asked: dict[int, tuple[int, int] | None] = {}  # process -> row and time, if its last turn is an invocation with acks=all
+    writes: list[_Write] = []
+    last = -1
+    for process, at, time_ns, type_, acks in operations.columns("process", "index", "time_ns", "type", "acks"):
+        if at == last:
+            continue  # another record of the same turn
+        last, before = at, asked.get(process)
+        if type_ != "invoke" and before is not None:
+            writes.append(_Write(process, *before, at, time_ns, type_))
+        asked[process] = (at, time_ns) if type_ == "invoke" and acks == -1 else None
+    return writes
+
+
+def _by_place(writes: list[_Write], events: Events, facts: Facts) -> dict[str, list[_Write]]:
     """The produces of the clients at each place, without those that a fault of that place excuses."""
-    calls_by_place: dict[str, pl.DataFrame] = {}
+    calls_by_place: dict[str, list[_Write]] = {}
     excused = excuses(events, facts)
-    processes = sorted(set(writes["process"].to_list()))
-    for place in sorted({place_of(facts, process) for process in processes}):
-        owed = writes.filter(pl.col("process").is_in([one for one in processes if place_of(facts, one) == place]))
+    place_of_process = {process: place_of(facts, process) for process in {write.process for write in writes}}
+    for place in sorted(set(place_of_process.values())):
+        owed = [write for write in writes if place_of_process[write.process] == place]
         for begun, ended in excused.get(place, ()):
-            owed = owed.filter((pl.col("time_ns") < begun) | (pl.col("time_ns_before") >= ended))
+            owed = [write for write in owed if write.ended_ns < begun or write.asked_ns >= ended]
         calls_by_place[place] = owed
     return calls_by_place
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge progress of one partition; the count `acked_under_faults` is how many calls were acknowledged before the faults
     ended.
     """
     topic, number = partition_of(operations, events)
     if facts.healed_at_ns is None:
         return Findings()
-    done = operations.filter((pl.col("type") == "ok") & (pl.col("slot") == 0) & (pl.col("time_ns") < facts.healed_at_ns))
+    rows = operations.columns("type", "slot", "time_ns")
+    done = sum(1 for type_, slot, time_ns in rows if type_ == "ok" and slot == 0 and time_ns < facts.healed_at_ns)
     why: list[str] = []
     periods = calms(events, facts)
-    writes = _writes(operations) if periods else operations
     several = len(set(facts.client_places)) > 1
-    by_place = _by_place(writes, events, facts) if periods else {}
+    by_place = _by_place(_writes(operations), events, facts) if periods else {}
     for start, end in periods:
         for place, owed in by_place.items():
-            tried = owed.filter((pl.col("time_ns_before") >= start) & (pl.col("time_ns") < end))
-            if tried.height and not (tried["type"] == "ok").any():
+            tried = [write for write in owed if write.asked_ns >= start and write.ended_ns < end]
+            if tried and not any(write.type == "ok" for write in tried):
                 by = f" by the clients at {place}" if several else ""
-                rows = f"between rows {tried['index_before'][0]} and {tried['index'][-1]}"
+                between = f"between rows {tried[0].asked} and {tried[-1].ended}"
                 calm = "though no fault hit them or a broker" if several else "though no fault was in force"
-                why.append(f"no acks=all produce to {topic}-{number}{by} was acknowledged {rows}, {calm}")
-    return Findings(not_live=tuple(why), live_judged=bool(why), counts={"acked_under_faults": done.height})
+                why.append(f"no acks=all produce to {topic}-{number}{by} was acknowledged {between}, {calm}")
+    return Findings(not_live=tuple(why), live_judged=bool(why), counts={"acked_under_faults": done})
 
 
 CHECKER = Checker(

@@ -37,15 +37,14 @@ judged: on a busy machine everything may be late.
 from collections.abc import Iterable
 from itertools import repeat
 
-import polars as pl
-
 from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS, DIRECTORIES
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts, promised
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.rows import ClusterRow
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from checkers.liveness.debts import RETRY_MS, TERM_MS, TURN_MS, Debts, Partition
 from checkers.liveness.dir_roles import Roles
@@ -275,7 +274,7 @@ class _Cluster:
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
             debt = self.debts.open[key]
             if row.leader is None or state.stamps.get(key[1], -1) != debt.incarnation:
-                del self.debts.open[key]
+                self.debts.drop(key)
             else:  # V3 §A step 3.3: the leader wrote first, so the controller reads again
                 debt.restart(row)
         self.debts.settle("led", partition=tp)
@@ -324,7 +323,7 @@ class _Cluster:
     def _leaves(self, node: str) -> None:
         """A broker went: who waits for it to lead, again or in place of one that shuts down, waits on."""
         for key in [key for key, debt in self.debts.open.items() if key[0] in ("led", "over") and node in debt.brokers]:
-            del self.debts.open[key]
+            self.debts.drop(key)
 
     def _see_assignment(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """An assignment: a new partition needs a state."""
@@ -367,21 +366,21 @@ class _Cluster:
         return bool(state.target) and len(self._serving(state, state.target)) >= members_needed
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find the steps that were late. Ignores `cuts` (excused losses)."""
     if not facts.simulated:
         return Findings()
     cluster = _Cluster(facts, _edits(operations, facts))
-    for row in rows_as(ClusterRow, events):
+    for row in events.as_rows(ClusterRow):
         cluster.see(row)
     cluster.look(facts.end_ns)
     late = tuple(cluster.debts.late)
     return Findings(not_live=late, live_judged=bool(late))
 
 
-def _edits(operations: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
+def _edits(operations: Operations, facts: Facts) -> list[tuple[int, int]]:
     """When edits of an operator were under way, or the controller might still read what was there before."""
-    by_hand = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
+    by_hand = operations.of(EDIT).calls
     spans = [(call.invoked_ns, call.rows[0].time_ns if call.type in ("ok", "fail") else facts.end_ns) for call in by_hand]
     times: list[tuple[int, int]] = []
     for begun, ended in sorted(spans):

@@ -24,15 +24,14 @@ acks=all is acknowledged again, if the ISR without that broker has min.insync.re
 
 from typing import NamedTuple
 
-import polars as pl
-
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CUT_OFF, DIRECTORIES, Times, excuses, place_of
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts, promised
 from checkers.engine.groups import PARTITION, partition_of
-from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.rows import Call, EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -92,17 +91,16 @@ class _Faults:
         return any(node == controller and kind in ("cut-peers", "cut-peers-long") for (_, node), kind in self.in_force.items())
 
 
-def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
+def _periods(events: Events, facts: Facts) -> list[_Period]:
     """The periods before healing in which one broker alone could not serve the partition, for longer than the promise."""
-    rows = events.filter(pl.col("kind").is_in([str(kind) for kind in _LOOKED_AT]))
     patience_ms = {True: facts.promise.replacement_ms, False: facts.promise.replacement_ms - 2 * facts.promise.session_timeout_ms}
     faults = _Faults()
     since: tuple[tuple[str, bool], int, int] | None = None
     elections: list[int] = []  # since then; the promised time covers the first of them
     controller: str | None = None
     periods = []
-    names = ("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
-    for at, time_ns, kind, fault, node, detail, dir_, partition in zip(*(rows[n].to_list() for n in names), strict=True):
+    rows = events.of(*_LOOKED_AT).columns("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
+    for at, time_ns, kind, fault, node, detail, dir_, partition in rows:
         if node in facts.client_places:
             continue  # a fault of clients excuses no broker
         faults.see(kind, fault, node, detail, dir_, named=partition is not None)
@@ -166,7 +164,7 @@ class _Cluster:
         ]
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether brokers that were cut off alone were replaced, and whether writes went on without them.
 
     The counts `lone_periods` and `lone_writes` say how often the one and the other was judged.
@@ -174,13 +172,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     if facts.promise.replacement_ms == 0:
         return Findings()
     topic, number = partition_of(operations, events)
-    rows = event_rows(events)
+    rows = events.rows
     periods = _periods(events, facts)
     if not periods:
         return Findings()
     why = [words for period in periods if (words := _late_replacement(rows, period, f"{topic}-{number}"))]
     hit = excuses(events, facts)
-    answered = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1 and call.rows]
+    answered = [call for call in operations.calls if call.asked[0].acks == -1 and call.rows]
     writes = [call for call in answered if not _is_excused(call, hit.get(place_of(facts, call.process), []))]
     judged = 0
     for period in periods:

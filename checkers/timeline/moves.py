@@ -29,9 +29,9 @@ from collections.abc import Iterable
 from math import inf
 
 import msgspec
-import polars as pl
 
-from checkers.engine.rows import Call, ClusterRow, EventRow, rows_as
+from checkers.engine.rows import Call, ClusterRow, EventRow
+from checkers.engine.tables import Events
 from history.event import EventKind as K
 
 REQUESTS = ("reassign", "reassign-extra", "reassign-request", "cancel-reassignments", "allow-reassignments")
@@ -146,7 +146,7 @@ def _retargets(call: Call, name: str) -> bool:
     return call.type == "ok" and overwritten and name in _entries(call)
 
 
-def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
+def dropped(done: list[Call], events: Events) -> list[str]:
     """Describe each move under way with which a new controller did not go on when it went on with others.
 
     Not judged are moves that an operator edited by hand, that have reached their target, or of a partition that is removed.
@@ -163,7 +163,7 @@ def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
     dropped_moves: list[
         tuple[str, dict[str, ClusterRow]]
     ] = []  # controllers, and the moves that they left when they took up others
-    for row in rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in ROWS]))):
+    for row in events.of(*ROWS).as_rows(ClusterRow):
         name = f"{row.topic}-{row.partition}"
         if row.kind in _STEPS and row.node == controller:
             if row.time_ns != round_ns:

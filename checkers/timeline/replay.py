@@ -63,9 +63,10 @@ class Replicas:
         """Apply one row that changes a replica's log; return the removed entries of known value, as (offset, value)."""
         log = self.log(row.node)
         if row.kind == K.APPEND:
-            offset = row.offset
-            removed = log.cut(offset, row.at) if offset < len(log.values) else []
-            log.pad(offset)
+            offset, end = row.offset, len(log.values)
+            removed = log.cut(offset, row.at) if offset < end else []
+            if offset > end:
+                log.pad(offset)
             log.values.append(row.value)
             log.epochs.append(row.leader_epoch)
             return removed

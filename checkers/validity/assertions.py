@@ -7,22 +7,21 @@ Why it is sound: the assertions hold in every state that the protocol allows, so
 ['assertion']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "assertions"
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Report one anomaly for each failed assertion that a node recorded."""
-    columns = (events[name].to_list() for name in ("index", "node", "detail"))
+    columns = (events.column(name) for name in ("index", "node", "detail"))
     anomalies = tuple(
         Anomaly(kind="assertion", checker=NAME, key=node or "", witness=(index,), words=f"{node or 'a machine'}: {detail}")
         for index, node, detail in zip(*columns, strict=True)

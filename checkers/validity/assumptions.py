@@ -19,6 +19,7 @@ from checkers.engine.facts import Facts
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import IMPOSSIBLE_EVENT, IMPOSSIBLE_OPERATION, LACKING
 from checkers.engine.splits import ranged
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -74,9 +75,9 @@ def _wrong(process: int, turn: _Turn, before: _Turn | None) -> str | None:
     return None if turn.f == before.f else f"row {turn.index} completes a {before.f} as a {turn.f}"
 
 
-def _processes(operations: pl.DataFrame) -> dict[int, _Process]:
+def _processes(operations: Operations) -> dict[int, _Process]:
     """Per process its first and last row, and how its calls break the order of invocation and completion."""
-    turns = operations.unique("index", keep="first", maintain_order=True).select(
+    turns = operations.frame.unique("index", keep="first", maintain_order=True).select(
         "index", "process", f=pl.col("f").cast(pl.String), asks=pl.col("type") == "invoke"
     )
     turns = turns.with_columns(before=pl.col("asks").shift().over("process"), before_f=pl.col("f").shift().over("process"))
@@ -142,16 +143,16 @@ def _impossible(ranges: Sequence[_Times], what: str) -> list[str]:
     return [f"{count} rows of {what} with an impossible offset, the first at row {first}"] if count else []
 
 
-def _partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _Range:
+def _partial(operations: Operations, events: Events, facts: Facts) -> _Range:
     """What one range tells of the assumptions."""
-    unfilled = events.filter(LACKING)["kind"]
+    unfilled = events.frame.filter(LACKING)["kind"]
     return _Range(
         processes=_processes(operations),
-        operations=_times(operations, IMPOSSIBLE_OPERATION),
-        events=_times(events, IMPOSSIBLE_EVENT),
-        shared=events["index"].n_unique() != events.height,
+        operations=_times(operations.frame, IMPOSSIBLE_OPERATION),
+        events=_times(events.frame, IMPOSSIBLE_EVENT),
+        shared=events.frame["index"].n_unique() != events.height,
         unfilled={kind: (unfilled == kind).sum() for kind in unfilled.unique().to_list()},
-        topics=set(operations["topic"].drop_nulls().unique().to_list()) | set(events["topic"].drop_nulls().unique().to_list()),
+        topics=(operations.distinct("topic") | events.distinct("topic")) - {None},
     )
 
 
@@ -175,7 +176,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
     return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why))
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Check the assumptions on the whole history; each violation becomes a reason for the verdict UNKNOWN."""
     return _merge([_partial(operations, events, facts)], facts, cuts)
 

@@ -19,6 +19,7 @@ from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import ranged
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -44,10 +45,10 @@ class _Range(Struct, frozen=True, kw_only=True):
     kinds: set[str]  # of events
 
 
-def _range_of(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _Range:
+def _range_of(operations: Operations, events: Events, facts: Facts) -> _Range:
     """What one range proves: acknowledged records, reads, faults that acted, kinds of events."""
     # A completion need not repeat the acks of its invocation: take the last acks that the process asked for.
-    with_acks = operations.with_columns(acks=pl.col("acks").forward_fill().over("process"))
+    with_acks = operations.frame.with_columns(acks=pl.col("acks").forward_fill().over("process"))
     acknowledged = (pl.col("type") == "ok") & (pl.col("f") == "produce")
     last = with_acks.group_by("process").agg(
         pl.col("acks").last(), (acknowledged & pl.col("acks").is_null()).sum().alias("before")
@@ -58,16 +59,15 @@ def _range_of(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _
         + ((pl.col("type") == "ok") & (pl.col("f") == "poll") & pl.col("value").is_not_null()).sum(),
     )
     acted: Counter[str] = Counter()
-    rows = events.filter(pl.col("kind") == str(K.FAULT_ACTED))
-    for kind, times in zip(rows["detail"].to_list(), rows["count"].to_list(), strict=True):
+    for kind, times in events.of(K.FAULT_ACTED).columns("detail", "count"):
         acted[kind or ""] += 1 if times is None else times
     return _Range(
-        asked_for=operations.filter(pl.col("type") == "invoke")["index"].n_unique(),
+        asked_for=operations.frame.filter(pl.col("type") == "invoke")["index"].n_unique(),
         acked=counts["acked"][0],
         read=counts["read"][0],
         processes={process: _Asked(acks=acks, before=before) for process, acks, before in last.iter_rows()},
         acted=acted,
-        kinds=set(events["kind"].unique().to_list()),
+        kinds=set(events.words),
     )
 
 
@@ -126,7 +126,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
     return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why), counts=counts)
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether the run proves anything; counts client `operations`, `acked` and `read` records, and `faults`."""
     return _merge([_range_of(operations, events, facts)], facts, cuts)
 

@@ -25,7 +25,6 @@ from checkers.engine.verdict import Validity, Verdict
 from highwater.cli import options
 from highwater.cli.declaration import takes
 from highwater.cli.output import complain, first_of, followed, say, say_json
-from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, of_verdict, worst
 from highwater.foreign.files import (
@@ -241,6 +240,7 @@ def _repeat(place: _Place, asked: ModelChoice) -> str:
 def _check_ours(place: _Place, history: History, began: float, given: Options) -> ExitCode:
     """Judge a run of highwater, print the verdict, write its page."""
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
+    from highwater.cli.run import headline
     from highwater.runs.run import judge
 
     with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 import reference
 from checkers.causes.signature import signature
 from checkers.engine.verdict import Validity, Verdict
+from checkers.engine.whole import without_collector
 from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
@@ -105,7 +106,8 @@ def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None =
         dirty=build.dirty,
         versions=build.versions,
     )
-    return backend.perform(plan, provenance)
+    with without_collector():  # a run makes next to no cycles until it ends
+        return backend.perform(plan, provenance)
 
 
 def _what(plan: Plan) -> str:

@@ -4,12 +4,17 @@ A parked request is answered when its condition holds, when its deadline passes,
 ends: no produce is acknowledged after the epoch that appended it (B-27, KAFKA-1148).
 """
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from reference.errors import ErrorCode
 from reference.log import log as logs
 from reference.machine import Turn
 from reference.messages import Batch, FetchReply, ProduceReply
 from reference.replica.partition import Parked, ParkedFetch, ParkedProduce, Partition, stable_leo
 from reference.types import Address, Offset
+
+_deadline: Callable[[Parked], int] = attrgetter("deadline_ms")
 
 
 def visible_end(turn: Turn, partition: Partition, fetch: ParkedFetch) -> Offset:
@@ -73,16 +78,23 @@ def _reply_produce(turn: Turn, partition: Partition, parked: ParkedProduce, erro
 
 
 def expire(turn: Turn, partition: Partition) -> None:
-    """Answer parked requests whose deadline passed: fetches empty, produces with REQUEST_TIMED_OUT (their records stay)."""
+    """Answer parked requests whose deadline passed: fetches empty, produces with REQUEST_TIMED_OUT (their records stay).
+
+    Some request must be parked.
+    """
     now = turn.now.monotonic_ms
+    waiting: tuple[Parked, ...] = (*partition.fetches, *partition.produces)
+    soonest = min(map(_deadline, waiting))
+    if soonest > now:
+        turn.due(soonest)
+        return
     for fetch in (f for f in partition.fetches if f.deadline_ms <= now):
         _reply_fetch(turn, partition, fetch, ErrorCode.NONE)
     partition.fetches = [f for f in partition.fetches if f.deadline_ms > now]
     for produce in (p for p in partition.produces if p.deadline_ms <= now):
         _reply_produce(turn, partition, produce, ErrorCode.REQUEST_TIMED_OUT)
     partition.produces = [p for p in partition.produces if p.deadline_ms > now]
-    waiting: tuple[Parked, ...] = (*partition.fetches, *partition.produces)
-    for parked in waiting:
+    for parked in (*partition.fetches, *partition.produces):
         turn.due(parked.deadline_ms)
 
 

@@ -187,7 +187,10 @@ def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
 
 def progress_of(leader: Leader, broker: BrokerId) -> FollowerProgress | None:
     """What the leader knows of a follower; None for a replica that has not fetched and is not in the ISR."""
-    return next((follower for follower in leader.followers if follower.broker == broker), None)
+    for follower in leader.followers:
+        if follower.broker == broker:
+            return follower
+    return None
 
 
 def brokers_of(isr: tuple[IsrMember, ...]) -> tuple[BrokerId, ...]:

@@ -4,6 +4,7 @@ from checkers.clients.duplicates import CHECKER
 from checkers.engine.checker import apply
 from checkers.engine.facts import facts_of
 from checkers.engine.groups import Group
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history.op import OpType
 from tests.checkers.story import Story
@@ -18,7 +19,8 @@ def sends(story: Story, value: str, *, once: bool = False, attempts: int | None 
 
 def findings(story: Story, cuts: tuple[Cut, ...] = ()) -> Findings:
     history = story.history()
-    return apply(CHECKER, Group(history.operations_frame, history.events_frame), facts_of(history.manifest), cuts)
+    group = Group(Operations(history.operations_frame), Events(history.events_frame))
+    return apply(CHECKER, group, facts_of(history.manifest), cuts)
 
 
 def kinds(findings_found: Findings) -> list[str]:

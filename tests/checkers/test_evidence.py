@@ -1,13 +1,12 @@
 """Input of checkers: well-formed rows, groups, and the limit of reported anomalies."""
 
 import msgspec
-import polars as pl
 import pytest
 
 from checkers.engine.checker import ANOMALIES_MAX, apply
 from checkers.engine.facts import facts_of
 from checkers.engine.groups import PARTITION, groups
-from checkers.engine.rows import calls, event_rows, operation_rows
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Validity
 from checkers.judge import judge
 from checkers.registry import ALL
@@ -62,22 +61,23 @@ def test_events_without_a_partition_reach_every_partition() -> None:
     story.session_ended("b3", 13)
     history = story.history()
 
-    groups_found = groups(history.operations_frame, history.events_frame, PARTITION)
+    groups_found = groups(Operations(history.operations_frame), Events(history.events_frame), PARTITION)
 
-    assert [group.events.filter(pl.col("kind") == "session-ended").height for group in groups_found] == [1, 1]
-    assert [group.events["index"].is_sorted() for group in groups_found] == [True, True]
+    assert [group.events.of("session-ended").height for group in groups_found] == [1, 1]
+    assert [group.events.frame["index"].is_sorted() for group in groups_found] == [True, True]
 
 
 def test_shuffled_history_rows_get_the_same_verdict() -> None:
     """A Spark shuffle loses the order of rows, so groups are sorted again."""
     history = stored("bad/acked-loss-truncated-to-hw")
     facts = facts_of(history.manifest)
-    shuffled = (history.operations_frame.sample(fraction=1, shuffle=True, seed=1), history.events_frame.reverse())
+    shuffled = history.operations_frame.sample(fraction=1, shuffle=True, seed=1), history.events_frame.reverse()
+    tables = Operations.sorted(shuffled[0]), Events.sorted(shuffled[1])
 
     for checker in ALL:
-        in_order = groups(history.operations_frame, history.events_frame, checker.group_by)
+        in_order = groups(Operations(history.operations_frame), Events(history.events_frame), checker.group_by)
         straight = [apply(checker, group, facts) for group in in_order]
-        assert [apply(checker, group, facts) for group in groups(*shuffled, checker.group_by)] == straight
+        assert [apply(checker, group, facts) for group in groups(*tables, checker.group_by)] == straight
 
 
 def test_client_completions_are_paired_with_their_invocations() -> None:
@@ -88,7 +88,7 @@ def test_client_completions_are_paired_with_their_invocations() -> None:
     story.unsure(1, "x")
     story.asks(3, "z")
 
-    paired = calls(operation_rows(story.history().operations_frame))
+    paired = Operations(story.history().operations_frame).calls
 
     assert [(call.process, call.invoked, call.ended, call.type) for call in paired] == [
         (2, 2, 3, "ok"),
@@ -115,7 +115,7 @@ def test_event_row_without_a_required_field_is_skipped() -> None:
     at = story.hw("b1", 0)
     history = without_column(story.history(), EventKind.HW, "detail")
 
-    assert at not in [row.at for row in event_rows(history.events_frame)]
+    assert at not in [row.at for row in Events(history.events_frame).rows]
 
 
 def test_topic_missing_from_the_promise_makes_the_run_unknown() -> None:

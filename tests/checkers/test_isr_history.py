@@ -1,13 +1,13 @@
 """The counted-on replicas at each moment (docs/promise.md §1)."""
 
-from checkers.engine.rows import event_rows
+from checkers.engine.tables import Events
 from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
 from tests.checkers.story import Story, begin
 
 
 def history_of(story: Story, *, m: int = 2) -> IsrHistory:
     standing = IsrHistory(m)
-    for row in event_rows(story.history().events_frame):
+    for row in Events(story.history().events_frame).rows:
         if row.kind in ISR_ROWS:
             standing.see(row)
     return standing

@@ -3,9 +3,10 @@
 import pytest
 
 from checkers.engine.calms import CALM_MS
+from checkers.engine.tables import Events
 from checkers.liveness import metadata
-from checkers.liveness.metadata import OF_CLUSTER
-from checkers.sketches import sketch
+from checkers.liveness.metadata import OF_CLUSTER, Row, Standing
+from checkers.sketches import history_of, sketch
 
 LIVES = (
     "registered node=b1 incarnation=1",
@@ -148,3 +149,18 @@ def test_partition_that_is_being_deleted_may_be_missing() -> None:
     deleted = "topic-deleted topic_id=7", "state-written node=b1 leader=b2 isr=b1,b2 topic_id=7"
 
     assert complaints(*deleted, answer=LATER, offline="absent") == []
+
+
+@pytest.mark.parametrize(
+    "before", [(), (GONE,), ("fault-begun fault=f node=b2 detail=slow", "fault-ended fault=f node=b2 detail=slow")]
+)
+@pytest.mark.parametrize("answer", [RIGHT, RIGHT.replace("leader=b2", "leader=b1")])
+def test_settled_answer_is_as_wrong_an_hour_later(before: tuple[str, ...], answer: str) -> None:
+    """The simulator does not judge an answer again that was right when the truth had settled."""
+    history = history_of(*LIVES, *before, f"metadata-told node=b1 detail=- {answer}")
+    rows, standing = Events(history.events_frame).as_rows(Row), Standing(history.manifest.promise)
+    for row in rows[:-1]:
+        standing.see(row)
+    settled_ns = standing.settled_ns
+
+    assert standing.wrong(settled_ns, rows[-1]) == standing.wrong(settled_ns + 3600 * 10**9, rows[-1])

@@ -15,6 +15,7 @@ from checkers.engine.facts import facts_of
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.parts import judge_part
 from checkers.engine.ranges import JudgedRange, judge_range
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Verdict
 from checkers.judge import judge, verdict_of_pieces
 from checkers.registry import ALL
@@ -174,7 +175,7 @@ def _states(count: int) -> dict[str, bytes]:
     found = {}
     for checker in OF_THE_RUN:
         assert checker.split is not None
-        rows = narrow(checker, history.operations_frame, history.events_frame)
+        rows = narrow(checker, Operations(history.operations_frame), Events(history.events_frame))
         found[checker.name] = checker.split.partial(*rows, facts)
     return found
 

@@ -13,6 +13,7 @@ from checkers.engine.checker import Checker
 from checkers.engine.columns import NAMES, columns_of
 from checkers.engine.facts import facts_of
 from checkers.engine.groups import PARTITION
+from checkers.engine.tables import Events
 from checkers.engine.verdict import Verdict
 from checkers.judge import judge
 from checkers.registry import ALL
@@ -67,7 +68,7 @@ def test_fast_prechecks_skip_each_partition_of_a_good_history() -> None:
     assert not columns.odd.any()
     for checker in SCREENED:
         assert checker.screen is not None
-        assert not checker.screen(columns, history.events_frame, facts_of(history.manifest)).suspect.any(), checker.name
+        assert not checker.screen(columns, Events(history.events_frame), facts_of(history.manifest)).suspect.any(), checker.name
 
 
 @pytest.mark.slow
@@ -431,7 +432,7 @@ def test_only_partitions_that_a_precheck_suspects_are_checked() -> None:
         columns.partitions[i]
         for c in SCREENED
         if c.screen
-        for i in c.screen(columns, history.events_frame, facts_of(history.manifest)).suspect.nonzero()[0].tolist()
+        for i in c.screen(columns, Events(history.events_frame), facts_of(history.manifest)).suspect.nonzero()[0].tolist()
     ]
 
     assert set(suspects) == {(rows[at].topic, rows[at].partition)}

@@ -17,6 +17,7 @@ from checkers.elle.graph import REALTIME, edges
 from checkers.engine import calms
 from checkers.engine.checker import Checker
 from checkers.engine.rows import Call, EventRow
+from checkers.engine.tables import Events, Operations
 from checkers.kafka import cycles as queue_cycles
 from checkers.kafka.logs import Log as QueueLog
 from checkers.kafka.logs import Logs
@@ -126,8 +127,8 @@ def deleted_topic_counts_as_existing(patch: Patch) -> None:
     """A topic that is deleted counts as living."""
 
     def wrong(checker: Checker) -> Checker:
-        def check(operations: pl.DataFrame, events: pl.DataFrame, *rest: object) -> object:
-            return checker.check(operations, events.filter(pl.col("kind") != str(K.TOPIC_DELETED)), *rest)  # type: ignore[arg-type]
+        def check(operations: Operations, events: Events, *rest: object) -> object:
+            return checker.check(operations, events.without(K.TOPIC_DELETED), *rest)  # type: ignore[arg-type]
 
         return replace(checker, check=check) if checker.name == "deletion" else checker
 
@@ -137,7 +138,7 @@ def deleted_topic_counts_as_existing(patch: Patch) -> None:
 def one_fault_at_a_time(patch: Patch) -> None:
     """A calm begins when any fault ends, whatever others are in force."""
     was = calms.calms
-    patch.setattr(progress, "calms", lambda events, facts: was(events.with_columns(fault=pl.lit("f")), facts))
+    patch.setattr(progress, "calms", lambda events, facts: was(Events(events.frame.with_columns(fault=pl.lit("f"))), facts))
 
 
 def emptied_partitions_must_be_led(patch: Patch) -> None:

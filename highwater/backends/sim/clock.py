@@ -32,7 +32,8 @@ class Clock:
 
     def now(self) -> Now:
         """The times that the broker's monotonic and wall clock show, in ms."""
-        monotonic = self.monotonic_ns()
+        elapsed = self._scheduler.now - self._since_ns
+        monotonic = self._base_ns + elapsed + elapsed * self._ppm // _MILLION
         return Now(Millis(monotonic // MS), Millis((monotonic + self._wall_ns + self._jump_ns) // MS))
 
     @property

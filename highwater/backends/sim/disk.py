@@ -59,7 +59,7 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # the last operation of each log 
 class Directory:
     """One simulated log directory of a broker: its logs, checkpoint, markers and the faults active on it."""
 
-    __slots__ = ("born", "checkpoint", "clean", "dirs", "dirty", "gone", "logs", "refusals", "slows")
+    __slots__ = ("born", "checkpoint", "clean", "dirs", "dirty", "gone", "logs", "moved", "refusals", "slows")
 
     def __init__(self) -> None:
         self.born = NO_INCARNATION
@@ -67,6 +67,7 @@ class Directory:
         self.clean = False
         self.logs: dict[TopicPartition, _Log] = {}
         self.dirty: dict[TopicPartition, _Log] = {}
+        self.moved: set[TopicPartition] = set()  # logs whose durable end may have changed since `durable_ends`
         self.gone: dict[TopicPartition, _Log] = {}  # logs whose deletion is not durable yet
         self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
         self.refusals: list[Refusal] = []
@@ -107,6 +108,7 @@ class Disk:
                 log.batches += batches
                 log.journal += [None] * len(batches)
                 directory.dirty[tp] = log
+                directory.moved.add(tp)
             case Truncate(tp=tp, to=to):
                 self._truncate(directory, tp, to)
             case WriteCheckpoint(entries=entries):
@@ -114,6 +116,7 @@ class Disk:
             case CreateReplica(tp=tp, born=born, topic_id=topic_id, created=created):
                 assert tp not in directory.logs
                 directory.logs[tp] = _Log(born, topic_id, created)
+                directory.moved.add(tp)
             case MarkDir(born=born, dirs=dirs):
                 directory.born, directory.dirs = born, dirs
             case MarkClean(clean=clean):
@@ -138,6 +141,7 @@ class Disk:
             del log.batches[keep:]
             log.told = min(log.told, end_of(log.batches[-1]) if log.batches else 0)
             directory.dirty[tp] = log
+            directory.moved.add(tp)
 
     def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
         """The partitions whose logs are in a log directory."""
@@ -160,6 +164,7 @@ class Disk:
         directory = self.dirs[index]
         directory.gone.clear()
         for tp, log, number in mark:
+            directory.moved.add(tp)
             if number > log.number:
                 del log.journal[: number - log.number]
                 log.number = number
@@ -172,11 +177,15 @@ class Disk:
         No power loss destroys a record below the durable end, however much of the unflushed writes it undoes.
         """
         changed: Ends = []
-        for tp, log in self.dirs[index].logs.items():
+        directory = self.dirs[index]
+        for tp, log in directory.logs.items() if directory.moved else ():
+            if tp not in directory.moved:
+                continue
             end = _durable_end(log)
             if end != log.told:
                 log.told = end
                 changed.append((tp, log.topic_id, end))
+        directory.moved.clear()
         return changed
 
     # --- faults of the harness ------------------------------------------------------------------------------------------------
@@ -185,6 +194,7 @@ class Disk:
         """Simulate a power loss: undo a random part of each log's unflushed writes, latest first."""
         directory = self.dirs[index]
         wounds: Wounds = []
+        directory.moved.update(directory.dirty, directory.gone)
         for tp, log in sorted(directory.dirty.items()):
             key = f"{purpose} {self._node} {tp}"
             survive = 0 if all_of_it else self._draws.below(key, len(log.journal) + 1)

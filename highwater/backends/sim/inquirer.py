@@ -1,7 +1,8 @@
 """Asks every broker again and again what it tells clients, without a message: looking changes nothing in the run.
 
-An answer is made by the broker's own code, from its state at that moment. Only answers that the checker `metadata` refuses are
-recorded, the first few of each run: all of them would be more rows than all others together.
+An answer is made by the broker's own code, from its state at that moment. It is not judged again while neither the answer nor the
+truth changes, and the truth has stood long enough for every broker to know it. Only answers that the checker `metadata` refuses
+are recorded, the first few of each run: all of them would be more rows than all others together.
 """
 
 from collections.abc import Iterable
@@ -24,6 +25,16 @@ EVERY_SLICES = 3  # of `World`: looks are 300 ms apart
 RECORDED_MAX = 6
 
 
+class _Told:
+    """The last answer of one broker, the truth that it was compared with, and whether it stays right while both stand."""
+
+    __slots__ = ("is_right", "reply", "rows", "truths")
+
+    def __init__(self, reply: MetadataReply, truths: int, rows: tuple[Row, ...]) -> None:
+        self.reply, self.truths, self.rows = reply, truths, rows
+        self.is_right = False
+
+
 class Inquirer:
     """Compares what brokers would tell clients with what the rows of the run say."""
 
@@ -32,6 +43,9 @@ class Inquirer:
         self._nodes = tuple(nodes)
         self._standing = Standing(promise)
         self._read = 0  # rows of the recorder
+        self._truths = 0  # rows that the standing has seen
+        self._existing: list[tuple[str, int]] = []
+        self._told: dict[Address, _Told] = {}
         self._slices = 0
         self._recorded = 0
 
@@ -44,14 +58,29 @@ class Inquirer:
         for event in events[self._read :]:
             if is_read(event.kind):
                 self._standing.see(_row(event))
+                self._truths += 1
+        if self._read < len(events):
+            self._existing = self._standing.partitions()
         self._read = len(events)
-        now, existing = self._sim.scheduler.now, self._standing.partitions()
+        now = self._sim.scheduler.now
         for host in self._nodes:
-            calm = not host.paused and self._standing.is_calm(now, host.address)
-            reply = _answer_of(host) if calm else None
-            for row in () if reply is None else _rows(host.address, reply, existing):
-                if self._recorded < RECORDED_MAX and self._standing.wrong(now, row) is not None:
-                    self._record(row)
+            if not host.paused and self._standing.is_calm(now, host.address):
+                reply = _answer_of(host)
+                if reply is not None:
+                    self._judge(now, host.address, reply)
+
+    def _judge(self, now: int, node: Address, reply: MetadataReply) -> None:
+        """Record what is wrong in the answer of a broker, unless it is known to be right."""
+        told = self._told.get(node)
+        if told is None or told.truths != self._truths or told.reply != reply:
+            told = self._told[node] = _Told(reply, self._truths, tuple(_rows(node, reply, self._existing)))
+        if told.is_right:
+            return
+        wrong = [row for row in told.rows if self._standing.wrong_in_calm(now, row) is not None]
+        told.is_right = not wrong and now >= self._standing.settled_ns
+        for row in wrong:
+            if self._recorded < RECORDED_MAX:
+                self._record(row)
 
     def _record(self, row: Row) -> None:
         """Write what a broker tells clients into the history."""

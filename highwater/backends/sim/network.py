@@ -201,7 +201,11 @@ class Network:
         if number != half.received + 1:
             half.early[number] = payload  # an earlier message is still missing
             return
-        self._deliver(half, payload)
+        if link.stops:
+            self._deliver(half, payload)
+        else:
+            half.received = number
+            half.receive(payload)
         while half.early and (payload := half.early.pop(half.received + 1, None)) is not None:
             if not connection.broken or half.received < half.survives:
                 self._deliver(half, payload)

@@ -34,7 +34,7 @@ class Traffic:
     def asked(self, request: Request) -> None:
         """Count a request that reached a running process."""
         self._asked[request.__class__, ""] += 1
-        if isinstance(request, StopReplica) and any(stop.delete for stop in request.partitions):
+        if request.__class__ is StopReplica and any(stop.delete for stop in request.partitions):
             self._asked[StopReplica, DELETE] += 1
 
     def answered(self, reply: Reply) -> None:

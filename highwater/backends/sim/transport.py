@@ -8,7 +8,7 @@ connection: such a message may be lost, duplicated, reordered, or reach the next
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, cast, get_args
+from typing import Protocol, get_args
 
 import msgspec
 
@@ -38,7 +38,9 @@ OVERTAKEN_MS_MAX = 1500  # the delay of a reordered message at most
 _REQUESTS = frozenset(get_args(Request))
 # A broker's fetchers have connections of their own, as Kafka's: a control request and a fetch may overtake each other.
 _FETCHES = frozenset({Fetch, EpochEnd})
-_WithPartition = (Fetch, FetchReply, Produce, ProduceReply, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply)
+_WITH_PARTITION: frozenset[type] = frozenset(
+    {Fetch, FetchReply, Produce, ProduceReply, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply}
+)
 _KINDS: dict[str, type] = {kind.__name__.lower(): kind for kind in get_args(AnyMessage)}
 
 
@@ -152,7 +154,8 @@ class Transport:
             half = channel.connection.back
             message = msgspec.structs.replace(message, correlation=correlation)
         if not self._losses or not channel.between_brokers or self._goes_over_connection(half.link, message, channel):
-            self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
+            about = message.tp if message.__class__ in _WITH_PARTITION else ""  # type: ignore[union-attr]  # looked up
+            self._network.send(half, message, about)
 
     def _goes_over_connection(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
         """Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection."""
@@ -207,10 +210,10 @@ class Transport:
         server = channel.server
         if not server.up:
             return
-        request = cast(Request, message)
+        request: Request = message  # type: ignore[assignment]  # a network carries anything
         self.traffic.asked(request)
         self._correlation += 1
-        if not isinstance(request, Produce) or request.acks != 0:
+        if request.__class__ is not Produce or request.acks != 0:
             self._asked[server.address][self._correlation] = (channel, request.correlation)
         source = channel.client.address
         server.take(source, Received(source, msgspec.structs.replace(request, correlation=self._correlation)))
@@ -223,7 +226,7 @@ class Transport:
         """Hand an answer to the client, unless it has restarted."""
         client = channel.client
         if client.up and client.life == channel.client_life:
-            reply = cast(Reply, message)
+            reply: Reply = message  # type: ignore[assignment]  # a network carries anything
             self.traffic.answered(reply)
             client.take(channel.server.address, Received(channel.server.address, reply))
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from highwater.backends.sim.disk import Disk, Refusal, end_of
+from highwater.backends.sim.disk import Disk, Mark, Refusal, _durable_end, end_of
 from highwater.backends.sim.network import Acting
 from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkDir, Truncate, WriteCheckpoint
@@ -241,3 +241,38 @@ def test_no_power_loss_destroys_what_is_below_the_durable_end(steps: list[str], 
     of.lose_unflushed(0, "test", torn=False, all_of_it=all_of_it)
 
     assert content(of)[:end] == before[:end]
+
+
+_STEPS = ("append", "truncate", "begin a flush", "end a flush", "lose power", "delete", "create", "look")
+
+
+@example(steps=[("append", 0), ("look", 0), ("lose power", 1)], draws=1)
+@example(steps=[("append", 0), ("look", 0), ("lose power", 1)], draws=2)
+@given(steps=st.lists(st.tuples(st.sampled_from(_STEPS), st.integers(0, 3)), max_size=40), draws=st.integers(0, 1000))
+def test_durable_ends_tell_each_log_whose_end_moved(steps: list[tuple[str, int]], draws: int) -> None:
+    """Checkers count a replica as flushed up to the end that was told last."""
+    of = disk(draws=draws)
+    marks: list[Mark] = []
+    for step, number in steps:
+        held = of.dirs[0].logs.get(T0)
+        match step:
+            case "append" if held is not None:
+                append(of, batch(end_of(held.batches[-1]) if held.batches else 0, "a", "b"))
+            case "truncate" if held is not None and number < len(held.batches):
+                of.perform(Truncate(0, T0, Offset(held.batches[number].base_offset)))
+            case "begin a flush":
+                marks.append(of.flush_mark(0))
+            case "end a flush" if marks:
+                of.flushed(0, marks.pop(0))
+            case "lose power":
+                marks.clear()
+                of.lose_unflushed(0, f"loss {number}", torn=False, all_of_it=number == 0)
+            case "delete" if held is not None:
+                of.perform(DeleteReplica(0, T0))
+            case "create" if held is None:
+                of.perform(CreateReplica(0, T0))
+            case "look":
+                of.durable_ends(0)
+    of.durable_ends(0)
+
+    assert [log.told for log in of.dirs[0].logs.values()] == [_durable_end(log) for log in of.dirs[0].logs.values()]
