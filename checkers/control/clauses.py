@@ -9,13 +9,12 @@ on, and a row is recorded only where one is broken: "rule: what the process did 
 ['narrowed-early']
 """
 
-import polars as pl
-
 from checkers.engine.anomalies import PLANTED, Harm, Kind, unknown
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -86,9 +85,9 @@ RULES: tuple[Kind, ...] = tuple(
 _NAMES = frozenset(kind.name for kind in RULES)
 
 
-def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Report one anomaly for each broken rule; a rule that this version does not know makes the verdict UNKNOWN."""
-    columns = (events[name].to_list() for name in ("index", "node", "topic", "partition", "detail"))
+    columns = (events.column(name) for name in ("index", "node", "topic", "partition", "detail"))
     anomalies, doubts = [], []
     for at, node, topic, partition, detail in zip(*columns, strict=True):
         rule, _, words = (detail or "").partition(":")

@@ -1,8 +1,8 @@
 r"""The logs of early Jepsen tests, such as those of etcd and Elasticsearch that Porcupine and its predecessor judge, as steps.
 
 The format is `INFO  jepsen.util - <process>\t:<type>\t:<f>\t<value>`, and the value is EDN; other lines of the log are left out.
-Three cases are special. A failed compare-and-set certainly saw another value, so it becomes an answer (`false`) and not a failure.
-A timed-out read fails and says nothing. A value of `:timed-out` becomes None.
+Three cases are special. A failed compare-and-set certainly saw another value, so it becomes an answer (`false`) and not a
+failure. A timed-out read fails and says nothing. A value of `:timed-out` becomes None.
 """
 
 import re

@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from msgspec.structs import replace
 
 from history.errors import HistoryError
-from history.foreign import edn, jepsen_log, history_txt, jepsen, jsonlines, recorded, session_text
+from history.foreign import edn, history_txt, jepsen, jepsen_log, jsonlines, recorded, session_text
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
 from history.foreign.text import opened
