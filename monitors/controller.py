@@ -97,14 +97,15 @@ def _dead_leader(outcome: Outcome, memory: Memory) -> Iterable[Key]:
     """A partition whose state was read for an election and names a leader that is not registered.
 
     Nobody is asked for the end of a log before such an election: that needs all of the ISR. An operator's order does not, so the
-    rule is silent once one was read; and the answer to a read counts only if no other one of the partition is under way.
+    rule is silent once one was read, and for a partition that is deleted. The answer to a read counts only if no other one of the
+    partition is under way.
     """
     tp, told = paths.tp_of_state_path(outcome.op.path), memory.of("told-live")
     if tp is None or not outcome.alone or outcome.op.watch or told is None or not isinstance(outcome.answer, Data):
         return
     leader = paths.decode_state(tp, (), outcome.answer).leader
     gone = leader is not None and leader not in told and leader not in memory.of("registered", default=())
-    if gone and memory.of("reads", tp) == 1 and not memory.of("ordered", tp):
+    if gone and memory.of("reads", tp) == 1 and not memory.of("ordered", tp) and not memory.of("deleted", tp):
         yield (tp,)
 
 
@@ -177,8 +178,10 @@ def _first_command(send: Sent, memory: Memory) -> Iterable[Key]:
 
 
 def _commanded_before(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    if exchange.reply.error is ErrorCode.NONE:
-        yield exchange.peer, exchange.request.controller_epoch, exchange.request.broker_incarnation
+    """The answer to the command in flight; the controller does not hear one that comes after the timeout."""
+    request = exchange.request
+    if exchange.reply.error is ErrorCode.NONE and memory.of("in-flight", exchange.peer) == request.correlation:
+        yield exchange.peer, request.controller_epoch, request.broker_incarnation
 
 
 def _unwatched(op: Exists | GetChildren, memory: Memory) -> Iterable[Key]:

@@ -6,7 +6,7 @@ from typing import Any
 from monitors.engine import Keep
 from monitors.patterns import ANY, Exchange, Heard, Memory, Outcome, Sent, asked, did, heard, noted, read, replied, sent
 from reference.coordination import paths
-from reference.coordination.api import Children, Data, GetChildren, GetData
+from reference.coordination.api import Children, Create, Data, Delete, Exists, GetChildren, GetData
 from reference.effects import CreateReplica, Note
 from reference.errors import ErrorCode
 from reference.events import ShutDown, ZkState
@@ -97,6 +97,12 @@ def _state(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
 def _registered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
     if outcome.op.path == paths.BROKER_IDS and isinstance(outcome.answer, Children):
         yield None, frozenset(BrokerId(int(name)) for name in outcome.answer.names if name.isdecimal())
+
+
+def _assigned(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    topic = outcome.op.path.removeprefix(f"{paths.TOPICS}/")
+    if outcome.op.path == paths.topic_path(topic) and "/" not in topic and isinstance(outcome.answer, Data):
+        yield from paths.decode_topic(topic, outcome.answer.data)
 
 
 def _ordered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -192,6 +198,21 @@ FACTS: tuple[Keep, ...] = (
     ),
     Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_accepted)),
     Keep(fact="registered", of=read(GetChildren, keys=_registered)),
+    Keep(fact="assigned", of=read(GetData, keys=_assigned)),
+    Keep(
+        fact="in-flight",  # the correlation of the command that a broker has not answered
+        of=(
+            *sent(*COMMANDS, keys=lambda send, _: [(send.to, send.message.correlation)]),
+            *noted("command-unanswered", keys=lambda note, _: [(broker_address(note.broker), None)]),
+        ),
+    ),
+    Keep(
+        fact="deleted",  # partitions that are being deleted: their znodes are looked for first
+        of=(
+            *asked(Exists, Delete, keys=lambda op, _: [(paths.tp_of_state_path(op.path), True)]),
+            *asked(Create, keys=lambda op, _: [(paths.tp_of_state_path(op.path), None)]),
+        ),
+    ),
     Keep(fact="ordered", of=read(GetData, keys=_ordered)),  # the partitions of unclean elections that an operator ordered
     Keep(fact="state", of=read(GetData, keys=_state)),
     Keep(

@@ -17,7 +17,7 @@ from monitors.patterns import (
     sent,
 )
 from reference.config import asks_controller, sends_heartbeats
-from reference.effects import Flush, Halt, SetTimer
+from reference.effects import SetTimer
 from reference.errors import ErrorCode
 from reference.events import ShutDown
 from reference.messages import (
@@ -103,6 +103,12 @@ def _not_closing(event: Heard, memory: Memory) -> Iterable[Key]:
         yield event.source, event.message.correlation
 
 
+def _led(event: ShutDown, memory: Memory) -> Iterable[Key]:
+    for tp, leader in memory.facts["role"].items():
+        if leader == "" and not memory.of("shutting-down"):
+            yield (tp,)
+
+
 MEMBERSHIP: tuple[Rule, ...] = (
     Never(
         name="fence-too-early",
@@ -129,10 +135,10 @@ MEMBERSHIP: tuple[Rule, ...] = (
     Within(
         name="legacy-shutdown-waits",
         clause="R-205",
-        says="a broker that sends no heartbeats did not close when it was asked to end",
+        says="a broker that sends no heartbeats went on leading {0} when it was asked to end",
         holds=lambda config: not sends_heartbeats(config),
-        after=heard(ShutDown, keys=lambda _, memory: [] if memory.of("shutting-down") else [()]),
-        then=did(Flush, Halt, keys=lambda *_: [()]),
+        after=heard(ShutDown, keys=_led),
+        then=noted("resigned", keys=lambda note, _: [(note.tp,)]),
     ),
     Within(
         name="fence-not-postponed",

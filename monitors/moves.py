@@ -77,14 +77,14 @@ def _newer_registration(event: Heard, memory: Memory) -> Iterable[Key]:
 
 
 def _narrowed(op: SetData, memory: Memory) -> Iterable[Key]:
-    """Replicas that the assignment written here leaves out."""
-    prefix = f"{paths.TOPICS}/"
-    topic = op.path.removeprefix(prefix)
-    if not op.path.startswith(prefix) or "/" in topic:
+    """Replicas that the assignment written here leaves out and the one that was read last has."""
+    topic = op.path.removeprefix(f"{paths.TOPICS}/")
+    if op.path != paths.topic_path(topic) or "/" in topic:
         return
     for tp, replicas in paths.decode_topic(topic, op.data):
-        for broker in memory.of("registered", default=frozenset()) - set(replicas):
-            yield tp, broker_address(broker)
+        for broker in memory.of("assigned", tp, ()):
+            if broker not in replicas:
+                yield tp, broker_address(broker)
 
 
 _STOP_ENDS = (

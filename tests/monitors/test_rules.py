@@ -12,7 +12,7 @@ from checkers.control import clauses
 from monitors.rules import RULES
 from reference.config import VARIANTS
 from reference.coordination import paths
-from reference.coordination.api import Check, Children, Create, Data, Exists, GetChildren, GetData, SetData, Written
+from reference.coordination.api import Check, Children, Create, Data, Delete, Exists, GetChildren, GetData, SetData, Written
 from reference.effects import AnyEffect, CreateReplica, SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import ConnectionLost, ShutDown, TimerFired, ZkReplied, ZkState
@@ -92,7 +92,10 @@ def registered(*brokers: int) -> Turn:
     return ZkReplied(1, (Children(tuple(map(str, brokers))),)), []
 
 
-THREE = (LIST, registered(1, 2, 3))
+THREE: tuple[Turn, ...] = (
+    *(LIST, registered(1, 2, 3), did(ZkRequest(7, (GetData(paths.topic_path("t")),)))),
+    (ZkReplied(7, (Data(paths.topic_payload(((B2, B3, B1),)), 3, 9),)), []),
+)
 
 
 def stop(number: int, *, delete: bool = False) -> AnyEffect:
@@ -136,6 +139,9 @@ def assign(*replicas: BrokerId, version: int = 3) -> AnyEffect:
 
 
 CREATED = ZkRequest(3, (GUARD, Create(paths.state_path(TP), paths.state_payload(state(0)))), atomic=True)
+
+
+DELETES = ZkRequest(4, (GUARD, Delete(paths.state_path(TP))), atomic=True)
 
 
 def reads(number: int = 8) -> Turn:
@@ -287,7 +293,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "fence-too-early": (did(SetTimer("fence", 8999, 8999)),),
     "command-not-answered": (REGISTERED, commanded("b2")),
     "legacy-broker-asks": (REGISTERED, did(send("b2", beat(B1, 10)))),
-    "legacy-shutdown-waits": (SHUTS_DOWN,),
+    "legacy-shutdown-waits": (LEADS, SHUTS_DOWN),
     "not-stopped": (REGISTERED, FOLLOWS, stops(send("b2", StopReplicaReply(1, NONE, ((TP, NONE),))))),
     "command-asks-zookeeper": (REGISTERED, commanded("b2", obeyed("b2"), ZkRequest(1, (Exists(paths.TOPICS),)))),
     "served-while-fenced": (LEADS, FENCED, heard("c1", fetch(), fetched())),
@@ -328,6 +334,17 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         did(assign(B3, B1)),
     ),
     "assignment keeps the broker that was told to stop": (ELECTED, *THREE, did(stop(1)), did(assign(B2, B3, B1))),
+    "write of an assignment that was narrow before": (
+        *(ELECTED, *THREE, did(ZkRequest(7, (GetData(paths.topic_path("t")),)))),
+        (ZkReplied(7, (Data(paths.topic_payload(((B3, B1),)), 3, 9),)), []),
+        *(did(stop(1)), did(assign(B3, B1))),
+    ),
+    "dead leader of a partition that is deleted": (*B2_IS_GONE, reads(), did(DELETES), read(state())),
+    "first command answered too late and repeated": (
+        *(ELECTED, did(lead(1, state(), init=True))),
+        did(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr")),
+        led(1, lead(2, state(), init=True)),
+    ),
     "deleted after the answer": (ELECTED, did(stop(1)), stopped(1, stop(2, delete=True))),
     "another leader in place of a dead one": (*B2_IS_GONE, reads(), read(state(), write(state(leader=3)))),
     "dead leader that is heard of again": (*B2_IS_GONE, heard("b2", beat(B2, 21), grant("b2")), reads(), read(state())),
