@@ -124,6 +124,7 @@ class Disk:
             case DeleteReplica(tp=tp):
                 log = directory.logs.pop(tp)
                 directory.dirty.pop(tp, None)
+                log.told = 0  # its deletion tells readers that nothing of it is durable; a power loss may undo the deletion
                 directory.gone[tp] = log
             case _:
                 assert_never(effect)

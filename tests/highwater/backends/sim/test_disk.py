@@ -57,6 +57,16 @@ def test_power_loss_cuts_logs_back_to_the_flush() -> None:
     assert wounds == [(T0, NO_TOPIC_ID, 1)]
 
 
+def test_durable_end_is_told_again_when_a_power_loss_undoes_a_deletion() -> None:
+    of = disk(batch(0, "a"))
+    flush(of)
+    before = of.durable_ends(0)
+    of.perform(DeleteReplica(0, T0))
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert before == of.durable_ends(0) == [(T0, NO_TOPIC_ID, 1)]
+
+
 def test_flush_makes_only_earlier_writes_durable() -> None:
     of = disk(batch(0, "a"))
     mark = of.flush_mark(0)
