@@ -189,13 +189,6 @@ FACTS: tuple[Keep, ...] = (
             *noted("controller-elected", "controller-resigned", keys=lambda n, _: [(None, None)]),
         ),
     ),
-    Keep(
-        fact="inactive",
-        of=(
-            *noted("broker-state", keys=lambda n, _: [(n.broker, n.detail == "inactive" or None)]),
-            *noted("controller-resigned", keys=lambda n, _: [(ANY, None)]),
-        ),
-    ),
     Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_accepted)),
     Keep(fact="registered", of=read(GetChildren, keys=_registered)),
     Keep(fact="assigned", of=read(GetData, keys=_assigned)),

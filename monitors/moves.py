@@ -19,6 +19,7 @@ from monitors.patterns import (
     read,
     sent,
 )
+from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import Children, GetChildren, SetData
 from reference.errors import ErrorCode
@@ -37,12 +38,12 @@ def _stops(send: Sent, memory: Memory, *, delete: bool | None = None) -> Iterabl
 
 
 def _awaited_stops(send: Sent, memory: Memory) -> Iterable[Key]:
-    if not memory.of("inactive", _broker(send.to)):
+    if _is_active(send, memory):
         yield from _stops(send, memory)
 
 
 def _awaited_first_stops(send: Sent, memory: Memory) -> Iterable[Key]:
-    if not memory.of("inactive", _broker(send.to)):
+    if _is_active(send, memory):
         yield from _stops(send, memory, delete=False)
 
 
@@ -56,8 +57,11 @@ def _stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
             yield stop.tp, exchange.peer
 
 
-def _broker(address: str) -> BrokerId:
-    return BrokerId(int(address[1:]))
+def _is_active(send: Sent, memory: Memory) -> bool:
+    """Whether the receiver counts: it sends no heartbeats, or the controller noted this registration as active or stopping."""
+    state, incarnation = memory.of("standing", BrokerId(int(send.to[1:])), ("inactive", None))
+    is_noted = state != "inactive" and incarnation == send.message.broker_incarnation
+    return is_noted or not sends_heartbeats(memory.config)
 
 
 def _not_registered(outcome: Outcome, memory: Memory) -> Iterable[Key]:

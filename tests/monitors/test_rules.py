@@ -144,6 +144,9 @@ CREATED = ZkRequest(3, (GUARD, Create(paths.state_path(TP), paths.state_payload(
 DELETES = ZkRequest(4, (GUARD, Delete(paths.state_path(TP))), atomic=True)
 
 
+ACTIVE_B2 = did(note("broker-state", broker=B2, detail="active", incarnation=20))
+
+
 def reads(number: int = 8) -> Turn:
     return did(ZkRequest(number, (GetData(paths.state_path(TP)),)))
 
@@ -257,9 +260,9 @@ def log_ends_at(leo: int) -> Turn:
 # ----------------------------------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Turn, ...]] = {
-    "narrowed-early": (ELECTED, *THREE, did(stop(1)), did(assign(B3, B1))),
+    "narrowed-early": (ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(assign(B3, B1))),
     "deleted-before-stopped": (
-        *(ELECTED, did(stop(1))),
+        *(ELECTED, ACTIVE_B2, did(stop(1))),
         did(note("command-unanswered", broker=B2, incarnation=20, detail="StopReplica"), stop(2, delete=True)),
     ),
     "dead-leader-kept": (*B2_IS_GONE, reads(), read(state())),
@@ -324,16 +327,17 @@ BAD: dict[str, tuple[Turn, ...]] = {
 }
 
 GOOD: dict[str, tuple[Turn, ...]] = {
-    "narrowed after the answer": (ELECTED, *THREE, did(stop(1)), stopped(1), did(assign(B3, B1))),
+    "narrowed after the answer": (ELECTED, ACTIVE_B2, *THREE, did(stop(1)), stopped(1), did(assign(B3, B1))),
     "narrowed without a broker that counts as inactive": (
-        *(ELECTED, *THREE, did(stop(1)), did(note("broker-state", broker=B2, detail="inactive", incarnation=20))),
+        *(ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(note("broker-state", broker=B2, detail="inactive", incarnation=20))),
         did(assign(B3, B1)),
     ),
+    "narrowed without a broker that has not sent a heartbeat": (ELECTED, *THREE, did(stop(1)), did(assign(B3, B1))),
     "narrowed without a broker that is not registered": (
-        *(ELECTED, *THREE, did(stop(1)), LIST, registered(1, 3)),
+        *(ELECTED, ACTIVE_B2, *THREE, did(stop(1)), LIST, registered(1, 3)),
         did(assign(B3, B1)),
     ),
-    "assignment keeps the broker that was told to stop": (ELECTED, *THREE, did(stop(1)), did(assign(B2, B3, B1))),
+    "assignment keeps the broker that was told to stop": (ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(assign(B2, B3, B1))),
     "write of an assignment that was narrow before": (
         *(ELECTED, *THREE, did(ZkRequest(7, (GetData(paths.topic_path("t")),)))),
         (ZkReplied(7, (Data(paths.topic_payload(((B3, B1),)), 3, 9),)), []),
@@ -345,7 +349,7 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         did(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr")),
         led(1, lead(2, state(), init=True)),
     ),
-    "deleted after the answer": (ELECTED, did(stop(1)), stopped(1, stop(2, delete=True))),
+    "deleted after the answer": (ELECTED, ACTIVE_B2, did(stop(1)), stopped(1, stop(2, delete=True))),
     "another leader in place of a dead one": (*B2_IS_GONE, reads(), read(state(), write(state(leader=3)))),
     "dead leader that is heard of again": (*B2_IS_GONE, heard("b2", beat(B2, 21), grant("b2")), reads(), read(state())),
     "later read of the same partition is under way": (*B2_IS_GONE, reads(8), reads(9), read(state())),

@@ -57,7 +57,7 @@ def test_power_loss_cuts_logs_back_to_the_flush() -> None:
     assert wounds == [(T0, NO_TOPIC_ID, 1)]
 
 
-def test_durable_end_is_told_again_when_a_power_loss_undoes_a_deletion() -> None:
+def test_durable_end_is_told_again_when_a_deletion_is_undone() -> None:
     of = disk(batch(0, "a"))
     flush(of)
     before = of.durable_ends(0)
