@@ -163,6 +163,8 @@ class _Reader:
                 if size - match.start() > RECORD_CHARS_MAX:
                     raise HistoryError(f"line {text.line_at(match.start())}: no end of {match.group()!r}")
                 return None, match.start()
+            if match.group() == ":" and not whole and not text.rest[match.end() :].strip():
+                return None, match.start()  # a cut name if the file ends here: the next piece tells
             record = self._take(kind, match.group(), match.start())
             if record is not None:
                 return record, match.end()
