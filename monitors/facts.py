@@ -191,6 +191,7 @@ FACTS: tuple[Keep, ...] = (
     ),
     Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_accepted)),
     Keep(fact="registered", of=read(GetChildren, keys=_registered)),
+    Keep(fact="commanded", of=sent(*COMMANDS, keys=lambda send, _: [(send.to, send.message.broker_incarnation)])),
     Keep(fact="assigned", of=read(GetData, keys=_assigned)),
     Keep(
         fact="in-flight",  # the correlation of the command that a broker has not answered

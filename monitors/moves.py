@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from monitors.engine import Never, Rule
+from monitors.facts import COMMANDS
 from monitors.patterns import (
     ALL,
     ANY,
@@ -21,7 +22,7 @@ from monitors.patterns import (
 )
 from reference.config import sends_heartbeats
 from reference.coordination import paths
-from reference.coordination.api import Children, GetChildren, SetData
+from reference.coordination.api import Children, Data, GetChildren, GetData, SetData
 from reference.errors import ErrorCode
 from reference.messages import (
     MetadataHeartbeat,
@@ -74,6 +75,20 @@ def _not_registered(outcome: Outcome, memory: Memory) -> Iterable[Key]:
                 yield ANY, broker_address(broker)
 
 
+def _read_anew(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    """The registration that was read is another one than that which was commanded."""
+    name = outcome.op.path.removeprefix(f"{paths.BROKER_IDS}/")
+    if outcome.op.path != name and name.isdecimal():
+        address = broker_address(BrokerId(int(name)))
+        if not isinstance(outcome.answer, Data) or outcome.answer.czxid != memory.of("commanded", address):
+            yield ANY, address
+
+
+def _commanded_anew(send: Sent, memory: Memory) -> Iterable[Key]:
+    if send.message.broker_incarnation != memory.of("commanded", send.to):
+        yield ANY, send.to
+
+
 def _newer_registration(event: Heard, memory: Memory) -> Iterable[Key]:
     heartbeat = event.message
     if heartbeat.incarnation > memory.of("accepted", heartbeat.broker, -1):
@@ -96,6 +111,8 @@ _STOP_ENDS = (
     *noted("broker-state", keys=lambda n, _: [(ANY, broker_address(n.broker))] if n.detail == "inactive" else []),
     *noted("controller-resigned", keys=lambda n, _: [ALL]),
     *read(GetChildren, keys=_not_registered),
+    *read(GetData, keys=_read_anew),
+    *sent(*COMMANDS, keys=_commanded_anew),
     *heard(MetadataHeartbeat, keys=_newer_registration),
 )
 

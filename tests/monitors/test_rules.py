@@ -98,9 +98,9 @@ THREE: tuple[Turn, ...] = (
 )
 
 
-def stop(number: int, *, delete: bool = False) -> AnyEffect:
+def stop(number: int, *, delete: bool = False, to: int = 20) -> AnyEffect:
     stops = (StopPartition(TP, LeaderEpoch(7), delete, TopicId(9), moved=True),)
-    return send("b2", StopReplica(number, B1, EPOCH, Incarnation(20), stops, number))
+    return send("b2", StopReplica(number, B1, EPOCH, Incarnation(to), stops, number))
 
 
 def stopped(number: int, *effects: AnyEffect) -> Turn:
@@ -338,6 +338,11 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         did(assign(B3, B1)),
     ),
     "assignment keeps the broker that was told to stop": (ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(assign(B2, B3, B1))),
+    "deletion told to the next registration": (ELECTED, ACTIVE_B2, did(stop(1)), did(stop(2, delete=True, to=21))),
+    "narrowed while the next registration is read": (
+        *(ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(ZkRequest(6, (GetData(paths.broker_path(B2)),)))),
+        *((ZkReplied(6, (Data(b"", 0, 21),)), []), did(assign(B3, B1))),
+    ),
     "write of an assignment that was narrow before": (
         *(ELECTED, *THREE, did(ZkRequest(7, (GetData(paths.topic_path("t")),)))),
         (ZkReplied(7, (Data(paths.topic_payload(((B3, B1),)), 3, 9),)), []),
