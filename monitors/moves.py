@@ -27,6 +27,7 @@ from reference.errors import ErrorCode
 from reference.messages import (
     MetadataHeartbeat,
     StopReplica,
+    UpdateMetadata,
 )
 from reference.types import BrokerId, broker_address
 
@@ -59,10 +60,21 @@ def _stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 
 def _is_active(send: Sent, memory: Memory) -> bool:
-    """Whether the receiver counts: it sends no heartbeats, or the controller noted this registration as active or stopping."""
-    state, incarnation = memory.of("standing", BrokerId(int(send.to[1:])), ("inactive", None))
+    """Whether the receiver counts: the metadata told last lists it, and this registration was noted as active or stopping.
+
+    A broker without heartbeats always counts. The controller notes no state of a registration that is over, so one of the two
+    alone may be of another registration.
+    """
+    broker = BrokerId(int(send.to[1:]))
+    state, incarnation = memory.of("standing", broker, ("inactive", None))
     is_noted = state != "inactive" and incarnation == send.message.broker_incarnation
-    return is_noted or not sends_heartbeats(memory.config)
+    return (is_noted and broker in (memory.of("told-live") or ())) or not sends_heartbeats(memory.config)
+
+
+def _told_without(send: Sent, memory: Memory) -> Iterable[Key]:
+    for broker in memory.of("registered", default=frozenset()):
+        if broker not in send.message.live_brokers:
+            yield ANY, broker_address(broker)
 
 
 def _not_registered(outcome: Outcome, memory: Memory) -> Iterable[Key]:
@@ -113,6 +125,7 @@ _STOP_ENDS = (
     *read(GetChildren, keys=_not_registered),
     *read(GetData, keys=_read_anew),
     *sent(*COMMANDS, keys=_commanded_anew),
+    *sent(UpdateMetadata, keys=_told_without),
     *heard(MetadataHeartbeat, keys=_newer_registration),
 )
 

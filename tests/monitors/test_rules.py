@@ -144,7 +144,12 @@ CREATED = ZkRequest(3, (GUARD, Create(paths.state_path(TP), paths.state_payload(
 DELETES = ZkRequest(4, (GUARD, Delete(paths.state_path(TP))), atomic=True)
 
 
-ACTIVE_B2 = did(note("broker-state", broker=B2, detail="active", incarnation=20))
+def serve(*live: BrokerId, number: int = 1) -> AnyEffect:
+    """Metadata for b3 that lists these brokers."""
+    return send("b3", UpdateMetadata(number, B1, EPOCH, Incarnation(30), live, (), full=True, number=number))
+
+
+ACTIVE_B2 = did(note("broker-state", broker=B2, detail="active", incarnation=20), serve(B1, B2, B3))
 
 
 def reads(number: int = 8) -> Turn:
@@ -260,10 +265,10 @@ def log_ends_at(leo: int) -> Turn:
 # ----------------------------------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Turn, ...]] = {
-    "narrowed-early": (ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(assign(B3, B1))),
+    "narrowed-early": (ELECTED, ACTIVE_B2, *THREE, did(stop(2)), did(assign(B3, B1))),
     "deleted-before-stopped": (
-        *(ELECTED, ACTIVE_B2, did(stop(1))),
-        did(note("command-unanswered", broker=B2, incarnation=20, detail="StopReplica"), stop(2, delete=True)),
+        *(ELECTED, ACTIVE_B2, did(stop(2))),
+        did(note("command-unanswered", broker=B2, incarnation=20, detail="StopReplica"), stop(3, delete=True)),
     ),
     "dead-leader-kept": (*B2_IS_GONE, reads(), read(state())),
     "older-state-told": (ELECTED, did(lead(1, state(8))), led(1, lead(2, state(7)))),
@@ -327,26 +332,30 @@ BAD: dict[str, tuple[Turn, ...]] = {
 }
 
 GOOD: dict[str, tuple[Turn, ...]] = {
-    "narrowed after the answer": (ELECTED, ACTIVE_B2, *THREE, did(stop(1)), stopped(1), did(assign(B3, B1))),
+    "narrowed after the answer": (ELECTED, ACTIVE_B2, *THREE, did(stop(2)), stopped(2), did(assign(B3, B1))),
     "narrowed without a broker that counts as inactive": (
-        *(ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(note("broker-state", broker=B2, detail="inactive", incarnation=20))),
+        *(ELECTED, ACTIVE_B2, *THREE, did(stop(2)), did(note("broker-state", broker=B2, detail="inactive", incarnation=20))),
         did(assign(B3, B1)),
     ),
-    "narrowed without a broker that has not sent a heartbeat": (ELECTED, *THREE, did(stop(1)), did(assign(B3, B1))),
+    "narrowed without a broker that has not sent a heartbeat": (ELECTED, *THREE, did(stop(2)), did(assign(B3, B1))),
     "narrowed without a broker that is not registered": (
-        *(ELECTED, ACTIVE_B2, *THREE, did(stop(1)), LIST, registered(1, 3)),
+        *(ELECTED, ACTIVE_B2, *THREE, did(stop(2)), LIST, registered(1, 3)),
         did(assign(B3, B1)),
     ),
-    "assignment keeps the broker that was told to stop": (ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(assign(B2, B3, B1))),
-    "deletion told to the next registration": (ELECTED, ACTIVE_B2, did(stop(1)), did(stop(2, delete=True, to=21))),
+    "assignment keeps the broker that was told to stop": (ELECTED, ACTIVE_B2, *THREE, did(stop(2)), did(assign(B2, B3, B1))),
+    "narrowed without a broker that metadata does not list": (
+        *(ELECTED, ACTIVE_B2, *THREE, did(stop(2)), updated(1, serve(B1, B3, number=3))),
+        did(assign(B3, B1)),
+    ),
+    "deletion told to the next registration": (ELECTED, ACTIVE_B2, did(stop(2)), did(stop(3, delete=True, to=21))),
     "narrowed while the next registration is read": (
-        *(ELECTED, ACTIVE_B2, *THREE, did(stop(1)), did(ZkRequest(6, (GetData(paths.broker_path(B2)),)))),
+        *(ELECTED, ACTIVE_B2, *THREE, did(stop(2)), did(ZkRequest(6, (GetData(paths.broker_path(B2)),)))),
         *((ZkReplied(6, (Data(b"", 0, 21),)), []), did(assign(B3, B1))),
     ),
     "write of an assignment that was narrow before": (
         *(ELECTED, *THREE, did(ZkRequest(7, (GetData(paths.topic_path("t")),)))),
         (ZkReplied(7, (Data(paths.topic_payload(((B3, B1),)), 3, 9),)), []),
-        *(did(stop(1)), did(assign(B3, B1))),
+        *(did(stop(2)), did(assign(B3, B1))),
     ),
     "dead leader of a partition that is deleted": (*B2_IS_GONE, reads(), did(DELETES), read(state())),
     "first command answered too late and repeated": (
@@ -354,7 +363,7 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         did(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr")),
         led(1, lead(2, state(), init=True)),
     ),
-    "deleted after the answer": (ELECTED, ACTIVE_B2, did(stop(1)), stopped(1, stop(2, delete=True))),
+    "deleted after the answer": (ELECTED, ACTIVE_B2, did(stop(2)), stopped(2, stop(3, delete=True))),
     "another leader in place of a dead one": (*B2_IS_GONE, reads(), read(state(), write(state(leader=3)))),
     "dead leader that is heard of again": (*B2_IS_GONE, heard("b2", beat(B2, 21), grant("b2")), reads(), read(state())),
     "later read of the same partition is under way": (*B2_IS_GONE, reads(8), reads(9), read(state())),
