@@ -223,6 +223,7 @@ class Move(Struct):
     new: tuple[BrokerId, ...] = ()  # brokers that are to hold one for the first time
     step: MoveStep = MoveStep.WIDENING
     told: tuple[LiveBroker, ...] = ()  # that were sent StopReplica in this step
+    held: bool = False  # the agent could not take its next step, because a leader election was under way
 
 
 class AgentStep(StrEnum):

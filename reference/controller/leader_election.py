@@ -91,20 +91,29 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal 
 
 
 def _add_goal(change: StateChange, goal: AnyGoal) -> None:
-    """A later order replaces an earlier one; NewEpoch stands beside an order, in front of it.
+    """A goal replaces an earlier one of its rank; NewEpoch comes first, then the order of a move, then that of an operator.
+
+    An operator's order must not displace that of a move: the move would begin again, in epochs that change nothing.
 
     A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
     replicas that were assigned before.
     """
+    if not isinstance(goal, Repair):  # every round begins with it
+        others = [other for other in change.goals if _rank(other) != _rank(goal)]
+        change.goals = tuple(sorted((*others, goal), key=_rank))
+        change.serves = tuple(other for other in change.serves if _rank(other) != _rank(goal))
+
+
+def _rank(goal: AnyGoal | ProposedIsr) -> int:
     match goal:
-        case Repair():
-            pass  # every round begins with it
+        case Repair() | ProposedIsr():
+            return 0
         case NewEpoch():
-            change.goals = (goal, *(other for other in change.goals if other != goal))
-            change.serves = tuple(other for other in change.serves if other != goal)
-        case PreferredLeader() | UncleanLeader() | LeaderInTarget() | IsrInTarget():
-            change.goals = (*(other for other in change.goals if not isinstance(other, Order)), goal)
-            change.serves = tuple(other for other in change.serves if not isinstance(other, Order))
+            return 1
+        case LeaderInTarget() | IsrInTarget():
+            return 2
+        case PreferredLeader() | UncleanLeader():
+            return 3
         case _ as unreachable:
             assert_never(unreachable)
 
@@ -155,12 +164,11 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         return
     change.base = base
     choice = leader_selection.select(turn.config.variant, base, live, leaving(controller))
-    order = _order_of(change)
-    if isinstance(order, UncleanLeader):
+    if UncleanLeader() in change.goals:
         choice = _unclean(base, choice, live)
-    elif order is not None and isinstance(choice, Keep):
-        choice = _choice_by_order(turn, controller, order, base)
-        change.serves = (order,)
+    for order in _orders(change):
+        if isinstance(choice, Keep) and not isinstance(order, UncleanLeader):
+            choice, change.serves = _choice_by_order(turn, controller, order, base), (order,)
     if NEW_EPOCH in change.goals:
         choice = leader_selection.stay(base) if isinstance(choice, Keep) else choice
         change.serves = (NEW_EPOCH, *change.serves)
@@ -204,8 +212,8 @@ def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
     return choice if led or not brokers else AskLogs(brokers)
 
 
-def _order_of(change: StateChange) -> Order | None:
-    return next((goal for goal in change.goals if isinstance(goal, Order)), None)
+def _orders(change: StateChange) -> tuple[Order, ...]:
+    return tuple(goal for goal in change.goals if isinstance(goal, Order))
 
 
 def _choice_by_order(
@@ -338,6 +346,8 @@ def _publish(turn: Turn, controller: Controller, change: StateChange, state: Par
     if NEW_EPOCH in change.serves:  # also where a leader had to be elected in the same round, which is a new epoch too
         channel.mark_new(controller, state.tp, leader_selection.newcomers(controller.agent.moves.get(state.tp), state))
     change.goals = tuple(goal for goal in change.goals if goal not in change.serves)
+    # One write serves one order. Where it served a repair, the order comes again from who gave it (`reassign.move.proceed`).
+    change.again |= bool(_orders(change)) and any(isinstance(goal, Order) for goal in change.serves)
     _finish(turn, controller, state.tp, change)
 
 

@@ -111,9 +111,11 @@ def _row(brokers: tuple[BrokerId, ...]) -> str:
     return ",".join(map(str, brokers))
 
 
-def cluster(variant: Variant = SAFE, *, replicas: tuple[int, ...] = OAR, min_isr: int = 2, brokers: int = 6) -> Mortal:
+def cluster(
+    variant: Variant = SAFE, *, replicas: tuple[int, ...] = OAR, min_isr: int = 2, brokers: int = 6, kind: type[Mortal] = Mortal
+) -> Mortal:
     """Start a cluster with all replicas in the ISR, the first replica as leader, and one record written."""
-    lab = Mortal(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False)
+    lab = kind(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False)
     lab.before = {}
     for i in lab.ids:
         lab.start(i)

@@ -7,11 +7,13 @@ from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep
 from reference.coordination import paths
 from reference.coordination.api import Create
+from reference.effects import AnyEffect, ZkRequest
 from reference.messages import IsrMember, PartitionState
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
 from tests.reference.admin import BROKERS, T1, add, back, bury, full, prefer, requests, write
 from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0
+from tests.reference.moving import Mortal, cluster, reassign
 
 
 def led_by_another() -> Interrupted:
@@ -109,3 +111,47 @@ def test_preferred_election_survives_a_crash_at_any_step(before: int) -> None:
 
     assert lab.leaders() == [2]
     assert requests(lab) == []
+
+
+class Ordered(Mortal):
+    """A cluster in which a preferred election of T0 is ordered right before the controller's request number `moment`."""
+
+    requests: int = 0
+    moment: int | None = None
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        if i == 1 and isinstance(effect, ZkRequest):
+            if self.requests == self.moment:
+                _, fired = self.zk.submit(self.admin, (Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0,))),))
+                self.watches(fired)
+            self.requests += 1
+        return super()._perform(i, effect)
+
+
+def moved(target: tuple[int, ...], moment: int | None = None) -> Ordered:
+    """Move T0 from 1,2,3, led by b1, with an order at this moment."""
+    lab = cluster(kind=Ordered)
+    assert isinstance(lab, Ordered)
+    lab.requests, lab.moment = 0, moment
+    lab.look_from_here()
+    reassign(lab, target)
+    return lab
+
+
+def test_preferred_election_costs_a_move_no_epoch() -> None:
+    """R-147, R-235: b1 is the preferred replica and leads already, so no moment of the order may change the states written."""
+    undisturbed = moved((1, 4, 5))
+    states = [step for step in undisturbed.steps if step.startswith("state")]
+    for moment in range(undisturbed.requests):
+        lab = moved((1, 4, 5), moment)
+        assert [step for step in lab.steps if step.startswith("state")] == states, moment
+        assert (lab.state().leader_epoch, requests(lab)) == (undisturbed.state().leader_epoch, []), moment
+
+
+def test_preferred_election_is_served_beside_a_move() -> None:
+    """R-147: once b4 is in the ISR and first in the assignment, no moment of the order loses it to the orders of the move."""
+    undisturbed = moved((4, 1, 5))
+    served = [moved((4, 1, 5), moment).leaders() == [4] for moment in range(undisturbed.requests)]
+
+    assert undisturbed.leaders() == [1]
+    assert (any(served), served) == (True, sorted(served))

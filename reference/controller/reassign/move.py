@@ -108,6 +108,9 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
     state = controller.states.get(tp)
     if tp not in controller.assignments or tp in controller.changes or state is None:
         return
+    if move.held:  # an election that writes nothing fires no watch, which would wake the agent
+        move.held = False
+        controller.agent.again = True
     if move.step is MoveStep.LEADING:
         if state.leader not in move.target:
             _begin_again(controller, move)

@@ -150,7 +150,9 @@ def _step(turn: Turn, controller: Controller, draft: Draft, facts: Seen, tp: Top
     if move is None or tp not in draft.entries:
         return
     assigned, state = draft.assigned[tp], facts.states.get(tp)
-    ready = state is not None and tp not in controller.changes and reassign_move.is_ready(turn, controller, state, move)
+    able = state is not None and reassign_move.is_ready(turn, controller, state, move)
+    ready = able and tp not in controller.changes
+    move.held = able and not ready and move.step is MoveStep.JOINING
     match move.step:
         case MoveStep.WIDENING:
             full = (*assigned, *(b for b in move.target if b not in assigned))
