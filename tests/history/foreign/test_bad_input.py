@@ -105,6 +105,12 @@ BAD = {
     "a discard before the end of the file": (f"{_INVOKE}\n{_OK}\n#_\n", "#_ (leave out the next form) without a form"),
     "a discard before the end of the vector": (f"[{_INVOKE}\n#_]", "line 2: #_ (leave out the next form) without a form"),
     "steps that are all discarded": (f"#_[{_INVOKE}]", "the file has no invocation or completion of a client"),
+    **{
+        f"a number of JSON beyond all doubles: {number}": (
+            f'{{"process": 0, "type": "ok", "value": {number}}}', f"line 1: cut, or not JSON: {number} is too large a number"
+        )
+        for number in ("1e999", "-1e999")
+    },
     "an empty vector": ("[]", "the file has no invocation or completion of a client"),
     "an empty file": ("", "the file is empty"),
 }  # fmt: skip
