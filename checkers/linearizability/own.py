@@ -22,8 +22,8 @@ had certainly taken effect when the read began, `maybe` those that may have when
             return len(before) <= read.answer <= len(before) + len(maybe)
 
 Values are Python's where it has them: whole numbers, text, booleans, floats, tuples, frozen sets; None for nil, and a map is a
-tuple of pairs. `first` and the states must be hashable and never change, since the search comes back to them. A ValueError refuses
-a call that the object does not have.
+tuple of pairs. `first` and the states must be hashable and never change, since the search comes back to them. A ValueError
+refuses a call that the object does not have.
 """
 
 from collections.abc import Callable, Hashable, Sequence
