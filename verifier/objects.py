@@ -80,6 +80,8 @@ class Object(NamedTuple):
                 yield from self._log(state[0], state[1], call)
             case "versioned-node", _, _:
                 yield from self._node(state, call)
+            case _:
+                raise AssertionError(f"{call.f} of {self.model}")  # `all_are_calls` has looked
 
     def _registers(self, held: dict[Any, Any], micros: State, is_open: bool) -> Iterator[State]:
         for f, key, value in micros:
@@ -196,6 +198,7 @@ def _could_be_wrong(thing: Object, call: Call) -> bool:
 def verify_none(thing: Object, calls: Sequence[Call], witness: NoLinearization) -> None:
     """Return if no order explains the calls kept; raise Refused if one does."""
     kept = {*witness.kept}
+    must([*witness.kept] == sorted(kept), "the calls kept are not each named once, in their order")
     part = next((part for part in objects(thing, calls).values() if kept <= {at for at, _ in part}), [])
     must(kept and part and witness.last in kept, "the calls kept are not calls on one object, with the last among them")
     must(not has_order(thing, part, kept), "an order explains the calls kept")

@@ -24,6 +24,7 @@ class Commits(Transactions):
         must(len(place) == len(order) and place.keys() <= {*range(self._count)}, "an operation is in the order twice, or none")
         missing = [op for op in range(self._count) if self._calls[op].end is not None and op not in place]
         must(not missing, f"operation {missing[:1]} committed and is not in the order")
+        must(len(snapshots) in (0, len(order)), "there is not a snapshot for each operation of the order")
         sight = {**place, **dict(zip(order, snapshots, strict=bool(snapshots)))} if self._holds("snapshot") else place
         must(not (snapshots and self._holds("serial")), "the level has no snapshots")
         must(all(0 <= sight[op] <= place[op] for op in order), "a snapshot is later than its commit")

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from history.foreign.step import UNKNOWN, Call
+from verifier.calls import are_micros
 from verifier.certificate import Cycle, Edge, NoVersionOrder, Oddity, Place, must
 
 # What each level promises. committed: no read of aborted or intermediate values, no cycle of ww and wr. atomic: a transaction is
@@ -121,9 +122,11 @@ class Transactions:
         """Whether a dependency is where it says, given the assumed orders of writes."""
         ends = [place[0] for place in edge.at[:2]]
         if edge.kind in ("process", "realtime"):
+            must(not edge.at, "an order in time is not shown by places")
             return self._in_time(edge.source, edge.target, edge.kind) and self._time in (edge.kind, "realtime")
         must(ends == [edge.source, edge.target] and edge.source != edge.target, "a dependency is of other operations")
-        must(len(edge.at) <= 4, "a dependency names too many places")
+        places = 2 if edge.kind == "wr" or (edge.kind == "rw" and self._lists) else 3 if self._lists else 4
+        must(len(edge.at) <= places, "a dependency names too many places")
         first, then, *proof = edge.at
         if edge.kind == "wr":
             return self._is_committed(first[0]) and self._has(self._read(then), self._write(first))
@@ -241,6 +244,7 @@ class Transactions:
 
 def _micros(call: Call, known: bool, *, lists: bool) -> tuple[Micro, ...]:
     given: Any = call.result if known else call.argument
+    must(are_micros(given, ("r", "append" if lists else "w")), f"line {call.line} is no transaction of this model")
     nil = () if lists else None
     some = tuple((f if known or f != "r" else "", key, nil if value is None else value) for f, key, value in given)
     must(not lists or all(type(value) is tuple for f, _, value in some if f == "r"), "a read of a list that is no list")

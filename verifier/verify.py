@@ -3,9 +3,12 @@
 from collections.abc import Hashable
 
 from history.foreign.pairing import Paired
+from verifier.calls import all_are_calls
 from verifier.certificate import FORMAT, Certificate, Linearization, NoLinearization, TransactionOrder, digest_of, must
 from verifier.objects import Object, verify_none, verify_order
 from verifier.orders import Commits
+
+LEVEL = "linearizable"  # of objects
 
 
 def verify(history: Paired, certificate: Certificate, *, first: Hashable = None, nil_is_a_value: bool = True) -> None:
@@ -21,6 +24,9 @@ def verify(history: Paired, certificate: Certificate, *, first: Hashable = None,
     must(not (proves_valid and history.unsure), "the times of the history contradict its order")
     thing = Object(certificate.model, first, nil_is_a_value, len(history.calls))
     must(not history.untimed or not isinstance(witness, Linearization | NoLinearization), "the history has no order in time")
+    if isinstance(witness, Linearization | NoLinearization):
+        must(certificate.level == LEVEL, f"the level of {certificate.model} must be {LEVEL}, not {certificate.level!r}")
+        all_are_calls(certificate.model, calls)
     if isinstance(witness, Linearization):
         verify_order(thing, calls, witness)
     elif isinstance(witness, NoLinearization):

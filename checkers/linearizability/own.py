@@ -22,7 +22,8 @@ had certainly taken effect when the read began, `maybe` those that may have when
             return len(before) <= read.answer <= len(before) + len(maybe)
 
 Values are Python's where it has them: whole numbers, text, booleans, floats, tuples, frozen sets; None for nil, and a map is a
-tuple of pairs. `first` and the states must be hashable. A ValueError refuses a call that the object does not have.
+tuple of pairs. `first` and the states must be hashable and never change, since the search comes back to them. A ValueError
+refuses a call that the object does not have.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -107,8 +108,15 @@ class OwnObject:
 
     def step(self, state: State, call: Call) -> State | Illegal:
         """The user's step. HistoryError with the line of the call if it fails."""
-        after = _model_answer(self.name, call, lambda: _hashable(self._step(state, *_op(call))))
+        after = _model_answer(self.name, call, lambda: self._after(state, _op(call)))
         return ILLEGAL if after is None else after
+
+    def _after(self, state: State, op: Op) -> State:
+        before = hash(state)
+        after = self._step(state, *op)
+        if hash(state) != before:
+            raise TypeError("the step changed the state that it was given; it must return another one")
+        return checked_state(after)
 
     def observes(self, call: Call) -> bool:
         """False: nobody says which calls leave the state alone."""
@@ -121,7 +129,7 @@ class OwnObject:
             after = self._step(self._first, *op)
             states = (self._first,) if after is None else (self._first, after)
             return any(self._step(state, op.f, op.value, answer) is None for state in states for answer in (op.answer, _STRANGE))
-        except Exception:  # noqa: BLE001  # the step uses the answer, and cannot use every answer
+        except (Exception, SystemExit):  # noqa: BLE001  # the step uses the answer, and cannot use every answer
             return True
 
     def key(self, call: Call) -> Hashable:
@@ -185,7 +193,7 @@ class OwnReads:
                 count, maybe = reading.pop(index)
                 read, others = _op(call), [_op(other) for other in maybe.values()]
                 before = done[:count]
-                if not _model_answer(self.name, call, lambda: self._holds(read, before, others)):  # noqa: B023  # called at once
+                if not _model_answer(self.name, call, lambda: _told(self._holds(read, before, others))):  # noqa: B023  # at once
                     anomalies.append(self._anomaly(key, call, len(before), len(others)))
         return anomalies
 
@@ -201,14 +209,33 @@ class OwnReads:
         )
 
 
-def _hashable(state: Hashable) -> Hashable:
-    frozenset((state,))  # TypeError here, and not in the search, if a state cannot be hashed
+def checked_state(state: Hashable) -> Hashable:
+    """The state. TypeError here, and not in the search, if it cannot be one: if it has no hash, or if it can change."""
+    hash(state)
+    _refuse_identity(state)
     return state
+
+
+def _refuse_identity(state: Hashable) -> None:
+    # An object without an equality of its own equals itself alone, also after a change. A mere mark, `object()`, cannot change.
+    for part in state if isinstance(state, tuple | frozenset) else ():
+        _refuse_identity(part)
+    can_change = hasattr(state, "__dict__") or hasattr(type(state), "__slots__")
+    if type(state).__hash__ is object.__hash__ and can_change and not isinstance(state, type):
+        what = type(state).__name__
+        raise TypeError(f"a {what} is compared by identity, so equal states are not seen to be equal, nor its changes")
+
+
+def _told(holds: object) -> object:
+    if holds is None:
+        raise TypeError("holds returned None; it must return True or False")
+    return holds
 
 
 def _model_answer(name: str, call: Call, ask: Callable[[], _T]) -> _T:
     # The code is the user's: whatever it raises is told as a mistake of the model, with the call that it was asked about.
     try:
         return ask()
-    except Exception as error:
+    # SystemExit would end the command with the exit code that the model chose.
+    except (Exception, SystemExit) as error:
         raise HistoryError(f"line {call.line}: {name} cannot judge {words_of(call)}: {type(error).__name__}: {error}") from error

@@ -5,7 +5,7 @@ import traceback
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from checkers.linearizability.own import OwnObject, OwnReads
+from checkers.linearizability.own import OwnObject, OwnReads, checked_state
 from highwater.errors import UsageError
 
 _SHAPES = "`first` and `step(self, state, f, value, answer)`, or `reads` and `holds(self, read, before, maybe)`"
@@ -30,15 +30,29 @@ def own_model(words: str) -> OwnObject | OwnReads:
     try:
         spec.loader.exec_module(module)
         own = getattr(module, name)()
+        return _of_shape(words, name, own)
+    except UsageError:
+        raise
     except AttributeError:
         if hasattr(module, name):
             raise UsageError(f"--model {words}: {_last_line()}") from None
         raise UsageError(f"--model {words}: {file} has no {name}") from None
-    except Exception:  # noqa: BLE001  # it is the user's code
+    except (Exception, SystemExit):  # noqa: BLE001  # it is the user's code
         raise UsageError(f"--model {words}: {_last_line()}") from None
+
+
+def _of_shape(words: str, name: str, own: object) -> OwnObject | OwnReads:
+    """The model, if the object has one of the two shapes."""
     if hasattr(own, "first") and callable(getattr(own, "step", None)):
+        try:
+            checked_state(own.first)
+        except TypeError as error:
+            raise UsageError(f"--model {words}: `first` cannot be a state: {error}") from None
         return OwnObject(name, own)
     if hasattr(own, "reads") and callable(getattr(own, "holds", None)):
+        reads = own.reads
+        if not isinstance(reads, tuple | list | set | frozenset) or not all(isinstance(f, str) for f in reads):
+            raise UsageError(f"--model {words}: `reads` must be a tuple of names of functions, not {reads!r}")
         return OwnReads(name, own)
     raise UsageError(f"--model {words}: a model has {_SHAPES}")
 

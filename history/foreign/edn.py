@@ -23,8 +23,8 @@ from history.foreign.text import DEPTH_MAX, DIGITS_MAX, RECORD_CHARS_MAX, Text
 
 _TOKEN = re.compile(
     r"""
-    (?P<atom>[^\s,\[\](){}";\\#][^\s,\[\](){}";]*|\#\#-?\w+)  # first, for most are
-  | ;[^\n]*(?P<comment>\n)                  # a comment ends with its line
+    (?P<atom>[^\s,\[\](){}";\\#][^\s,\[\](){}";]*|\#\#-?\w*)  # first, for most are
+  | ;[^\r\n]*(?P<comment>[\r\n])           # a comment ends with its line
   | (?P<string>"(?:[^"\\]|\\.)*")
   | (?P<open>\#\{|[\[({])
   | (?P<close>[\])}])
@@ -35,20 +35,22 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_INTEGER = re.compile(r"[+-]?[0-9]+N?\Z")
+_SIMPLE_NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,17})\Z")  # converted at once
+_NUMBER = re.compile(r"[+-]?[0-9]")  # what begins so
+_INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)N?\Z")  # Clojure reads a number behind a 0 as octal
 _HEX = re.compile(r"[+-]?0[xX][0-9a-fA-F]+N?\Z")
 _RATIO = re.compile(r"[+-]?[0-9]+/[0-9]+\Z")
-_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?\Z")
-_KINDS = {"true": "boolean", "false": "boolean", "##Inf": "float", "##-Inf": "float"}
+_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*([eE][+-]?[0-9]+)?M?|[eE][+-]?[0-9]+M?|M)\Z")
+_KINDS = {"true": "boolean", "false": "boolean", "##Inf": "float", "##-Inf": "float", "##NaN": "symbol"}
 _NO_NAME = frozenset("^'@`~")  # Clojure forms that are not EDN begin with these: metadata, quotes
 _CHARACTERS = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r", "backspace": "\b", "formfeed": "\f"}
 _UNICODE = re.compile(r"u[0-9a-fA-F]{4}\Z")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_OCTAL = re.compile(r"o[0-3]?[0-7]{1,2}\Z")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _CLOSES = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _OPEN_ENDED = ("atom", "char", "tag", "open", "discard")
 _CACHE_MAX = 100_000
-_SHORT = 19  # a number with fewer digits is converted at once
 _LINE_CHARS_MIN = 1 << 16  # wait for the end of a line that is shorter than this
 
 Row = tuple[int, Keys, tuple[Hashable, ...]]  # the line of a map, its keys and its values
@@ -93,7 +95,7 @@ class _Reader:
         self._atoms: dict[str, Hashable] = {"nil": None}
         self._outer: str | None = None  # the bracket around all records
         self._seen = False
-        self._dropping = False  # a `#_` was read between records
+        self._dropping = 0  # forms to leave out, for as many `#_` were read between records
         self._closed = False
 
     def rows(self) -> Iterator[Row]:
@@ -106,8 +108,14 @@ class _Reader:
         if self._open:
             opened, _, line = self._open[0]
             raise HistoryError(f"line {line}: the file is cut inside a form: nothing closes the {opened} of this line")
+        self._refuse_dropping(self._text.line_of_rest())
         if self._outer is not None and not self._closed:
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut: no {_CLOSES[self._outer]} at its end")
+
+    def _refuse_dropping(self, line: int) -> None:
+        """A `#_` between records needs a form, which it leaves out."""
+        if self._dropping:
+            raise HistoryError(f"line {line}: {_named(_DISCARD)} without a form after it")
 
     def _piece(self) -> Iterator[Row]:
         """The maps that end in the present piece of text; simple lines are read many at a time."""
@@ -150,7 +158,7 @@ class _Reader:
             if items is not None and match.end() < size and not (items and type(items[-1]) is _Prefix):
                 token = match.group()
                 atom = atoms.get(token, _DISCARD)
-                if atom is _DISCARD and len(token) < _SHORT and token.isdecimal() and token.isascii():
+                if atom is _DISCARD and _SIMPLE_NUMBER.match(token):
                     atom = int(token)
                 if atom is not _DISCARD:
                     items.append(atom)
@@ -182,7 +190,7 @@ class _Reader:
                 if self._open:
                     self._open[-1][1].append(_DISCARD if kind == "discard" else _Prefix(token))
                 elif kind == "discard":
-                    self._dropping = True
+                    self._dropping += 1
             case "comment":
                 pass
             case _:
@@ -193,7 +201,7 @@ class _Reader:
         """Open a form, or the vector that holds the whole history."""
         if self._closed:
             raise HistoryError(f"line {self._text.line_at(at)}: unexpected content after the end of the history")
-        if not self._open and self._outer is None and not self._seen and bracket in "[(":
+        if not (self._open or self._dropping or self._seen) and self._outer is None and bracket in "[(":
             self._outer = bracket
             return
         if len(self._open) == DEPTH_MAX:
@@ -205,22 +213,21 @@ class _Reader:
         if not self._open:
             if self._outer is None or self._closed or _CLOSES[self._outer] != bracket:
                 raise HistoryError(f"line {self._text.line_at(at)}: {bracket} without an opening bracket")
+            self._refuse_dropping(self._text.line_at(at))
             self._closed = True
             return None
         opened, items, line = self._open.pop()
         if _CLOSES[opened] != bracket:
             raise HistoryError(f"line {self._text.line_at(at)}: {bracket} closes {opened}")
         if items and isinstance(items[-1], _Prefix):
-            prefix = items[-1].text
-            what = "#_ (leave out the next form)" if prefix == _DISCARD.text else f"the tag {prefix}"
-            raise HistoryError(f"line {self._text.line_at(at)}: {what} without a form after it")
+            raise HistoryError(f"line {self._text.line_at(at)}: {_named(items[-1])} without a form after it")
         if self._open:
             self._add(self._form(opened, items, at), at)
             return None
-        self._seen = True
         if self._dropping:
-            self._dropping = False
+            self._dropping -= 1
             return None
+        self._seen = True
         if opened != "{":
             raise HistoryError(f"line {line}: a step must be a map, not {opened}…{bracket}")
         fields = self._map(map_of, items, at)
@@ -229,7 +236,12 @@ class _Reader:
     def _form(self, opened: str, items: list[Hashable], at: int) -> Hashable:
         if opened == "{":
             return self._map(pairs_of, items, at)
-        return frozenset(items) if opened == "#{" else tuple(items)
+        if opened != "#{":
+            return tuple(items)
+        found = frozenset(items)
+        if len(found) < len(items):
+            raise HistoryError(f"line {self._text.line_at(at)}: a set has one value twice")
+        return found
 
     def _map(self, make: Callable[[Sequence[Hashable]], _Map], items: list[Hashable], at: int) -> _Map:
         try:
@@ -241,7 +253,7 @@ class _Reader:
         """Put a value into the innermost form, after the discards and tags before it."""
         if not self._open:
             if self._dropping:
-                self._dropping = False
+                self._dropping -= 1
                 return
             raise HistoryError(f"line {self._text.line_at(at)}: a step must be a map, not {shown(value)[:60]}")
         items = self._open[-1][1]
@@ -257,9 +269,9 @@ class _Reader:
     def _value(self, kind: str | None, token: str, at: int) -> Hashable:
         """The value of a string, character or other token; equal atoms are one object."""
         if kind == "string":
-            return Atom("string", _text(token[1:-1]) if "\\" in token else token[1:-1])
+            return Atom("string", self._unescaped(token[1:-1], at) if "\\" in token else token[1:-1])
         if kind == "char":
-            return Atom("character", _character(token[1:]))
+            return Atom("character", self._character(token[1:], at))
         if token in self._atoms:
             return self._atoms[token]
         value = self._atom(token, at)
@@ -281,11 +293,12 @@ class _Reader:
             return int(ratio) if ratio.denominator == 1 else Atom("ratio", str(ratio))
         if _FLOAT.match(token):
             return self._decimal(token[:-1], line) if token.endswith("M") else _float(float(token))
-        if token[0] in "0123456789":
+        if _NUMBER.match(token):
             raise HistoryError(f"line {line}: {token!r} is not a number")
-        if token[0] in _NO_NAME or (
-            token == ":" and self._text.rest[at + 1 :].strip()
-        ):  # at the end of the file it is a cut name
+        is_cut = token == ":" and not self._text.rest[at + 1 :].strip()  # a name at the end of the file
+        if token[0] in _NO_NAME or (token in (":", "##") and not is_cut) or token.startswith("::"):
+            raise HistoryError(f"line {line}: {token[:60]!r} is not EDN")
+        if token[0] == "#" and token not in _KINDS:
             raise HistoryError(f"line {line}: {token[:60]!r} is not EDN")
         if token[0] == ":":
             return token[1:]
@@ -296,6 +309,32 @@ class _Reader:
             return Atom("decimal", _shortest(Decimal(token)))
         except InvalidOperation as error:
             raise HistoryError(f"line {line}: '{token}M' has too large an exponent") from error
+
+    def _unescaped(self, escaped: str, at: int) -> str:
+        """Decode the escapes of a string, and join the surrogate pairs of characters beyond 16 bits."""
+        try:
+            text = _ESCAPE.sub(_unescaped_text, escaped)
+        except KeyError as error:
+            raise HistoryError(
+                f"line {self._text.line_at(at)}: a string has \\{error.args[0]}, which is no escape of EDN"
+            ) from error
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+    def _character(self, name: str, at: int) -> str:
+        """The character of this name."""
+        if _UNICODE.match(name):
+            return chr(int(name[1:], 16))
+        if _OCTAL.match(name):
+            return chr(int(name[1:], 8))
+        if len(name) > 1 and name not in _CHARACTERS:
+            raise HistoryError(f"line {self._text.line_at(at)}: there is no character \\{name[:60]}")
+        return _CHARACTERS.get(name, name)
+
+
+def _named(prefix: Hashable) -> str:
+    """A discard or a tag in words."""
+    assert isinstance(prefix, _Prefix), prefix
+    return "#_ (leave out the next form)" if prefix is _DISCARD else f"the tag {prefix.text}"
 
 
 def _float(number: float) -> Atom:
@@ -312,17 +351,9 @@ def _shortest(number: Decimal) -> str:
     return str(Decimal((sign, digits[:digits_kept], exponent + len(digits) - digits_kept))) if digits_kept else "0"
 
 
-def _character(name: str) -> str:
-    return chr(int(name[1:], 16)) if _UNICODE.match(name) else _CHARACTERS.get(name, name)
-
-
-def _text(escaped: str) -> str:
-    """Decode the escapes of a string, and join the surrogate pairs of characters beyond 16 bits."""
-    return _ESCAPE.sub(_unescaped_text, escaped).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-
-
 def _unescaped_text(match: re.Match[str]) -> str:
+    """The character of an escape. KeyError, with what stands behind the backslash, if there is none."""
     escape = match.group(1)
     if len(escape) == 5:
         return chr(int(escape[1:], 16))
-    return _ESCAPES.get(escape, escape)
+    return chr(int(escape, 8)) if escape[0] in "01234567" else _ESCAPES[escape]

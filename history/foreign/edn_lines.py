@@ -238,7 +238,7 @@ def _as_json(words: bytes) -> bytes:
 
 
 def _name(word: bytes) -> bytes:
-    return b'"' + word[1:] + b'"' if word[:1] == b":" and len(word) > 1 else word and _NO_JSON
+    return b'"' + word[1:] + b'"' if word[:1] == b":" and len(word) > 1 and word[1:2] != b":" else word and _NO_JSON
 
 
 def _json_of_word(match: re.Match[bytes]) -> bytes:
@@ -279,7 +279,10 @@ def _value(form: _Form[Hashable], *, nested: bool) -> Hashable:
         case "(", ")":
             return items
         case "#{", "}":
-            return frozenset(items)
+            found = frozenset(items)
+            if len(found) < len(items):
+                raise _NotSimple
+            return found
         case "{", "}":
             try:
                 return pairs_of(items)

@@ -13,10 +13,17 @@ from io import RawIOBase
 from typing import BinaryIO
 
 from history.errors import HistoryError
+from history.foreign import edn
 from history.foreign.step import shown
 
 _BEGUN = re.compile(rb"\s*(-?\d+|:[\w.-]+)\t")  # what no line of an error begins with
-_LINE = re.compile(rb"\s*(-?\d+|:[\w.-]+)[ \t]+:(invoke|ok|fail|info)[ \t]+(:[^\s]+)(?:[ \t]+([^\t\r\n]*))?")
+_LINE = re.compile(
+    rb"""\s*(-?\d+|:[\w.-]+)[ \t]+:(invoke|ok|fail|info)[ \t]+(:[^\s,\[\](){}";\\]+)(?:[ \t]+([^\t\r\n]*))?(?=\s|\Z)"""
+)
+_PLAIN = re.compile(rb"(?:[\[(]*[\w:.+/-]+[\])]*)?\s*")  # no more than one form of EDN, if the reader finds no fault
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"|\\.')
+_FORMS = re.compile(rb"[^\s,\[\](){}]+|[\[({]|[\])}]")  # in a value without strings, characters, comments, sets and tags
+_OPENING, _CLOSING = frozenset((b"[", b"(", b"{")), frozenset((b"]", b")", b"}"))
 _NEMESIS = b"{:process :nemesis, :type :info, :f :nemesis}\n"
 
 
@@ -62,7 +69,29 @@ def _maps(file: BinaryIO) -> Iterator[bytes]:
         if process == b":nemesis":
             yield _NEMESIS
         else:
+            if not _is_one_form(value or b"nil"):
+                raise HistoryError(f"line {number}: the value must be one EDN value, not {_line_in_short(value)}")
             yield b"{:process %b, :type :%b, :f %b, :value %b}\n" % (process, kind, f, value or b"nil")
+
+
+def _is_one_form(value: bytes) -> bool:
+    """Whether a value cannot add a field or a step to the map that is made of its line. It may still be no EDN."""
+    if _PLAIN.fullmatch(value):
+        return True
+    if any(sign in value for sign in b'"\\;#'):
+        try:
+            edn.value(value.decode())
+        except (HistoryError, UnicodeDecodeError):
+            return False
+        return b";" not in _TEXTS.sub(b"", value)  # a comment would hide the end of the map
+    depth = forms = 0
+    for match in _FORMS.finditer(value):
+        token = match.group()
+        forms += depth == 0
+        depth += (token in _OPENING) - (token in _CLOSING)
+        if depth < 0 or forms > 1:
+            return False
+    return True
 
 
 def _line_in_short(line: bytes) -> str:

@@ -5,13 +5,16 @@ are int or float, so 1 and 1.0 are equal: JSON has one kind of number, and progr
 """
 
 import json
+import math
 from collections.abc import Hashable, Iterator
+from fractions import Fraction
 from typing import BinaryIO, NoReturn
 
 from history.errors import HistoryError
 from history.foreign.step import FALSE, TRUE, Pairs
 from history.foreign.text import DEPTH_MAX, RECORD_CHARS_MAX, Text
 
+_EXACT = 1 << 53  # doubles below it hold every whole number
 _SPACE = " \t\r\n"
 _FOLLOWS = {"[": ("step", "]"), "step": (",", "]"), ",": ("step",)}  # in an array: which tokens may follow
 
@@ -19,7 +22,7 @@ _FOLLOWS = {"[": ("step", "]"), "step": (",", "]"), ",": ("step",)}  # in an arr
 def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
     """Yield the line number and the content of each object. Raises HistoryError with the line of a cut file or of bad JSON."""
     text = Text(file)
-    decoder = json.JSONDecoder(parse_constant=_no_json, object_pairs_hook=_object)
+    decoder = json.JSONDecoder(parse_constant=_no_json, parse_float=_number, object_pairs_hook=_object)
     inside = started = False
     before = "["
     while text.more():
@@ -90,6 +93,17 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_json(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
+
+
+def _number(text: str) -> int | float:
+    """A number with a fraction or an exponent. A whole one that not every double holds is an int: it equals itself alone."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large a number")
+    if abs(number) < _EXACT:
+        return number
+    exact = Fraction(text)
+    return int(exact) if exact.denominator == 1 else number
 
 
 def frozen(value: object, depth: int = 0) -> Hashable:

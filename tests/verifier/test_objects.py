@@ -41,7 +41,7 @@ def _accepts(subject: Subject, calls: tuple[Call, ...], witness: Witness) -> boo
         history=digest_of(_paired(calls)),
         model=model.name,
         initial="",
-        level="",
+        level="linearizable",
         verdict=verdict,  # type: ignore[arg-type]
         witness=witness,
     )

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from highwater.cli.main import run_command_line
+from history.foreign.read import calls as read_calls
 from tests.checkers.corpus import FOREIGN, ROOT
-from verifier.certificate import Certificate
+from verifier.certificate import Certificate, digest_of
 
 _CERTIFIED = sorted(name for name, judged in FOREIGN.items() if judged.judge in ("elle", "linearizability"))
 
@@ -82,6 +83,97 @@ def test_file_that_is_no_certificate_is_refused_in_one_line(
 
     assert run_command_line(["verify", str(ROOT / f"{_SKEW}.edn"), str(tmp_path / "proof.json")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def _line(type_: str, f: str, value: str) -> str:
+    return f"{{:process 0, :type :{type_}, :f :{f}, :value {value}}}\n"
+
+
+def _forged(tmp_path: Path, calls: tuple[tuple[str, str, str], ...], **changes: object) -> int:
+    """Write a history and the certificate of its verdict, change the certificate, and verify it."""
+    file, out = tmp_path / "history.edn", tmp_path / "proof.json"
+    file.write_text("".join(_line("invoke", f, asked) + _line("ok", f, told) for f, asked, told in calls))
+    run_command_line(["check", str(file), "--certificate", str(out), "--consistency", "strict-serializable"])
+    assert run_command_line(["verify", str(file), str(out)]) == 0
+    certificate = msgspec.json.decode(out.read_bytes())
+    witness = changes.pop("witness", {})
+    certificate.update(changes)
+    certificate["witness"].update(witness)
+    out.write_bytes(msgspec.json.encode(certificate))
+    return run_command_line(["verify", str(file), str(out)])
+
+
+_WRITTEN = (("write", "1", "1"), ("read", "nil", "2"))
+_HELD = (("release", "nil", "nil"),)
+_APPENDED = (("txn", "[[:append 1 1]]", "[[:append 1 1]]"), ("txn", "[[:r 1 nil]]", "[[:r 1 []]]"))
+_SET = (("txn", "[[:w 1 1]]", "[[:w 1 1]]"), ("txn", "[[:r 1 nil]]", "[[:r 1 1]]"))
+
+
+@pytest.mark.parametrize(
+    ("calls", "model"),
+    [
+        *((_WRITTEN, model) for model in ("set", "kv", "mutex", "fifo-queue", "partition-log", "versioned-node", "list-append")),
+        *((_HELD, model) for model in ("register", "set", "kv", "multi-register", "rw-register")),
+        ((("write", "1", "1"), ("cas", "[2 3]", "[2 3]")), "register"),
+        (_APPENDED, "rw-register"),
+        (_SET, "list-append"),
+    ],
+)
+def test_certificate_of_a_model_without_the_calls_is_refused(
+    calls: tuple[tuple[str, str, str], ...], model: str, tmp_path: Path
+) -> None:
+    """No order explains a call that an object does not have. That is no verdict on the object: the file is none of it."""
+    assert _forged(tmp_path, calls, model=model) == 1
+
+
+@pytest.mark.parametrize(
+    ("calls", "f", "value"),
+    [
+        (_WRITTEN, "cas", "5"),
+        (_WRITTEN, "write", "nil"),
+        (_APPENDED, "txn", "[[:append 1]]"),
+        (_APPENDED, "txn", "7"),
+        (_SET, "txn", "[[:append 1 1]]"),
+    ],
+)
+def test_certificate_of_a_history_that_no_judge_takes_is_refused(
+    calls: tuple[tuple[str, str, str], ...], f: str, value: str, tmp_path: Path
+) -> None:
+    """The verifier has no judge before it that refuses a call of another shape."""
+    file, out = tmp_path / "history.edn", tmp_path / "proof.json"
+    _forged(tmp_path, calls)
+    file.write_text(file.read_text() + _line("invoke", f, value) + _line("ok", f, value))
+    certificate = msgspec.json.decode(out.read_bytes(), type=Certificate)
+    forged = msgspec.structs.replace(certificate, history=digest_of(read_calls(file)))
+    if certificate.model == "register":
+        forged = msgspec.structs.replace(forged, model="cas-register")
+    out.write_bytes(msgspec.json.encode(forged))
+
+    assert run_command_line(["verify", str(file), str(out)]) == 1
+
+
+@pytest.mark.parametrize("level", ["", "serializable", "read-committed", "strict-serializable"])
+def test_certificate_of_an_object_has_no_other_level(level: str, tmp_path: Path) -> None:
+    assert _forged(tmp_path, _WRITTEN, level=level) == 1
+
+
+@pytest.mark.parametrize("snapshots", [(0,), (0, 0, 0)])
+def test_snapshots_of_other_transactions_are_refused(snapshots: tuple[int, ...], tmp_path: Path) -> None:
+    assert _forged(tmp_path, _SET, level="snapshot-isolation", witness={"snapshots": snapshots}) == 1
+
+
+@pytest.mark.parametrize("kept", [(1, 0), (0, 0, 1), (0, 1, 1), (0, 1, 2), (-1, 0), ()])
+def test_calls_kept_are_named_once_and_in_order(kept: tuple[int, ...], tmp_path: Path) -> None:
+    assert _forged(tmp_path, _WRITTEN, witness={"kept": kept}) == 1
+
+
+def test_dependency_with_places_that_show_nothing_is_refused(tmp_path: Path) -> None:
+    rw = {"source": 1, "target": 0, "kind": "rw", "at": [[1, 0], [0, 0]]}
+    process = {"source": 0, "target": 1, "kind": "process", "at": []}
+
+    assert _forged(tmp_path, _APPENDED, witness={"edges": [rw, process]}) == 0
+    assert _forged(tmp_path, _APPENDED, witness={"edges": [{**rw, "at": [[1, 0], [0, 0], [0, 0]]}, process]}) == 1
+    assert _forged(tmp_path, _APPENDED, witness={"edges": [rw, {**process, "at": [[0, 0], [1, 0]]}]}) == 1
 
 
 def test_certificate_takes_one_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

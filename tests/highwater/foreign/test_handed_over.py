@@ -80,6 +80,11 @@ def test_history_txt_of_jepsen_is_judged(read: str, code: ExitCode, tmp_path: Pa
         ("0\t:invoke\t:read\tnil\n0\t:info\t:read\tnil\t:timeout\n1\t:inv", "line 3: not a process"),
         ("0\t:invoke\t:write\t1\n0\t:ok\t:write\t12", "line 2: cut: no line end"),
         ("0\t:invoke\t:write\t[1\n0\t:ok\t:write\t[1\n", "line 1: } closes ["),
+        *(
+            (f"0\t:invoke\t:write\t{value}\n0\t:ok\t:write\t{value}\n", "line 1: the value must be one EDN value, not")
+            for value in ("1, :key 7", "1} {:process 1, :type :ok, :f :w, :value 2", "[1] [2]", "#{1} :a 2", "1 ; a", "#_")
+        ),
+        ("0\t:invoke\t:write\t1\n0\t:ok\t:write}{:a\t1\n", "line 2: not a process, a type, a function and a value"),
         ("0\t:invoke\t:write\t1\n1\t:ok\t:write\t1\n", "line 2: process 1 completes write, but it has no call open"),
     ],
 )

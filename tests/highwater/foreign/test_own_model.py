@@ -22,6 +22,8 @@ from history.seed import Rng, Seed
 from tests.checkers.linearizability.histories import Intent, overlapping_calls
 from tests.checkers.linearizability.test_judge import _cas, _queue
 
+_STEP = "    def step(self, state, f, value, answer): return state"
+_HOLDS = "    def holds(self, read, before, maybe): return True"
 STACK = "docs/examples/stack.py:Stack"
 
 
@@ -121,6 +123,12 @@ def test_predicate_judges_each_key_by_itself() -> None:
         ("X = 1 / 0", "ZeroDivisionError: division by zero (line 1 of"),
         ("class X:\n    first = 0", "a model has `first` and `step"),
         ("class X:\n    def __init__(self, size): pass", "TypeError"),
+        ("raise SystemExit(0)", "SystemExit: 0 (line 1 of"),
+        (f"class X:\n    @property\n    def first(self): return 1 / 0\n{_STEP}", "ZeroDivisionError"),
+        (f"class X:\n    first = []\n{_STEP}", "`first` cannot be a state: unhashable type: 'list'"),
+        (f"class Box: pass\nclass X:\n    first = (Box(), 1)\n{_STEP}", "`first` cannot be a state: a Box is compared by"),
+        (f"class X:\n    reads = 'read'\n{_HOLDS}", "`reads` must be a tuple of names of functions, not 'read'"),
+        (f"class X:\n    reads = 5\n{_HOLDS}", "`reads` must be a tuple of names of functions, not 5"),
     ],
 )
 def test_file_without_a_model_is_refused_in_one_line(tmp_path: Path, text: str | None, words: str) -> None:
@@ -149,6 +157,77 @@ def _returns(state: Hashable) -> OwnObject:
 def test_mistake_in_an_own_model_names_the_call(f: str, words: str) -> None:
     with pytest.raises(HistoryError, match=re.escape(f"line 1: Mine cannot judge {f} 1: {words}")):
         judge(_returns([]), _calls(f"0 invoke {f} 1", f"0 ok {f} 1"))  # type: ignore[arg-type]
+
+
+class _Box:
+    """A state that is changed in its place."""
+
+    def __init__(self, *values: object) -> None:
+        self.values = values
+
+
+class _Bag(_Box):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bag) and self.values == other.values
+
+    def __hash__(self) -> int:
+        return hash(self.values)
+
+
+def _writes_into(box: object, state: Callable[[_Box], object]) -> OwnObject:
+    class Mine:
+        first = box
+
+        def step(self, held: _Bag, f: str, value: object, answer: object) -> object:
+            held.values = (value,)
+            return state(held)
+
+    return OwnObject("Mine", Mine())
+
+
+@pytest.mark.parametrize(
+    ("mine", "words"),
+    [
+        (_returns(_Box()), "a _Box is compared by identity, so equal states are not seen to be equal"),
+        (_returns((1, frozenset([_Box()]))), "a _Box is compared by identity"),
+        (_writes_into(_Bag(1), lambda held: held), "the step changed the state that it was given; it must return another one"),
+        (_writes_into(_Bag(1), lambda held: None), "the step changed the state that it was given"),
+    ],
+)
+def test_state_that_can_change_in_its_place_is_refused(mine: OwnObject, words: str) -> None:
+    """The search comes back to earlier states: one that has changed since would make a right answer wrong."""
+    with pytest.raises(HistoryError, match=re.escape(f"line 1: Mine cannot judge push 2: TypeError: {words}")):
+        judge(mine, _calls("0 invoke push 2", "0 ok push 2"))
+
+
+def test_state_that_is_a_mere_mark_is_allowed() -> None:
+    free = object()
+
+    assert judge(_returns(free), _calls("0 invoke push 2", "0 ok push 2")).validity is Validity.UNKNOWN
+
+
+@pytest.mark.parametrize("where", ["step", "could_fail"])
+def test_model_that_ends_the_program_gives_no_verdict(where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code would be that of the model: with `sys.exit()` that of a valid history."""
+    condition = "True" if where == "step" else "type(answer).__name__ == '_Strange'"
+    body = f"class X:\n    first = 0\n    def step(self, state, f, value, answer):\n        if {condition}: raise SystemExit(0)\n"
+    (tmp_path / "mine.py").write_text(f"{body}        return 0\n")
+
+    code = run_command_line(["check", "docs/examples/stack.edn", "--model", f"{tmp_path}/mine.py:X"])
+
+    assert code == (2 if where == "step" else 0)
+    assert ("SystemExit: 0" if where == "step" else "VALID") in "".join(capsys.readouterr())
+
+
+def test_predicate_that_returns_nothing_accuses_nobody() -> None:
+    class Forgetful:
+        reads = ("read",)
+
+        def holds(self, read: object, before: object, maybe: object) -> None:
+            pass
+
+    with pytest.raises(HistoryError, match="TypeError: holds returned None; it must return True or False"):
+        OwnReads("Forgetful", Forgetful()).judge(_calls("0 invoke read nil", "0 ok read 2"))
 
 
 def test_example_of_an_own_model_finds_the_double_pop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

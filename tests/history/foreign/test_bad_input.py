@@ -86,6 +86,31 @@ BAD = {
     ),
     "JSON nested too deeply for its parser": (f'{{"value": {"[" * 100_000}', "line 1: values are nested deeper than 100"),
     "a NaN in JSON": ('{"process": 0, "type": "ok", "value": NaN}', "line 1: cut, or not JSON: NaN is not a JSON number"),
+    **{
+        f"a form that Clojure refuses: {form}": (f"{_INVOKE}\n{_OK.replace('1}', form + '}')}", f"line 2: {why}")
+        for form, why in (
+            ("017", "'017' is not a number"),
+            ("-08", "'-08' is not a number"),
+            ("-5x", "'-5x' is not a number"),
+            ("+1/0", "'+1/0' is not a number"),
+            ("##", "'##' is not EDN"),
+            ("##Int", "'##Int' is not EDN"),
+            ("::a", "'::a' is not EDN"),
+            ("#{1 0x1}", "a set has one value twice"),
+            ('"\\x"', "a string has \\x, which is no escape of EDN"),
+            ('"\\u12"', "a string has \\u, which is no escape of EDN"),
+            ("\\newlines", "there is no character \\newlines"),
+        )
+    },
+    "a discard before the end of the file": (f"{_INVOKE}\n{_OK}\n#_\n", "#_ (leave out the next form) without a form"),
+    "a discard before the end of the vector": (f"[{_INVOKE}\n#_]", "line 2: #_ (leave out the next form) without a form"),
+    "steps that are all discarded": (f"#_[{_INVOKE}]", "the file has no invocation or completion of a client"),
+    **{
+        f"a number of JSON beyond all doubles: {number}": (
+            f'{{"process": 0, "type": "ok", "value": {number}}}', f"line 1: cut, or not JSON: {number} is too large a number"
+        )
+        for number in ("1e999", "-1e999")
+    },
     "an empty vector": ("[]", "the file has no invocation or completion of a client"),
     "an empty file": ("", "the file is empty"),
 }  # fmt: skip
@@ -127,6 +152,23 @@ def test_byte_order_mark_is_skipped(text: str, tmp_path: Path) -> None:
     (tmp_path / "history").write_text(f"{text}\r\n", encoding="utf-8-sig")
 
     assert [(call.f, call.argument) for call in calls(tmp_path / "history").calls] == [("write", 1)]
+
+
+@pytest.mark.parametrize("outer", ["{}", "[{}]", "({})"])
+@pytest.mark.parametrize(
+    "discarded", ["#_{:a 1}", "#_ 7", "#_[{:a 1} {:b 2}]", "#_(1)", "#_#_{:a 1} {:b 2}", "#_ #_ #_ 1 [2] {:c 3}", "#_ #a [1]"]
+)
+def test_discarded_forms_between_steps_are_left_out(discarded: str, outer: str) -> None:
+    """A step that is left out only in part, or in the place of another one, would be judged as if it had happened."""
+    for text in (f"{discarded} {_INVOKE} {_OK}", f"{_INVOKE} {discarded} {_OK}", f"{_INVOKE}\n{_OK} {discarded}\n"):
+        assert history_of(outer.format(text)).steps == 2
+
+    assert history_of(f"{discarded} [{_INVOKE} {_OK}]").steps == 2
+
+
+def test_comment_ends_with_a_carriage_return() -> None:
+    """In a file with line ends of old Macs, everything behind the first comment would be left out."""
+    assert history_of(f"; a comment\r{_INVOKE} ; another\r{_OK}\r").steps == 2
 
 
 def test_clojure_syntax_in_unjudged_fields_is_read() -> None:

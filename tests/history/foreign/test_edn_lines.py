@@ -88,6 +88,9 @@ def _assert_same(data: bytes) -> None:
 @example(file="{:a nil}\n{:a nilnil}\n{:a null}\n", piece=1 << 16)
 @example(file="{:a :b, :ab :abc}\n{:a :a:b}\n", piece=1 << 16)
 @example(file="{1 #{}, : #{}}", piece=1)
+@example(file="{:a ##Inf, :b ##-Inf}\n", piece=1)
+@example(file="{:a #{1 1}}\n{:a #{1 2}}\n", piece=1 << 16)
+@example(file="{:a ::b}\n", piece=1 << 16)
 @example(file="{:f :end, :end :items, :begin {:items [:text]}}\n", piece=1 << 16)
 def test_lines_are_read_as_their_tokens_are(file: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -1,0 +1,49 @@
+"""Is each call one that the object has? A witness proves nothing about a history of another object, whatever it shows.
+
+Without this, an object that cannot take a call at all would be one whose calls no order explains.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from history.foreign.step import UNKNOWN, Call, Pairs, text_of
+from verifier.certificate import must
+
+_OF_REGISTERS = ("r", "read", "w", "write")
+
+
+def all_are_calls(model: str, calls: Iterable[Call]) -> None:
+    """Return if the object of this model has each of these calls; raise Refused if not."""
+    for call in calls:
+        must(_has(model, call.f, call.argument, call.result), f"{model} has no such call as {call.f} of line {call.line}")
+
+
+def _has(model: str, f: str, asked: Any, told: Any) -> bool:
+    is_open = told is UNKNOWN
+    match model, f:
+        case "cas-register", "cas":
+            return type(asked) is tuple and len(asked) == 2
+        case ("register" | "cas-register", "read") | ("mutex", "acquire" | "release") | ("set", "add"):
+            return True
+        case ("fifo-queue" | "unordered-queue", "dequeue") | ("versioned-node", "create" | "read"):
+            return True
+        case ("register" | "cas-register", "write") | ("fifo-queue" | "unordered-queue", "enqueue"):
+            return asked is not None
+        case "set", "read":
+            return is_open or (isinstance(told, tuple | frozenset) and not isinstance(told, Pairs))
+        case "kv", "get" | "put" | "append":
+            return text_of(asked) is not None if f != "get" else is_open or text_of(told) is not None
+        case "versioned-node", "set":
+            return isinstance(asked, tuple) and len(asked) == 2 and isinstance(asked[1], int)
+        case ("versioned-node", "delete") | ("partition-log", "read"):
+            return isinstance(asked, int)
+        case "partition-log", "append" | "end":
+            return (f == "append" and asked is not None and told is None) or is_open or isinstance(told, int)
+        case "multi-register", _:
+            return are_micros(asked, _OF_REGISTERS) and (is_open or are_micros(told, _OF_REGISTERS))
+    return False
+
+
+def are_micros(value: Hashable, functions: tuple[str, ...]) -> bool:
+    """Whether a value is a list of micro-operations `[f key value]` with these functions."""
+    return isinstance(value, tuple) and all(type(one) is tuple and len(one) == 3 and one[0] in functions for one in value)
