@@ -37,6 +37,7 @@ Each of the two fails if judge and definition disagree on one history.
   INVALID and VALID verdicts must be right; only with such older values, or without any read, the verdict is undecided.
   The definition enumerates all dependency cycles; the judge must report every kind of cycle, by a shortest one.
 - **Certificates:** each verdict on objects and transactions that is not undecided gets a certificate (docs/certificates.md).
+  So does each INVALID of the models of reads below.
   The verifier, which imports no judge, accepts it; a verdict without one counts as wrong.
 - **Logs:** the definitions apply the rules of `docs/promise.md` to all pairs of rows.
   They rebuild the replicas' logs from the first row each time.

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from checkers.certificates.certify import NoCertificate, certify_answers
 from checkers.engine.verdict import Validity
 from checkers.jepsen.judge import judge
 from history.foreign.step import Pairs
@@ -31,9 +32,15 @@ def prove(name: str, count: int) -> Tally:
         history = drawn(PLANS[name], rng)
         initial = Pairs(INITIAL) if name == "bank" and rng.below(2) else None
         expected = DEFINITIONS[name](history, initial)
-        judgement = judge(name.split(",")[0], history, initial=initial, strict="linearizable" in name)
+        model, strict = name.split(",")[0], "linearizable" in name
+        judgement = judge(model, history, initial=initial, strict=strict)
         tally.verdicts[expected] += 1
         tally.kinds.update({anomaly.kind for anomaly in judgement.anomalies})
         if _WORDS[judgement.validity] != expected:
             tally.wrong.append(f"{name} is {judgement.validity.name}, the definition says {expected}: {judgement} {history}")
+        if judgement.validity is Validity.INVALID:
+            try:
+                certify_answers(model, history, judgement, first=initial, strict=strict)
+            except NoCertificate as reason:
+                tally.wrong.append(f"{name} without a certificate ({reason}): {judgement} {history}")
     return tally

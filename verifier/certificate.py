@@ -98,7 +98,17 @@ class Oddity(Struct, frozen=True, kw_only=True, tag="anomaly", tag_field="kind")
     at: tuple[Place, ...]
 
 
-Witness = Linearization | NoLinearization | TransactionOrder | Cycle | NoVersionOrder | Oddity
+class Answers(Struct, frozen=True, kw_only=True, tag="answers", tag_field="kind"):
+    """An anomaly of a model that looks at answers one by one, and the operations that show it, in the order of its rule.
+
+    The rules are in `verifier.answers`: an element that is lost is shown by its addition and the read that misses it.
+    """
+
+    name: str
+    operations: tuple[int, ...]
+
+
+Witness = Linearization | NoLinearization | TransactionOrder | Cycle | NoVersionOrder | Oddity | Answers
 
 
 class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -139,18 +139,20 @@ def objects(thing: Object, calls: Sequence[Call]) -> dict[Hashable, list[tuple[i
 
     Where every value is a pair `[key value]`, and a read asks `[key nil]`, each key is an object of its own.
     """
-    numbered = [*enumerate(calls[: thing.calls])]
-    values: list[Any] = [value for _, call in numbered for value in (call.argument, call.result) if value is not UNKNOWN]
-    asking: list[Any] = [call.argument for _, call in numbered if call.f in ("read", "dequeue", "acquire", "release")]
-    pairs = all(type(value) is tuple and len(value) == 2 for value in values)
-    if pairs and any(value[1] is None for value in asking):
-        numbered = [(at, _alone(call)) for at, call in numbered]
     parts: dict[Hashable, list[tuple[int, Call]]] = {}
-    for at, call in numbered:
+    for at, call in by_key([*enumerate(calls[: thing.calls])]):
         is_nil = call.f == "read" and call.result is None and not thing.nil and thing.model in ("register", "cas-register")
         if not is_nil and not (thing.model == "multi-register" and call.argument == ()):
             parts.setdefault(None if thing.model == "multi-register" else call.key, []).append((at, call))
     return parts
+
+
+def by_key(numbered: Sequence[tuple[int, Call]]) -> Sequence[tuple[int, Call]]:
+    """Calls with their numbers, with keys and values separated where each key is an object of its own."""
+    values: list[Any] = [value for _, call in numbered for value in (call.argument, call.result) if value is not UNKNOWN]
+    asking: list[Any] = [call.argument for _, call in numbered if call.f in ("read", "dequeue", "acquire", "release")]
+    pairs = all(type(value) is tuple and len(value) == 2 for value in values)
+    return [(at, _alone(call)) for at, call in numbered] if pairs and any(value[1] is None for value in asking) else numbered
 
 
 def _alone(call: Call) -> Call:

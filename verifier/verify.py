@@ -3,8 +3,9 @@
 from collections.abc import Hashable
 
 from history.foreign.pairing import Paired
+from verifier.answers import verify_answers
 from verifier.calls import all_are_calls
-from verifier.certificate import FORMAT, Certificate, Linearization, NoLinearization, TransactionOrder, digest_of, must
+from verifier.certificate import FORMAT, Answers, Certificate, Linearization, NoLinearization, TransactionOrder, digest_of, must
 from verifier.objects import Object, verify_none, verify_order
 from verifier.orders import Commits
 
@@ -27,7 +28,13 @@ def verify(history: Paired, certificate: Certificate, *, first: Hashable = None,
     if isinstance(witness, Linearization | NoLinearization):
         must(certificate.level == LEVEL, f"the level of {certificate.model} must be {LEVEL}, not {certificate.level!r}")
         all_are_calls(certificate.model, calls)
-    if isinstance(witness, Linearization):
+    if isinstance(witness, Answers):
+        must(
+            not history.untimed and certificate.level in ("", LEVEL), "the history has no order in time, or the level is another"
+        )
+        strict = certificate.level == LEVEL
+        verify_answers(certificate.model, calls, len(history.calls), witness, initial=first, strict=strict)
+    elif isinstance(witness, Linearization):
         verify_order(thing, calls, witness)
     elif isinstance(witness, NoLinearization):
         verify_none(thing, calls, witness)

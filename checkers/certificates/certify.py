@@ -24,9 +24,9 @@ from checkers.engine.verdict import Validity
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.model import Model
 from history.foreign.pairing import Paired
-from verifier.certificate import FORMAT, Certificate, Refused, Witness, digest_of
+from verifier.certificate import FORMAT, Answers, Certificate, Refused, Witness, digest_of
 from verifier.objects import Object
-from verifier.verify import verify
+from verifier.verify import LEVEL, verify
 
 
 class NoCertificate(Exception):  # noqa: N818 - no error: the verdict stands without one
@@ -44,7 +44,7 @@ def certify_object(
     thing = Object(model.name, first, nil_is_a_value, len(history.calls))
 
     def certificate(witness: Witness) -> Certificate:
-        made = _certificate(model.name, history, found, "linearizable", witness, initial=initial)
+        made = _certificate(model.name, history, found, LEVEL, witness, initial=initial)
         verify(history, made, first=first, nil_is_a_value=nil_is_a_value)
         return made
 
@@ -73,6 +73,26 @@ def certify_transactions(model: str, history: Paired, consistency: Sequence[str]
         return made
 
     return _first(certificate, [commit_order(seen, level)] if is_valid else Contradictions(seen, history, model, level).all())
+
+
+def certify_answers(
+    model: str, history: Paired, found: Judgement, *, first: Hashable, strict: bool, initial: str = ""
+) -> Certificate:
+    """The certificate of an INVALID by a model that looks at answers one by one; NoCertificate if there is none.
+
+    `first`: the initial value that it was judged with; `initial`: the same as it was asked for; `strict`: as for the judge.
+    """
+    if _verdict(found) == "VALID":
+        raise NoCertificate(f"a VALID by model {model} has none: it says that no answer is wrong, and the judge looked at each")
+    numbers = {call.line: number for number, call in enumerate((*history.calls, *history.failed))}
+
+    def certificate(witness: Witness) -> Certificate:
+        made = _certificate(model, history, found, LEVEL if strict else "", witness, initial=initial)
+        verify(history, made, first=first)
+        return made
+
+    shown = (Answers(name=one.kind, operations=tuple(numbers[line] for line in one.witness)) for one in found.anomalies)
+    return _first(certificate, shown)
 
 
 def _verdict(found: Judgement) -> Literal["VALID", "INVALID"]:

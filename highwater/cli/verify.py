@@ -34,7 +34,8 @@ def verify(
         say_json({**question, "verified": not refusal, "reason": refusal})
     else:
         begins = f", initial value {given.initial}" if given.initial else ""
-        words = f"{given.verdict}: {file}: {given.model}, {given.level}{begins}"
+        level = f", {given.level}" if given.level else ""
+        words = f"{given.verdict}: {file}: {given.model}{level}{begins}"
         kind = given.witness.__struct_config__.tag
         say(f"not verified: {words}: {refusal}" if refusal else f"verified: {words}, by its {kind}")
     return REFUSED if refusal else ExitCode.VALID

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import msgspec
 
-from checkers.certificates.certify import NoCertificate, certify_object, certify_transactions
+from checkers.certificates.certify import NoCertificate, certify_answers, certify_object, certify_transactions
 from checkers.elle.judge import MODELS as TRANSACTIONS
+from checkers.jepsen.judge import NAMES as ANSWERS
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.registry import NAMES
 from highwater.errors import UsageError
-from highwater.foreign.files import ModelChoice, check_asked, history_of, object_of
+from highwater.foreign.files import ModelChoice, check_asked, history_of, initial_value, object_of
 from history.foreign.read import form_of
 from verifier.certificate import Certificate
-from verifier.verify import verify
+from verifier.verify import LEVEL, verify
 
-CERTIFIED = (*NAMES, *TRANSACTIONS)  # the models whose verdicts get certificates
+CERTIFIED = (*NAMES, *TRANSACTIONS, *ANSWERS)  # the models whose verdicts get certificates
 
 
 def certificate_of(file: Path, choice: ModelChoice, judgement: Judgement) -> Certificate:
@@ -29,6 +30,9 @@ def certificate_of(file: Path, choice: ModelChoice, judgement: Judgement) -> Cer
     history = history_of(file, form)
     if choice.model in TRANSACTIONS:
         return certify_transactions(choice.model, history, choice.consistency, judgement)
+    if choice.model in ANSWERS:
+        first, strict = initial_value(choice), LEVEL in choice.consistency
+        return certify_answers(choice.model, history, judgement, first=first, strict=strict, initial=choice.initial)
     model, first, nil = object_of(form, choice)
     return certify_object(model, history, judgement, first=first, nil_is_a_value=nil, initial=choice.initial)
 
@@ -55,6 +59,8 @@ def verify_file(file: Path, certificate: Certificate) -> None:
     history = history_of(file, form)
     if certificate.model in TRANSACTIONS:
         verify(history, certificate)
+    elif certificate.model in ANSWERS:
+        verify(history, certificate, first=initial_value(choice))
     else:
         _, first, nil = object_of(form, choice)
         verify(history, certificate, first=first, nil_is_a_value=nil)

@@ -86,11 +86,13 @@ def check_asked(choice: ModelChoice) -> None:
     if choice.initial and choice.model not in _HAVE_INITIAL:
         raise UsageError(f"--initial: model {choice.model} has no initial value")
     if choice.initial:
-        _initial_value(choice)
+        initial_value(choice)
 
 
-def _initial_value(choice: ModelChoice) -> Hashable:
-    """The initial value that --initial names. Raises UsageError if the model cannot have it."""
+def initial_value(choice: ModelChoice) -> Hashable:
+    """The initial value that --initial names, None if it names none. UsageError if the model cannot have it."""
+    if not choice.initial:
+        return None
     try:
         first = edn.value(choice.initial)
     except HistoryError as error:
@@ -134,8 +136,9 @@ def _judgement(file: Path, form: Form, choice: ModelChoice) -> Judgement:
     if choice.model in TRANSACTIONS:
         judgement = judge_transactions(choice.model, history, choice.consistency)
     elif choice.model in jepsen.NAMES:
-        initial = _initial_value(choice) if choice.initial else None
-        judgement = jepsen.judge(choice.model, history, initial=initial, strict="linearizable" in choice.consistency)
+        judgement = jepsen.judge(
+            choice.model, history, initial=initial_value(choice), strict="linearizable" in choice.consistency
+        )
     else:
         judgement = _judgement_of_object(history, form, choice)
     notes = (
@@ -202,7 +205,7 @@ def object_of(form: Form, choice: ModelChoice) -> Thing:
     """The object that a file of this form is of."""
     # A history of another system has no model `log`; its name there is partition-log.
     name = "partition-log" if choice.model == LOG else choice.model
-    first = _initial_value(choice) if choice.initial else _implied(form, name)
+    first = initial_value(choice) if choice.initial else _implied(form, name)
     if form not in IN_EDN:
         first = as_json(first)
     # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
