@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from checkers.jepsen.judge import NAMES
 from highwater.cli.main import run_command_line
 from history.foreign.read import calls as read_calls
 from tests.checkers.corpus import FOREIGN, ROOT
@@ -183,10 +184,28 @@ def test_certificate_takes_one_history(tmp_path: Path, capsys: pytest.CaptureFix
     assert "--certificate takes one history, not 2" in capsys.readouterr().err
 
 
-def test_verdict_by_a_model_of_reads_has_no_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The verdict stands, and one line says why nothing was written."""
-    history, out = str(ROOT / "jepsen/bad/counter.edn"), tmp_path / "proof.json"
+@pytest.mark.parametrize("model", NAMES)
+def test_wrong_answer_is_proved_from_the_command_line(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history, out = str(ROOT / f"jepsen/bad/{model}.edn"), str(tmp_path / "proof.json")
 
-    assert run_command_line(["check", history, "--model", "counter", "--certificate", str(out)]) == 10
-    assert "no certificate: verdicts by model counter have none" in capsys.readouterr().err
+    assert run_command_line(["check", history, "--model", model, "--certificate", out]) == 10
+    assert run_command_line(["verify", history, out]) == 0
+    assert f"{model}, by its answers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "code", "reason"),
+    [
+        ("jepsen/ok/counter", ["--model", "counter"], 0, "no certificate: a VALID by model counter has none"),
+        ("kafka/bad/duplicate", ["--model", "kafka"], 10, "no certificate: verdicts by model kafka have none"),
+    ],
+)
+def test_verdict_without_a_certificate_stands(
+    name: str, options: list[str], code: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says why nothing was written."""
+    out = tmp_path / "proof.json"
+
+    assert run_command_line(["check", str(ROOT / f"{name}.edn"), *options, "--certificate", str(out)]) == code
+    assert reason in capsys.readouterr().err
     assert not out.exists()
