@@ -10,6 +10,7 @@ from proof.durability import counted_on, is_whole
 from proof.log_rows import Call, Case, Events, calls, log_at
 
 REPLACEMENT_NS = 5_000_000_000  # the promised time in which a broker that alone is cut off is replaced
+SUCCESSION_NS = 2_000_000_000  # two session timeouts, in which the successor of a controller that was cut off is elected
 WRITTEN_NS = 2_500_000_000  # from then on: 2 replica.lag.time.max and a request timeout, until writes go on
 _ALONE = ("isolate-one", "cut-peers-long", "crash-leader")  # those kinds of LIVE-6 that the random histories draw
 BOUND_NS = 16_000_000_000  # B of the promise of all random histories
@@ -85,7 +86,8 @@ def _replaced_ns(events: Events, begun: ClusterEvent, fault: ClusterEvent) -> in
     later = [row.time_ns for row in elected if row.index > begun.index]
     deposed_by_nothing = before[-1:] == [fault.node] and "cut-peers" in str(fault.detail)
     due_ns = begun.time_ns + REPLACEMENT_NS
-    for time_ns in later[0 if deposed_by_nothing else 1 :]:
+    covered = not deposed_by_nothing and bool(later) and later[0] <= begun.time_ns + SUCCESSION_NS
+    for time_ns in later[covered:]:
         if time_ns <= due_ns:
             due_ns = time_ns + REPLACEMENT_NS
     return due_ns

@@ -11,7 +11,7 @@ from history.promise import Promise
 
 DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
 TURN_MS = 100  # two requests to ZooKeeper and an answer, over the slowest links that plans draw
-RETRY_MS = 300  # retry.backoff.ms: how long the controller waits where a write met another client's, or its own of another kind
+RETRY_MS = 300  # retry.backoff.ms: the controller waits where a write met another one, or a broker did not know its registration
 TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
 _ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
 _IN_TURN = ("isr", "made", "out", "led", "over")  # steps that the controller takes for one partition after the other

@@ -117,7 +117,7 @@ class _Cluster:
                 else:
                     self.stopped.discard(row.node)
                 for tp, state in self.partitions.items():
-                    self._tell(tp, state, row, (row.node,))
+                    self._tell(tp, state, row, (row.node,), more_ms=RETRY_MS)  # it may not know yet that it is registered
                     self._lead(tp, state, row)
             case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
                 del self.registered[row.node]
@@ -287,7 +287,7 @@ class _Cluster:
             self._tell(tp, state, row, state.assigned)
         self._move(tp, state, row)
 
-    def _tell(self, tp: Partition, state: _State, row: ClusterRow, brokers: Iterable[str]) -> None:
+    def _tell(self, tp: Partition, state: _State, row: ClusterRow, brokers: Iterable[str], *, more_ms: int = 0) -> None:
         """These brokers, where they have a replica and are live, must learn the leader."""
         if state.written is None or state.leader is None:
             return
@@ -299,7 +299,7 @@ class _Cluster:
             leaves = broker in state.left or (state.for_target and broker not in state.target)
             if present and broker in state.assigned and not leaves:
                 complaint = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
-                debt = self.debts.owe(("told", broker, tp), row, (broker,), complaint)
+                debt = self.debts.owe(("told", broker, tp), row, (broker,), complaint, more_ms=more_ms)
                 debt.spared = DIRECTORIES if broker in self.broken else ()
 
     def _lead(self, tp: Partition, state: _State, row: ClusterRow) -> None:

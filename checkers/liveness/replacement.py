@@ -6,8 +6,8 @@ led by that broker or be without a leader while another member of its ISR could 
 ISR names since before the period, and without a failed directory.
 
 A controller that is cut off from the brokers and not from ZooKeeper is left out: nothing in KIP-343 deposes it. The promised time
-covers one election of a controller; from each later one, and from the end of such a controller, it counts anew, because a new
-controller takes all brokers for active.
+covers one election of a controller within two session timeouts, that of the successor of a controller that was cut off. From
+each other one, and from the end of such a controller, it counts anew, because a new controller takes all brokers for active.
 
 The same holds for a broker that has reported the failure of the directory with its replica, two session timeouts sooner, since
 nobody waits for a session or a heartbeat (KIP-112).
@@ -93,7 +93,8 @@ class _Faults:
 
 def _periods(events: Events, facts: Facts) -> list[_Period]:
     """The periods before healing in which one broker alone could not serve the partition, for longer than the promise."""
-    patience_ms = {True: facts.promise.replacement_ms, False: facts.promise.replacement_ms - 2 * facts.promise.session_timeout_ms}
+    succession_ms = 2 * facts.promise.session_timeout_ms
+    patience_ms = {True: facts.promise.replacement_ms, False: facts.promise.replacement_ms - succession_ms}
     faults = _Faults()
     since: tuple[tuple[str, bool], int, int] | None = None
     elections: list[int] = []  # since then; the promised time covers the first of them
@@ -107,7 +108,8 @@ def _periods(events: Events, facts: Facts) -> list[_Period]:
         alone = faults.alone()
         if since is not None and (alone is None or alone != since[0]):
             (broker, cut_off), begun, since_ns = since
-            due_ns = _due_ns(since_ns, patience_ms[cut_off] * MS, elections)
+            covered_ms = succession_ms if cut_off else patience_ms[cut_off]
+            due_ns = _due_ns(since_ns, patience_ms[cut_off] * MS, covered_ms * MS, elections)
             periods.append(_Period(broker, begun, since_ns, due_ns, at, time_ns, cut_off))
         if alone is None:
             since = None
@@ -119,9 +121,10 @@ def _periods(events: Events, facts: Facts) -> list[_Period]:
     return [period for period in periods if period.due_ns < period.until_ns]
 
 
-def _due_ns(since_ns: int, patience_ns: int, elections: list[int]) -> int:
+def _due_ns(since_ns: int, patience_ns: int, covered_ns: int, elections: list[int]) -> int:
     due_ns = since_ns + patience_ns
-    for elected_ns in elections[1:]:
+    is_covered = bool(elections) and elections[0] <= since_ns + covered_ns
+    for elected_ns in elections[is_covered:]:
         due_ns = elected_ns + patience_ns if elected_ns <= due_ns else due_ns
     return due_ns
 

@@ -59,9 +59,14 @@ def test_controller_without_a_registration_ends_with_its_session(lost: bool) -> 
     assert bool(not_live(story)) is not lost
 
 
-@pytest.mark.parametrize(("elections", "told"), [((3,), 1), ((1, 4), 0), ((1, 1), 1)], ids=["one", "two", "two at first"])
-def test_time_counts_anew_from_a_second_election(elections: tuple[int, ...], told: int) -> None:
-    """An operator deposed one controller after the other, and each takes the broker for active (seed 10308 of `--faults all`)."""
+@pytest.mark.parametrize(
+    ("elections", "told"), [((2,), 1), ((3,), 0), ((1, 4), 0), ((1, 1), 1)], ids=["one", "one, late", "two", "two at first"]
+)
+def test_time_counts_anew_from_an_election_nobody_expects(elections: tuple[int, ...], told: int) -> None:
+    """An operator deposed one controller after the other, and each takes the broker for active (seed 10308 of `--faults all`).
+
+    The successor of a controller that was cut off comes within two session timeouts (seed 180346).
+    """
     story = story_of_leader()
     begun_ns = story.time_ns
     story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail="cut-peers-long")
@@ -89,13 +94,13 @@ def test_controller_cut_off_from_its_peers_is_not_judged() -> None:
     assert not_live(story) == ()
 
 
-@pytest.mark.parametrize(("kind", "until_s", "told"), [("cut-peers", 8, 0), ("cut-peers", 10, 1), ("isolate-one", 8, 1)])
+@pytest.mark.parametrize(("kind", "until_s", "told"), [("cut-peers", 6, 0), ("cut-peers", 8, 1), ("isolate-one", 6, 1)])
 def test_time_counts_from_the_end_of_a_cut_off_controller(kind: str, until_s: int, told: int) -> None:
     """The next one takes it for active (seed 60877 of `--faults all`); 5 s are promised from the election on."""
     story = story_of_leader(controller="b1")
     begun_ns = story.time_ns
     story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail=kind)
-    story.time_ns = begun_ns + 4 * SECOND
+    story.time_ns = begun_ns + 2 * SECOND
     story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
     story.time_ns = begun_ns + until_s * SECOND
     story.event(EventKind.FAULT_ENDED, whole_node=True, node="b1", fault="f1", detail=kind)
