@@ -168,7 +168,9 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
         except unique.NotApplicable:
             pass
     judgement = judge(model, calls)
-    if not any(call.end is not None and _may_be_wrong(call) for call in calls):
+    told = [call.f for call in calls if call.end is not None and _may_be_wrong(call)]
+    # An acquire, an append and an end are contradicted by another answer alone.
+    if not told or (len(told) == 1 and told[0] in ("acquire", "append", "end")):
         tally.unanswered += 1
         return "" if judgement.validity is Validity.UNKNOWN else "the judge, without an answer"
     if judgement.validity is Validity.UNKNOWN:

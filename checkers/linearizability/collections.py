@@ -34,6 +34,10 @@ class Mutex:
         """True: a held mutex is not acquired, a free one not released."""
         return True
 
+    def is_right_alone(self, call: Call) -> bool:
+        """True for the first acquire."""
+        return call.f == "acquire"
+
     def key(self, call: Call) -> Hashable:
         """The call's own key: each mutex is judged separately."""
         return call.key
@@ -234,6 +238,10 @@ class PartitionLog:
     def could_fail(self, call: Call) -> bool:
         """True for reads, ends, and appends that were told an offset."""
         return call.f != "append" or isinstance(call.result, int)
+
+    def is_right_alone(self, call: Call) -> bool:
+        """True for an append or an end, whose offset may be any if no other is known."""
+        return call.f != "read"
 
     def key(self, call: Call) -> Hashable:
         """The partition: the call's own key."""

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from checkers.engine.verdict import Anomaly, Validity
 from checkers.linearizability import unique
 from checkers.linearizability.independent import alone, by_key
-from checkers.linearizability.model import Model, Traced
+from checkers.linearizability.model import Model, Sociable, Traced
 from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Undecided
 from checkers.linearizability.witness import of_search
 from history.errors import HistoryError
@@ -110,7 +110,7 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
         if budget == steps_max:
             break
         budget = min(budget * _GROWTH, steps_max)
-    answered = any(call.end is not None and model.could_fail(call) for part in parts.values() for call in part)
+    answered = any(could_be_wrong(model, part) for part in parts.values())
     unanswered = () if answered else (NOTHING_ANSWERED,)
     unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
     notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
@@ -123,6 +123,12 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
         operations=len(calls),
         longest=tuple(stuck for _, stuck in anomalies),
     )
+
+
+def could_be_wrong(model: Model, part: Sequence[Call]) -> bool:
+    """Whether some answer to these calls on one object could have been wrong."""
+    told = [call for call in part if call.end is not None and model.could_fail(call)]
+    return len(told) > 1 or any(not (isinstance(model, Sociable) and model.is_right_alone(call)) for call in told)
 
 
 def _undecided(searches: Sequence[_Part], ambiguous: Sequence[Hashable], steps_max: int) -> Iterator[str]:

@@ -63,6 +63,14 @@ class Traced(Model, Protocol):
 
 
 @runtime_checkable
+class Sociable(Model, Protocol):
+    """A model with answers that only another answer contradicts: alone they are right, whatever the object does."""
+
+    def is_right_alone(self, call: Call) -> bool:
+        """Whether the answer of a call is right if no other call on its object certainly returned."""
+
+
+@runtime_checkable
 class Foresees(Model, Protocol):
     """A model that detects early that no later state can explain a read's answer, so that the search gives up sooner."""
 

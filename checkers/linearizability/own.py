@@ -112,9 +112,9 @@ class OwnObject:
         return ILLEGAL if after is None else after
 
     def _after(self, state: State, op: Op) -> State:
-        given = {state}
+        before = {state}  # is found there again, unless it has changed
         after = self._step(state, *op)
-        if state not in given:  # a set finds nothing whose hash has changed
+        if state not in before:
             raise TypeError("the step changed the state that it was given; it must return another one")
         return checked_state(after)
 
@@ -211,7 +211,7 @@ class OwnReads:
 
 def checked_state(state: Hashable) -> Hashable:
     """The state. TypeError here, and not in the search, if it cannot be one: if it has no hash, or if it can change."""
-    _ = {state}
+    frozenset((state,))
     _refuse_identity(state)
     return state
 

@@ -34,7 +34,7 @@ _NAMES = {
 def looks_like(path: Path) -> str:
     """What a file looks like that is no history, with what to give instead; "" if that cannot be told."""
     try:
-        if path.is_dir():
+        if not path.is_file():  # to open a pipe that nobody writes into takes for ever
             return ""
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from checkers.certificates.objects import core_of, order_of
 from checkers.engine.verdict import Validity
-from checkers.linearizability.judge import judge
+from checkers.linearizability.judge import could_be_wrong, judge
 from history.foreign.pairing import Paired
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng
@@ -59,7 +59,7 @@ def _explains(subject: Subject, calls: tuple[Call, ...], order: tuple[int, ...])
     timely = all(two.end is None or two.end >= one.start for one, two in combinations(placed, 2))
     whole = {call.index for call in calls if call.end is not None} <= {*order}
     apart = [replace(call, start=2 * at, end=2 * at + 1) for at, call in enumerate(placed)]
-    told = any(model_of(subject).could_fail(call) for call in calls if call.end is not None)
+    told = could_be_wrong(model_of(subject), calls)
     return timely and whole and told and is_linearizable(subject.object, subject.first, apart)
 
 

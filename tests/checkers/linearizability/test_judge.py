@@ -157,9 +157,10 @@ def test_crowd_of_unique_values_in_a_queue_is_decided() -> None:
     assert judge(FifoQueue(), _crowd(*drained[:-1], empty), steps_max=5_000).validity is Validity.INVALID
 
 
-@pytest.mark.parametrize(("model", "f"), [(Mutex(), "acquire"), (VersionedNode(), "create")])
-def test_answer_that_may_be_wrong_is_judged_without_a_read(model: Model, f: str) -> None:
-    history = history_of(f"{{:process 0 :type :invoke :f :{f}}} {{:process 0 :type :ok :f :{f} :value :ok}}")
+@pytest.mark.parametrize(("model", "functions"), [(Mutex(), ("acquire", "release")), (VersionedNode(), ("create",))])
+def test_answer_that_may_be_wrong_is_judged_without_a_read(model: Model, functions: tuple[str, ...]) -> None:
+    lines = (f"{{:process 0 :type :invoke :f :{f}}} {{:process 0 :type :ok :f :{f} :value :ok}}" for f in functions)
+    history = history_of(" ".join(lines))
 
     assert judge(model, history.calls).validity is Validity.VALID
 
@@ -234,3 +235,38 @@ def test_reason_shortens_a_long_value_in_the_middle() -> None:
     assert "aaa … aaa" in words
     assert 'z"' in words
     assert len(words) < 600
+
+
+@pytest.mark.parametrize(
+    ("model", "told", "expected"),
+    [
+        (Mutex(), "acquire nil", Validity.UNKNOWN),
+        (Mutex(), "acquire nil, release nil", Validity.VALID),
+        (Mutex(), "acquire nil, acquire nil", Validity.INVALID),
+        (Mutex(), "release nil", Validity.INVALID),
+        (PartitionLog(), 'append "a" 5', Validity.UNKNOWN),
+        (PartitionLog(), "end nil 5", Validity.UNKNOWN),
+        (PartitionLog(), "read 5 nil", Validity.VALID),
+        (PartitionLog(), 'append "a" 5, append "b" 6', Validity.VALID),
+        (PartitionLog(), 'append "a" 5, end nil 6', Validity.VALID),
+        (PartitionLog(), 'append "a" 5, end nil 5', Validity.INVALID),
+    ],
+)
+def test_answer_that_only_another_contradicts_is_unknown_alone(model: Model, told: str, expected: Validity) -> None:
+    """The first acquire of a mutex and the offset of the first append of a log are right, whatever the object does."""
+    lines = []
+    for words in told.split(", "):
+        f, asked, *answer = words.split()
+        for kind, value in (("invoke", asked), ("ok", (answer or [asked])[0])):
+            lines.append(f"{{:process 0 :type :{kind} :f :{f} :value {value}}}")
+
+    calls = history_of(" ".join(lines)).calls
+    lost = "{:process 9 :type :invoke :f :%s :value nil}" % ("acquire" if model.name == "mutex" else "end")
+    assert judge(model, calls).validity is expected
+    assert judge(model, history_of(" ".join([*lines, lost])).calls).validity is expected
+
+
+def test_answers_about_different_objects_contradict_no_other() -> None:
+    each = "{:process 0 :type :invoke :f :acquire :value [%d nil]} {:process 0 :type :ok :f :acquire :value [%d nil]}"
+
+    assert judge(Mutex(), history_of(" ".join(each % (key, key) for key in (1, 2))).calls).validity is Validity.UNKNOWN

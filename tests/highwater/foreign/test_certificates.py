@@ -9,7 +9,7 @@ from checkers.jepsen.judge import NAMES
 from highwater.cli.main import run_command_line
 from history.foreign.read import calls as read_calls
 from tests.checkers.corpus import FOREIGN, ROOT
-from verifier.certificate import Certificate, digest_of
+from verifier.certificate import Certificate, Linearization, digest_of
 
 _CERTIFIED = sorted(name for name, judged in FOREIGN.items() if judged.judge in ("elle", "linearizability"))
 
@@ -148,6 +148,25 @@ def test_certificate_of_a_history_that_no_judge_takes_is_refused(
     forged = msgspec.structs.replace(certificate, history=digest_of(read_calls(file)))
     if certificate.model == "register":
         forged = msgspec.structs.replace(forged, model="cas-register")
+    out.write_bytes(msgspec.json.encode(forged))
+
+    assert run_command_line(["verify", str(file), str(out)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "calls"),
+    [("mutex", (("acquire", "nil", "nil"),)), ("partition-log", (("append", '"a"', "5"),)), ("register", (("write", "1", "1"),))],
+)
+def test_order_of_answers_that_are_right_alone_is_refused(
+    model: str, calls: tuple[tuple[str, str, str], ...], tmp_path: Path
+) -> None:
+    """No judge says VALID of such a history, so no certificate may prove it."""
+    file, out = tmp_path / "history.edn", tmp_path / "proof.json"
+    file.write_text("".join(_line("invoke", f, asked) + _line("ok", f, told) for f, asked, told in calls))
+    forged = Certificate(
+        format=1, history=digest_of(read_calls(file)), model=model, initial="", level="linearizable", verdict="VALID",
+        witness=Linearization(order=(0,)),
+    )  # fmt: skip
     out.write_bytes(msgspec.json.encode(forged))
 
     assert run_command_line(["verify", str(file), str(out)]) == 1

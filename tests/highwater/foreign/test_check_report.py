@@ -1,5 +1,6 @@
 """`highwater check`: the guess of the model, the quoted lines, the page, and what a wrong file is told."""
 
+import os
 import re
 from pathlib import Path
 
@@ -154,6 +155,18 @@ def test_page_of_each_bad_history_shows_its_anomalies(file: Path, tmp_path: Path
     )
     assert ('<svg class="cycle"' in html) == has_cycle
     assert ('<table class="offsets">' in html) == (file.parts[-3] == "kafka")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipe_is_refused_without_being_read(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody writes into the pipe: a command that opens it to say what it looks like never ends."""
+    file = Path("/dev/zero")
+    if kind == "pipe":
+        file = tmp_path / "history.edn"
+        os.mkfifo(file)
+
+    assert run_command_line(["check", str(file)]) == 2
+    assert capsys.readouterr().err == f"highwater: {file}: a pipe or a device; histories are read from regular files\n"
 
 
 @pytest.mark.parametrize("name", ["register.edn", "lines.json", "list-append.edn", "kafka.edn"])
