@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from pipeline.errors import PipelineError
 from pipeline.items import Item
-from pipeline.ledger import Ledger, Row, sealed
+from pipeline.ledger import Complaint, Ledger, Row, no_complaint, sealed
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage
 
@@ -122,7 +122,7 @@ class Blocks:
             except (OSError, ValueError) as error:
                 raise PipelineError(f"{self._storage.path(_path(block))}: {error}") from error
 
-    def mend(self, code: str | None = None) -> list[str]:
+    def mend(self, code: str | None = None, complaint: Complaint = no_complaint) -> list[str]:
         """Delete the blocks that do not count, as `Ledger.mend` does with rows; return a sentence for each.
 
         Of a block with rows of lost items the other rows are kept, as rows of their own.
@@ -130,7 +130,7 @@ class Blocks:
         wanted, told = sorted(self.finished()), []
         ledger = Ledger(self._storage)
         for block, text in zip(wanted, self._storage.read_each(map(_path, wanted), ahead=_AHEAD), strict=True):
-            words, kept = _fault(text, code)
+            words, kept = _fault(text, code, complaint)
             if words is None:
                 continue
             for row in kept:
@@ -172,7 +172,7 @@ def _decoded(text: bytes) -> tuple[Header, list[Row]]:
     return header, rows
 
 
-def _fault(text: bytes, code: str | None) -> tuple[str | None, list[Row]]:
+def _fault(text: bytes, code: str | None, complaint: Complaint) -> tuple[str | None, list[Row]]:
     """Why a block does not count, and the rows of it that do; None if it counts."""
     try:
         header, rows = _decoded(text)
@@ -180,6 +180,9 @@ def _fault(text: bytes, code: str | None) -> tuple[str | None, list[Row]]:
         return str(error), []
     if code not in (None, header.code):
         return f"written by other code, {header.code}", []
+    wrong = next(filter(None, map(complaint, rows)), None)
+    if wrong is not None:
+        return wrong, []
     lost = [row for row in rows if row.state == "lost"]
     if not lost:
         return None, []

@@ -25,9 +25,9 @@ from history import parquet
 from history.history import History
 from pipeline.errors import PipelineError
 from pipeline.owner import owned
-from pipeline.record import Record
+from pipeline.record import Record, column_complaint
 from pipeline.storage import Storage
-from pipeline.tables import DATASET_VERSION, HIVE, OF_A_RECORD, TABLES, Table, arrow_schema
+from pipeline.tables import COLUMNS, DATASET_VERSION, HIVE, OF_A_RECORD, TABLES, Table, arrow_schema
 
 RUNS_OF_A_PART = 50
 BYTES_MAX = 256 << 20  # of records in memory; the largest part is written when they are more
@@ -361,14 +361,20 @@ def _complaints(storage: Storage, part: Part, table: Table) -> list[str]:
         return ["missing"]
     if sha256(data).hexdigest() != stated.sha256:
         return ["not the file that its manifest names (SHA-256)"]
+    # Nulls need no look where none may be: the schema, which is compared, says so.
+    words = {column.name: column for column in COLUMNS.get(table, ()) if column.among}
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            schema, runs = file.schema_arrow, file.read(columns=["run"], use_threads=False)["run"]
+            schema, rows = file.schema_arrow, file.read(columns=["run", *words], use_threads=False)
     except (OSError, pa.ArrowException) as error:
         return [f"not a complete Parquet file: {' '.join(str(error).split())}"]
     expected = arrow_schema(table)
     if not schema.equals(expected) or not (expected.metadata or {}).items() <= (schema.metadata or {}).items():
         return [f"not the schema of {table} in dataset version {DATASET_VERSION}"]
+    runs = rows["run"]
+    for name, column in words.items():
+        if (wrong := column_complaint(rows[name], column)) is not None:
+            return [f"{name} {wrong}"]
     if len(runs) != stated.rows:
         return [f"{len(runs)} rows, the manifest says {stated.rows}"]
     foreign = sorted(set(pc.unique(runs).to_pylist()) - set(part.runs))
@@ -392,8 +398,11 @@ def _twice(parts: Sequence[Part]) -> Iterator[Damage]:
 def _orphaned_files(storage: Storage, parts: Sequence[Part], current: Sequence[Part]) -> Iterator[Damage]:
     """Files that no part names; the next ingest or compaction deletes those of unfinished work."""
     named = {part.path(table) for part in current for table in part.files} | {f"{_MANIFESTS}{part.id}.json" for part in current}
-    read = set(_manifests(storage)) - {f"{_MANIFESTS}{part.id}.json" for part in parts}  # damaged: reported already
+    refused = set(_manifests(storage)) - {f"{_MANIFESTS}{part.id}.json" for part in parts}  # damaged: reported already
+    # No ingest deletes the files of a part whose manifest cannot be read: it takes nothing in.
+    ids = {name.removeprefix(_MANIFESTS).removesuffix(".json") for name in refused}
     for name in storage.names():
-        if name not in named and name not in read:
+        of_refused = name in refused or (_is_ours(name) and name.rpartition("/")[2].removesuffix(".parquet") in ids)
+        if name not in named and not of_refused:
             why = "in no part: left by unfinished work, the next ingest deletes it" if _is_ours(name) else "no file of a dataset"
             yield Damage(name, why)

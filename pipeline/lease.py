@@ -226,9 +226,13 @@ class Lease:
         start = self._clock()
         if not self.is_held or max(self._objects.numbers(), default=0) > self._number:
             self._until = 0.0
-            raise PipelineError(f"{self._where}: the lease was not renewed in time, and another process may write here")
+            raise self.loss_error()
         self._objects.write(self._number, msgspec.json.encode(self._held))
         self._until = start + self._held.seconds
+
+    def loss_error(self) -> PipelineError:
+        """The error of an owner that was paused for too long, or whose store did not answer."""
+        return PipelineError(f"{self._where}: the lease was not renewed in time, and another process may write here")
 
     def give_back(self) -> None:
         """Free the folder, if the lease is still held."""
@@ -276,7 +280,11 @@ def leased(lease: Lease, *, seconds: float = LEASE_S, on_loss: Callable[[], None
     finally:
         over.set()
         thread.join()
+        # A process that was paused since the last renewal finds the next one not yet due: the thread cannot have noticed.
+        was_held = lease.is_held
         with suppress(PipelineError):  # a store that does not answer lets the lease run out
             lease.give_back()
     if lost:
         raise PipelineError(lost[0])
+    if not was_held:
+        raise lease.loss_error()

@@ -10,7 +10,7 @@ Each row is sealed with a checksum. A row that is empty, cut or edited does not 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Literal
 
@@ -56,6 +56,13 @@ def _seal(row: Row) -> str:
     return blake2b(msgspec.json.encode(replace(row, seal="")), digest_size=8).hexdigest()
 
 
+Complaint = Callable[[Row], str | None]  # why a row does not count, though it is as it was written; None if it counts
+
+
+def no_complaint(row: Row) -> None:
+    """The complaint of those who take every row."""
+
+
 class Ledger:
     """The rows at a storage's root."""
 
@@ -99,11 +106,11 @@ class Ledger:
             except (OSError, ValueError) as error:
                 raise PipelineError(f"{self._storage.path(key + SUFFIX)}: {error}") from error
 
-    def mend(self, code: str | None = None) -> list[str]:
+    def mend(self, code: str | None = None, complaint: Complaint = no_complaint) -> list[str]:
         """Delete the rows that do not count, so that their items are done again; return a sentence for each.
 
-        These are damaged rows, rows of lost items and, if `code` is given, rows that other code has written. Call it before the
-        work begins, while nobody else writes.
+        These are damaged rows, rows of lost items, rows that `complaint` finds wrong and, if `code` is given, rows that other
+        code has written. Call it before the work begins, while nobody else writes.
         """
         wanted, bad = sorted(self.keys()), {}
         for key, text in zip(wanted, self._storage.read_each(key + SUFFIX for key in wanted), strict=True):
@@ -116,6 +123,8 @@ class Ledger:
                 bad[key] = f"the environment failed: {row.words}"
             elif code not in (None, row.code):
                 bad[key] = f"written by other code, {row.code}"
+            elif (wrong := complaint(row)) is not None:
+                bad[key] = wrong
         self.forget(set(bad))
         return [f"{self._storage.path(key + SUFFIX)}: {words}; done again" for key, words in bad.items()]
 
@@ -149,6 +158,8 @@ def row_of(key: str, text: bytes) -> Row:
         raise ValueError(f"the row of another item, {row.key}")
     if row.seal != _seal(row):
         raise ValueError(
-            "a row that was changed after it was written: its checksum is another" if row.seal else "a row without checksum"
+            "a row that was changed after it was written: its checksum is another"
+            if row.seal
+            else "a row without checksum, of an earlier version"
         )
     return row

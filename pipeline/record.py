@@ -5,7 +5,8 @@ is there whole or not at all. `pipeline.dataset` takes records apart again. A ru
 too: its row in `runs` and nothing else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Literal
 
@@ -29,6 +30,7 @@ from pipeline.tables import COLUMNS, DATASET_VERSION, OF_A_RECORD, Column, Table
 
 _VERSION_KEY = b"highwater.dataset_version"
 _PROTOCOL_KEY = b"highwater.protocol"
+_SEAL_KEY = b"highwater.seal"
 _HARNESS_FAILED = "harness-fault"
 
 
@@ -302,7 +304,11 @@ def encode(record: Record) -> bytes:
         rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
         columns.append(pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows))
     schema = pa.schema([pa.field(table, column.type) for table, column in zip(OF_A_RECORD, columns, strict=True)])
-    metadata = {_VERSION_KEY: str(DATASET_VERSION).encode(), _PROTOCOL_KEY: record.protocol.encode()}
+    metadata = {
+        _VERSION_KEY: str(DATASET_VERSION).encode(),
+        _PROTOCOL_KEY: record.protocol.encode(),
+        _SEAL_KEY: _seal(record).encode(),
+    }
     return parquet.encode(pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata)))
 
 
@@ -318,7 +324,7 @@ def decode(data: bytes, *, name: str = "record") -> Record:
         record = Record(protocol=metadata.get(_PROTOCOL_KEY, b"").decode(), tables=tables)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
-    wrong = complaint(record)
+    wrong = complaint(record) or _seal_complaint(record, metadata.get(_SEAL_KEY, b"").decode(errors="replace"))
     if wrong is not None:
         raise PipelineError(f"{name}: {wrong}")
     return record
@@ -329,6 +335,7 @@ def encode_block(records: Sequence[Record], keys: Sequence[str]) -> bytes:
     columns: dict[str, pa.Array] = {
         "key": pa.array(keys, pa.string()),
         "protocol": pa.array([record.protocol for record in records], pa.string()),
+        "seal": pa.array([_seal(record) for record in records], pa.string()),
     }
     for table in OF_A_RECORD:
         parts = [record.tables[table] for record in records]
@@ -348,6 +355,7 @@ def decode_block(data: bytes, *, name: str) -> dict[str, Record]:
             whole = file.read(use_threads=False)
         if (whole.schema.metadata or {}).get(_VERSION_KEY) != str(DATASET_VERSION).encode():
             raise PipelineError(f"{name}: not the records of a block of dataset version {DATASET_VERSION}")
+        seals = whole["seal"].to_pylist()
         named = zip(whole["key"].to_pylist(), whole["protocol"].to_pylist(), strict=True)
         records = {
             key: Record(
@@ -358,8 +366,10 @@ def decode_block(data: bytes, *, name: str) -> dict[str, Record]:
         }
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise PipelineError(f"{name}: not complete records: {' '.join(str(error).split())}") from error
-    for key, record in records.items():
-        wrong = complaint(record)
+    if len(records) != whole.num_rows:
+        raise PipelineError(f"{name}: {whole.num_rows} records of {len(records)} runs")
+    for (key, record), seal in zip(records.items(), seals, strict=True):
+        wrong = complaint(record) or _seal_complaint(record, str(seal))
         if wrong is not None:
             raise PipelineError(f"{name}: {key}: {wrong}")
     return records
@@ -370,7 +380,7 @@ def complaint(record: Record) -> str | None:
     for table in OF_A_RECORD:
         rows = record.tables[table]
         for column in COLUMNS[table]:
-            wrong = _complaint(rows[column.name], column)
+            wrong = column_complaint(rows[column.name], column)
             if wrong is not None:
                 return f"{table}.{column.name} {wrong}"
     if record.tables["runs"].num_rows != 1:
@@ -388,7 +398,41 @@ def complaint(record: Record) -> str | None:
     return None
 
 
-def _complaint(values: pa.ChunkedArray, column: Column) -> str | None:
+def _seal(record: Record) -> str:
+    """A checksum of the protocol and of all values. It depends neither on Parquet's encoding nor on that of Arrow's buffers."""
+    digest = blake2b(record.protocol.encode(), digest_size=8)
+    for table in OF_A_RECORD:
+        for name, values in zip(record.tables[table].column_names, record.tables[table].columns, strict=True):
+            digest.update(f"{table}.{name} {len(values)} ".encode())
+            for part in _bytes_of(values.combine_chunks()):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+def _bytes_of(values: pa.Array) -> Iterator[bytes]:
+    """The values of a column as bytes: where it is null, the lengths of texts and lists, and what they hold."""
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    yield values.is_null().to_numpy(zero_copy_only=False).tobytes()
+    held = values.drop_null()
+    if pa.types.is_list(held.type):
+        yield pc.list_value_length(held).to_numpy(zero_copy_only=False).tobytes()
+        yield from _bytes_of(held.flatten())
+    elif pa.types.is_string(held.type):
+        yield pc.binary_length(held).to_numpy(zero_copy_only=False).tobytes()
+        yield "".join(held.to_pylist()).encode()
+    else:
+        yield held.to_numpy(zero_copy_only=False).tobytes()
+
+
+def _seal_complaint(record: Record, seal: str) -> str | None:
+    if not seal:
+        return "a record without checksum, of an earlier version: perform its campaign anew"
+    return None if seal == _seal(record) else "changed after it was written: its checksum is another"
+
+
+def column_complaint(values: pa.ChunkedArray, column: Column) -> str | None:
+    """What is wrong with the values of a column: nulls, words and numbers that it does not have."""
     if column.required and values.null_count:
         return "is null"
     held = values.drop_null()
@@ -403,13 +447,14 @@ def _complaint(values: pa.ChunkedArray, column: Column) -> str | None:
     return f"is {least}, less than 0" if column.counts and least < 0 else None
 
 
-def run_of(data: bytes, *, name: str = "record") -> str:
-    """The key of the run of an encoded record; reads the row of `runs` alone. Raises PipelineError as `decode` does."""
+def told_by(data: bytes, *, name: str = "record") -> dict[str, object]:
+    """The row of `runs` of an encoded record; reads nothing else. Raises PipelineError as `decode` does."""
     try:
         runs = pq.read_table(pa.BufferReader(data), columns=["runs"], use_threads=False).column("runs")
-        return str(runs[0][0]["run"])
-    except (OSError, KeyError, IndexError, TypeError, pa.ArrowException) as error:
+        told: dict[str, object] = runs[0][0].as_py()
+    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException) as error:
         raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
+    return told
 
 
 def _rows_of(column: pa.ChunkedArray, table: Table) -> pa.Table:

@@ -219,6 +219,20 @@ def run_campaign(
     )
 
 
+def result_of(row: Row, of: tuple[int, str] | None) -> Summary:
+    """The summary in the row of a finished item; `of` is the seed and the protocol of its run, if its key tells them.
+
+    Raises ValueError where the row holds none, or that of another run.
+    """
+    try:
+        summary = msgspec.json.decode(row.result, type=Summary)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the row of its run holds no summary: {error}") from error
+    if of not in (None, (summary.seed, summary.protocol)):
+        raise ValueError(f"the row of another run, of seed {summary.seed} and {summary.protocol}")
+    return summary
+
+
 def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: BackendName, *, repeat: str) -> Summary:
     """The summary of a finished item. An item that has no result is a run in which the harness failed."""
     if row.state == "done":

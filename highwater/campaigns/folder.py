@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, summary_of
+from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, result_of, summary_of
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
@@ -106,7 +106,17 @@ class CampaignFolder:
 
     def mend(self) -> list[str]:
         """Forget the rows that do not count, so that their runs are done again (`Ledger.mend`); a sentence for each."""
-        return [*self.ledger.mend(self.asked.code), *self.blocks.mend(self.asked.code)]
+        code = self.asked.code
+        return [*self.ledger.mend(code, self._complaint), *self.blocks.mend(code, self._complaint)]
+
+    def _complaint(self, row: Row) -> str | None:
+        """Why the row of a finished run does not count, though it is as it was written; None if it counts."""
+        if row.state == "done":
+            try:
+                result_of(row, self.asked.order.told_by(row.key))
+            except ValueError as error:
+                return str(error)
+        return None
 
     def perform(
         self,

@@ -109,6 +109,11 @@ class Order(Struct, frozen=True, kw_only=True):
         number = self.number(key)
         return None if number is None else self.trial(number)
 
+    def told_by(self, key: str) -> tuple[int, str] | None:
+        """The seed and the protocol that a key tells; None for one of an edited plan."""
+        trial = self.named(key)
+        return None if trial is None else (trial.seed, trial.protocol)
+
     def number(self, key: str) -> int | None:
         """The number of the trial with this key; None if there is none."""
         kind, _, seed = key.rpartition(".")

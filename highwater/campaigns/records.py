@@ -1,10 +1,9 @@
 """The records in a campaign's folder, one for each row of its ledger: those of workers, and those of runs without a result."""
 
+from collections.abc import Mapping
 from functools import cached_property
 
-import msgspec
-
-from highwater.campaigns.campaign import summary_of
+from highwater.campaigns.campaign import result_of, summary_of
 from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, CampaignOrder, order_in, series_of
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
@@ -13,8 +12,8 @@ from highwater.runs.records import performed_record
 from highwater.runs.summary import Summary
 from pipeline.blocks import Blocks, Series, block_name
 from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, decode, decode_block, run_of
+from pipeline.ledger import SUFFIX, Ledger, Row
+from pipeline.record import Record, decode, decode_block, told_by
 from pipeline.storage import Storage, below, storage_at
 
 _TOLD = ["seed", "plan", "plan_digest", "verdict", "live", "digest", "acked"]  # by the record and by the row of a run
@@ -31,12 +30,23 @@ class CampaignRecords:
         self._opened: tuple[int, dict[str, Row], dict[str, Record]] = (-1, {}, {})  # the block that was read last
         self.keys = [*sorted(self._ledger.keys()), *(key for block in sorted(self._finished) for key in self._keys_of(block))]
 
+    @property
+    def wanted(self) -> int:
+        """The number of runs that the campaign was asked for. Raises PipelineError if the folder is none of a campaign."""
+        return self._order.order.runs
+
     def run(self, key: str) -> str:
         """The key of a run in a dataset. Raises PipelineError where the record is damaged."""
         data = self._written(key)
         if data is None:
             return (self._of_block(key) or self._record_of_failure(key)).run
-        return run_of(data, name=self._name(key))
+        row = self._row(key)
+        if row.state != "done":
+            return self._record_of(row).run
+        # The record of another run would be taken for one that the dataset has already, and its own run would be left out.
+        told = told_by(data, name=self._name(key))
+        self._check(key, row, told)
+        return str(told["run"])
 
     def record(self, key: str) -> Record:
         """A record. Raises PipelineError where it is damaged, missing though there is a result, or contradicts that result."""
@@ -47,15 +57,25 @@ class CampaignRecords:
         row = self._row(key)
         if row.state != "done":
             return self._record_of(row)  # a worker died between the record and the row
-        (told,) = record.tables["runs"].select(_TOLD).to_pylist()
-        try:
-            summary = msgspec.json.decode(row.result, type=Summary)
-        except msgspec.DecodeError as error:
-            raise PipelineError(f"{self._name(key)}: the row of its run holds no summary: {error}") from error
-        for column, value in told.items():
-            if value != getattr(summary, column):
-                raise PipelineError(f"{self._name(key)}: {column} is {value}, the row of its run says {getattr(summary, column)}")
+        self._check(key, row, *record.tables["runs"].to_pylist())
         return record
+
+    def _check(self, key: str, row: Row, told: Mapping[str, object]) -> None:
+        """Raise PipelineError if a record is of another run or build than the row under its key, or of another result."""
+        summary = self._summary(row)
+        build = self._order.build.commit
+        if told.get("commit") != build:
+            raise PipelineError(f"{self._name(key)}: performed by commit {told.get('commit')}, its campaign by {build}")
+        for column in _TOLD:
+            if told.get(column) != getattr(summary, column):
+                words = f"{column} is {told.get(column)}, the row of its run says {getattr(summary, column)}"
+                raise PipelineError(f"{self._name(key)}: {words}")
+
+    def _summary(self, row: Row) -> Summary:
+        try:
+            return result_of(row, self._order.order.told_by(row.key))
+        except ValueError as error:
+            raise PipelineError(f"{self._place_of(row.key)}: {error}") from error
 
     def _name(self, key: str) -> str:
         return self._folder.path(f"{RECORDS}/{key}.parquet")
@@ -70,7 +90,17 @@ class CampaignRecords:
         return [item.key for item in self._series.items(block)]
 
     def _row(self, key: str) -> Row:
-        return self._open(key)[1].get(key) or self._ledger.read(key)
+        """The row of a run. Raises PipelineError where it is damaged, or of other code than the campaign."""
+        row = self._open(key)[1].get(key) or self._ledger.read(key)
+        if self._order.code not in ("", row.code):
+            raise PipelineError(
+                f"{self._place_of(key)}: written by other code, {row.code}, than its campaign, {self._order.code}"
+            )
+        return row
+
+    def _place_of(self, key: str) -> str:
+        """The file of the row of a run of its own."""
+        return self._folder.path(f"{LEDGER}/{key}{SUFFIX}")
 
     def _of_block(self, key: str) -> Record | None:
         """The record of a run that was stored with those of its block; None if there is none."""

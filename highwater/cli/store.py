@@ -24,12 +24,13 @@ Dataset = Annotated[str, typer.Argument(metavar="DIR", help="Folder or URI (s3:/
 
 
 class _Source(NamedTuple):
-    """Runs to take in. `keys` name them in the source; `run` and `record` read one by its key."""
+    """Runs to take in. `keys` name them in the source; `run` and `record` read one by its key. `wanted`: runs of the campaign."""
 
     campaign: str
     keys: list[str]
     run: Callable[[str], str]
     record: Callable[[str], Record]
+    wanted: int
 
 
 def ingest(
@@ -55,8 +56,14 @@ def ingest(
             new, present, parts = new + ingested.new, present + ingested.present, parts + ingested.parts
     for line in refused:
         complain(line)
+    unfinished = 0
+    for source, path in zip(campaign_sources, sources, strict=True):
+        missing = source.wanted - len(source.keys)
+        unfinished += missing
+        if missing:
+            complain(f"{path}: {missing} of {source.wanted} runs of the campaign are not finished, and left out")
     if json:
-        say_json({"new": new, "present": present, "parts": parts, "refused": refused})
+        say_json({"new": new, "present": present, "parts": parts, "refused": refused, "unfinished": unfinished})
     else:
         say(f"{new} runs taken in, {parts} parts written; {present} runs were there already, {len(refused)} refused")
     return ExitCode.USAGE if refused else ExitCode.VALID
@@ -95,11 +102,16 @@ def _source(source: str, campaign: str | None, *, evidence: bool) -> _Source:
     name = campaign or storage.root.rsplit("/", 1)[-1]
     records = CampaignRecords(storage)
     if records.keys:
-        return _Source(name, records.keys, records.run, records.record)
+        return _Source(name, records.keys, records.run, records.record, records.wanted)
     if storage.folder is None:
         raise PipelineError(f"{source}: not the folder of a campaign, and stored runs are read from a local folder only")
     directories = [str(directory) for directory in runs.find_runs(storage.folder)]
-    return _Source(name, directories, lambda key: stored_run(Path(key)), lambda key: stored_record(Path(key), evidence=evidence))
+    record = partial(_stored, evidence=evidence)
+    return _Source(name, directories, lambda key: stored_run(Path(key)), record, len(directories))
+
+
+def _stored(key: str, *, evidence: bool) -> Record:
+    return stored_record(Path(key), evidence=evidence)
 
 
 def _entries(source: _Source, refused: list[str], ticker: Ticker) -> Iterator[Entry]:

@@ -404,8 +404,16 @@ def _ruling_of_parts(source: Source, pieces: Sequence[Item], rows: Mapping[str, 
 
 
 def _verdicts(ledger: Ledger, keys: set[str]) -> dict[str, Row]:
-    """The rows of these keys that hold a verdict. Those of failures and refusals are left out, so that they are done again."""
-    return {key: row for key, row in _readable_rows(ledger, keys).items() if row.state == "done" and not _ruling_of(row).refused}
+    """The rows of these keys that hold a verdict. All others, of failures and refusals too, are left out and done again."""
+    return {key: row for key, row in _readable_rows(ledger, keys).items() if row.state == "done" and _holds_verdict(row)}
+
+
+def _holds_verdict(row: Row) -> bool:
+    try:
+        ruling = _ruling_of(row)
+    except msgspec.DecodeError:
+        return False
+    return not ruling.refused and (ruling.verdict or ruling.judgement) is not None
 
 
 def _readable_rows(ledger: Ledger, keys: set[str]) -> dict[str, Row]:

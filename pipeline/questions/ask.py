@@ -3,7 +3,6 @@
 The engines are imported inside the functions, so that a machine without PySpark or Java gets one sentence and no traceback.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from pipeline.dataset import Part, parts_of, whole_parts
 from pipeline.errors import PipelineError
 from pipeline.questions.findings import Finding
-from pipeline.questions.question import Column, Question
+from pipeline.questions.question import Column, Question, tables_in
 from pipeline.session import session
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table
@@ -70,12 +69,6 @@ def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
     from pipeline.questions.diff import compare
 
     return _answer_of(replace(source, campaigns=(before, after)), OF_A_RECORD, lambda engine: compare(engine, before, after))
-
-
-def tables_in(*statements: str) -> tuple[Table, ...]:
-    """The tables that these SQL statements name, or more: every word counts."""
-    words = {word.lower() for sql in statements for word in re.findall(r"\w+", sql)}
-    return tuple(table for table in TABLES if table in words)
 
 
 def _answer_of(source: Source, tables: Sequence[Table], answer: Callable[[Engine], Asked]) -> Asked:

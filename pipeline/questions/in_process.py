@@ -15,8 +15,9 @@ from sqlglot.errors import SqlglotError
 
 from pipeline.dataset import Part
 from pipeline.errors import PipelineError
+from pipeline.questions.question import tables_in
 from pipeline.storage import Storage
-from pipeline.tables import HIVE, TABLES, Table, arrow_schema
+from pipeline.tables import HIVE, Table, arrow_schema
 
 _MESSAGE_MAX = 300
 
@@ -26,8 +27,8 @@ class InProcess:
 
     def __init__(self, storage: Storage, parts: Sequence[Part]) -> None:
         self._connection = duckdb.connect()
-        for table in TABLES:
-            self._make_view(storage, parts, table)
+        self._storage, self._parts = storage, parts
+        self._made: set[Table] = set()
 
     def table(self, sql: str, names: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
         """The rows of a statement of Spark SQL; `names` are the values of its parameters. Raises PipelineError."""
@@ -38,6 +39,11 @@ class InProcess:
         if not isinstance(statement, exp.Query):
             raise PipelineError("the statement is refused: only a SELECT asks for rows")
         try:
+            # DuckDB opens the files of a view as it is made: of tables that nobody asks for they were not compared.
+            for table in tables_in(sql):
+                if table not in self._made:
+                    self._make_view(self._storage, self._parts, table)
+                    self._made.add(table)
             found = self._connection.sql(statement.sql("duckdb"), params=dict(names) or None).to_arrow_table()
         except duckdb.Error as error:
             raise PipelineError(f"the statement is refused: {_line(error)}") from error

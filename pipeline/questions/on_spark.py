@@ -11,9 +11,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.dataset import Part
 from pipeline.errors import PipelineError
+from pipeline.questions.question import tables_in
 from pipeline.session import cause
 from pipeline.storage import Storage
-from pipeline.tables import HIVE, TABLES, Table, arrow_schema
+from pipeline.tables import HIVE, Table, arrow_schema
 
 
 class OnSpark:
@@ -21,12 +22,17 @@ class OnSpark:
 
     def __init__(self, spark: SparkSession, storage: Storage, parts: Sequence[Part]) -> None:
         self._spark = spark
-        for table in TABLES:
-            _frame(spark, storage, parts, table).createOrReplaceTempView(table)
+        self._storage, self._parts = storage, parts
+        self._made: set[Table] = set()
 
     def table(self, sql: str, names: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
         """The rows of a statement; `names` are the values of its parameters. Raises PipelineError."""
         try:
+            # Spark looks for the files of a view as it is made: of tables that nobody asks for they were not compared.
+            for table in tables_in(sql):
+                if table not in self._made:
+                    _frame(self._spark, self._storage, self._parts, table).createOrReplaceTempView(table)
+                    self._made.add(table)
             return self._spark.sql(sql, args=dict(names)).toArrow()
         except PySparkException as error:
             raise PipelineError(f"the statement is refused: {cause(str(error))}") from error

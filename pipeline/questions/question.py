@@ -4,7 +4,11 @@ The name of a column ends with its unit: `_ns` for nanoseconds, `share` for a pa
 and protocol by itself, because two campaigns may hold the same plans.
 """
 
+import re
+
 from msgspec import Struct
+
+from pipeline.tables import TABLES, Table
 
 # A duration that no run reaches, for what did not recover. A hundred times this is still a 64-bit integer.
 NEVER_NS = 10**16
@@ -40,3 +44,9 @@ def quantile(share: float, value: str) -> str:
     """SQL of the exact nearest-rank quantile of a group: the smallest value that `share` of the rows do not exceed."""
     # Spark gives a double, which is exact up to 2^53 ns, 104 days.
     return f"cast(percentile_disc({share}) within group (order by {value}) as bigint)"
+
+
+def tables_in(*statements: str) -> tuple[Table, ...]:
+    """The tables that these SQL statements name, or more: every word counts."""
+    words = {word.lower() for sql in statements for word in re.findall(r"\w+", sql)}
+    return tuple(table for table in TABLES if table in words)

@@ -224,6 +224,21 @@ def test_lost_lease_stops_its_owner() -> None:
         work()
 
 
+def test_owner_paused_between_two_renewals_is_told_at_its_end() -> None:
+    """No renewal was due before its end: it would report as its own what another one has written since."""
+    store = Fake()
+    paused, other = _lease(store), _lease(store)
+
+    def work() -> None:
+        with leased(paused, on_loss=lambda: None):
+            store.seconds = 100
+            other.take()
+
+    with pytest.raises(PipelineError, match="place: the lease was not renewed in time"):
+        work()
+    assert other.is_held
+
+
 @pytest.mark.slow
 def test_killed_driver_on_s3_frees_the_folder_after_its_lease(s3: str) -> None:
     objects = objects_on_s3(s3, **s3_options(s3))

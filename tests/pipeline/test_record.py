@@ -5,11 +5,14 @@ from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.sketches import history_of
+from history import parquet
 from history.history import History
 from history.op import OpType
 from pipeline.errors import PipelineError
@@ -23,7 +26,7 @@ from pipeline.record import (
     encode_block,
     record_of,
     record_of_failure,
-    run_of,
+    told_by,
 )
 from pipeline.tables import OF_A_RECORD, Table, arrow_schema
 from reports.calls import calls_of as calls_of_the_page
@@ -173,7 +176,11 @@ def test_record_survives_encoding() -> None:
     new_record = record(1)
     record_found = decode(encode(new_record))
 
-    assert (record_found.protocol, record_found.run, run_of(encode(new_record))) == ("v3", "seed-1/sim-v3-0", "seed-1/sim-v3-0")
+    assert (record_found.protocol, record_found.run, told_by(encode(new_record))["run"]) == (
+        "v3",
+        "seed-1/sim-v3-0",
+        "seed-1/sim-v3-0",
+    )
     assert record_found.tables == new_record.tables
 
 
@@ -190,6 +197,44 @@ def test_records_of_a_block_survive_encoding() -> None:
 def test_records_of_a_block_that_was_cut_off_are_refused(length: int) -> None:
     with pytest.raises(PipelineError, match=r"^b.parquet: not complete records"):
         decode_block(encode_block([record(1), record(2)], ["a", "b"])[:length], name="b.parquet")
+
+
+@pytest.mark.parametrize("table", ["anomalies", "calls", "coverage", "windows"])
+def test_record_whose_rows_were_doubled_is_refused(table: Table) -> None:
+    """Its Parquet is whole and each row may be: every share and quantile of a campaign would be another."""
+    one, other = record(1), record(2)
+    doubled = replace(one, tables=one.tables | {table: pa.concat_tables([one.tables[table]] * 2)})
+    data = _under(encode(one), encode(doubled))
+
+    with pytest.raises(PipelineError, match=r"^r.parquet: changed after it was written: its checksum is another"):
+        decode(data, name="r.parquet")
+    whole = pq.read_table(pa.BufferReader(encode_block([doubled, other], ["a", "b"])))
+    seals = pq.read_table(pa.BufferReader(encode_block([one, other], ["a", "b"])), columns=["seal"])["seal"]
+    block = whole.set_column(whole.column_names.index("seal"), "seal", seals)
+    with pytest.raises(PipelineError, match=r"^b.parquet: a: changed after it was written: its checksum is another"):
+        decode_block(parquet.encode(block), name="b.parquet")
+
+
+def test_record_without_checksum_is_refused() -> None:
+    whole = pq.read_table(pa.BufferReader(encode(record(1))))
+    metadata = {key: value for key, value in whole.schema.metadata.items() if key != b"highwater.seal"}
+
+    with pytest.raises(PipelineError, match=r"^r.parquet: a record without checksum, of an earlier version"):
+        decode(parquet.encode(whole.replace_schema_metadata(metadata)), name="r.parquet")
+
+
+def test_checksum_does_not_depend_on_the_buffers_of_arrow() -> None:
+    """Slices, chunks and masks without nulls are other buffers of the same values."""
+    one = record(1)
+    other = {t: pa.concat_tables([rows.slice(0, 1), rows.slice(1)]) for t, rows in one.tables.items()}
+
+    assert decode(_under(encode(one), encode(replace(one, tables=other)))).tables == one.tables
+
+
+def _under(sealed: bytes, data: bytes) -> bytes:
+    """The rows of `data` under the metadata of another record, its checksum included."""
+    metadata = pq.read_schema(pa.BufferReader(sealed)).metadata
+    return parquet.encode(pq.read_table(pa.BufferReader(data)).replace_schema_metadata(metadata))
 
 
 def test_equal_records_are_equal_bytes() -> None:
@@ -231,7 +276,7 @@ def test_file_of_another_kind_is_refused() -> None:
     with pytest.raises(PipelineError, match="not the record of a run of dataset version 1"):
         decode(data)
     with pytest.raises(PipelineError, match="not a complete record"):
-        run_of(data)
+        told_by(data)
 
 
 def _changed(table: Table, column: str, value: object) -> bytes:

@@ -1,0 +1,309 @@
+"""Drawn damages end in a refusal that names the file, or in work that is done again: never in another verdict or count."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec.structs import replace
+
+from highwater.cli.main import run_command_line
+from highwater.exit_codes import ExitCode
+from history import parquet
+from history.seed import Rng
+from pipeline import dataset
+from pipeline.dataset import parts_of, verify
+from pipeline.storage import storage_at
+from tests.pipeline.damages import FILES, PLAIN, RECORDS, ROWS, RULINGS, VERDICTS, Damage, doubled_rows, with_value
+from tests.pipeline.datasets import Made, write_dataset
+
+pytestmark = pytest.mark.slow
+
+RUNS = 4
+CAMPAIGN = (
+    "campaign",
+    "--seeds",
+    f"0..{RUNS - 1}",
+    "--protocol",
+    "v3",
+    "--seconds",
+    "2",
+    "--jobs",
+    "1",
+    "--shrink",
+    "0",
+    "--keep-all",
+)
+ON_SPARK = ("--spark", "local[2]")
+# `after` is worse than `before`: who takes damaged verdicts for good ones would say that nothing is.
+MADE = (Made(campaign="before", seeds=range(30)), Made(campaign="after", seeds=range(30), chance="second", invalid=500))
+Told = tuple[int, dict[str, Any], str]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a campaign, whose runs are judged, and a dataset of other campaigns. Nothing of it is changed."""
+    place = tmp_path_factory.mktemp("whole")
+    assert run_command_line([*CAMPAIGN, "--store", str(place / "store")]) == ExitCode.INVALID
+    assert run_command_line(["judge", str(place / "store"), "--jobs", "1"]) == ExitCode.INVALID
+    write_dataset(place / "dataset", MADE)
+    return place
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[list[str]]:
+    """The lines of the table of damages: what was hurt, who was asked, how it ended. Printed at the end (`-rP` shows it)."""
+    lines: list[str] = []
+    yield lines
+    print("\n".join(sorted(lines)))  # noqa: T201
+
+
+class Place:
+    """A copy of the whole files, and a way to ask about it."""
+
+    def __init__(self, whole: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        copytree(whole, folder, dirs_exist_ok=True)
+        self._capsys = capsys
+        self.folder, self.store, self.dataset = folder, folder / "store", folder / "dataset"
+
+    def files(self, *patterns: str) -> list[Path]:
+        return sorted(path for pattern in patterns for path in self.folder.glob(pattern))
+
+    def ask(self, *arguments: str) -> Told:
+        """The exit code of a command, what it printed as JSON, and its errors."""
+        self._capsys.readouterr()
+        code = run_command_line([*arguments, "--json"])
+        captured = self._capsys.readouterr()
+        return code, json.loads(captured.out or "{}"), captured.err
+
+    def resume(self, *options: str) -> Told:
+        # On Spark there is no process to choose the number of.
+        return self.ask(*CAMPAIGN, "--store", str(self.store), "--resume", *options)
+
+    def ingest(self, dataset: Path) -> Told:
+        (campaign,) = self.store.glob("campaigns/*")
+        return self.ask("store", "ingest", str(campaign), "--dataset", str(dataset), "--campaign", "one")
+
+    def judge(self, *options: str) -> Told:
+        return self.ask("judge", str(self.store), "--jobs", "1", *options)
+
+
+@pytest.fixture
+def place(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    return Place(whole, tmp_path, capsys)
+
+
+def _hurt(name: str, damage: Damage, files: Sequence[Path]) -> Path:
+    """Damage one of the files by draws of the damage's name; at least one byte is another afterwards."""
+    before = {path: path.read_bytes() for path in files}
+    hurt = damage(Rng(int(sha256(name.encode()).hexdigest()[:8], 16)), files)
+    assert {path: path.read_bytes() for path in files if path.exists()} != before
+    return hurt
+
+
+def _verdicts(runs: Sequence[dict[str, Any]], *names: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(str(run[name]) for name in names) for run in runs)
+
+
+def _of_campaign(told: Told) -> list[tuple[object, ...]]:
+    assert told[1], told[2]
+    return _verdicts(told[1]["runs"], "plan", "seed", "verdict", "live", "digest", "acked", "anomalies")
+
+
+def _is_one_refusal(told: Told, file: Path) -> None:
+    code, _, words = told
+    assert code == ExitCode.USAGE, (code, words)
+    assert re.match(r"highwater: \S", words), words
+    assert words.count("\n") == 1, words
+    assert file.name in words, words
+
+
+# --- campaigns ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
+@pytest.mark.parametrize("name", ROWS)
+def test_damaged_row_of_a_campaign_is_done_again(
+    name: str, on: tuple[str, ...], place: Place, table: list[str], request: pytest.FixtureRequest
+) -> None:
+    if on:
+        request.getfixturevalue("spark")
+    wanted = _of_campaign(place.resume())
+    hurt = _hurt(name, ROWS[name], place.files("store/campaigns/*/ledger/*.json"))
+
+    ingested = place.ingest(place.folder / "taken")
+    resumed = place.resume(*on)
+    again = place.ingest(place.folder / "taken")
+
+    _check_counts(ingested, hurt, missing=name == "removed")
+    assert _of_campaign(resumed) == wanted
+    assert name == "removed" or hurt.name in resumed[2]
+    assert (again[0], again[1]["new"] + again[1]["present"], again[1]["refused"]) == (0, RUNS, [])
+    assert verify(storage_at(place.folder / "taken")) == []
+    table.append(f"row of a campaign   {name:32} ingest {ingested[0]}, --resume {'on Spark' if on else 'here'} did it again")
+
+
+def _check_counts(told: Told, hurt: Path, *, missing: bool) -> None:
+    """Each run is taken in or refused with its file; one without a row is not finished, and the campaign is told to be so."""
+    code, counts, words = told
+    assert counts["new"] + len(counts["refused"]) + counts["unfinished"] == RUNS
+    assert counts["unfinished"] == int(missing)
+    assert (f"{counts['unfinished']} of {RUNS} runs" in words) == missing
+    if not missing:
+        assert code == ExitCode.USAGE
+        assert any(hurt.name in line for line in counts["refused"])
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_damaged_record_of_a_campaign_is_refused(name: str, place: Place, table: list[str]) -> None:
+    hurt = _hurt(name, RECORDS[name], place.files("store/campaigns/*/records/*.parquet"))
+    taken = place.folder / "taken"
+
+    first, second = place.ingest(taken), place.ingest(taken)
+
+    lost = 2 if name == "exchanged" else 1
+    assert (first[0], first[1]["new"], first[1]["present"], len(first[1]["refused"])) == (2, RUNS - lost, 0, lost)
+    assert (second[0], second[1]["new"], second[1]["present"], second[1]["refused"]) == (2, 0, RUNS - lost, first[1]["refused"])
+    assert any(hurt.name in line for line in first[1]["refused"])
+    assert sum(len(part.runs) for part in parts_of(storage_at(taken))) == RUNS - lost
+    table.append(f"record of a run     {name:32} ingest 2: {first[1]['refused'][0].split(': ', 1)[1][:60]}")
+
+
+@pytest.mark.parametrize("name", ["a flipped bit", "cut off", "0 bytes"])
+def test_damaged_request_of_a_campaign_is_refused(name: str, place: Place, table: list[str]) -> None:
+    hurt = _hurt(f"{name} request", PLAIN[name], place.files("store/campaigns/*/request.json"))
+
+    resumed = place.resume()
+
+    _is_one_refusal(resumed, hurt)
+    table.append(f"request.json        {name:32} --resume 2: {resumed[2].split(': ')[-1].strip()[:60]}")
+
+
+# --- judgements -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
+@pytest.mark.parametrize("name", RULINGS)
+def test_damaged_row_of_a_judge_is_judged_again(
+    name: str, on: tuple[str, ...], place: Place, table: list[str], request: pytest.FixtureRequest
+) -> None:
+    if on:
+        request.getfixturevalue("spark")
+    code, wanted, _ = place.judge("--ledger", str(place.folder / "clean"))
+    place.judge()
+    _hurt(name, RULINGS[name], place.files("store/judged/*.json"))
+
+    told = place.judge(*on)
+
+    assert (told[0], told[1]["digest"], len(told[1]["runs"])) == (code, wanted["digest"], RUNS)
+    assert sum(run["new"] for run in told[1]["runs"]) == (2 if name == "exchanged" else 1)
+    assert [run["new"] for run in place.judge()[1]["runs"]] == [False] * RUNS
+    table.append(f"row of a judge      {name:32} judge {'on Spark' if on else 'here'} did it again")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damaged_table_of_a_run_is_refused_by_the_judge(name: str, place: Place, table: list[str]) -> None:
+    wanted = {run["run"]: run["verdict"] for run in place.judge()[1]["runs"]}
+    hurt = _hurt(name, FILES[name], place.files("store/seed-*/*/events.parquet"))
+
+    _, told, _ = place.judge()
+
+    verdicts = {run["run"]: run["verdict"] for run in told["runs"]}
+    changed = {run for run in wanted if wanted[run] != verdicts[run]}
+    assert len(verdicts) == RUNS
+    assert str(hurt.parent) in changed
+    assert {verdicts[run] for run in changed} == {"refused"}
+    assert len(changed) == (2 if name == "exchanged" else 1)
+    assert all(re.search(f"{hurt.name}|the tables do not", run["words"]) for run in told["runs"] if run["run"] in changed)
+    table.append(f"table of a run      {name:32} judge: refused")
+
+
+# --- datasets -------------------------------------------------------------------------------------------------------------------
+
+_ASKED: tuple[tuple[str, ...], ...] = (
+    ("query", "all"),
+    ("query", "--sql", "select verdict, count(*) as runs from runs group by verdict"),
+    ("triage",),
+    ("diff", "before", "after"),
+)
+_FILES = {f"{name}, of a table": (damage, ("dataset/*/*/*/*.parquet",)) for name, damage in FILES.items()}
+_FILES |= {f"{name}, of runs": (damage, ("dataset/runs/*/*/*.parquet",)) for name, damage in VERDICTS.items()}
+_FILES |= {f"{name}, of a manifest": (damage, ("dataset/parts/*.json",)) for name, damage in PLAIN.items() if name != "removed"}
+
+
+def _sealed(change: Callable[[pa.Table], pa.Table]) -> Damage:
+    """The damage of a program that writes wrong rows of runs, and a manifest that fits them."""
+
+    def damage(draws: Rng, files: Sequence[Path]) -> Path:
+        path = draws.pick(files)
+        place = storage_at(path.parents[3])
+        (part,) = (part for part in parts_of(place) if part.id == path.stem)
+        rows = change(pq.ParquetFile(path).read())
+        data = parquet.encode(rows)
+        path.write_bytes(data)
+        stated = dataset.File(rows=rows.num_rows, sha256=sha256(data).hexdigest())
+        part = replace(part, files={**part.files, "runs": stated})
+        place.write(f"parts/{part.id}.json", msgspec.json.encode(replace(part, seal=dataset._seal(part))))
+        return path
+
+    return damage
+
+
+def _perhaps(rows: pa.Table) -> pa.Table:
+    """The verdicts are a word that is none, and the schema is as it was."""
+    return with_value(rows, "verdict", "PERHAPS").cast(rows.schema)
+
+
+_SEALED: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "null verdict": partial(with_value, name="verdict", value=None),
+    "unknown word": _perhaps,
+    "dropped column": lambda rows: rows.drop_columns(["verdict"]),
+    "doubled": doubled_rows,
+    "another seed's": lambda rows: with_value(rows, "run", "seed-99/sim-safe").cast(rows.schema),
+}
+_FILES |= {f"{name}, of runs, sealed": (_sealed(change), ("dataset/runs/*/*/*.parquet",)) for name, change in _SEALED.items()}
+
+
+@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
+@pytest.mark.parametrize("name", _FILES)
+def test_damaged_dataset_answers_nothing(name: str, on: tuple[str, ...], place: Place, table: list[str]) -> None:
+    """The files are compared before Spark starts."""
+    damage, patterns = _FILES[name]
+    hurt = _hurt(name, damage, place.files(*patterns))
+
+    for asked in _ASKED:
+        told = place.ask(*asked, "--dataset", str(place.dataset), *on)
+        if asked[0] == "query" and asked[1] == "--sql" and "/runs/" not in str(hurt) and hurt.suffix == ".parquet":
+            assert sum(row["runs"] for row in told[1]["answers"][0]["rows"]) == 2 * 30
+            continue  # it reads the other tables alone
+        if asked[0] == "triage" and told[0] == 0:
+            assert hurt.parts[-4] not in ("runs", "verdicts")
+            continue
+        _is_one_refusal(told, hurt)
+    code, told_by_verify, _ = place.ask("store", "verify", str(place.dataset))
+    assert code == ExitCode.LABORATORY_FAILED
+    assert any(hurt.name in damage["name"] for damage in told_by_verify["damages"])
+    table.append(f"file of a dataset   {name:32} query, triage, diff 2, verify 13 {'on Spark' if on else 'here'}")
+
+
+@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
+def test_dataset_without_damage_answers(on: tuple[str, ...], place: Place, request: pytest.FixtureRequest) -> None:
+    """Otherwise the refusals above would prove nothing."""
+    if on:
+        request.getfixturevalue("spark")
+    codes = [place.ask(*asked, "--dataset", str(place.dataset), *on)[0] for asked in _ASKED]
+
+    assert codes == [0, 0, 0, ExitCode.INVALID]
+    assert place.ask("store", "verify", str(place.dataset))[0] == 0
+
+
+def test_at_least_fifty_damages_are_drawn() -> None:
+    assert len(ROWS) + len(RECORDS) + len(RULINGS) + len(FILES) + len(_FILES) >= 50
