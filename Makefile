@@ -46,7 +46,7 @@ test-docker: images
 # The plans of corpus/real on releases of Apache Kafka, some in containers if an engine answers, a cluster by hand, a toy.
 # Fetches the jars first, if they are not here.
 test-systems: $(READY)
-	bash .ci/systems 0.10.2.2 0.11.0.3 1.1.1 2.0.1 2.8.2 3.9.1 4.1.0
+	bash .ci/systems 0.10.2.2 0.11.0.3 1.1.1 2.0.1 2.8.2 3.7.0 3.9.1 4.1.0 4.2.0
 	$(BIN)/python -m pytest -q -m 'systems or systems_all' -n 4 tests/systems tests/docker tests/highwater/test_chaos_on_systems.py $(PYTEST_ARGS)
 
 # The part of it that CI runs.

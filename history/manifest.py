@@ -39,10 +39,14 @@ class MessageCount(Struct, frozen=True, kw_only=True):
 
 
 class SystemFacts(Struct, frozen=True, kw_only=True):
-    """The system under test of a run, and the sources whose rows it gives completely."""
+    """The system under test of a run, and the sources whose rows it gives completely.
+
+    `files`: the SHA-256 of each file that was run, by name; empty where the harness chose none.
+    """
 
     name: str
     version: str = ""
+    files: dict[str, str] = {}
     observes: tuple[Source, ...] = ()
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from highwater.backends.real.systems.external.system import NAME as EXTERNAL
 from highwater.backends.real.systems.external.system import tried
 from highwater.backends.real.systems.kafka import jars
-from highwater.backends.real.systems.kafka.releases import RELEASES, Release, pins_of, release_named
+from highwater.backends.real.systems.kafka.releases import TESTED, Release, release_named
 from highwater.backends.real.systems.kafka.system import NAME as KAFKA
 from highwater.cli import options
 from highwater.cli.output import say, say_json
@@ -26,13 +26,17 @@ What = Annotated[
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One line of the list: a system, how it is run, what it supports, and what is missing on this machine ("" if nothing)."""
+    """One line of the list: a system, how it is run, what it supports, and what is missing on this machine ("" if nothing).
+
+    `tested`: the project's own tests perform it; a release that is not was fetched by its user.
+    """
 
     system: str
     backends: tuple[str, ...]
     coordination: str
     supports: str
     missing: str = ""
+    tested: bool = True
 
 
 def systems(action: Action = "list", what: What = None, *, json: options.AsJson = False) -> int:
@@ -43,13 +47,15 @@ def systems(action: Action = "list", what: What = None, *, json: options.AsJson 
         return _check(what, json=json)
     if what is not None:
         raise UsageError(f"`highwater systems list` takes no name, not {what!r}")
-    entries = [_reference(), *map(_entry, RELEASES), _external()]
+    entries = [_reference(), *map(_entry, TESTED), *map(_entry, jars.fetched_beside()), _external()]
     if json:
         say_json({"systems": entries, "cache": str(jars.cache_folder())})
         return ExitCode.VALID
     width = max(len(entry.system) for entry in entries)
     for entry in entries:
         say(f"{entry.system:<{width}}  {entry.coordination:<9}  {', '.join(entry.backends)}: {entry.supports}")
+        if not entry.tested:
+            say(f"{'':<{width}}  fetched here, and pinned then; the project's own tests do not perform it")
         if entry.missing:
             say(f"{'':<{width}}  missing: {entry.missing}")
     return ExitCode.VALID
@@ -71,6 +77,7 @@ def _entry(release: Release) -> Entry:
         backends=("process", "docker"),
         coordination=release.mode,
         supports=f"{workloads}{idempotence}; {faults}; judged from clients, coordination and disks",
+        tested=release in TESTED,
         missing=jars.missing(release) or "",
     )
 
@@ -103,11 +110,8 @@ def _get(what: str | None, *, json: bool) -> int:
     if system_asked.name != KAFKA:
         raise UsageError(f"there is nothing to get for system {system_asked.name!r}; known: {KAFKA}")
     release = release_named(system_asked.version)
-    if release is None:
-        versions = ", ".join(f"{KAFKA}:{release_there.version}" for release_there in RELEASES)
-        raise UsageError(f"unknown version {system_asked.version!r} of kafka; known: {versions}")
     folder, fetched = jars.get(release)
-    count = len(pins_of(release).jars)
+    count = len(jars.digests(release))
     if json:
         say_json({"system": what, "folder": str(folder), "jars": count, "fetched": fetched})
     else:

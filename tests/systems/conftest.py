@@ -10,8 +10,6 @@ from highwater.backends.real.systems.kafka.releases import release_named
 
 def need(version: str) -> None:
     """Skip the test unless this release of Kafka can run here; fail it in CI, where `.ci/systems` fetches the jars."""
-    release = release_named(version)
-    assert release is not None
-    missing = jars.missing(release)
+    missing = jars.missing(release_named(version))
     if missing is not None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)

@@ -50,8 +50,8 @@ def described(folder: Path, text: str = FILE) -> Path:
     ("arguments", "message"),
     [
         (("--system", "kafak:3.9.1"), "unknown system 'kafak'; did you mean 'kafka'?"),
-        (("--system", "kafka:3.9.99"), "unknown version '3.9.99' of kafka; known: kafka:0.10.2.2"),
-        (("--system", "kafka"), "unknown version '' of kafka"),
+        (("--system", "kafka:3.9.99"), "the jars of kafka 3.9.99 are not here: highwater systems get kafka:3.9.99"),
+        (("--system", "kafka"), "'' is no version of kafka, such as 3.7.0 or 3.7.0-kraft; tested are 0.10.2.2"),
         (("--system", "kafka:3.9.1", "--backend", "sim"), "the simulator runs the reference only, not kafka:3.9.1"),
         (("--system", "external", "--with", EXAMPLE, "--backend", "docker"), "external does not run in containers"),
         (("--system", "external"), "system external needs the file that describes the cluster: --with FILE"),
@@ -73,7 +73,7 @@ def test_wrong_system_is_refused_in_one_line(
     ("arguments", "message"),
     [
         (("get",), "name what to get"),
-        (("get", "kafka:9"), "unknown version '9' of kafka"),
+        (("get", "kafka:9"), "'9' is no version of kafka"),
         (("get", "reference"), "there is nothing to get for system 'reference'"),
         (("check",), "name the file to check"),
         (("list", "kafka:3.9.1"), "takes no name"),

@@ -65,7 +65,7 @@ def test_present_release_keeps_what_kip_101_saves(tmp_path: Path, version: str) 
 
 
 @pytest.mark.systems_all
-@pytest.mark.parametrize("version", ["0.11.0.3", "1.1.1", "2.8.2", "3.9.1-kraft"])
+@pytest.mark.parametrize("version", ["0.11.0.3", "1.1.1", "2.8.2", "3.7.0", "3.9.1-kraft", "4.2.0"])
 def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: str) -> None:
     code, summary = last_run("kip101", version, tmp_path)
 

@@ -37,6 +37,7 @@ class Toy:
     """The system: one broker, no coordination, nothing to observe but the clients."""
 
     name = "toy"
+    files: Mapping[str, str] = {}
     observes: frozenset[Source] = frozenset()
     zookeeper = quorum = idempotence = False
     packing = None  # it runs as a process only

@@ -305,7 +305,8 @@ def facts_of(system: System) -> SystemFacts | None:
     """The system as the manifest of a run names it; None for the reference."""
     if system.name == REFERENCE:
         return None
-    return SystemFacts(name=system.name, version=system.version, observes=tuple(sorted(system.observes)))
+    observes = tuple(sorted(system.observes))
+    return SystemFacts(name=system.name, version=system.version, files=dict(system.files), observes=observes)
 
 
 def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:

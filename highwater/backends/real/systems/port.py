@@ -144,6 +144,10 @@ class System(Protocol):
         """The version; empty where the name says all."""
 
     @property
+    def files(self) -> Mapping[str, str]:
+        """The SHA-256 of each file of the system, by name; empty where the harness does not run files of its own choice."""
+
+    @property
     def observes(self) -> frozenset[Source]:
         """The sources of rows that this system gives completely."""
 

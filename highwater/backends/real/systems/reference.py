@@ -29,6 +29,7 @@ class Reference:
 
     name = REFERENCE
     version = ""
+    files: Mapping[str, str] = {}
     observes: frozenset[Source] = frozenset({"notes", "coordination", "disks"})
     zookeeper = True
     quorum = False

@@ -40,6 +40,7 @@ class External:
     """The cluster that a file describes. UsageError for a file with mistakes, or none."""
 
     name = NAME
+    files: Mapping[str, str] = {}
     observes: frozenset[Source] = frozenset()
     zookeeper = quorum = False
     packing = None

@@ -1,5 +1,7 @@
 """The jars of Apache Kafka: fetched by their Maven coordinates into a cache folder, and checked against their pins.
 
+A release that is not on the tested list is pinned at its first fetch, file by file, beside its jars.
+
 `get` needs `mvn`, configured as its user wants, and the network; afterwards neither is needed. A jar whose SHA-256 is not the
 pinned one (a download that was cut off, another build) is named and never used.
 """
@@ -12,7 +14,19 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from highwater.backends.real.systems.kafka.releases import Pins, Release, pins_of
+import msgspec
+
+from highwater.backends.real.systems.kafka.releases import (
+    KRAFT,
+    PINNED_BESIDE,
+    TESTED,
+    Pins,
+    Release,
+    artifacts_of,
+    can_have_both,
+    pins_of,
+    release_named,
+)
 from highwater.backends.real.zookeeper.local import INSTALL_JAVA
 from highwater.errors import HarnessError, UsageError
 
@@ -34,18 +48,30 @@ def folder_of(release: Release) -> Path:
     return cache_folder() / "systems" / f"kafka-{release.jars}"
 
 
+def fetched_beside() -> list[Release]:
+    """The releases in the cache that are not on the tested list, oldest first; one that can have two modes twice."""
+    folders = (cache_folder() / "systems").glob(f"kafka-*/{PINNED_BESIDE}")
+    listed = {release.jars for release in TESTED}
+    versions = {path.parent.name.removeprefix("kafka-") for path in folders} - listed
+    releases = [release_named(version) for version in versions]
+    releases += [release_named(release.jars + KRAFT) for release in releases if can_have_both(release)]
+    return sorted(releases, key=lambda release: (tuple(map(int, release.jars.split("."))), release.version))
+
+
 def missing(release: Release) -> str | None:
     """What this machine lacks to run a release, in a sentence; None if nothing."""
     java = java_major()
     if java != JAVA_MAJOR:
         present = "there is no java on the PATH" if java is None else f"the java on the PATH is version {java}"
         return f"kafka {release.version} needs Java {JAVA_MAJOR}, but {present}: {INSTALL_JAVA}"
-    wrong = wrong_jars(folder_of(release), pins_of(release))
-    if not wrong:
+    folder = folder_of(release)
+    pins = pins_of(release, folder)
+    wrong = [] if pins is None else wrong_jars(folder, pins)
+    if pins is not None and not wrong:
         return None
-    if not folder_of(release).is_dir():
+    if not folder.is_dir() or not wrong:
         return f"the jars of kafka {release.version} are not here: highwater systems get kafka:{release.version}"
-    return f"{folder_of(release)}: {wrong[0]}; fetch it again: highwater systems get kafka:{release.version}"
+    return f"{folder}: {wrong[0]}; fetch it again: highwater systems get kafka:{release.version}"
 
 
 def java_major() -> int | None:
@@ -71,17 +97,26 @@ def wrong_jars(folder: Path, pins: Pins) -> list[str]:
 
 
 def class_path(release: Release, folder: Path) -> str:
-    """The class path of a release whose jars lie in this folder, in the order of its pins."""
-    return os.pathsep.join(str(folder / name) for name in pins_of(release).jars)
+    """The class path of a release, in the order of its pins, with jars that a broker finds in this folder."""
+    return os.pathsep.join(str(folder / name) for name in digests(release))
+
+
+def digests(release: Release) -> dict[str, str]:
+    """The SHA-256 of each jar of a release that is here, by the jar's name."""
+    pins = pins_of(release, folder_of(release))
+    assert pins is not None, "`missing` was asked first"
+    return pins.jars
 
 
 def get(release: Release) -> tuple[Path, bool]:
     """Fetch a release unless it is here; returns its folder and whether it was fetched.
 
-    UsageError without `mvn`; HarnessError if Maven cannot fetch the jars or one is not as pinned.
+    What was never pinned is pinned as it comes. UsageError without `mvn`; HarnessError if Maven cannot fetch the jars or one is
+    not as pinned.
     """
-    folder, pins = folder_of(release), pins_of(release)
-    if not wrong_jars(folder, pins):
+    folder = folder_of(release)
+    pins = pins_of(release, folder)
+    if pins is not None and not wrong_jars(folder, pins):
         return folder, False
     maven = shutil.which("mvn")
     if maven is None:
@@ -89,18 +124,22 @@ def get(release: Release) -> tuple[Path, bool]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         fetched = Path(temporary) / "jars"
-        _fetch(maven, Path(temporary), fetched, pins, release)
+        artifacts = artifacts_of(release) if pins is None else pins.artifacts
+        _fetch(maven, Path(temporary), fetched, artifacts, release)
+        if pins is None:
+            pins = Pins(artifacts=artifacts, jars={path.name: _sha256(path) for path in sorted(fetched.glob("*.jar"))})
         wrong = wrong_jars(fetched, pins)
         if wrong:
             raise HarnessError(f"fetching kafka {release.jars}: {wrong[0]}")
+        (fetched / PINNED_BESIDE).write_bytes(msgspec.json.format(msgspec.json.encode(pins)))
         shutil.rmtree(folder, ignore_errors=True)
         fetched.rename(folder)
     return folder, True
 
 
-def _fetch(maven: str, work: Path, to: Path, pins: Pins, release: Release) -> None:
+def _fetch(maven: str, work: Path, to: Path, artifacts: tuple[str, ...], release: Release) -> None:
     """Fetch the jars of a release with Maven. Raises HarnessError with Maven's first error."""
-    (work / "pom.xml").write_text(_pom(pins.artifacts))
+    (work / "pom.xml").write_text(_pom(artifacts))
     command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={to}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FETCH_S_MAX, stdin=subprocess.DEVNULL)

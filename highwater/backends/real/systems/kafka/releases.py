@@ -1,17 +1,27 @@
 """The releases of Apache Kafka that can be put on the stage: how each coordinates, and the pinned jars of each.
 
-`pins.json` names for each release the Maven artifacts and the SHA-256 of every jar that they bring with them.
+A release on the list `TESTED` has its pins in `pins.json`: the Maven artifacts, and the SHA-256 of every jar that they bring with
+them. Any other one that Maven has is pinned when it is fetched first: its pins lie beside its jars, and every later run compares.
+What it needs beside its broker follows from its version.
 """
 
+import re
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from highwater.errors import HarnessError, UsageError
+
 Mode = Literal["zookeeper", "kraft"]
 KRAFT = "-kraft"  # ends the version of a release that can also run with ZooKeeper
+PINNED_BESIDE = "pins.json"  # in the folder of a release that is not on the list
+# With listeners that have names (KIP-103); with KRaft for production (KIP-833); without ZooKeeper.
+_OLDEST, _QUORUM, _ONLY_QUORUM = (0, 10, 2), (3, 3), (4,)
+_VERSION = re.compile(r"(\d+\.\d+\.\d+(?:\.\d+)?)(-kraft)?")
 
 
 class Release(Struct, frozen=True, kw_only=True):
@@ -33,35 +43,62 @@ class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     jars: dict[str, str]
 
 
-def _release(version: str, mode: Mode = "zookeeper", *, heap_mb: int = 256, log4j: Literal[1, 2] = 1) -> Release:
+def _release(version: str) -> Release:
     """A release with what follows from its version."""
     jars = version.removesuffix(KRAFT)
+    number = _number(jars)
     return Release(
         version=version,
         jars=jars,
-        mode=mode,
-        heap_mb=heap_mb,
-        log4j=log4j,
-        idempotence=not version.startswith("0.10"),
-        sessions=tuple(map(int, jars.split("."))) >= (2, 8),
+        mode="kraft" if number >= _ONLY_QUORUM or jars != version else "zookeeper",
+        heap_mb=320 if number >= (3,) else 256,
+        log4j=2 if number >= (4,) else 1,
+        idempotence=number >= (0, 11),
+        sessions=number >= (2, 8),
     )
 
 
-RELEASES: tuple[Release, ...] = (
-    _release("0.10.2.2"),
-    _release("0.11.0.3"),
-    _release("1.1.1"),
-    _release("2.0.1"),
-    _release("2.8.2"),
-    _release("3.9.1", heap_mb=320),
-    _release("3.9.1-kraft", "kraft", heap_mb=320),
-    _release("4.1.0", "kraft", heap_mb=320, log4j=2),
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+TESTED: tuple[Release, ...] = tuple(
+    map(_release, ("0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.9.1", "3.9.1-kraft", "4.1.0", "4.2.0"))
 )
 
 
-def release_named(version: str) -> Release | None:
-    """The release of this version; None if there is none."""
-    return next((release for release in RELEASES if release.version == version), None)
+def release_named(version: str) -> Release:
+    """The release of this version. UsageError if there cannot be one that runs here."""
+    read = _VERSION.fullmatch(version)
+    tested = f"tested are {', '.join(release.version for release in TESTED)}"
+    if read is None:
+        raise UsageError(f"{version!r} is no version of kafka, such as 3.7.0 or 3.7.0-kraft; {tested}")
+    number = _number(read[1])
+    if number < _OLDEST:
+        raise UsageError(f"kafka {version} has no listeners with names, which came with 0.10.2 (KIP-103); {tested}")
+    if read[2] and number < _QUORUM:
+        raise UsageError(f"kafka {read[1]} has no KRaft for production, which came with 3.3 (KIP-833); {tested}")
+    if read[2] and number >= _ONLY_QUORUM:
+        raise UsageError(f"kafka {read[1]} has KRaft alone: name it kafka:{read[1]}")
+    return _release(version)
+
+
+def can_have_both(release: Release) -> bool:
+    """Whether a release runs with ZooKeeper and with KRaft."""
+    return _QUORUM <= _number(release.jars) < _ONLY_QUORUM
+
+
+def artifacts_of(release: Release) -> tuple[str, ...]:
+    """The Maven artifacts of a release: its broker, and what it lacks, or brings in a version that fails under Java 17."""
+    number = _number(release.jars)
+    broker = f"org.apache.kafka:kafka_{'2.13' if number >= (2, 4) else '2.11'}:{release.jars}"
+    if number < (1,):
+        return broker, "javax.xml.bind:jaxb-api:2.3.1"
+    if (2,) <= number < (2, 4):
+        return broker, "org.apache.zookeeper:zookeeper:3.4.10"  # 3.4.13 and later of 3.4 do not connect under Java 17
+    if number >= (4,):
+        return broker, "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3"
+    return broker, "org.slf4j:slf4j-reload4j:1.7.36"
 
 
 @cache
@@ -69,6 +106,16 @@ def _all_pins() -> dict[str, Pins]:
     return msgspec.json.decode(files(__package__).joinpath("pins.json").read_bytes(), type=dict[str, Pins])
 
 
-def pins_of(release: Release) -> Pins:
-    """The pinned artifacts and jars of a release."""
-    return _all_pins()[release.jars]
+def pins_of(release: Release, folder: Path) -> Pins | None:
+    """The pinned artifacts and jars of a release whose jars lie in this folder; None if it was never fetched.
+
+    HarnessError if the pins beside the jars cannot be read.
+    """
+    pinned = _all_pins().get(release.jars)
+    beside = folder / PINNED_BESIDE
+    if pinned is not None or not beside.exists():
+        return pinned
+    try:
+        return msgspec.json.decode(beside.read_bytes(), type=Pins)
+    except (OSError, msgspec.DecodeError) as error:
+        raise HarnessError(f"{beside}: {error}; remove the folder, and fetch the release again") from error

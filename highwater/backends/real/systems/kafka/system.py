@@ -18,11 +18,11 @@ from highwater.backends.real.site import HostPort, Node, Probe
 from highwater.backends.real.systems.kafka import jars, metadata_log, power, segments, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
-from highwater.backends.real.systems.kafka.releases import RELEASES, Release, release_named
+from highwater.backends.real.systems.kafka.releases import Release, release_named
 from highwater.backends.real.systems.limits import NO_ZOOKEEPER, WORKLOAD, no_link, refusal
 from highwater.backends.real.systems.port import Cluster, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
-from highwater.errors import HarnessError, UsageError
+from highwater.errors import HarnessError
 from highwater.plans.plan import Plan, system_of
 from highwater.rig.commits import AnyCommit
 from history.manifest import Source
@@ -45,16 +45,12 @@ SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the sessio
 
 
 class Kafka:
-    """One release of Apache Kafka with the cluster of a plan. UsageError for an unknown version."""
+    """One release of Apache Kafka with the cluster of a plan. UsageError for a version that cannot be run here."""
 
     name = NAME
 
     def __init__(self, plan: Plan) -> None:
-        version = system_of(plan).version
-        release = release_named(version)
-        if release is None:
-            names = ", ".join(f"{NAME}:{release_there.version}" for release_there in RELEASES)
-            raise UsageError(f"unknown version {version!r} of kafka; known: {names}")
+        release = release_named(system_of(plan).version)
         self._plan = plan
         self.release: Release = release
         self.version = release.version
@@ -62,6 +58,11 @@ class Kafka:
         self.zookeeper = release.mode == "zookeeper"
         self.quorum = release.mode == "kraft"
         self.observes: frozenset[Source] = frozenset({"coordination", "disks"})
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The jars of the release, which must be here."""
+        return jars.digests(self.release)
 
     def refuse(self) -> str | None:
         """What this release lacks on this machine and for this plan, in a sentence; None if nothing."""

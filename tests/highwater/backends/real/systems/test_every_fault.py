@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.kafka import power
-from highwater.backends.real.systems.kafka.releases import RELEASES
+from highwater.backends.real.systems.kafka.releases import TESTED
 from highwater.backends.real.systems.metadata import served_version
 from highwater.backends.real.systems.registry import system_for
 from highwater.backends.real.zookeeper.local import free_port
@@ -41,7 +41,7 @@ from tests.highwater.backends.real.systems.played import (
 )
 
 HOOKS = ("start", "kill", "terminate", "pause", "resume", "cut", "heal")
-SYSTEMS = ("reference", *(f"kafka:{release.version}" for release in RELEASES), "external")
+SYSTEMS = ("reference", *(f"kafka:{release.version}" for release in TESTED), "external")
 # The classes of faults that a system takes, in some of their variants; it refuses all others.
 ON_KRAFT = {
     *(faults.Partition, faults.Packets, faults.Slow, faults.Clog, faults.Reset, faults.Pause, faults.Crash, faults.Restart),

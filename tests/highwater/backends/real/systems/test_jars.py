@@ -2,17 +2,19 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from highwater.backends.real.systems.kafka import jars
-from highwater.backends.real.systems.kafka.releases import RELEASES, Pins, Release, pins_of
+from highwater.backends.real.systems.kafka.releases import TESTED, Pins, Release, artifacts_of, pins_of, release_named
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
 from tests.tidy.sources import ROOT
 
-RELEASE = RELEASES[0]
+RELEASE = TESTED[0]
+UNLISTED = release_named("3.7.0")
 CONTENT = b"a jar"
 PINS = Pins(artifacts=("g:a:1",), jars={"a.jar": hashlib.sha256(CONTENT).hexdigest()})
 
@@ -20,7 +22,7 @@ PINS = Pins(artifacts=("g:a:1",), jars={"a.jar": hashlib.sha256(CONTENT).hexdige
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(jars, "pins_of", lambda release: PINS)
+    monkeypatch.setattr(jars, "pins_of", lambda release, folder: PINS)
     monkeypatch.setattr(jars, "java_major", lambda: jars.JAVA_MAJOR)
     return tmp_path / "cache"
 
@@ -83,6 +85,66 @@ def test_run_with_a_damaged_jar_is_refused_in_one_line(cache: Path, tmp_path: Pa
     assert not (tmp_path / "store").exists()
 
 
+def test_release_off_the_list_is_pinned_as_it_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jars, "java_major", lambda: jars.JAVA_MAJOR)
+    maven(tmp_path / "bin", monkeypatch, FETCHES)
+    monkeypatch.setenv("JAR", CONTENT.decode())
+    folder = jars.folder_of(UNLISTED)
+
+    assert "are not here: highwater systems get kafka:3.7.0" in str(jars.missing(UNLISTED))
+    assert jars.get(UNLISTED) == (folder, True)
+    assert (jars.missing(UNLISTED), jars.get(UNLISTED)) == (None, (folder, False))
+    assert jars.digests(UNLISTED) == {"a.jar": hashlib.sha256(CONTENT).hexdigest()}
+    assert [release.version for release in jars.fetched_beside()] == ["3.7.0", "3.7.0-kraft"]
+    assert run_command_line(["systems"]) == 0
+    assert "fetched here, and pinned then" in capsys.readouterr().out
+
+    (folder / "a.jar").write_bytes(b"another build")
+    assert "a.jar is damaged (13 bytes, not the pinned SHA-256)" in str(jars.missing(UNLISTED))
+    monkeypatch.setenv("JAR", "another build")
+    with pytest.raises(HarnessError, match=r"a\.jar is damaged"):
+        jars.get(UNLISTED)
+    (folder / "pins.json").write_text("{")
+    with pytest.raises(HarnessError, match="remove the folder, and fetch the release again"):
+        jars.missing(UNLISTED)
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "artifacts"),
+    [
+        ("0.11.0.0", "zookeeper", "kafka_2.11:0.11.0.0 jaxb-api:2.3.1"),
+        ("1.0.2", "zookeeper", "kafka_2.11:1.0.2 slf4j-reload4j:1.7.36"),
+        ("2.2.2", "zookeeper", "kafka_2.11:2.2.2 zookeeper:3.4.10"),
+        ("2.4.1", "zookeeper", "kafka_2.13:2.4.1 slf4j-reload4j:1.7.36"),
+        ("3.7.0-kraft", "kraft", "kafka_2.13:3.7.0 slf4j-reload4j:1.7.36"),
+        ("4.0.0", "kraft", "kafka_2.13:4.0.0 log4j-slf4j-impl:2.24.3"),
+    ],
+)
+def test_what_a_release_needs_follows_from_its_version(version: str, mode: str, artifacts: str) -> None:
+    release = release_named(version)
+
+    assert (release.mode, " ".join(artifact.partition(":")[2] for artifact in artifacts_of(release))) == (mode, artifacts)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("", "is no version of kafka, such as 3.7.0 or 3.7.0-kraft; tested are 0.10.2.2"),
+        ("3.7", "is no version of kafka"),
+        ("3.7.0-zookeeper", "is no version of kafka"),
+        ("0.10.1.1", "has no listeners with names, which came with 0.10.2 (KIP-103)"),
+        ("3.2.0-kraft", "has no KRaft for production, which came with 3.3 (KIP-833)"),
+        ("4.1.0-kraft", "has KRaft alone: name it kafka:4.1.0"),
+    ],
+)
+def test_release_that_cannot_run_is_refused_with_a_reason(version: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(reason)):
+        release_named(version)
+
+
 def test_offline_maven_ends_in_one_sentence(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     maven(tmp_path / "bin", monkeypatch, 'echo "[ERROR] Cannot access central in offline mode"; echo "[ERROR] more"; exit 1')
 
@@ -107,9 +169,12 @@ def test_other_java_is_named_as_what_is_missing(cache: Path, monkeypatch: pytest
     assert message.startswith(f"kafka {RELEASE.version} needs Java 17, but ")
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)
+@pytest.mark.parametrize("release", TESTED, ids=lambda release: release.version)
 def test_release_pins_its_own_broker_and_all_digests(release: Release) -> None:
-    pins = pins_of(release)
+    pins = pins_of(release, Path("/nowhere"))
+
+    assert pins is not None
+    assert pins.artifacts == artifacts_of(release)
 
     assert any(name.startswith("kafka_2.1") and name.endswith(f"-{release.jars}.jar") for name in pins.jars)
     assert all(len(digest) == 64 for digest in pins.jars.values())
