@@ -74,7 +74,7 @@ def _by_rows(events: Sequence[ClusterEvent], end_ns: int) -> list[tuple[object, 
         if event.fault is None:
             continue
         if event.kind is EventKind.FAULT_BEGUN:
-            window = opens.setdefault(event.fault, _Open(event.detail or "fault", event.time_ns))
+            window = opens.setdefault(event.fault, _Open("fault" if event.detail is None else event.detail, event.time_ns))
             window.nodes |= {event.node} if event.node is not None else set()
         elif event.kind is EventKind.FAULT_ENDED and event.fault in opens:
             opens[event.fault].ended_ns = event.time_ns

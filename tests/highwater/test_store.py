@@ -44,7 +44,7 @@ def _store_run(folder: Path, seed: int = 1, judged: Verdict | None = None) -> Pa
 def _campaign(folder: Path, seeds: tuple[int, ...]) -> Path:
     """Write the folder of a campaign with these finished seeds."""
     order = Order(first=1, last=9, protocols=("v3",))
-    build = Build(commit="0000000", dirty=False, versions={})
+    build = Build(commit=HISTORY.manifest.commit, dirty=False, versions={})  # that of the records
     store.write_file(folder / REQUEST, msgspec.json.encode(CampaignOrder(order=order, build=build)))
     for seed in seeds:
         key = f"v3.default.{seed}"
@@ -79,7 +79,7 @@ def test_campaign_is_taken_in_once(tmp_path: Path, capsys: pytest.CaptureFixture
         "3 runs taken in, 1 parts written; 0 runs were there already, 0 refused\n",
     )
     code, out, _ = _run(capsys, "ingest", source, "--dataset", dataset, "--json")
-    assert (code, json.loads(out)) == (ExitCode.VALID, {"new": 0, "present": 3, "parts": 0, "refused": []})
+    assert (code, json.loads(out)) == (ExitCode.VALID, {"new": 0, "present": 3, "parts": 0, "refused": [], "unfinished": 6})
     assert _runs(dataset)["campaign"].unique().to_list() == ["v3-1-9"]
     assert _run(capsys, "verify", dataset)[:2] == (ExitCode.VALID, "whole\n")
 
@@ -134,7 +134,9 @@ def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: 
     code, out, err = _run(capsys, "ingest", source, "--dataset", tmp_path / "dataset")
 
     assert (code, out) == (ExitCode.USAGE, "1 runs taken in, 1 parts written; 0 runs were there already, 3 refused\n")
-    assert [line.partition(".parquet: ")[2].partition(":")[0] for line in err.splitlines()] == [
+    *refusals, unfinished = err.splitlines()
+    assert "5 of 9 runs of the campaign are not finished" in unfinished
+    assert [line.partition(".parquet: ")[2].partition(":")[0] for line in refusals] == [
         "not a complete record",
         "missing, though the ledger has the run's result",
         "seed is 8, the row of its run says 4",
