@@ -74,6 +74,14 @@ def _obeyed(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
         yield None, max(exchange.request.controller_epoch, memory.of("obeyed", default=-1))
 
 
+def _buried(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The latest command that deleted a replica, by the controller's epoch and its number."""
+    command = event.message
+    for stop in command.partitions:
+        if stop.delete:
+            yield stop.tp, max((command.controller_epoch, command.number), memory.of("buried", stop.tp, (-1, -1)))
+
+
 def greeting(send: Sent) -> tuple[Any, ...]:
     """A registration and the controller's epoch: what full metadata is owed to first."""
     return send.to, send.message.controller_epoch, send.message.broker_incarnation
@@ -168,6 +176,7 @@ FACTS: tuple[Keep, ...] = (
             *heard(MetadataHeartbeatReply, ZkState, keys=_reset_heartbeat),
         ),
     ),
+    Keep(fact="buried", of=heard(StopReplica, keys=_buried)),
     Keep(fact="obeyed", of=replied(*COMMANDS, keys=_obeyed)),
     Keep(
         fact="office",

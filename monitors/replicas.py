@@ -151,10 +151,15 @@ def _wrong_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 
 def _not_stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """A replica that keeps its role though the answer says that it was stopped; a deletion is answered later."""
-    errors = dict(exchange.reply.errors)
-    for stop in exchange.request.partitions if exchange.reply.error is ErrorCode.NONE else ():
-        if not stop.delete and errors.get(stop.tp) is ErrorCode.NONE and memory.of("role", stop.tp) is not None:
+    """A replica that keeps its role though the answer says that it was stopped; a deletion is answered later.
+
+    A late copy of a command from before a deletion is about the replica that was deleted, not about the one made since.
+    """
+    request, errors = exchange.request, dict(exchange.reply.errors)
+    for stop in request.partitions if exchange.reply.error is ErrorCode.NONE else ():
+        is_late = (request.controller_epoch, request.number) <= memory.of("buried", stop.tp, (-1, -1))
+        claims = not stop.delete and not is_late and errors.get(stop.tp) is ErrorCode.NONE
+        if claims and memory.of("role", stop.tp) is not None:
             yield stop.tp, exchange.peer
 
 

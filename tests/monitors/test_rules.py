@@ -199,10 +199,10 @@ def answer(error: ErrorCode, *effects: AnyEffect, number: int = 70) -> Turn:
 HELD, BAD_DIR = did(CreateReplica(0, TP)), did(note("dir-failed", dir=0))
 
 
-def stops(*effects: AnyEffect, delete: bool = False) -> Turn:
+def stops(*effects: AnyEffect, delete: bool = False, number: int = 1) -> Turn:
     """b1 is told to stop its replica."""
     partitions = (StopPartition(TP, LeaderEpoch(7), delete, TopicId(9), moved=True),)
-    return heard("b2", StopReplica(1, B2, EPOCH, Incarnation(10), partitions), *effects)
+    return heard("b2", StopReplica(number, B2, EPOCH, Incarnation(10), partitions, number), *effects)
 
 
 REFUSED = ErrorCode.INVALID_INCARNATION_ID
@@ -446,6 +446,10 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "stopped replica has no role": (
         *(REGISTERED, FOLLOWS),
         stops(note("resigned", tp=TP), send("b2", StopReplicaReply(1, NONE, ((TP, NONE),)))),
+    ),
+    "late copy of a stop from before a deletion": (
+        *(REGISTERED, FOLLOWS, stops(DELETED, delete=True, number=2), FOLLOWS),
+        stops(send("b2", StopReplicaReply(1, NONE, ((TP, NONE),)))),
     ),
     "deletion that waits for ZooKeeper": (REGISTERED, FOLLOWS, stops(DELETED, delete=True)),
     "broker that closes answers nothing": (REGISTERED, SHUTS_DOWN, commanded("b2")),
