@@ -67,6 +67,7 @@ class _Cluster:
         self.out: dict[str, tuple[str, int]] = {}  # broker -> the state in which a controller held it last, and since when
         self.out_before: dict[str, int] = {}  # broker -> when it was last let out of such a state
         self.broken: set[str] = set()  # brokers with a failed directory
+        self.reported: set[tuple[str, int]] = set()  # registrations under which one failed: what the controller heard of
         self.stopped: set[tuple[str, int]] = set()  # registrations whose process has ended
         self.heard: dict[tuple[str, str, int], str] = {}  # (controller, broker, registration) -> its state
         self.in_force: dict[tuple[str, str], int] = {}  # fault -> since when
@@ -87,6 +88,7 @@ class _Cluster:
                 self.stopped.add((row.node, self.registered.get(row.node, -1)))
             case K.DIR_FAILED:
                 self.broken.add(row.node)
+                self.reported.add((row.node, self.registered.get(row.node, -1)))
             case K.FAULT_BEGUN:
                 self.in_force.setdefault((row.fault, row.node), row.time_ns)
                 self.kinds[row.fault] = row.detail
@@ -171,7 +173,8 @@ class _Cluster:
         is_gone = stamp is not None and self.registered.get(node) != stamp
         lately = now - self.out_before.get(node, -self.session_ns) < self.session_ns + _LATE_MS * MS
         dropped = state.assigned is not None and node not in state.assigned
-        return is_gone or unknown or dropped or node in self.broken or node in self.out or (lately and node in self.out_before)
+        failed = node in self.broken or (node, stamp) in self.reported
+        return is_gone or unknown or dropped or failed or node in self.out or (lately and node in self.out_before)
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

@@ -39,6 +39,16 @@ def test_isr_removal_with_a_cause_is_not_told(cause: str) -> None:
     assert sketch("demotions", *KNOWN, cause, SHRUNK) == []
 
 
+@pytest.mark.parametrize(("again", "is_reported"), [((), False), (("registered node=b2 incarnation=3",), True)])
+def test_failed_directory_counts_until_the_registration_ends(again: tuple[str, ...], is_reported: bool) -> None:
+    """b2 reported it and was restarted; the controller acts on the report (seed 195706 of `--faults all`)."""
+    failed = "dir-failed node=b2 dir=0", "node-stopped node=b2 detail=crash", "node-started node=b2 life=2"
+    stamp = 3 if again else 2
+    joined = f"state-written node=b9 leader=b1 isr=b1,b2 stamps=1,{stamp}"
+
+    assert bool(sketch("demotions", *KNOWN, *failed, *again, joined, SHRUNK)) is is_reported
+
+
 @pytest.mark.parametrize(
     ("begun", "kind", "ms", "is_reported"),
     [
