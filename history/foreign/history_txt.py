@@ -3,8 +3,9 @@ r"""Jepsen's `history.txt`: process, type, function, value and, where there is o
     0\t:invoke\t:write\t9
     0\t:info\t:write\t9\t:timeout
 
-Each line is written as a map, so that the reader of EDN defines what a value means and which is refused, with the same line. What
-the nemesis did is not read, nor are errors, which may go on for several lines.
+Knossos writes spaces for tabs, also before the error. Each line is written as a map, so that the reader of EDN defines what a
+value means and which is refused, with the same line. What the nemesis did is not read, nor are errors, which may go on for
+several lines.
 """
 
 import re
@@ -21,6 +22,7 @@ _LINE = re.compile(
     rb"""\s*(-?\d+|:[\w.-]+)[ \t]+:(invoke|ok|fail|info)[ \t]+(:[^\s,\[\](){}";\\]+)(?:[ \t]+([^\t\r\n]*))?(?=\s|\Z)"""
 )
 _PLAIN = re.compile(rb"(?:[\[(]*[\w:.+/-]+[\])]*)?\s*")  # no more than one form of EDN, if the reader finds no fault
+_WITH_ERROR = re.compile(rb"(.*?) +(?::[\w.-]+|\[:.*\])\s*")  # a value, and an error behind spaces
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"|\\.')
 _FORMS = re.compile(rb"[^\s,\[\](){}]+|[\[({]|[\])}]")  # in a value without strings, characters, comments, sets and tags
 _OPENING, _CLOSING = frozenset((b"[", b"(", b"{")), frozenset((b"]", b")", b"}"))
@@ -69,6 +71,8 @@ def _maps(file: BinaryIO) -> Iterator[bytes]:
         if process == b":nemesis":
             yield _NEMESIS
         else:
+            if value and b"\t" not in line and (behind := _WITH_ERROR.fullmatch(value)) and _is_one_form(behind[1]):
+                value = behind[1]
             if not _is_one_form(value or b"nil"):
                 raise HistoryError(f"line {number}: the value must be one EDN value, not {_line_in_short(value)}")
             yield b"{:process %b, :type :%b, :f %b, :value %b}\n" % (process, kind, f, value or b"nil")

@@ -95,6 +95,16 @@ def test_bad_history_txt_is_refused_with_its_line(text: str, why: str, tmp_path:
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("error", ["", " :conn-not-ready", " [:psql-exception ERROR: no replica node addresses]"])
+def test_error_behind_spaces_is_no_part_of_the_value(error: str, tmp_path: Path) -> None:
+    """As Knossos wrote its examples."""
+    lines = "7 :invoke :write 0", f"7 :fail :write  0{error}", "6 :invoke :read nil", "6 :ok :read 0"
+    (tmp_path / "h.txt").write_text("".join(f"{line}\n" for line in lines))
+
+    assert run_command_line(["check", str(tmp_path / "h.txt"), "--initial", "1"]) == INVALID
+    assert [step.value for step in steps(tmp_path / "h.txt")] == [0, 0, None, 0]
+
+
 def test_exported_history_txt_is_the_same_history(tmp_path: Path) -> None:
     (tmp_path / "h.txt").write_text(_TXT.format("1"))
 
