@@ -9,22 +9,10 @@ from collections.abc import Callable, Hashable, Sequence
 from history.foreign.step import Call
 from verifier import amounts, elements
 from verifier.asked import Asked
+from verifier.calls import all_are_calls
 from verifier.certificate import Answers, must
 from verifier.objects import by_key
 
-_FUNCTIONS = {
-    "set-full": ("add", "read"),
-    "broadcast": ("broadcast", "read"),
-    "comments": ("write", "read"),
-    "bank": ("transfer", "read"),
-    "counter": ("add", "read"),
-    "total-queue": ("enqueue", "dequeue", "drain"),
-    "monotonic": ("add", "read"),
-    "sequential": ("write", "read"),
-    "long-fork": ("write", "read"),
-    "unique-ids": ("generate",),
-    "adya-g2": ("insert",),
-}
 _ONE_OBJECT = ("long-fork", "sequential", "unique-ids", "adya-g2")  # their keys are no objects of their own
 _OF_SETS: dict[str, Callable[..., bool]] = {
     "phantom-read": elements.phantom,
@@ -66,9 +54,7 @@ def verify_answers(
     model: str, calls: Sequence[Call], happened: int, witness: Answers, *, initial: Hashable, strict: bool
 ) -> None:
     """Return if the operations show the anomaly; raise Refused if not. `happened`: how many of the calls may have happened."""
-    functions = _FUNCTIONS.get(model, ())
-    stranger = next((call for call in calls if call.f not in functions), None)
-    must(stranger is None, f"{model} has no such call as {stranger and stranger.f}")
+    all_are_calls(model, calls)
     numbered = [*enumerate(calls)]
     parts: dict[Hashable, dict[int, Call]] = {}
     for at, call in numbered if model in _ONE_OBJECT else by_key(numbered):

@@ -1,6 +1,6 @@
 """Rules about elements that are put in and shown: sets, broadcast, comments, total-queue, long-fork, unique-ids, adya-g2."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -96,15 +96,23 @@ def never_taken(asked: Asked, put: Call) -> bool:
     """The value is among those of which too few came out, and these are more than calls of unknown outcome can have taken."""
     drained = max((call.start for call in asked.done("drain")), default=-1)
     open_takes = [call for call in asked.calls if call.end is None and call.f != "enqueue"]
-    takes = [(value, call.end or 0) for call in asked.done("dequeue", "drain") for value in _taken(call)]
-    missing: Counter[Any] = Counter()
-    before = [call for call in asked.done("enqueue") if call.end < drained]  # type: ignore[operator]
-    for call in before:  # of those that were put in from some moment on, so many did not come out after it
-        since = sum(other.argument == call.argument and other.start >= call.start for other in before)
-        after = sum(value == call.argument and end > call.start for value, end in takes)
-        missing[call.argument] = max(missing[call.argument], since - after)
-    undecided = any(call.f == "drain" for call in open_takes) or len(open_takes) >= missing.total()
-    return put in before and missing[put.argument] > 0 and not undecided
+    ends: defaultdict[Any, list[int]] = defaultdict(list)
+    for call in asked.done("dequeue", "drain"):
+        for value in _taken(call):
+            ends[value].append(call.end or 0)
+    starts: defaultdict[Any, list[int]] = defaultdict(list)
+    for call in asked.done("enqueue"):
+        if call.end < drained:  # type: ignore[operator]
+            starts[call.argument].append(call.start)
+    missing = {value: _missing(begun, ends[value]) for value, begun in starts.items()}
+    undecided = any(call.f == "drain" for call in open_takes) or len(open_takes) >= sum(missing.values())
+    judged = is_done(put, "enqueue") and put in asked.calls and put.end < drained  # type: ignore[operator]
+    return judged and missing[put.argument] > 0 and not undecided
+
+
+def _missing(starts: Sequence[int], ends: Sequence[int]) -> int:
+    """How many of one value did not come out: of those put in from some moment on, what did not come out after it."""
+    return max(sum(other >= start for other in starts) - sum(end > start for end in ends) for start in starts)
 
 
 # --- long-fork, unique-ids, adya-g2 ------------------------------------------------------------------------------------------

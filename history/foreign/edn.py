@@ -296,9 +296,8 @@ class _Reader:
         if _NUMBER.match(token):
             raise HistoryError(f"line {line}: {token!r} is not a number")
         is_cut = token == ":" and not self._text.rest[at + 1 :].strip()  # a name at the end of the file
-        if token[0] in _NO_NAME or (token in (":", "##") and not is_cut) or token.startswith("::"):
-            raise HistoryError(f"line {line}: {token[:60]!r} is not EDN")
-        if token[0] == "#" and token not in _KINDS:
+        is_name = token[0] not in _NO_NAME and not token.startswith("::") and (token[0] != "#" or token in _KINDS)
+        if not is_name or (token == ":" and not is_cut):
             raise HistoryError(f"line {line}: {token[:60]!r} is not EDN")
         if token[0] == ":":
             return token[1:]

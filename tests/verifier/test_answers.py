@@ -57,3 +57,13 @@ def test_answers_of_another_model_prove_nothing() -> None:
     for changed in ({"model": "counter"}, {"verdict": "VALID"}, {"level": "serializable"}):
         with pytest.raises(Refused):
             verify(history, type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | changed))
+
+
+def test_element_that_is_read_again_is_not_lost() -> None:
+    calls = [("add", 1), ("read", "[]"), ("read", "[1]")]
+    lines = [f"{{:process 0 :type {kind} :f :{f} :value {value}}}" for f, value in calls for kind in (":invoke", ":ok")]
+    history = history_of("\n".join(lines))
+
+    with pytest.raises(Refused):
+        verify_answers("set-full", history.calls, 3, Answers(name="lost", operations=(0, 1)), initial=None, strict=False)
+    verify_answers("set-full", history.calls, 3, Answers(name="stale", operations=(0, 1, 2)), initial=None, strict=True)
