@@ -126,16 +126,20 @@ def _is_one_refusal(told: Told, file: Path) -> None:
     assert file.name in words, words
 
 
+@pytest.fixture(params=[(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
+def on(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The options with which a command is performed in this process, or on Spark."""
+    if request.param:
+        request.getfixturevalue("spark")
+    options: tuple[str, ...] = request.param
+    return options
+
+
 # --- campaigns ------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
 @pytest.mark.parametrize("name", ROWS)
-def test_damaged_row_of_a_campaign_is_done_again(
-    name: str, on: tuple[str, ...], place: Place, table: list[str], request: pytest.FixtureRequest
-) -> None:
-    if on:
-        request.getfixturevalue("spark")
+def test_damaged_row_of_a_campaign_is_done_again(name: str, on: tuple[str, ...], place: Place, table: list[str]) -> None:
     wanted = _of_campaign(place.resume())
     hurt = _hurt(name, ROWS[name], place.files("store/campaigns/*/ledger/*.json"))
 
@@ -190,13 +194,8 @@ def test_damaged_request_of_a_campaign_is_refused(name: str, place: Place, table
 # --- judgements -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
 @pytest.mark.parametrize("name", RULINGS)
-def test_damaged_row_of_a_judge_is_judged_again(
-    name: str, on: tuple[str, ...], place: Place, table: list[str], request: pytest.FixtureRequest
-) -> None:
-    if on:
-        request.getfixturevalue("spark")
+def test_damaged_row_of_a_judge_is_judged_again(name: str, on: tuple[str, ...], place: Place, table: list[str]) -> None:
     code, wanted, _ = place.judge("--ledger", str(place.folder / "clean"))
     place.judge()
     _hurt(name, RULINGS[name], place.files("store/judged/*.json"))
@@ -272,7 +271,6 @@ _SEALED: dict[str, Callable[[pa.Table], pa.Table]] = {
 _FILES |= {f"{name}, of runs, sealed": (_sealed(change), ("dataset/runs/*/*/*.parquet",)) for name, change in _SEALED.items()}
 
 
-@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
 @pytest.mark.parametrize("name", _FILES)
 def test_damaged_dataset_answers_nothing(name: str, on: tuple[str, ...], place: Place, table: list[str]) -> None:
     """The files are compared before Spark starts."""
@@ -294,11 +292,8 @@ def test_damaged_dataset_answers_nothing(name: str, on: tuple[str, ...], place: 
     table.append(f"file of a dataset   {name:32} query, triage, diff 2, verify 13 {'on Spark' if on else 'here'}")
 
 
-@pytest.mark.parametrize("on", [(), pytest.param(ON_SPARK, marks=pytest.mark.spark)], ids=["here", "spark"])
-def test_dataset_without_damage_answers(on: tuple[str, ...], place: Place, request: pytest.FixtureRequest) -> None:
+def test_dataset_without_damage_answers(on: tuple[str, ...], place: Place) -> None:
     """Otherwise the refusals above would prove nothing."""
-    if on:
-        request.getfixturevalue("spark")
     codes = [place.ask(*asked, "--dataset", str(place.dataset), *on)[0] for asked in _ASKED]
 
     assert codes == [0, 0, 0, ExitCode.INVALID]

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -53,7 +54,10 @@ def fetched_beside() -> list[Release]:
     folders = (cache_folder() / "systems").glob(f"kafka-*/{PINNED_BESIDE}")
     listed = {release.jars for release in TESTED}
     versions = {path.parent.name.removeprefix("kafka-") for path in folders} - listed
-    releases = [release_named(version) for version in versions]
+    releases = []
+    for version in versions:
+        with suppress(UsageError):  # a folder of another name, or of a release that an earlier version took
+            releases.append(release_named(version))
     releases += [release_named(release.jars + KRAFT) for release in releases if can_have_both(release)]
     return sorted(releases, key=lambda release: (tuple(map(int, release.jars.split("."))), release.version))
 

@@ -98,6 +98,9 @@ def test_release_off_the_list_is_pinned_as_it_comes_first(
     assert jars.get(UNLISTED) == (folder, True)
     assert (jars.missing(UNLISTED), jars.get(UNLISTED)) == (None, (folder, False))
     assert jars.digests(UNLISTED) == {"a.jar": hashlib.sha256(CONTENT).hexdigest()}
+    for name in ("kafka-0.10.0.1", "kafka-mine"):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "pins.json").write_text("{}")
     assert [release.version for release in jars.fetched_beside()] == ["3.7.0", "3.7.0-kraft"]
     assert run_command_line(["systems"]) == 0
     assert "fetched here, and pinned then" in capsys.readouterr().out
