@@ -112,7 +112,7 @@ def never_taken(asked: Asked, put: Call) -> bool:
 
 def _missing(starts: Sequence[int], ends: Sequence[int]) -> int:
     """How many of one value did not come out: of those put in from some moment on, what did not come out after it."""
-    return max(sum(other >= start for other in starts) - sum(end > start for end in ends) for start in starts)
+    return max(0, *(sum(other >= start for other in starts) - sum(end > start for end in ends) for start in starts))
 
 
 # --- long-fork, unique-ids, adya-g2 ------------------------------------------------------------------------------------------

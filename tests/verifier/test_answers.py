@@ -67,3 +67,17 @@ def test_element_that_is_read_again_is_not_lost() -> None:
     with pytest.raises(Refused):
         verify_answers("set-full", history.calls, 3, Answers(name="lost", operations=(0, 1)), initial=None, strict=False)
     verify_answers("set-full", history.calls, 3, Answers(name="stale", operations=(0, 1, 2)), initial=None, strict=True)
+
+
+def test_a_value_out_twice_does_not_hide_a_lost_one() -> None:
+    lines = [
+        "{:process 0 :type :invoke :f :enqueue :value 0}\n{:process 0 :type :ok :f :enqueue :value 0}",
+        "{:process 1 :type :invoke :f :enqueue :value 1}\n{:process 1 :type :ok :f :enqueue :value 1}",
+        *("{:process 2 :type :invoke :f :drain}\n{:process 2 :type :ok :f :drain :value [1]}",) * 2,
+    ]
+    history = history_of("\n".join(lines) + "\n")
+    found = judge("total-queue", history)
+    made = certify_answers("total-queue", history, found, first=None, strict=False)
+
+    assert made.witness == Answers(name="lost", operations=(0,))
+    verify(history, made)
