@@ -203,16 +203,20 @@ class Watch:
                 self._drop_requests_of(event.peer)
             for step in self._heard.get(event.__class__, ()):
                 step(event)
+        noted, did = self._noted, self._did
         for effect in effects:
-            if isinstance(effect, Send):
-                self._send(effect)
-            elif isinstance(effect, Note):
-                for step in self._noted.get(effect.kind, ()):
-                    step(effect)
+            cls = effect.__class__
+            if cls is Send:
+                self._send(effect)  # type: ignore[arg-type]
+                continue
+            if cls is Note:
+                steps = noted.get(effect.kind)  # type: ignore[union-attr]
             else:
-                if isinstance(effect, ZkRequest):
-                    self._ask(effect)
-                for step in self._did.get(effect.__class__, ()):
+                if cls is ZkRequest:
+                    self._ask(effect)  # type: ignore[arg-type]
+                steps = did.get(cls)
+            if steps is not None:
+                for step in steps:
                     step(effect)
         if self._ends:
             for end in self._ends:

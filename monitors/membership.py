@@ -9,14 +9,20 @@ from monitors.patterns import (
     Heard,
     Key,
     Memory,
+    Outcome,
     Sent,
+    answered,
+    asked,
     did,
     heard,
     noted,
+    read,
     replied,
     sent,
 )
 from reference.config import asks_controller, sends_heartbeats
+from reference.coordination import paths
+from reference.coordination.api import Children, GetChildren, GetData
 from reference.effects import SetTimer
 from reference.errors import ErrorCode
 from reference.events import ShutDown
@@ -97,6 +103,34 @@ def _fence_too_early(timer: SetTimer, memory: Memory) -> Iterable[Key]:
         yield (timer.lo_ms,)
 
 
+def _latest_refused(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    request = exchange.request
+    known = max(memory.of("listed", str(request.broker), -1), memory.of("accepted", request.broker, -1))
+    if exchange.reply.error is ErrorCode.INVALID_INCARNATION_ID and request.incarnation > known:
+        yield exchange.peer, request.incarnation
+
+
+def _topics(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    """The topics that a broker is told of that is not in office: it learns its own replicas."""
+    if outcome.op.path == paths.TOPICS and isinstance(outcome.answer, Children) and not memory.of("office"):
+        for topic in outcome.answer.names:
+            yield (paths.topic_path(topic),)
+
+
+def _undecided(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """A proposal without a result: the request as a whole was refused."""
+    if exchange.reply.error is not ErrorCode.NONE and not memory.of("shutting-down"):
+        for change in exchange.request.changes:
+            if memory.of("proposed", change.tp) == exchange.request.correlation:
+                yield (change.tp,)
+
+
+def _repeated(timer: SetTimer, memory: Memory) -> Iterable[Key]:
+    kind, _, about = timer.name.partition(":")
+    if kind == Timer.ASK_ISR:
+        yield (about,)
+
+
 def _not_closing(event: Heard, memory: Memory) -> Iterable[Key]:
     """A command that is answered at once; a broker that closes answers nothing any more."""
     if not memory.of("shutting-down"):
@@ -122,6 +156,27 @@ MEMBERSHIP: tuple[Rule, ...] = (
         says="a command of {0} was not answered in its turn",
         after=heard(LeaderAndIsr, LogInfo, UpdateMetadata, keys=_not_closing),
         then=replied(LeaderAndIsr, LogInfo, UpdateMetadata, keys=lambda x, _: [(x.peer, x.reply.correlation)]),
+    ),
+    Never(
+        name="newer-registration-refused",
+        clause="R-190",
+        says="the heartbeat of {0} under registration {1} was refused, and no later one is known",
+        holds=lambda config: config.variant.broker_incarnation,
+        what=replied(MetadataHeartbeat, keys=_latest_refused),
+    ),
+    Within(
+        name="topic-not-read",
+        clause="R-045, R-066",
+        says="a broker that learns its replicas did not read {0}",
+        after=read(GetChildren, keys=_topics),
+        then=asked(GetData, keys=lambda op, _: [(op.path,)]),
+    ),
+    Within(
+        name="proposal-forgotten",
+        clause="R-199, R-200",
+        says="the ISR proposed for {0} got no result, and the leader does not ask again",
+        after=answered(IsrChange, keys=_undecided),
+        then=did(SetTimer, keys=_repeated),
     ),
     Never(
         name="legacy-broker-asks",

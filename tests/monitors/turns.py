@@ -1,6 +1,10 @@
 """Turns of a broker process, written by hand."""
 
-from monitors.watch import watch_of
+from collections.abc import Sequence
+
+from monitors.engine import Rule, Watch
+from monitors.facts import FACTS
+from monitors.rules import RULES
 from reference.config import SAFE, BrokerConfig
 from reference.effects import AnyEffect, Note, Send
 from reference.events import AnyEvent, Booted, Received
@@ -30,7 +34,7 @@ def note(kind: str, **columns: object) -> Note:
     return Note(kind=kind, **columns)  # type: ignore[arg-type]
 
 
-def broken(*turns: Turn, config: BrokerConfig = CONFIG) -> list[str]:
-    """The names of the rules that these turns break, in their order."""
-    watch = watch_of(config)
+def broken(*turns: Turn, rules: Sequence[Rule] = RULES, config: BrokerConfig = CONFIG) -> list[str]:
+    """The names of those of the rules that these turns break, in their order."""
+    watch = Watch(config, rules, FACTS)
     return [(told.detail or "").partition(":")[0] for event, effects in turns for told in watch.turn(event, effects)]

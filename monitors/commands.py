@@ -1,0 +1,319 @@
+"""Rules of what a controller tells brokers: states that it holds, all of them to begin with, and which replicas are offline."""
+
+from collections.abc import Iterable, Iterator
+
+from monitors.engine import Never, Rule, Within
+from monitors.facts import is_in_flight, is_unreadable
+from monitors.patterns import (
+    ALL,
+    ANY,
+    Exchange,
+    Heard,
+    Key,
+    Memory,
+    Outcome,
+    Sent,
+    answered,
+    asked,
+    did,
+    heard,
+    noted,
+    read,
+    replied,
+    sent,
+)
+from reference.config import asks_controller
+from reference.coordination import paths
+from reference.coordination.api import Create, Data, Delete, Exists, GetData, NoNode, SetData, Written
+from reference.effects import Note, SetTimer
+from reference.errors import ErrorCode
+from reference.events import TimerFired, ZkReplied
+from reference.messages import (
+    IsrChange,
+    LeaderAndIsr,
+    MetadataHeartbeat,
+    StopReplica,
+    UpdateMetadata,
+)
+from reference.timers import Timer
+from reference.types import BrokerId, BrokerState, broker_address
+
+
+def _broker(address: str) -> BrokerId:
+    return BrokerId(int(address[1:]))
+
+
+def _not_held(send: Sent, memory: Memory) -> Iterable[Key]:
+    """A state that ZooKeeper never showed and never took from this process."""
+    for state in send.message.states:
+        held = memory.of("held", (state.tp, state.leader_epoch, state.zk_version))
+        if held != (state.leader, state.isr):
+            yield state.tp, send.to, state.leader_epoch, state.zk_version
+
+
+def _left_out(send: Sent, memory: Memory) -> Iterator[Key]:
+    """Partitions that the first command to a broker leaves out, in the turn in which the last state was read."""
+    command = send.message
+    if not command.init or not isinstance(memory.event, ZkReplied) or memory.of("spoken-to", send.to):
+        return
+    listed = {state.tp for state in command.states}
+    for tp, replicas in memory.facts["assigned"].items():
+        has_state = memory.of("state", tp) is not None and not memory.of("deleted", tp)
+        if has_state and _broker(send.to) in replicas and tp not in listed:
+            yield tp, send.to
+
+
+def _created(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is ErrorCode.NONE and is_in_flight(exchange, memory):
+        codes = dict(exchange.reply.errors)
+        for tp in (tp for tp in exchange.request.new if codes.get(tp) is ErrorCode.NONE):
+            yield tp, exchange.peer, exchange.request.broker_incarnation
+
+
+def _new_again(send: Sent, memory: Memory) -> Iterable[Key]:
+    for tp in send.message.new:
+        yield tp, send.to, send.message.broker_incarnation
+
+
+def _not_any_more(send: Sent, memory: Memory) -> Iterable[Key]:
+    for stop in send.message.partitions:
+        yield stop.tp, send.to, ANY
+
+
+def _state_created(op: Create, memory: Memory) -> Iterable[Key]:
+    tp = paths.tp_of_state_path(op.path)
+    if tp is not None:
+        yield tp, ANY, ANY
+
+
+def _elected(outcome: Outcome, memory: Memory) -> Iterator[Key]:
+    """A new leader epoch that ZooKeeper took, and each replica whose broker waits for nothing."""
+    tp = paths.tp_of_state_path(outcome.op.path)
+    before = None if tp is None else memory.of("state", tp)
+    if before is None or not isinstance(outcome.answer, Written) or not memory.of("office"):
+        return
+    if memory.of("deleted", tp) or memory.of("moving", tp):
+        return
+    if paths.decode_state(before.tp, (), Data(outcome.op.data, 0, 0)).leader_epoch <= before.leader_epoch:
+        return
+    lists = (memory.of("registered", default=()), memory.of("registered-before", default=()))
+    for broker in memory.of("replicas", tp, ()):
+        address = broker_address(broker)
+        is_listed = all(broker in brokers for brokers in lists)  # one that comes back is told when its registration was read
+        is_known = is_listed and memory.of("commanded", address) == memory.of("living", str(broker))
+        if is_known and memory.of("spoken-to", address) and not memory.of("busy", address):
+            yield tp, address
+
+
+def _told(send: Sent, memory: Memory) -> Iterator[Key]:
+    """What a broker is told; stops go before all else."""
+    for state in send.message.states if isinstance(send.message, LeaderAndIsr) else ():
+        yield state.tp, send.to
+    if isinstance(send.message, StopReplica):
+        for tp in memory.facts["replicas"]:
+            yield tp, send.to
+
+
+def _of_a_stranger(send: Sent, memory: Memory) -> Iterator[Key]:
+    for stop in send.message.partitions:
+        replicas = memory.of("replicas", stop.tp)
+        if not stop.moved and replicas is not None and _broker(send.to) not in replicas:
+            yield stop.tp, send.to
+
+
+def _led_by_unreadable(op: SetData, memory: Memory) -> Iterable[Key]:
+    tp = paths.tp_of_state_path(op.path)
+    if tp is None or not memory.of("office"):
+        return
+    leader = paths.decode_state(tp, (), Data(op.data, 0, 0)).leader
+    if leader is not None and is_unreadable(memory, tp, leader):
+        yield tp, broker_address(leader)
+
+
+def _not_told_offline(send: Sent, memory: Memory) -> Iterable[Key]:
+    """A replica that is called online on a broker that the same metadata do not list."""
+    for state in send.message.states:
+        for broker in state.replicas:
+            if broker not in send.message.live_brokers and broker not in state.offline:
+                yield state.tp, broker_address(broker)
+
+
+def _epoch_not_raised(op: SetData, memory: Memory) -> Iterable[Key]:
+    """A write that no leader proposed begins the next leader epoch."""
+    tp = paths.tp_of_state_path(op.path)
+    before = None if tp is None else memory.of("state", tp)
+    if before is None or not memory.of("office"):
+        return
+    wanted = paths.decode_state(before.tp, (), Data(op.data, 0, 0))
+    is_proposed = wanted.leader == before.leader and any(
+        (change.tp, change.isr) == (tp, wanted.isr)
+        for request in memory.unanswered.values()
+        if isinstance(request, IsrChange)
+        for change in request.changes
+    )
+    if wanted.leader_epoch != before.leader_epoch + 1 and not (is_proposed and wanted.leader_epoch == before.leader_epoch):
+        yield tp, wanted.leader_epoch, before.leader_epoch
+
+
+# --- heartbeats -------------------------------------------------------------------------------------------------------------
+
+
+def _has_standing(event: Heard, memory: Memory) -> Iterable[Key]:
+    heartbeat = event.message
+    if memory.of("office") and memory.of("standing", heartbeat.broker, (None, None))[1] == heartbeat.incarnation:
+        yield (str(heartbeat.broker),)
+
+
+def _timed(timer: SetTimer, memory: Memory) -> Iterable[Key]:
+    kind, _, about = timer.name.partition(":")
+    if kind == Timer.SILENCE:
+        yield (about,)
+
+
+def _refused(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    if exchange.reply.error is not ErrorCode.NONE:
+        yield (str(exchange.request.broker),)
+
+
+def _fell_silent(event: TimerFired, memory: Memory) -> Iterable[Key]:
+    kind, _, about = event.name.partition(":")
+    if kind == Timer.SILENCE and memory.of("office"):
+        state, _ = memory.of("standing", BrokerId(int(about)), ("inactive", None))
+        if state != "inactive":
+            yield (about,)
+
+
+def _inactive(note: Note, memory: Memory) -> Iterable[Key]:
+    if note.detail == BrokerState.INACTIVE.name.lower():
+        yield (str(note.broker),)
+
+
+# --- proposals --------------------------------------------------------------------------------------------------------------
+
+
+def _mixed_up(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """Results of other partitions, or of another number, than were asked for; an accepted ISR that is not the proposed one."""
+    changes, reply = exchange.request.changes, exchange.reply
+    if reply.error is not ErrorCode.NONE:
+        return
+    if len(changes) != len(reply.results):
+        yield (exchange.peer,)
+        return
+    for change, result in zip(changes, reply.results, strict=True):
+        state = result.state
+        is_other = state is not None and state.tp != change.tp
+        is_refusal = result.error is not ErrorCode.NONE
+        if is_other or not (is_refusal or (state is not None and state.isr == change.isr)):
+            yield (exchange.peer,)
+
+
+# --- notifications of failed directories ------------------------------------------------------------------------------------
+
+
+def _notification(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    if outcome.op.path.startswith(paths.LOG_DIR_EVENT) and isinstance(outcome.answer, Data) and memory.of("office"):
+        yield (outcome.op.path,)
+
+
+def _nobody_in_office(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    if outcome.op.path == paths.CONTROLLER and isinstance(outcome.answer, NoNode) and not memory.of("office"):
+        yield (outcome.op.path,)
+
+
+COMMANDS: tuple[Rule, ...] = (
+    Never(
+        name="state-not-held",
+        clause="R-012, R-076, V3 §A step 4",
+        says="{1} was told of epoch {2}, version {3} of {0}, which is not what ZooKeeper holds for these",
+        what=sent(LeaderAndIsr, UpdateMetadata, keys=_not_held),
+    ),
+    Within(
+        name="state-not-told",
+        clause="R-025, R-076, V3 §A step 4",
+        says="a new leader epoch of {0} was written, and {1} was not told",
+        holds=lambda config: (
+            config.variant.reassignment == "A" and config.variant.reassign_path == "json" and asks_controller(config)
+        ),
+        after=read(SetData, keys=_elected),
+        then=sent(LeaderAndIsr, StopReplica, keys=_told),
+    ),
+    Never(
+        name="stranger-stopped",
+        clause="R-028, R-064",
+        says="{1} was told to stop a replica of {0}, of which it has none",
+        what=sent(StopReplica, keys=_of_a_stranger),
+    ),
+    Never(
+        name="init-incomplete",
+        clause="R-042, R-307",
+        says="the first command to {1} leaves out {0}, of which it has a replica",
+        what=sent(LeaderAndIsr, keys=_left_out),
+    ),
+    Never(
+        name="new-replica-again",
+        clause="R-302",
+        says="{1} was told that its replica of {0} is new after it had created it",
+        since=answered(LeaderAndIsr, keys=_created),
+        until=(
+            *sent(StopReplica, keys=_not_any_more),
+            *asked(Create, keys=_state_created),
+            *noted("controller-resigned", keys=lambda n, _: [ALL]),
+        ),
+        what=sent(LeaderAndIsr, keys=_new_again),
+    ),
+    Never(
+        name="unreadable-replica-elected",
+        clause="R-294, R-301",
+        says="{1} was made leader of {0} after it had answered that its replica is in a failed directory",
+        holds=lambda config: config.variant.failover_query and config.variant.log_dir_failure == "replicas",
+        what=asked(SetData, keys=_led_by_unreadable),
+    ),
+    Never(
+        name="offline-replica-not-told",
+        clause="R-304",
+        says="metadata that do not list {1} call its replica of {0} online",
+        what=sent(UpdateMetadata, keys=_not_told_offline),
+    ),
+    Never(
+        name="epoch-not-raised",
+        clause="R-024",
+        says="the state of {0} was written with leader epoch {1} after {2}",
+        holds=lambda config: config.variant.epoch_bump == "every_write" and config.variant.isr_change_via == "controller",
+        what=asked(SetData, keys=_epoch_not_raised),
+    ),
+    Within(
+        name="heartbeat-not-timed",
+        clause="R-187",
+        says="broker {0} sent a heartbeat, and its next one is not timed anew",
+        after=heard(MetadataHeartbeat, keys=_has_standing),
+        then=(*did(SetTimer, keys=_timed), *replied(MetadataHeartbeat, keys=_refused)),
+    ),
+    Within(
+        name="silence-ignored",
+        clause="R-187",
+        says="broker {0} sent no heartbeat in time, and does not count as inactive",
+        after=heard(TimerFired, keys=_fell_silent),
+        then=noted("broker-state", keys=_inactive),
+    ),
+    Never(
+        name="results-mixed-up",
+        clause="R-198, R-203",
+        says="the results for {0} are not those of what it proposed",
+        what=replied(IsrChange, keys=_mixed_up),
+    ),
+    Within(
+        name="notification-kept",
+        clause="R-300",
+        says="the notification {0} was read and not deleted",
+        holds=lambda config: config.variant.log_dir_failure == "replicas",
+        after=read(GetData, keys=_notification),
+        then=asked(Delete, keys=lambda op, _: [(op.path,)]),
+    ),
+    Within(
+        name="office-not-claimed",
+        clause="R-041",
+        says="{0} does not exist, and the broker did not try to create it",
+        after=read(Exists, keys=_nobody_in_office),
+        then=asked(Create, keys=lambda op, _: [(op.path,)]),
+    ),
+)

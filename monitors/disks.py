@@ -1,0 +1,98 @@
+"""Rules of log directories: checkpoints, where replicas are created, what is said of failed ones (KIP-112)."""
+
+from collections.abc import Iterable, Iterator
+
+from monitors.engine import Never, Rule
+from monitors.patterns import Exchange, Key, Memory, did, noted, replied
+from reference.effects import CreateReplica, DeleteReplica, Note, WriteCheckpoint
+from reference.errors import ErrorCode
+from reference.events import Booted, Received
+from reference.messages import EpochEnd, Fetch, LeaderAndIsr, ListOffsets, Produce
+
+_DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManager"  # the gauges of KIP-112
+_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
+
+
+def _another_value(effect: WriteCheckpoint, memory: Memory) -> Iterator[Key]:
+    for tp, value in effect.entries:
+        hw = memory.of("hw", tp)
+        if hw is not None and value != hw:
+            yield tp, value, hw
+
+
+def _in_checkpoint(effect: DeleteReplica, memory: Memory) -> Iterable[Key]:
+    """A starting broker deletes logs that a later one replaced, before it writes any checkpoint."""
+    if effect.tp in memory.of("checkpoint", effect.dir, (effect.tp,)) and not isinstance(memory.event, Booted):
+        yield (effect.tp,)
+
+
+def _in_failed_dir(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
+    if memory.of("failed-dir", effect.dir):
+        yield effect.tp, effect.dir
+
+
+def _perhaps_unreadable(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
+    event = memory.event
+    command = event.message if isinstance(event, Received) else None
+    is_new = isinstance(command, LeaderAndIsr) and effect.tp in command.new
+    if memory.facts["failed-dir"] and not is_new:
+        yield (effect.tp,)
+
+
+def _without_a_failure(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    request, reply = exchange.request, exchange.reply
+    errors = (error for _, error in reply.errors) if isinstance(request, LeaderAndIsr) else (reply.error,)
+    if not memory.facts["failed-dir"] and ErrorCode.KAFKA_STORAGE_ERROR in errors:
+        yield (exchange.peer,)
+
+
+def _untrue(note: Note, memory: Memory) -> Iterable[Key]:
+    """A gauge without a name of KIP-112, or with another count; of a failed directory not all replicas are known."""
+    failed = memory.facts["failed-dir"]
+    known = sum(1 for dir_ in memory.facts["dir"].values() if dir_ in failed)
+    is_true = (
+        note.gauge == len(failed) if note.detail == _DIRECTORIES else note.detail == _REPLICAS and (note.gauge or 0) >= known
+    )
+    if not is_true:
+        yield note.detail, note.gauge
+
+
+DISKS: tuple[Rule, ...] = (
+    Never(
+        name="another-checkpoint",
+        clause="R-038",
+        says="the checkpoint of {0} was written as {1}; its high watermark is {2}",
+        what=did(WriteCheckpoint, keys=_another_value),
+    ),
+    Never(
+        name="deleted-replica-in-checkpoint",
+        clause="R-039",
+        says="the replica of {0} was deleted while the checkpoint of its directory named it",
+        what=did(DeleteReplica, keys=_in_checkpoint),
+    ),
+    Never(
+        name="created-in-failed-directory",
+        clause="R-293",
+        says="the replica of {0} was created in directory {1}, which has failed",
+        what=did(CreateReplica, keys=_in_failed_dir),
+    ),
+    Never(
+        name="created-beside-failed-directory",
+        clause="R-301, R-302",
+        says="the replica of {0} was created, though a directory has failed and the command does not call it new",
+        holds=lambda config: not config.variant.offline_replica_recreated,
+        what=did(CreateReplica, keys=_perhaps_unreadable),
+    ),
+    Never(
+        name="storage-error-without-failure",
+        clause="R-294, R-301",
+        says="{0} was answered KAFKA_STORAGE_ERROR, and no directory has failed",
+        what=replied(LeaderAndIsr, Produce, Fetch, ListOffsets, EpochEnd, keys=_without_a_failure),
+    ),
+    Never(
+        name="untrue-gauge",
+        clause="R-312",
+        says="the gauge {0} was told as {1}",
+        what=noted("gauge", keys=_untrue),
+    ),
+)

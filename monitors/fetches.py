@@ -1,0 +1,95 @@
+"""Rules of fetches and produces: which records an answer has, when an offset is out of range, what a follower takes from it."""
+
+from collections.abc import Iterable
+
+from monitors.engine import Never, Rule, Within
+from monitors.patterns import Exchange, Heard, Key, Memory, answered, heard, noted, replied
+from reference.config import BrokerConfig
+from reference.errors import ErrorCode
+from reference.messages import Fetch, Produce
+from reference.sealed import count
+from reference.types import NO_EPOCH, TopicPartition, topic_of
+
+
+def _elsewhere(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """Records that do not begin with the batch that holds the offset asked for."""
+    request, reply = exchange.request, exchange.reply
+    if reply.error is ErrorCode.NONE and reply.batches:
+        first = reply.batches[0]
+        if not first.base_offset <= request.offset < first.base_offset + count(first.values):
+            yield request.tp, request.offset, first.base_offset
+
+
+def _in_range(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    request, end = exchange.request, memory.of("leo", exchange.request.tp)
+    if exchange.reply.error is ErrorCode.OFFSET_OUT_OF_RANGE and end is not None and 0 <= request.offset <= end:
+        yield request.tp, request.offset, end
+
+
+def _beyond_the_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    request, end = exchange.request, memory.of("leo", exchange.request.tp)
+    names_its_epoch = request.last_epoch != NO_EPOCH  # then it is told where the logs diverge
+    if exchange.reply.error is ErrorCode.NONE and not names_its_epoch and end is not None and request.offset > end:
+        yield request.tp, request.offset, end
+
+
+def _higher(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """An answer to the follower's last fetch, with a high watermark that its log reaches and that is above its own."""
+    request, reply = exchange.request, exchange.reply
+    hw, end = memory.of("hw", request.tp), memory.of("leo", request.tp)
+    is_awaited = request.replica is not None and memory.of("fetch", request.tp) == request.correlation
+    if not is_awaited or reply.error is not ErrorCode.NONE or reply.diverging is not None or None in (hw, end):
+        return
+    if reply.batches:
+        last = reply.batches[-1]
+        end = last.base_offset + count(last.values) if reply.batches[0].base_offset == end else hw
+    if min(reply.hw, end) > hw:
+        yield (request.tp,)
+
+
+def _answered_at_once(event: Heard, memory: Memory) -> Iterable[Key]:
+    produce = event.message
+    leads = memory.of("role", produce.tp) == "" and not memory.of("shutting-down")
+    if produce.acks == 1 and leads and not _is_flushed_first(memory.config, produce.tp):
+        yield event.source, produce.correlation
+
+
+def _is_flushed_first(config: BrokerConfig, tp: TopicPartition) -> bool:
+    return any(spec.name == topic_of(tp) and spec.flush == "before_ack" for spec in config.topics)
+
+
+FETCHES: tuple[Rule, ...] = (
+    Never(
+        name="answered-from-elsewhere",
+        clause="R-016",
+        says="a fetch of {0} from offset {1} was answered with records from {2} on",
+        what=replied(Fetch, keys=_elsewhere),
+    ),
+    Never(
+        name="offset-in-range-refused",
+        clause="R-036, R-078",
+        says="a fetch of {0} from offset {1} was out of range; the log ends at {2}",
+        holds=lambda config: config.variant.fetch_between_hw_leo == "empty",
+        what=replied(Fetch, keys=_in_range),
+    ),
+    Never(
+        name="fetched-beyond-the-end",
+        clause="R-078",
+        says="a fetch of {0} from offset {1} was carried out; the log ends at {2}",
+        what=replied(Fetch, keys=_beyond_the_end),
+    ),
+    Within(
+        name="hw-not-followed",
+        clause="R-061",
+        says="the leader told a higher high watermark of {0}, and the follower did not take it",
+        after=answered(Fetch, keys=_higher),
+        then=noted("hw", keys=lambda note, _: [(note.tp,)]),
+    ),
+    Within(
+        name="acknowledgement-waits",
+        clause="R-140",
+        says="a produce of {0} with acks=1 was not answered when its records were appended",
+        after=heard(Produce, keys=_answered_at_once),
+        then=replied(Produce, keys=lambda x, _: [(x.peer, x.reply.correlation)]),
+    ),
+)

@@ -1,0 +1,263 @@
+"""Rules of what a controller tells, and of znodes: turns that break each, and turns beside them that its clause allows."""
+
+import pytest
+from msgspec.structs import replace
+
+from monitors.commands import COMMANDS
+from monitors.znodes import ZNODES
+from reference.coordination import admin_paths, paths
+from reference.coordination.api import (
+    Create,
+    Created,
+    Data,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    NodeExists,
+    NoNode,
+    SetData,
+    Written,
+)
+from reference.effects import AnyEffect, SetTimer, ZkRequest
+from reference.errors import ErrorCode
+from reference.events import TimerFired, ZkReplied, ZkState
+from reference.messages import (
+    IsrChange,
+    IsrChangeReply,
+    IsrMember,
+    IsrProposal,
+    IsrResult,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    PartitionState,
+    StopPartition,
+    StopReplica,
+    UpdateMetadata,
+    UpdateMetadataReply,
+)
+from reference.types import BrokerId, Incarnation, LeaderEpoch, ZkVersion
+from tests.monitors.scene import (
+    B1,
+    B2,
+    B3,
+    ELECTED,
+    EPOCH,
+    LIST,
+    NONE,
+    REGISTERED,
+    THREE,
+    TP,
+    beat,
+    grant,
+    heartbeat_refused,
+    lead,
+    read,
+    reads,
+    registered,
+    state,
+    stop,
+    write,
+)
+from tests.monitors.turns import Turn, broken, did, heard, note, send
+
+CONNECTED: Turn = (ZkState("connected", 7), [])
+LEADER_2 = state(7, 3)
+
+
+def zk(number: int, *ops: object, atomic: bool = False) -> AnyEffect:
+    return ZkRequest(number, ops, atomic)  # type: ignore[arg-type]
+
+
+def answers(number: int, *given: object, effects: tuple[AnyEffect, ...] = ()) -> Turn:
+    return ZkReplied(number, given), [*effects]  # type: ignore[arg-type]
+
+
+def owner(path: str, session: int) -> tuple[Turn, Turn]:
+    """The broker reads a znode that belongs to a session."""
+    return did(zk(5, GetData(path))), answers(5, Data(b"{}", 0, 10, session))
+
+
+def writes(path: str, data: bytes, **flags: bool) -> Turn:
+    return did(zk(6, Create(path, data, **flags)))
+
+
+def begins(told: tuple[PartitionState, ...]) -> Turn:
+    """The last state of the failover is read, and b2 gets its first command."""
+    command = LeaderAndIsr(1, B1, EPOCH, Incarnation(20), init=True, states=told, number=1)
+    return read(LEADER_2, send("b2", command))
+
+
+def creates(number: int) -> AnyEffect:
+    """b2 is told that its replica is new."""
+    return send("b2", LeaderAndIsr(number, B1, EPOCH, Incarnation(20), init=False, states=(), new=(TP,), number=number))
+
+
+def told(number: int, code: ErrorCode = NONE, *effects: AnyEffect) -> Turn:
+    return heard("b2", LeaderAndIsrReply(number, NONE, ((TP, code),)), *effects)
+
+
+def deletes(to: str) -> Turn:
+    """A broker is told that the partition goes."""
+    return did(send(to, StopReplica(1, B1, EPOCH, Incarnation(40), (StopPartition(TP, LeaderEpoch(7)),), 1)))
+
+
+def silent(*effects: AnyEffect) -> Turn:
+    """b3 has sent no heartbeat in time."""
+    return TimerFired("silent:3"), [*effects]
+
+
+def offered(*offline: int) -> AnyEffect:
+    """Metadata by which b2 does not serve, and these replicas are offline."""
+    of_b2 = replace(LEADER_2, offline=tuple(BrokerId(b) for b in offline))
+    return send("b3", UpdateMetadata(1, B1, EPOCH, Incarnation(30), (B1, B3), (of_b2,), full=True, number=1))
+
+
+def joins(*members: int) -> tuple[IsrMember, ...]:
+    return tuple(IsrMember(BrokerId(b), Incarnation(10 * b)) for b in members)
+
+
+def proposes(*members: int) -> IsrChange:
+    return IsrChange(40, B2, Incarnation(20), (IsrProposal(TP, LeaderEpoch(7), joins(*members), ZkVersion(3)),))
+
+
+def takes(*members: int) -> AnyEffect:
+    """The answer that an ISR was written."""
+    result = IsrResult(NONE, None, replace(LEADER_2, isr=joins(*members)))
+    return send("b2", IsrChangeReply(40, NONE, None, (result,)))
+
+
+def isr_written(epoch: int, *members: int) -> AnyEffect:
+    return write(replace(LEADER_2, leader_epoch=LeaderEpoch(epoch), isr=joins(*members)))
+
+
+ACTIVE_B3 = did(note("broker-state", broker=B3, detail="active", incarnation=30))
+EVENT = f"{paths.LOG_DIR_EVENT}0001"
+READS_EVENT = did(zk(5, GetData(EVENT)))
+READS_B2 = (did(zk(5, GetData(paths.broker_path(B2)))), answers(5, Data(b"", 0, 20)))
+# b2 holds a replica, is registered, and was told something that it has answered
+IDLE_B2 = (
+    *(ELECTED, LIST, registered(1, 2, 3), LIST, registered(1, 2, 3), *THREE),
+    *READS_B2,
+    did(send("b2", UpdateMetadata(1, B1, EPOCH, Incarnation(20), (B1, B2, B3), (), full=True, number=1))),
+)
+ELECTS = (reads(), read(LEADER_2, write(replace(LEADER_2, leader_epoch=LeaderEpoch(8)))))
+WRITTEN = (Written(1), Written(4))
+NEXT = replace(LEADER_2, leader_epoch=LeaderEpoch(8), zk_version=ZkVersion(4))
+ANSWERED = heard("b2", UpdateMetadataReply(1, NONE))
+REGISTRATION = paths.broker_payload(heartbeats=True, host="localhost", port=9092)
+
+BAD: dict[str, tuple[Turn, ...]] = {
+    "state-not-held": (ELECTED, reads(), read(LEADER_2), did(lead(1, state(7, 4)))),
+    "state-not-told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, *WRITTEN)),
+    "stranger-stopped": (ELECTED, *THREE, deletes("b4")),
+    "init-incomplete": (ELECTED, *THREE, reads(), begins(())),
+    "new-replica-again": (ELECTED, did(creates(1)), told(1, NONE, creates(2))),
+    "unreadable-replica-elected": (
+        *(ELECTED, *READS_B2, did(creates(1)), told(1, ErrorCode.KAFKA_STORAGE_ERROR)),
+        *(reads(), read(state(7, 3, leader=3), isr_written(8, 2, 3))),
+    ),
+    "offline-replica-not-told": (ELECTED, reads(), read(LEADER_2), did(offered())),
+    "epoch-not-raised": (ELECTED, reads(), read(LEADER_2, isr_written(7, 2))),
+    "heartbeat-not-timed": (ELECTED, ACTIVE_B3, heard("b3", beat(B3, 30), grant("b3"))),
+    "silence-ignored": (ELECTED, ACTIVE_B3, silent()),
+    "results-mixed-up": (ELECTED, heard("b2", proposes(2), takes(2, 3))),
+    "notification-kept": (ELECTED, READS_EVENT, answers(5, Data(b"", 0, 9))),
+    "office-not-claimed": (did(zk(5, Exists(paths.CONTROLLER, watch=True))), answers(5, NoNode())),
+    "elected-without-znode": (CONNECTED, *owner(paths.CONTROLLER, 6), ELECTED),
+    "registered-without-znode": (CONNECTED, *owner(paths.broker_path(B1), 6), REGISTERED),
+    "unknown-znode": (did(zk(5, GetChildren("/brokers/topic"))),),
+    "another-znode-form": (writes(paths.CONTROLLER, b'{"version":1,"brokerid":2}', ephemeral=True),),
+}
+
+GOOD: dict[str, tuple[Turn, ...]] = {
+    "state told as it was read": (ELECTED, reads(), read(LEADER_2), did(lead(1, LEADER_2))),
+    "state told as it was written": (ELECTED, *ELECTS, answers(91, *WRITTEN, effects=(lead(1, NEXT),))),
+    "broker that has not answered is told later": (*IDLE_B2, *ELECTS, answers(91, *WRITTEN)),
+    "election that another write overtook is not told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, NodeExists(), NodeExists())),
+    "new leader epoch told": (
+        *(*IDLE_B2, ANSWERED, *ELECTS),
+        answers(91, *WRITTEN, effects=(lead(2, NEXT), lead(3, NEXT, to="b3"))),
+    ),
+    "replicas of a deleted partition stopped": (ELECTED, *THREE, deletes("b3")),
+    "first command lists what has a state": (ELECTED, *THREE, reads(), begins((LEADER_2,))),
+    "partition without a state is not listed": (
+        *(ELECTED, *THREE, reads()),
+        answers(8, NoNode(), effects=(send("b2", LeaderAndIsr(1, B1, EPOCH, Incarnation(20), init=True, states=(), number=1)),)),
+    ),
+    "new replica told again after a timeout": (
+        *(ELECTED, did(creates(1))),
+        did(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr"), creates(2)),
+    ),
+    "replica created again after it was stopped": (ELECTED, did(creates(1)), told(1, NONE, stop(2)), did(creates(3))),
+    "replica that can be read again elected": (
+        *(ELECTED, *READS_B2, did(creates(1)), told(1, ErrorCode.KAFKA_STORAGE_ERROR, creates(2)), told(2)),
+        *(reads(), read(state(7, 3, leader=3), isr_written(8, 2, 3))),
+    ),
+    "dead broker's replica told as offline": (ELECTED, reads(), read(LEADER_2), did(offered(2))),
+    "proposed ISR keeps the epoch": (
+        *(ELECTED, heard("b2", proposes(2)), reads()),
+        read(LEADER_2, isr_written(7, 2)),
+    ),
+    "repair of what was proposed begins an epoch": (
+        *(ELECTED, heard("b2", proposes(2)), reads()),
+        read(LEADER_2, isr_written(8, 2)),
+    ),
+    "heartbeat timed anew": (ELECTED, ACTIVE_B3, heard("b3", beat(B3, 30), SetTimer("silent:3", 6000, 6000), grant("b3"))),
+    "heartbeat refused": (ELECTED, ACTIVE_B3, heard("b3", beat(B3, 30), send("b3", heartbeat_refused()))),
+    "silent broker is inactive": (
+        *(ELECTED, ACTIVE_B3),
+        silent(note("broker-state", broker=B3, detail="inactive", incarnation=30)),
+    ),
+    "silence after the office": (ELECTED, ACTIVE_B3, did(note("controller-resigned")), silent()),
+    "results of what was proposed": (ELECTED, heard("b2", proposes(2), takes(2))),
+    "notification deleted": (ELECTED, READS_EVENT, answers(5, Data(b"", 0, 9), effects=(zk(6, Delete(EVENT)),))),
+    "office claimed": (
+        did(zk(5, Exists(paths.CONTROLLER, watch=True))),
+        answers(5, NoNode(), effects=(zk(6, Create(paths.CONTROLLER, b'{"version":1,"brokerid":1}', ephemeral=True)),)),
+    ),
+    "controller by its own znode": (CONNECTED, *owner(paths.CONTROLLER, 7), ELECTED),
+    "controller by the znode that it created": (
+        *(CONNECTED, writes(paths.CONTROLLER, paths.controller_payload(B1), ephemeral=True)),
+        *(answers(6, Created(paths.CONTROLLER)), ELECTED),
+    ),
+    "registered by its own znode": (CONNECTED, *owner(paths.broker_path(B1), 7), REGISTERED),
+    "znodes of the documents": (
+        writes(paths.broker_path(B1), REGISTRATION, ephemeral=True),
+        writes(paths.CONTROLLER_EPOCH, b"4"),
+        writes(paths.LOG_DIR_EVENT, paths.log_dir_event_payload(B1), sequential=True),
+        writes(paths.topic_path("t"), paths.topic_payload(((B1, B2),))),
+        writes(paths.state_path(TP), paths.state_payload(LEADER_2)),
+        did(zk(7, SetData(admin_paths.REASSIGN, b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}', 0))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_rule_of_controllers_is_broken(name: str) -> None:
+    assert broken(*BAD[name], rules=(*COMMANDS, *ZNODES))[-1:] == [name]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_a_controller_may_tell_breaks_nothing(name: str) -> None:
+    assert broken(*GOOD[name], rules=(*COMMANDS, *ZNODES)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "flags"),
+    [
+        (paths.CONTROLLER, b'{"version":1,"brokerid":1}', {}),
+        (paths.CONTROLLER, b'{"brokerid":1}', {"ephemeral": True}),
+        (paths.CONTROLLER_EPOCH, b'{"epoch":4}', {}),
+        (paths.broker_path(B1), paths.broker_payload(heartbeats=True, host="localhost", port=-1), {"ephemeral": True}),
+        (paths.broker_path(B2), REGISTRATION, {"ephemeral": True}),
+        (paths.topic_path("t"), b'{"version":1,"partitions":[[1,2]]}', {}),
+        (paths.topic_path("t"), b'{"version":1,"partitions":{"0":[1]},"more":1}', {}),
+        (paths.state_path(TP), b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0}', {}),
+        (paths.LOG_DIR_EVENT, paths.log_dir_event_payload(B1), {}),
+        (paths.LOG_DIR_EVENT, paths.log_dir_event_payload(B2), {"sequential": True}),
+        (paths.TOPICS, b"{}", {}),
+    ],
+)
+def test_another_form_of_a_znode_is_seen(path: str, data: bytes, flags: dict[str, bool]) -> None:
+    assert broken(writes(path, data, **flags), rules=ZNODES) == ["another-znode-form"]
