@@ -58,13 +58,13 @@ def cause_of(history: History, verdict: Verdict) -> Cause | None:
         found = told_first(verdict)
         scene = scene_of(history, found.key, _topic_id(history, found))
         told = _of_anomaly(scene, found)
-        return _made(found, told, found.key, found.words, origin=_origin(scene, verdict, found, told))
+        return _cause(found, told, found.key, found.words, origin=_origin(scene, verdict, found, told))
     if not verdict.not_live:
         return None
     sign = of_lack(history, first_lack(verdict.not_live))
     told = silence(history, sign)
     began = called_for(scene_of(history, sign.key), sign.words)
-    return _made(None, told, sign.key, sign.words, origin=told[2] if began is None else began)
+    return _cause(None, told, sign.key, sign.words, origin=told[2] if began is None else began)
 
 
 def _origin(scene: Scene, verdict: Verdict, found: Anomaly, told: Told) -> int | None:
@@ -91,7 +91,7 @@ def _harm(found: Anomaly) -> int:
     return harm(found.kind) or max(Harm)
 
 
-def _made(found: Anomaly | None, told: Told, key: str, of: str, *, origin: int | None) -> Cause:
+def _cause(found: Anomaly | None, told: Told, key: str, of: str, *, origin: int | None) -> Cause:
     name, clauses, step = told
     words = [one.words for one in clauses]
     sentence = "; ".join(words[:-1]) + ("; and " if len(words) > 2 else "; " if len(words) > 1 else "") + words[-1] + "."

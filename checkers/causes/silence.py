@@ -5,7 +5,7 @@ import re
 from checkers.causes.scene import Scene, scene_of
 from checkers.causes.signature import Signature
 from checkers.causes.state import Told
-from checkers.causes.telling import Clause, at, clause, names, told
+from checkers.causes.telling import Clause, at, clause, names, number
 from history.event import EventKind as K
 from history.history import History
 
@@ -19,13 +19,13 @@ def silence(history: History, found: Signature) -> Told:
     head = Clause(f"not live: {found.words}", ())
     if found.checker in _NAMING_ROWS:
         named = [scene.row(int(number)) for number in re.findall(r"\brow (\d+)", found.words)]
-        return _told(head, [clause(row) for row in named if row is not None])
+        return _not_live(head, [clause(row) for row in named if row is not None])
     if "is not registered" in found.words or "controller" in found.words:
         rows = [
             *scene.of(K.SESSION_ENDED, K.REGISTERED, node=node)[-2:],
             *scene.of(K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED)[-2:],
         ]
-        return _told(head, [clause(row) for row in sorted(rows, key=lambda row: row.index)])
+        return _not_live(head, [clause(row) for row in sorted(rows, key=lambda row: row.index)])
     state = scene.written[-1] if scene.written else None
     parts = []
     if state is not None:
@@ -34,7 +34,7 @@ def silence(history: History, found: Signature) -> Told:
             Clause(f"since {at(state).removeprefix('at ')} ZooKeeper had {words}, written by {state.node}", (state.index,))
         )
     if "the ISR" in found.words and node is not None:
-        return _told(head, [*parts, *_out_of_the_isr(scene, node)])
+        return _not_live(head, [*parts, *_out_of_the_isr(scene, node)])
     parts += [clause(row) for row in scene.of(K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, node=node)[-1:] if node is not None]
     if "/admin" in found.words or "moved" in found.words:
         moves = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED, K.REQUEST_REFUSED, K.CONTROLLER_ELECTED)
@@ -44,7 +44,7 @@ def silence(history: History, found: Signature) -> Told:
     parts += [clause(row) for row in unanswered[-1:]]
     if state is not None and state.leader is None:
         parts += [clause(row) for row in scene.of(K.WOUND, K.NODE_STOPPED, K.SESSION_ENDED, before=state.index)[-2:]]
-    return _told(head, parts)
+    return _not_live(head, parts)
 
 
 def _out_of_the_isr(scene: Scene, node: str) -> list[Clause]:
@@ -56,7 +56,7 @@ def _out_of_the_isr(scene: Scene, node: str) -> list[Clause]:
     asked = [row for row in scene.of(K.ISR_CHANGE_SENT, node=leader) if node in (row.isr or ())]
     ended = [row for row in scene.of(K.ISR_CHANGE_ENDED, node=leader) if asked and row.index > asked[-1].index]
     if asked and ended and ended[0].detail != "applied":
-        words = f"{leader} asked to add it {at(asked[-1])} with version {told(asked[-1].zk_version)}: {ended[0].detail}"
+        words = f"{leader} asked to add it {at(asked[-1])} with version {number(asked[-1].zk_version)}: {ended[0].detail}"
         parts.append(Clause(words, (asked[-1].index, ended[0].index)))
     elif not asked:
         refused = [row for row in scene.of(K.ISR_CHANGE_ENDED, node=leader) if row.detail == "refused"][-1:]
@@ -67,6 +67,6 @@ def _out_of_the_isr(scene: Scene, node: str) -> list[Clause]:
     return parts
 
 
-def _told(head: Clause, parts: list[Clause]) -> Told:
+def _not_live(head: Clause, parts: list[Clause]) -> Told:
     rows = [row for part in parts for row in part.rows]
     return "not-live", [head, *parts], max(rows, default=None)

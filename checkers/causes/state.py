@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from checkers.causes.scene import Record, Scene
-from checkers.causes.telling import Clause, at, clause, names, told
+from checkers.causes.telling import Clause, at, clause, names, number
 from checkers.engine.verdict import Anomaly
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -137,7 +137,7 @@ def high_watermark(scene: Scene, found: Anomaly) -> Told | None:
         return None
     last = rows[-1]
     if found.kind == "hw-above-leo":
-        words = f"{last.node} moved its HW to {last.hw} {at(last)}, above the end {told(last.leo)} of its own log"
+        words = f"{last.node} moved its HW to {last.hw} {at(last)}, above the end {number(last.leo)} of its own log"
         before = scene.last(K.BECAME_LEADER, K.BECAME_FOLLOWER, node=last.node, before=last.index)
         return "hw-above-leo", [*([clause(before)] if before else []), Clause(words, (last.index,))], last.index
     first = rows[0]
@@ -157,7 +157,7 @@ def _told_by(scene: Scene, row: ClusterEvent) -> str:
     if follows is None or follows.leader is None or (leads is not None and leads.index > follows.index):
         return ""
     noted = scene.high_watermark(follows.leader, row.index)
-    return f", as a follower of {follows.leader}, whose HW was {told(noted)}"
+    return f", as a follower of {follows.leader}, whose HW was {number(noted)}"
 
 
 def unflushed(scene: Scene, found: Anomaly) -> Told | None:
@@ -179,7 +179,7 @@ def wrong_writer(scene: Scene, found: Anomaly) -> Told | None:
     now = scene.last(K.CONTROLLER_ELECTED, before=row.index)
     before = scene.state(row.index)
     clauses = [clause(event) for event in (now, before) if event is not None]
-    words = f"{clause(row).words} with controller epoch {told(row.controller_epoch)}"
+    words = f"{clause(row).words} with controller epoch {number(row.controller_epoch)}"
     return "stale-write", _ordered([*clauses, Clause(words, (row.index,))]), row.index
 
 

@@ -83,25 +83,27 @@ def _did(row: ClusterEvent) -> str:
             epoch = "" if row.controller_epoch is None else f" with controller epoch {row.controller_epoch}"
             return f"{name} became controller{epoch}"
         case K.STATE_WRITTEN:
-            return f"{name} wrote leader {row.leader or 'none'}, leader epoch {told(row.leader_epoch)}, ISR {names(row.isr)}{of}"
+            return (
+                f"{name} wrote leader {row.leader or 'none'}, leader epoch {number(row.leader_epoch)}, ISR {names(row.isr)}{of}"
+            )
         case K.ISR_CHANGE_SENT:
             return f"{name} asked for ISR {names(row.isr)}{of}"
         case K.ISR_CHANGE_ENDED:
             return f"the ISR change of {name} ended ({row.detail}): it assumed ISR {names(row.isr)}"
         case K.BECAME_LEADER:
-            return f"{name} became leader{of} in epoch {row.leader_epoch} with LEO {told(row.leo)} and HW {told(row.hw)}"
+            return f"{name} became leader{of} in epoch {row.leader_epoch} with LEO {number(row.leo)} and HW {number(row.hw)}"
         case K.BECAME_FOLLOWER:
             return f"{name} followed {row.leader or 'nobody'} in epoch {row.leader_epoch}"
         case K.RECOVERED:
-            return f"{name} found LEO {told(row.leo)} and HW {told(row.hw)} on its disk"
+            return f"{name} found LEO {number(row.leo)} and HW {number(row.hw)} on its disk"
         case K.APPEND:
             return f"{name} appended {row.value} at offset {row.offset} (leader epoch {row.leader_epoch})"
         case K.TRUNCATE:
             return f"{name} truncated its log to offset {row.offset} ({row.detail or 'no reason given'})"
         case K.HW:
-            return f"{name} moved its HW to {row.hw} with LEO {told(row.leo)}"
+            return f"{name} moved its HW to {row.hw} with LEO {number(row.leo)}"
         case K.WOUND:
-            return f"{name} lost its log from offset {told(row.offset)} on ({row.detail})"
+            return f"{name} lost its log from offset {number(row.offset)} on ({row.detail})"
         case K.REPLICA_DELETED:
             return f"{name} deleted its replica{of}"
         case K.DIR_FAILED:
@@ -162,6 +164,6 @@ def _stop(group: Sequence[ClusterEvent]) -> Clause:
     return Clause(f"{brokers} {stopped(first)} {when}", tuple(row.index for row in group))
 
 
-def told(number: int | None) -> str:
+def number(value: int | None) -> str:
     """A number of a row, or that the row does not tell it."""
-    return "unknown" if number is None else str(number)
+    return "unknown" if value is None else str(value)

@@ -53,7 +53,7 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
     """
     seen = examine(model, history, consistency, work_max=work_max)
-    found = [*_first_of_each_kind(seen.table, list(seen.alone)), *(_anomaly(cycle) for cycle in seen.told())]
+    found = [*_first_of_each_kind(seen.table, list(seen.alone)), *(_anomaly(cycle) for cycle in seen.named_cycles())]
     cases = [_case(seen.table, case) for case in seen.decision.cases]
     if cases:
         found = [_without_order(cases)]
@@ -62,7 +62,7 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
         anomalies=tuple(found),
         unchecked=seen.unchecked,
         operations=len(history.calls) + len(history.failed),
-        cycles=tuple(cases or seen.told()),
+        cycles=tuple(cases or seen.named_cycles()),
     )
 
 
@@ -85,7 +85,7 @@ class Examination:
     decision: Decision
     unchecked: tuple[str, ...]
 
-    def told(self) -> list[Cycle]:
+    def named_cycles(self) -> list[Cycle]:
         """The cycles in words, by lines of the history."""
         return [_cycle(self.table, name, cycle) for name, cycle in self.cycles]
 

@@ -99,7 +99,7 @@ def decide(
     with Solver(name=_SOLVER) as solver:
         choices = _Choices(solver)
         while (possible := choices.solve((work_max - work) // _CONFLICT)) and work <= work_max:
-            chosen = choices.made()
+            chosen = choices.chosen_pairs()
             graph = joined([known, _edges(chosen)])
             found, looked = many_cycles(graph, count, forbidden) if chosen else ([], 0)
             if not found:
@@ -150,7 +150,7 @@ class _Choices:
         possible: bool | None = self._solver.solve_limited()
         return possible
 
-    def made(self) -> list[Pair]:
+    def chosen_pairs(self) -> list[Pair]:
         signs = set(self._solver.get_model() or ())
         return [pair if number in signs else pair[::-1] for pair, number in self._numbers.items()]
 

@@ -99,7 +99,7 @@ class Columns:
     unsaid: frozenset[PartitionKey]  # partitions of which a client did not learn the first offset, because of an offset
 
     @cached_property
-    def told(self) -> Ints:
+    def delivered(self) -> Ints:
         """Indices of the rows that gave a client a value and its offset: answered polls, acknowledgements under acks=all."""
         good = self.turns.ok & (self.turns.poll | self.turns.acks_all)
         rows: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
@@ -122,9 +122,9 @@ class Columns:
     @cached_property
     def by_offset(self) -> tuple[Ints, Codes]:
         """The (partition, offset) pairs of which clients were told, packed and sorted, with each row's value code."""
-        keys = packed(self.part[self.told], self.offset[self.told])
+        keys = packed(self.part[self.delivered], self.offset[self.delivered])
         order = np.argsort(keys, kind="stable")
-        return keys[order], self.value[self.told[order]]
+        return keys[order], self.value[self.delivered[order]]
 
     @cached_property
     def promised(self) -> Ints:

@@ -228,7 +228,7 @@ def availability(columns: Columns, shared: Events, facts: Facts) -> Screened:
     suspect |= columns.named(turns.part[turns.asks & (turns.other == NONE) & (turns.time_ns + patience < facts.end_ns)])
     if facts.final_reads_at_ns is None:
         return Screened(suspect=suspect)
-    promised_rows = columns.told[turns.time_ns[columns.turn[columns.told]] <= facts.final_reads_at_ns]
+    promised_rows = columns.delivered[turns.time_ns[columns.turn[columns.delivered]] <= facts.final_reads_at_ns]
     asked_at = turns.time_ns[turns.other[columns.turn[columns.read]]]
     final = columns.read[(asked_at >= facts.final_reads_at_ns) & (columns.offset[columns.read] >= 0)]
     unseen = promised_rows[~np.isin(_keys(columns, promised_rows), _keys(columns, final))]

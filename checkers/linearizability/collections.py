@@ -66,7 +66,7 @@ class GrowSet:
         assert isinstance(state, frozenset)
         if call.f == "add":
             return state | {call.argument}
-        return state if call.result is UNKNOWN or seen(call) == state else ILLEGAL
+        return state if call.result is UNKNOWN or elements_read(call) == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
         """True for reads of the set, which do not change it."""
@@ -88,7 +88,7 @@ class GrowSet:
             return None
         if not isinstance(call.result, frozenset | tuple) or isinstance(call.result, Pairs):
             return f"a read must return a set, not {short(call.result)}"
-        return None if len(seen(call)) == len(call.result) else "a read must not return a value twice"
+        return None if len(elements_read(call)) == len(call.result) else "a read must not return a value twice"
 
     def given(self, call: Call) -> tuple[Hashable, ...]:
         """The value of an add."""
@@ -96,14 +96,14 @@ class GrowSet:
 
     def taken(self, call: Call) -> tuple[Hashable, ...]:
         """The values that were read."""
-        return tuple(sorted(seen(call), key=shown)) if call.f == "read" and call.result is not UNKNOWN else ()
+        return tuple(sorted(elements_read(call), key=shown)) if call.f == "read" and call.result is not UNKNOWN else ()
 
     def says_nothing(self, call: Call) -> bool:
         """False: the empty set is an answer, too."""
         return False
 
 
-def seen(call: Call) -> frozenset[Hashable]:
+def elements_read(call: Call) -> frozenset[Hashable]:
     """The values that a read of a set returned."""
     assert isinstance(call.result, frozenset | tuple)
     return frozenset(call.result)

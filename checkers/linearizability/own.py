@@ -193,7 +193,7 @@ class OwnReads:
                 count, maybe = reading.pop(index)
                 read, others = _op(call), [_op(other) for other in maybe.values()]
                 before = done[:count]
-                if not _model_answer(self.name, call, lambda: _told(self._holds(read, before, others))):  # noqa: B023  # at once
+                if not _model_answer(self.name, call, lambda: _not_none(self._holds(read, before, others))):  # noqa: B023  # at once
                     anomalies.append(self._anomaly(key, call, len(before), len(others)))
         return anomalies
 
@@ -226,7 +226,7 @@ def _refuse_identity(state: Hashable) -> None:
         raise TypeError(f"a {what} is compared by identity, so equal states are not seen to be equal, nor its changes")
 
 
-def _told(holds: object) -> object:
+def _not_none(holds: object) -> object:
     if holds is None:
         raise TypeError("holds returned None; it must return True or False")
     return holds

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizability.collections import FifoQueue, GrowSet, PartitionLog, UnorderedQueue, seen
+from checkers.linearizability.collections import FifoQueue, GrowSet, PartitionLog, UnorderedQueue, elements_read
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import Register
 from checkers.linearizability.search import Outcome, Placed, Stuck, Undecided
@@ -219,13 +219,13 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
     for call in calls:
         if call.f == "add" and adds.setdefault(call.argument, call) is not call:
             raise NotApplicable
-    reads = sorted((c for c in calls if c.f == "read" and c.result is not UNKNOWN), key=lambda c: len(seen(c)))
+    reads = sorted((c for c in calls if c.f == "read" and c.result is not UNKNOWN), key=lambda c: len(elements_read(c)))
     rank_of: dict[Hashable, int] = {}
     ranked: list[Call] = []
     ranks: list[int] = []
     level, before = 0, frozenset[Hashable]()
     for call in reads:
-        now = seen(call)
+        now = elements_read(call)
         if not before <= now:
             lost = min(map(short, before - now))
             return call, f"the read of line {call.line} lacks {lost}, which another read with no more values has"

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.explore_outcome import PlanFile, check_plan, explored, told
+from highwater.cli.explore_outcome import PlanFile, check_plan, explored, show_outcome
 from highwater.cli.explore_worlds import (
     PROPERTY,
     Coordination,
@@ -100,4 +100,4 @@ def machines(given: Options) -> int:
     else:
         result = search(question, given.manner, budget, quiet=given.json)
     again = repeat(f"machines --protocol {question.protocol}", question)
-    return told(explored(result, question, repeat=again), given.plan, json=given.json)
+    return show_outcome(explored(result, question, repeat=again), given.plan, json=given.json)

@@ -121,7 +121,7 @@ def check_plan(plan: Path | None) -> None:
         raise UsageError(f"{plan}: folder {plan.parent} does not exist")
 
 
-def told(outcome: Explored, plan: Path | None, *, json: bool) -> int:
+def show_outcome(outcome: Explored, plan: Path | None, *, json: bool) -> int:
     """Print what was found, and write the plan of a counterexample."""
     if plan is not None and outcome.plan:
         try:

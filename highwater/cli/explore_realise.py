@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.explore_outcome import PlanFile, Toward, check_plan, explored, told
+from highwater.cli.explore_outcome import PlanFile, Toward, check_plan, explored, show_outcome
 from highwater.cli.explore_worlds import PROPERTY, MemoryMib, Seconds, Unclean, WorldIfAny, check_protocol, headline, repeat
 from highwater.cli.output import say
 from highwater.cli.searching import Question, memory_limit_mib, shown_progress
@@ -73,7 +73,7 @@ def realise(given: Options) -> int:
     budget = Budget(seconds=given.budget_seconds, memory_mib=given.memory_mib or memory_limit_mib())
     result, toward = _directed_search(given.name, question, budget, quiet=given.json)
     again = repeat(f"realise {given.name} --protocol {question.protocol}", question, published.bounds, holds=None)
-    return told(explored(result, question, repeat=again, toward=toward), given.plan, json=given.json)
+    return show_outcome(explored(result, question, repeat=again, toward=toward), given.plan, json=given.json)
 
 
 def _directed_search(name: str, question: Question, budget: Budget, *, quiet: bool) -> tuple[Result[AnyAction], Toward]:
