@@ -145,12 +145,7 @@ def _epoch_not_raised(op: SetData, memory: Memory) -> Iterable[Key]:
     if before is None or not memory.of("office"):
         return
     wanted = paths.decode_state(before.tp, (), Data(op.data, 0, 0))
-    is_proposed = wanted.leader == before.leader and any(
-        (change.tp, change.isr) == (tp, wanted.isr)
-        for request in memory.unanswered.values()
-        if isinstance(request, IsrChange)
-        for change in request.changes
-    )
+    is_proposed = wanted.leader == before.leader and memory.of("proposal", (tp, wanted.isr))
     if wanted.leader_epoch != before.leader_epoch + 1 and not (is_proposed and wanted.leader_epoch == before.leader_epoch):
         yield tp, wanted.leader_epoch, before.leader_epoch
 
@@ -278,7 +273,7 @@ COMMANDS: tuple[Rule, ...] = (
         name="epoch-not-raised",
         clause="R-024",
         says="the state of {0} was written with leader epoch {1} after {2}",
-        holds=lambda config: config.variant.epoch_bump == "every_write" and config.variant.isr_change_via == "controller",
+        holds=lambda config: config.variant.epoch_bump == "every_write" and asks_controller(config),
         what=asked(SetData, keys=_epoch_not_raised),
     ),
     Within(

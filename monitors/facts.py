@@ -314,6 +314,9 @@ FACTS: tuple[Keep, ...] = (
             *heard(TimerFired, keys=_asked_again),
         ),
     ),
+    Keep(  # the ISRs that leaders have proposed to this broker
+        fact="proposal", of=heard(IsrChange, keys=lambda e, _: [((change.tp, change.isr), True) for change in e.message.changes])
+    ),
     Keep(fact="checkpoint", of=did(WriteCheckpoint, keys=lambda e, _: [(e.dir, tuple(tp for tp, _ in e.entries))])),
     Keep(
         fact="fetch",  # the correlation of a follower's last request

@@ -62,10 +62,13 @@ def _stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 def _is_active(send: Sent, memory: Memory) -> bool:
     """Whether the receiver counts: the metadata told last lists it, and this registration was noted as active or stopping.
 
+    A broker that the last list of registrations leaves out does not count: the controller drops it once it has read the others.
     A broker without heartbeats always counts. The controller notes no state of a registration that is over, so one of the two
     alone may be of another registration.
     """
     broker = BrokerId(int(send.to[1:]))
+    if broker not in memory.of("registered", default=(broker,)):
+        return False
     state, incarnation = memory.of("standing", broker, ("inactive", None))
     is_noted = state != "inactive" and incarnation == send.message.broker_incarnation
     return (is_noted and broker in (memory.of("told-live") or ())) or not sends_heartbeats(memory.config)

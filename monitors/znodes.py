@@ -114,7 +114,7 @@ _ZNODES = (
     Znode("/admin/delete_topics"),
     Znode("/admin/reassign_partitions", _Moves),
     Znode("/admin/reassign_partitions_extra", _Moves),
-    Znode("/admin/reassign_cancel", _Moves),
+    Znode("/admin/reassign_cancel", bytes),
     Znode("/admin/reassignment_requests", bytes),
     Znode("/admin/reassignment_requests/request_*", _Request, sequential=True),
     Znode("/admin/reassignments", bytes),

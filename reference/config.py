@@ -290,8 +290,8 @@ class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 PRODUCER_ID_BLOCK_SIZE = 1000  # as in Kafka
 
 
-class BrokerConfig(Struct, frozen=True, kw_only=True):
-    """Settings of one broker (R-062), in ms. Each comment names Kafka's key if there is one (R-158)."""
+class BrokerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one broker (R-062), in ms; `KAFKA_NAMES` has the documents' names of them (R-158)."""
 
     broker: BrokerId
     variant: Variant
@@ -299,24 +299,24 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     host: str = "localhost"  # advertised.host.name: with `port` the address that the broker registers (R-150)
     port: int = 9092  # advertised.port
     log_dirs: int = 1
-    session_timeout_ms: Millis = Millis(6000)  # zookeeper.session.timeout.ms
-    replica_lag_time_max_ms: Millis = Millis(4000)  # replica.lag.time.max.ms (R-139)
-    request_timeout_ms: Millis = Millis(2000)  # controller.socket.timeout.ms; also of fetches between brokers
-    fetch_wait_max_ms: Millis = Millis(500)  # replica.fetch.wait.max.ms
-    fetch_backoff_ms: Millis = Millis(200)  # replica.fetch.backoff.ms
+    session_timeout_ms: Millis = Millis(6000)
+    replica_lag_time_max_ms: Millis = Millis(4000)  # R-139
+    request_timeout_ms: Millis = Millis(2000)  # also of fetches between brokers
+    fetch_wait_max_ms: Millis = Millis(500)
+    fetch_backoff_ms: Millis = Millis(200)
     fetch_max_records: int = 500
-    fetch_max_bytes: int | None = None  # replica.fetch.max.bytes; None for values in the clear
-    checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
-    lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
+    fetch_max_bytes: int | None = None  # None for values in the clear
+    checkpoint_interval_ms: Millis = Millis(5000)
+    lag_max_records: int = 4000  # R-138, V3's MAX_BYTES_LAG; with lag_rule=last_change
     lag_min_records: int = 1  # V3's MIN_BYTES_LAG, to which it gives no value; with isr_join=v3_literal
     reassign_interval_ms: Millis = Millis(1000)  # the longest pause of the reassignment agent (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # after a failed registration, election or read from ZooKeeper
     producer_id_block_size: int = PRODUCER_ID_BLOCK_SIZE  # ids that a broker reserves at once
-    inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version, for the double roll (R-205)
-    controller_heartbeat_timeout_ms: Millis = Millis(6000)  # controller.heartbeat.timeout.ms (R-204)
-    broker_heartbeat_timeout_ms: Millis = Millis(9000)  # broker.heartbeat.timeout.ms (R-204)
-    controlled_shutdown_max_retries: int = 3  # controlled.shutdown.max.retries (R-158)
-    controlled_shutdown_retry_backoff_ms: Millis = Millis(5000)  # controlled.shutdown.retry.backoff.ms (R-158)
+    inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # for the double roll (R-205)
+    controller_heartbeat_timeout_ms: Millis = Millis(6000)  # R-204
+    broker_heartbeat_timeout_ms: Millis = Millis(9000)  # R-204
+    controlled_shutdown_max_retries: int = 3  # R-158
+    controlled_shutdown_retry_backoff_ms: Millis = Millis(5000)  # R-158
 
     def __post_init__(self) -> None:
         """R-188: a broker must not fence itself before the controller has declared it inactive (U-19)."""
@@ -325,6 +325,24 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
                 "broker_heartbeat_timeout_ms must exceed controller_heartbeat_timeout_ms"
                 f" ({self.broker_heartbeat_timeout_ms} <= {self.controller_heartbeat_timeout_ms})"
             )
+
+
+KAFKA_NAMES = {  # of settings of a broker, in the documents and in Kafka (R-062, R-158)
+    "broker.id": "broker",
+    "zookeeper.session.timeout.ms": "session_timeout_ms",
+    "replica.lag.time.max.ms": "replica_lag_time_max_ms",
+    "controller.socket.timeout.ms": "request_timeout_ms",
+    "replica.fetch.wait.max.ms": "fetch_wait_max_ms",
+    "replica.fetch.backoff.ms": "fetch_backoff_ms",
+    "replica.fetch.max.bytes": "fetch_max_bytes",
+    "replica.high.watermark.checkpoint.interval.ms": "checkpoint_interval_ms",
+    "replica.lag.max.messages": "lag_max_records",
+    "inter.broker.protocol.version": "inter_broker_protocol",
+    "controller.heartbeat.timeout.ms": "controller_heartbeat_timeout_ms",
+    "broker.heartbeat.timeout.ms": "broker_heartbeat_timeout_ms",
+    "controlled.shutdown.max.retries": "controlled_shutdown_max_retries",
+    "controlled.shutdown.retry.backoff.ms": "controlled_shutdown_retry_backoff_ms",
+}
 
 
 def sends_heartbeats(config: BrokerConfig) -> bool:

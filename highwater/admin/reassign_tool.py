@@ -225,9 +225,10 @@ def _status(
 
 
 def cancel() -> Command:
-    """R-233, R-241: create /admin/reassign_cancel, which rolls back all pending reassignments."""
+    """R-233, R-241: create /admin/reassign_cancel, which rolls back all pending reassignments; R-239: and lets none begin."""
     pending = yield from _pending(REASSIGN)
-    if not pending:
+    waiting = yield from _pending(REASSIGN_EXTRA)
+    if not pending and not waiting:
         raise UsageError("no reassignment is in progress")
     (answer,) = yield Ask((Create(REASSIGN_CANCEL, b""),))
     if not isinstance(answer, Created):
@@ -235,6 +236,7 @@ def cancel() -> Command:
     return (
         f"Rolling back the current pending reassignments {scala_map(pending)}",
         "Successfully submitted cancellation of reassignments.",
+        *(f"Reassignment of partition {tp} waits in {REASSIGN_EXTRA} until --remove-cancel" for tp in sorted(waiting)),
     )
 
 

@@ -1,7 +1,6 @@
 """`highwater admin reassign`: move partitions to other brokers through ZooKeeper (KIP-236)."""
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +15,7 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from reference.types import BrokerId
-
-_ADDRESS = re.compile(r"[\w.-]+:\d{1,5}(?:,[\w.-]+:\d{1,5})*(?:/[\w./-]+)?")
+from server.addresses import zookeeper_servers
 
 _File = Annotated[Path | None, typer.Option(metavar="FILE", help="Reassignment in the JSON format that --generate prints.")]
 
@@ -26,7 +24,11 @@ class Options(Struct, frozen=True, kw_only=True):
     """The options of `highwater admin reassign`."""
 
     zookeeper: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address of ZooKeeper; a path after it is the root of the cluster's znodes.")
+        str,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="Address of ZooKeeper, port 2181 if not given; a path after it is the root of the cluster's znodes.",
+        ),
     ]
     generate: Annotated[bool, typer.Option("--generate", help="Propose a reassignment; change nothing.")] = False
     execute: _File = None
@@ -48,8 +50,10 @@ class Options(Struct, frozen=True, kw_only=True):
 def reassign(given: Options) -> int:
     """Move partitions to other brokers: propose, execute, verify, cancel, also while other moves are in flight."""
     # R-240: --cancel, --remove-cancel, --generate-extra, --verify-extra, --execute-extra, besides the three older options
-    if not _ADDRESS.fullmatch(given.zookeeper):
-        raise UsageError(f"--zookeeper must be HOST:PORT, optionally followed by a path, not {given.zookeeper}")
+    try:
+        servers = zookeeper_servers(given.zookeeper)
+    except ValueError as error:
+        raise UsageError(f"--zookeeper {given.zookeeper}: {error}") from None
     unfit = given.cancel or given.remove_cancel or given.generate_extra or given.verify_extra or given.execute_extra
     if given.requests and unfit:
         raise UsageError(
@@ -75,7 +79,7 @@ def reassign(given: Options) -> int:
             "give exactly one of --generate, --execute, --verify, --cancel, --remove-cancel, --generate-extra, --execute-extra, "
             f"--verify-extra; {len(chosen)} were given"
         )
-    lines = asyncio.run(_perform(given.zookeeper, chosen[0]))
+    lines = asyncio.run(_perform(servers, chosen[0]))
     if given.json:
         say_json({"exit": 0, "lines": lines})
     else:

@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from reference.node import Node
+from server.addresses import host_and_port
 from server.runtime.health import is_serving
 from server.runtime.process import run
-from server.runtime.settings import NodeSettings, SettingsError, host_and_port, load
+from server.runtime.settings import NodeSettings, SettingsError, load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,6 +23,7 @@ from reference.effects import SHUT_DOWN, Note
 from reference.events import DirImage, ShutDown
 from reference.messages import AnyMessage, Request
 from reference.types import Address, BrokerId, TopicPartition, broker_address
+from server.addresses import host_and_port
 from server.disk.log_dirs import Disk, replica_folders
 from server.kazoo_client import KazooCoordination
 from server.lab.dir_faults import DirFaults
@@ -33,7 +34,7 @@ from server.lab.watched import Watched
 from server.runtime.administration import Administration
 from server.runtime.gateway import PREFIX, Gateway
 from server.runtime.node import Handles, Host
-from server.runtime.settings import Listener, NodeSettings, SettingsError, advertised, configured, host_and_port
+from server.runtime.settings import Listener, NodeSettings, SettingsError, advertised, configured
 from server.runtime.transport import Transport
 from server.wire.clients.exchange import Facing
 from server.wire.clients.tasks import AnyResult, AnyTask, Directory, Dirs, ListDirs, Pause

@@ -5,18 +5,24 @@ who connect there. Bound and advertised addresses differ if a proxy or another n
 """
 
 import os
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reference.config import BrokerConfig
+from reference.config import KAFKA_NAMES, BrokerConfig
 from reference.types import Address, BrokerId, broker_address
+from server.addresses import host_and_port, zookeeper_servers
 from server.disk.log_dirs import SEGMENT_BYTES
 from server.lab.dir_faults import DirFault
 from server.lab.side_channel import PATH_BYTES_MAX
 from server.runtime.gateway import Limits
+
+NODE_NAMES = {"zookeeper.connect": "zookeeper", "log.dirs": "log_dirs", "log.segment.bytes": "segment_bytes"}  # Kafka's
 
 
 class SettingsError(Exception):
@@ -38,11 +44,11 @@ class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     peers: Listener  # between brokers; `advertised` says where this broker reaches the others
     clients: tuple[Listener, ...] = ()
     limits: Limits = Limits()  # of all client listeners together
-    zookeeper: str  # host:port,host:port
+    zookeeper: str  # host:port,host:port/root, as Kafka's zookeeper.connect; the port is 2181 if not given
     log_dirs: tuple[str, ...]
     notes: str = "-"  # the file to which notes are appended as JSON lines, "-" for stdout
     end_with_stdin: bool = False
-    segment_bytes: int = SEGMENT_BYTES  # log.segment.bytes
+    segment_bytes: int = SEGMENT_BYTES
     # one for each log directory, in order, from the start of the process; may be shorter than log_dirs
     dir_faults: tuple[DirFault, ...] = ()
     side_channel: str | None = None  # a Unix socket for the harness (`server.lab.side_channel`)
@@ -51,16 +57,8 @@ class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     startup_timeout_ms: int | None = 30_000
 
 
-def host_and_port(text: str) -> tuple[str, int]:
-    """Split "127.0.0.1:9092" into host and port; SettingsError if `text` is not of this form."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise SettingsError(f"an address must be host:port, not {text!r}")
-    return host, int(port)
-
-
 def advertised(listener: Listener) -> dict[BrokerId, tuple[str, int]]:
-    """The advertised host and port of each broker; SettingsError for a key that is not "b" and a number."""
+    """The advertised host and port of each broker; SettingsError for a key that is not "b" and a number, or ValueError."""
     addresses = {}
     for address, where in listener.advertised.items():
         if not address.startswith("b") or not address[1:].isdecimal():
@@ -80,14 +78,42 @@ def configured(settings: NodeSettings) -> BrokerConfig:
 
 
 def load(path: Path) -> NodeSettings:
-    """Read and check a broker's settings file; SettingsError if it cannot be read or is not valid."""
+    """Read and check a broker's settings file; SettingsError if it cannot be read or is not valid.
+
+    A setting may be written under its name here or under the documents' one (`reference.config.KAFKA_NAMES`).
+    """
     try:
-        settings = msgspec.json.decode(path.read_bytes(), type=NodeSettings)
+        settings = msgspec.convert(_by_fields(msgspec.json.decode(path.read_bytes())), NodeSettings)
         _check(settings)
+        return replace(settings, zookeeper=zookeeper_servers(settings.zookeeper))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
-    except (msgspec.MsgspecError, SettingsError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, SettingsError, ValueError) as error:
         raise SettingsError(f"{path}: {error}") from None
+
+
+def _by_fields(found: object) -> object:
+    """The settings with the documents' names replaced by those of fields. SettingsError for a name that neither has."""
+    if not isinstance(found, dict):
+        return found
+    settings = _renamed(found, NodeSettings, NODE_NAMES, "")
+    for name, fields, names in (("broker", BrokerConfig, KAFKA_NAMES), ("limits", Limits, {})):
+        if isinstance(settings.get(name), dict):
+            settings[name] = _renamed(settings[name], fields, names, f"{name}.")
+    return settings
+
+
+def _renamed(found: dict[str, Any], fields: type[Struct], names: Mapping[str, str], where: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name, value in found.items():
+        field = names.get(name, name)
+        if field not in fields.__struct_fields__:
+            near = get_close_matches(name, [*fields.__struct_fields__, *names], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"there is no setting {where}{name}{hint}")
+        if field in settings:
+            raise SettingsError(f"{where}{field} is set twice, also as {name}")
+        settings[field] = value
     return settings
 
 
@@ -96,8 +122,6 @@ def _check(settings: NodeSettings) -> None:
     for listener in (settings.peers, *settings.clients):
         host_and_port(listener.bind)
         advertised(listener)
-    for address in settings.zookeeper.split(","):
-        host_and_port(address)
     me = broker_address(settings.broker.broker)
     for index, listener in enumerate(settings.clients):
         if me not in listener.advertised:

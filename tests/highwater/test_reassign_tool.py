@@ -149,6 +149,21 @@ def test_remove_cancel_ignores_extra_reassignments() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
+def test_cancel_holds_back_extra_reassignments_that_wait_alone() -> None:
+    """R-239, R-242: nothing is in flight, and the controller has not yet read what is to begin."""
+    lab = cluster()
+    request = Create(admin_paths.REASSIGN_EXTRA, admin_paths.reassignments_payload(entries(RAR)))
+    _, fired = lab.zk.submit(lab.admin, (request,))
+    lines = run(lab, reassign_tool.cancel())
+    lab.watches(fired)
+    lab.settle()
+
+    assert lines[2:] == ("Reassignment of partition t-0 waits in /admin/reassign_partitions_extra until --remove-cancel",)
+    assert (pending(lab), sorted(lab.isr())) == (None, sorted(OAR))
+    run(lab, reassign_tool.remove_cancel())
+    assert finish(lab, lambda: is_at(lab, RAR))
+
+
 def test_printed_scala_map_equals_the_example_of_kip_236() -> None:
     """R-241: the output of KIP-236's own session."""
     reassignments = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
@@ -335,7 +350,8 @@ def test_each_reassign_option_runs_its_command(
     [
         [],
         ["--zookeeper", "localhost:1"],
-        ["--zookeeper", "nowhere", "--cancel"],
+        ["--zookeeper", "nowhere:", "--cancel"],
+        ["--zookeeper", "nowhere/", "--cancel"],
         ["--zookeeper", "localhost:1", "--cancel", "--remove-cancel"],
         ["--zookeeper", "localhost:1", "--execute", "absent.json"],
         ["--zookeeper", "localhost:1", "--generate", "--brokers", "one"],

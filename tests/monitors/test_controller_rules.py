@@ -59,7 +59,7 @@ from tests.monitors.scene import (
     stop,
     write,
 )
-from tests.monitors.turns import Turn, broken, did, heard, note, send
+from tests.monitors.turns import CONFIG, Turn, broken, did, heard, note, send
 
 CONNECTED: Turn = (ZkState("connected", 7), [])
 LEADER_2 = state(7, 3)
@@ -261,3 +261,9 @@ def test_what_a_controller_may_tell_breaks_nothing(name: str) -> None:
 )
 def test_another_form_of_a_znode_is_seen(path: str, data: bytes, flags: dict[str, bool]) -> None:
     assert broken(writes(path, data, **flags), rules=ZNODES) == ["another-znode-form"]
+
+
+def test_leader_of_an_earlier_protocol_writes_its_own_isr() -> None:
+    legacy = replace(CONFIG, inter_broker_protocol="legacy")
+
+    assert broken(*BAD["epoch-not-raised"], rules=COMMANDS, config=legacy) == []

@@ -178,6 +178,9 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         *(ELECTED, ACTIVE_B2, *THREE, did(stop(2)), LIST, registered(1, 3)),
         did(assign(B3, B1)),
     ),
+    "narrowed without a broker that was told again after the last list": (
+        *(ELECTED, ACTIVE_B2, *THREE, LIST, registered(1, 3), did(stop(2)), did(assign(B3, B1))),
+    ),
     "assignment keeps the broker that was told to stop": (ELECTED, ACTIVE_B2, *THREE, did(stop(2)), did(assign(B2, B3, B1))),
     "narrowed without a broker that metadata does not list": (
         *(ELECTED, ACTIVE_B2, *THREE, did(stop(2)), updated(1, serve(B1, B3, number=3))),

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reference.config import SAFE, BrokerConfig
+from reference.config import KAFKA_NAMES, SAFE, BrokerConfig
 from reference.types import Address, BrokerId
 from server.lab.dir_faults import DirFault
 from server.runtime.__main__ import main
 from server.runtime.gateway import Limits
-from server.runtime.settings import Listener, NodeSettings, configured, load
+from server.runtime.settings import NODE_NAMES, Listener, NodeSettings, configured, load
 
 B1 = Address("b1")
 
@@ -45,6 +45,32 @@ def test_broker_registers_the_address_that_clients_reach() -> None:
     assert replace(broker_configs[0], host="localhost") == GOOD.broker
 
 
+def test_settings_take_the_names_of_the_documents(tmp_path: Path) -> None:
+    """R-062, R-139, R-204: as in Kafka's server.properties."""
+    written = msgspec.to_builtins(GOOD)
+    del written["zookeeper"], written["segment_bytes"]
+    del written["broker"]["replica_lag_time_max_ms"]
+    written |= {"zookeeper.connect": "one,two:2182/kafka", "log.segment.bytes": 4096}
+    written["broker"] |= {"replica.lag.time.max.ms": 10_000}
+    (tmp_path / "node.json").write_bytes(msgspec.json.encode(written))
+    settings = load(tmp_path / "node.json")
+
+    assert (settings.broker.replica_lag_time_max_ms, settings.segment_bytes) == (10_000, 4096)
+    assert settings.zookeeper == "one:2181,two:2182/kafka"
+
+
+def test_name_of_the_documents_stands_for_one_field_each() -> None:
+    assert set(KAFKA_NAMES.values()) <= set(BrokerConfig.__struct_fields__)
+    assert set(NODE_NAMES.values()) <= set(NodeSettings.__struct_fields__)
+    assert len({*KAFKA_NAMES.values()}) == len(KAFKA_NAMES)
+
+
+def _broker(**changes: object) -> bytes:
+    written = msgspec.to_builtins(GOOD)
+    written["broker"] |= changes
+    return bytes(msgspec.json.encode(written))
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -57,7 +83,22 @@ def test_broker_registers_the_address_that_clients_reach() -> None:
         (_with(clients=(Listener(bind="a:1", advertised={B1: "a"}),)), "an address must be host:port, not 'a'"),
         (_with(clients=(Listener(bind="a:1", advertised={}),)), "clients[0].advertised must name b1"),
         (msgspec.json.encode({**msgspec.to_builtins(GOOD), "limits": {"in_flight": 0}}), "in_flight must be at least 1, not 0"),
-        (_with(zookeeper="localhost:x"), "an address must be host:port, not 'localhost:x'"),
+        (_with(zookeeper="localhost:x"), "an address must be host or host:port, not 'localhost:x'"),
+        (_with(zookeeper="localhost/"), "the path behind the servers of ZooKeeper must be like /kafka or /a/b, not /"),
+        (
+            _broker(**{"replica.lag.time.max.m": 1}),
+            "no setting broker.replica.lag.time.max.m; did you mean replica.lag.time.max.ms?",
+        ),
+        (_broker(session_timout_ms=1), "there is no setting broker.session_timout_ms; did you mean session_timeout_ms?"),
+        (_broker(frobnicate=1), "there is no setting broker.frobnicate"),
+        (
+            _broker(**{"replica.lag.time.max.ms": 1}),
+            "broker.replica_lag_time_max_ms is set twice, also as replica.lag.time.max.ms",
+        ),
+        (
+            msgspec.json.encode({**msgspec.to_builtins(GOOD), "limits": {"in_flihgt": 1}}),
+            "limits.in_flihgt; did you mean in_flight?",
+        ),
         (_with(log_dirs=("a", "b")), "log_dirs must name broker.log_dirs=1 paths, not 2"),
         (_with(broker=replace(GOOD.broker, log_dirs=2), log_dirs=("/tmp/a", "/tmp/b/../a")), "a directory twice: /tmp/a, "),
         (_with(life=0), "life must be at least 1, not 0"),
