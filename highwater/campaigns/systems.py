@@ -1,7 +1,7 @@
 """The `chaos` job on another system than the reference: it keeps the promise, and what it is known to lose is lost.
 
     phase       what it performs
-    corpus      the entries of `corpus/systems` on which the system must keep all records
+    corpus      the entries of `corpus/systems` on which the system, or the releases next to it, must keep all records
     plans       the other plans of a folder: each must be VALID and live
     seeds       seeds with the faults that the system can suffer: each must be VALID and live
     known-bad   the entries on which the system is known to lose records; if it loses none, the harness is to blame
@@ -12,9 +12,11 @@ vacuous, and one of a known loss that the system happened to survive. What is ac
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.campaigns.campaign import INTERRUPTED, Limits, Request, run_campaign
 from highwater.campaigns.chaos import RED, Check, Means, Part, Phase, check_of, code_of, line_of
@@ -46,18 +48,37 @@ def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: 
     """What each phase performs on the system of the request. UsageError if nothing can be performed, with the first reason."""
     system = request.spec
     entries = load_corpus(corpus) if corpus.exists() else ()
-    mine = [placed(case, system) for case in entries if case.expectation.system in (system.name, words_of(system))]
+    told = _told_by_entries(request, entries)
     found: dict[Phase, Iterable[Case]] = {
-        "corpus": (case for case in mine if case.expectation.verdict != "INVALID"),
-        "plans": load_plans_on(system, plans, entries) if plans.exists() else (),
+        "corpus": (case for case in told.fit if case.expectation.verdict != "INVALID"),
+        "plans": load_plans_on(system, request.words, plans, entries) if plans.exists() else (),
         "seeds": _cases_of_seeds(request, seeds),
-        "known-bad": (case for case in mine if case.expectation.verdict == "INVALID"),
+        "known-bad": (case for case in told.fit if case.expectation.verdict == "INVALID"),
     }
     cases = {phase: _fitting(found[phase]) for phase in phases}
+    if "corpus" in cases:
+        cases["corpus"] = replace(cases["corpus"], unfit=(*cases["corpus"].unfit, *told.unfit))
     refused = [why for phase in cases.values() for _, why in phase.unfit]
     if not any(phase.fit for phase in cases.values()):
         raise UsageError(refused[0] if refused else f"no plan for {words_of(system)} in {', '.join(phases)}")
     return cases
+
+
+def _told_by_entries(request: Request, entries: Iterable[Case]) -> Cases:
+    """What the entries tell of the system: those that name it, else those of its neighbours (`registry.akin`), if they agree."""
+    from highwater.backends.real.systems.registry import akin
+
+    system, fit, unfit = request.spec, [], []
+    for name, group in groupby(entries, key=lambda case: case.entry):
+        cases = {case.expectation.system: case for case in group}
+        near = [cases[words] for words in akin(system, cases)]
+        if len({case.expectation.verdict for case in near}) == 1:
+            fit.append(placed(near[0], system, request.words))
+            continue
+        told = " and ".join(f"{case.expectation.verdict} on {case.expectation.system}" for case in near)
+        reason = f"it is {told}, so nobody knows for {words_of(system)}" if near else "no release like this one was tried with it"
+        unfit.append((name, reason))
+    return Cases(fit=tuple(fit), unfit=tuple(unfit))
 
 
 def _cases_of_seeds(request: Request, seeds: Iterable[int]) -> Iterator[Case]:
@@ -65,7 +86,11 @@ def _cases_of_seeds(request: Request, seeds: Iterable[int]) -> Iterator[Case]:
     expectation = Expectation(system=words_of(request.spec), verdict="VALID", live=True)
     for number, seed in enumerate(seeds):
         request_of_seed = Request(
-            system=request.system, described=request.described, backend=BACKEND, faults=MIXES[number % len(MIXES)]
+            system=request.system,
+            described=request.described,
+            jars=request.jars,
+            backend=BACKEND,
+            faults=MIXES[number % len(MIXES)],
         )
         plan = request_of_seed.plan(seed)
         yield Case(entry=plan.name, expectation=expectation, plan=plan, repeat=request_of_seed.command(seed))

@@ -7,9 +7,10 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import RED, Means, Part, RunLine
 from highwater.campaigns.corpus import Case, Expectation, load_corpus
-from highwater.campaigns.systems import CORPUS, TRIES, settle
+from highwater.campaigns.systems import CORPUS, PLANS, TRIES, cases_on, settle
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
@@ -207,3 +208,28 @@ def test_chaos_passes_a_toy_that_does_as_its_entry_says(toys: Callable[..., tupl
 
     assert code == 0
     assert f'name="toy on toy:{version}"' in junit
+
+
+@pytest.fixture
+def every_plan_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No jars are looked for."""
+
+    class Anything:
+        def refuse(self, plan: object) -> None:
+            return None
+
+    monkeypatch.setattr("highwater.campaigns.systems.backend_named", lambda name: Anything())
+
+
+def test_entries_of_both_neighbours_tell_of_a_release_between(every_plan_fits: None) -> None:
+    """KAFKA-6880 was repaired between 2.0.1 and 2.8.2, so nobody knows of 2.2.2; KIP-101 is the same in both."""
+    request = Request(system="kafka:2.2.2", backend="process")
+
+    cases = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
+
+    found = {case.entry: case for phase in cases.values() for case in phase.fit}
+    assert {*found} == {"kafka7128", "kip101", "kip279", "kip966", "unclean", "unclean-forbidden"}
+    assert found["kip101"].expectation.system == "kafka:2.2.2"
+    assert found["kip101"].repeat.endswith("corpus/real/kip101.yaml --system kafka:2.2.2")
+    told = "it is INVALID on kafka:2.0.1 and VALID on kafka:2.8.2, so nobody knows for kafka:2.2.2"
+    assert cases["corpus"].unfit == (("kip320", told),)

@@ -38,10 +38,15 @@ def highwater(*arguments: str, folder: Path) -> tuple[int, dict[str, Any]]:
 
 
 def last_run(name: str, version: str, folder: Path, *, loses: bool = False) -> tuple[int, dict[str, Any]]:
-    """The last run of a plan of `corpus/real`. What shows nothing is repeated: UNKNOWN, vacuous, or a loss that did not come."""
+    """The last run of a plan of `corpus/real` on a release."""
     need(version)
+    return last_run_with(name, "--system", f"kafka:{version}", folder=folder, loses=loses)
+
+
+def last_run_with(name: str, *system: str, folder: Path, loses: bool = False) -> tuple[int, dict[str, Any]]:
+    """The last run of a plan on a system. What shows nothing is repeated: UNKNOWN, vacuous, or a loss that did not come."""
     for _ in range(TRIES):
-        code, summary = highwater("--plan", str(REAL / f"{name}.yaml"), "--system", f"kafka:{version}", folder=folder)
+        code, summary = highwater("--plan", str(REAL / f"{name}.yaml"), *system, folder=folder)
         if code != ExitCode.UNKNOWN and not (loses and code == ExitCode.VALID):
             break
     return code, summary

@@ -1,18 +1,19 @@
 """The systems that can be put on the stage, by the name that plans and `--system` give."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
 from highwater.backends.real.systems.external.system import NAME as EXTERNAL
 from highwater.backends.real.systems.external.system import External
+from highwater.backends.real.systems.kafka.releases import neighbours, release_named
 from highwater.backends.real.systems.kafka.system import NAME as KAFKA
-from highwater.backends.real.systems.kafka.system import Kafka
+from highwater.backends.real.systems.kafka.system import Kafka, release_and_build
 from highwater.backends.real.systems.limits import too_many_wounds
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import UsageError
-from highwater.plans.plan import REFERENCE, Plan, is_foreign, system_of
+from highwater.plans.plan import REFERENCE, Plan, SystemSpec, is_foreign, parsed_system, system_of, words_of
 from history.errors import unknown
 from nemesis.faults import PowerLoss
 from nemesis.schedule import Window
@@ -27,6 +28,18 @@ def system_for(plan: Plan) -> System:
     if name not in SYSTEMS:
         raise UsageError(unknown("system", name, SYSTEMS))
     return SYSTEMS[name](plan)
+
+
+def akin(system: SystemSpec, others: Collection[str]) -> tuple[str, ...]:
+    """Those of the other systems, in words, that tell how this one behaves: the same one, or any of its name.
+
+    Of a release of Kafka that is not among them, or a user's build: the next older and the next newer one in the same mode.
+    """
+    same = [words for words in (words_of(system), system.name) if words in others]
+    if same or system.name != KAFKA:
+        return tuple(same[:1])
+    releases = [release_named(spec.version) for spec in map(parsed_system, others) if spec.name == KAFKA]
+    return tuple(f"{KAFKA}:{release.version}" for release in neighbours(release_and_build(system)[0], releases))
 
 
 def fitted(plan: Plan) -> Plan:
