@@ -64,9 +64,12 @@ Perform = Callable[[OwnJars], Summary]
 
 def trial_of(summary: Summary) -> Trial:
     """A run as a bisection counts it."""
-    reason = summary.failure or next(iter(summary.reasons), "")
-    words = "VALID, vacuous: the hazard was not met" if summary.vacuous else summary.words
-    return Trial(exit=summary.exit_code, words=f"{words}: {reason}" if reason else words, run=summary.store)
+    words = summary.words
+    if summary.vacuous:
+        words = "VALID, vacuous: the hazard was not met"
+    elif summary.exit_code is not ExitCode.VALID:
+        words = ": ".join(filter(None, (words, summary.failure or next(iter(summary.reasons), ""))))
+    return Trial(exit=summary.exit_code, words=words, run=summary.store)
 
 
 def standing_of(runs: Sequence[Trial], wanted: int) -> Standing:

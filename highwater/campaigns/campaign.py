@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from highwater.campaigns.goals import Reached, table
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
-from highwater.plans.derive import DERIVATION, MIXED, PLAIN, derive
+from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, derive
 from highwater.plans.plan import REFERENCE, OwnJars, Plan, SystemSpec, checked, described_system, on_system
 from highwater.run_folder import temporary_folder
 from highwater.runs.provenance import Build
@@ -83,8 +83,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
         Windows of families and mixes that the backend cannot perform are dropped; a kind given by name is kept and refused later.
         """
+        if self.words:
+            from highwater.backends.real.systems.registry import size_of  # a simulated campaign needs no real backend
         plan = derive(
             seed,
+            wishes=Wishes(brokers=size_of(self.spec)) if self.words else NO_WISHES,
             protocol=self.protocol,
             faults=self.faults,
             profile=self.profile,

@@ -23,7 +23,7 @@ from highwater.campaigns.chaos import RED, Check, Means, Part, Phase, check_of, 
 from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_plans_on, placed
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import words_of
+from highwater.plans.plan import parsed_system, words_of
 from highwater.runs.run import BackendName, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
@@ -47,17 +47,21 @@ class Cases(Struct, frozen=True, kw_only=True):
 def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: Path, seeds: Iterable[int]) -> dict[Phase, Cases]:
     """What each phase performs on the system of the request. UsageError if nothing can be performed, with the first reason."""
     system = request.spec
-    entries = load_corpus(corpus) if corpus.exists() else ()
+    every = load_corpus(corpus) if corpus.exists() else ()
+    entries = [case for case in every if parsed_system(case.expectation.system).name == system.name]
     told = _told_by_entries(request, entries)
+    drawn = tuple(_cases_of_seeds(request, seeds)) if "seeds" in phases else ()
     found: dict[Phase, Iterable[Case]] = {
         "corpus": (case for case in told.fit if case.expectation.verdict != "INVALID"),
         "plans": load_plans_on(system, request.words, plans, entries) if plans.exists() else (),
-        "seeds": _cases_of_seeds(request, seeds),
+        "seeds": (case for case in drawn if case.plan.schedule),
         "known-bad": (case for case in told.fit if case.expectation.verdict == "INVALID"),
     }
     cases = {phase: _fitting(found[phase]) for phase in phases}
-    if "corpus" in cases:
-        cases["corpus"] = replace(cases["corpus"], unfit=(*cases["corpus"].unfit, *told.unfit))
+    bare = tuple((case.entry, "none of its faults can be injected") for case in drawn if not case.plan.schedule)
+    for phase, unfit in (("corpus", told.unfit), ("seeds", bare)):
+        if phase in cases:
+            cases[phase] = replace(cases[phase], unfit=(*cases[phase].unfit, *unfit))
     refused = [why for phase in cases.values() for _, why in phase.unfit]
     if not any(phase.fit for phase in cases.values()):
         raise UsageError(refused[0] if refused else f"no plan for {words_of(system)} in {', '.join(phases)}")

@@ -11,7 +11,7 @@ from highwater.campaigns.campaign import Request
 from highwater.cli import options
 from highwater.cli.declaration import filled
 from highwater.errors import UsageError
-from highwater.plans.plan import Plan, checked, on_system
+from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
 from highwater.rig.backend import Backend
 from highwater.runs.provenance import present_build
@@ -118,7 +118,9 @@ def _plan_and_repeat(
         plan = checked(replace(plan, protocol=protocol, variant=None))
         repeat += f" --protocol {protocol}"
     if request.words:
-        plan = checked(on_system(plan, request.spec))
+        from highwater.backends.real.systems.registry import put_on  # a simulated run needs no real backend
+
+        plan = put_on(plan, request.spec)
         repeat += request.words
     implied = options.backend_for(None, plan, None)
     return plan, repeat + (f" --backend {request.backend}" if request.backend != implied else "")

@@ -88,7 +88,7 @@ def _external() -> Entry:
 
 
 def _check(what: str | None, *, json: bool) -> int:
-    """Try each hook of a user's cluster on each of its nodes."""
+    """Compare a user's cluster with its file, and try each hook on each of its nodes."""
     if what is None:
         raise UsageError("name the file to check, for example: highwater systems check my-system.yaml")
     attempts = asyncio.run(tried(Path(what)))
@@ -98,7 +98,7 @@ def _check(what: str | None, *, json: bool) -> int:
     else:
         for name, holds, words in attempts:
             say(f"{'ok    ' if holds else 'FAILED'}  {name}: {words}")
-        say(f"{len(attempts)} hooks tried, {failed} failed")
+        say(f"{len(attempts)} checks, {failed} failed")
     return ExitCode.LABORATORY_FAILED if failed else ExitCode.VALID
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from highwater.backends.real.systems.kafka import jars
-from highwater.campaigns.bisection import NOTHING_MAX, Bisection, Found
+from highwater.campaigns.bisection import NOTHING_MAX, Bisection, Found, trial_of
 from highwater.cli import bisect
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
@@ -114,6 +115,19 @@ def test_more_runs_add_to_those_that_are_there(tmp_path: Path) -> None:
     search(tmp_path, {"a": [], "b": ["kept"]})
 
     assert result(search(tmp_path, {"a": ["kept", "kept"], "b": ["lost"]}, wanted=2))[1] == "b"
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("kept", "VALID, live"),
+        ("vacuous", "VALID, vacuous: the hazard was not met"),
+        ("lost", "INVALID, live: lost-write t-0: gone"),
+    ],
+)
+def test_verdict_of_a_run_has_its_reason_if_it_is_accused(run: str, words: str) -> None:
+    """What no checker could judge is not why a run is good."""
+    assert trial_of(replace(summary(run), unchecked=("no notes",))).words == words
 
 
 def test_builds_are_ordered_by_the_numbers_in_their_names(tmp_path: Path) -> None:

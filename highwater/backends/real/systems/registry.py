@@ -13,7 +13,8 @@ from highwater.backends.real.systems.limits import too_many_wounds
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import UsageError
-from highwater.plans.plan import REFERENCE, Plan, SystemSpec, is_foreign, parsed_system, system_of, words_of
+from highwater.plans.plan import REFERENCE, Plan, SystemSpec, checked, is_foreign, on_system, parsed_system, system_of, words_of
+from highwater.plans.scaled import beyond_in, scaled
 from history.errors import unknown
 from nemesis.faults import PowerLoss
 from nemesis.schedule import Window
@@ -42,20 +43,38 @@ def akin(system: SystemSpec, others: Collection[str]) -> tuple[str, ...]:
     return tuple(f"{KAFKA}:{release.version}" for release in neighbours(release_and_build(system)[0], releases))
 
 
+def put_on(plan: Plan, system: SystemSpec) -> Plan:
+    """The plan with another system; on a user's cluster with as many brokers as that has. PlanError if that makes it invalid."""
+    plan = checked(on_system(plan, system))
+    brokers = size_of(system)
+    return plan if brokers is None else checked(scaled(plan, brokers))
+
+
+def size_of(system: SystemSpec) -> int | None:
+    """The number of brokers that a system has; None if it has as many as a plan wants."""
+    return len(External.described(system).nodes) if system.name == EXTERNAL else None
+
+
 def fitted(plan: Plan) -> Plan:
-    """A plan that was derived for the reference, without what another system cannot do: audits, scripts, legacy brokers."""
+    """A plan that was derived for the reference, without what another system cannot do: audits, scripts, legacy brokers.
+
+    On a user's cluster all clients are at one place.
+    """
     if not is_foreign(plan):
         return plan
     cluster = replace(plan.cluster, legacy_brokers=())
     idempotent = plan.workload.idempotent if system_for(plan).idempotence else 0
-    workload = replace(plan.workload, idempotent=idempotent)
+    places = 1 if system_of(plan).name == EXTERNAL else plan.workload.places
+    workload = replace(plan.workload, idempotent=idempotent, places=places)
     return replace(plan, cluster=cluster, workload=workload, audit_ms=0, script=())
 
 
 def bearable(plan: Plan, windows: Sequence[Window]) -> tuple[Window, ...]:
     """Those of the windows whose faults the plan's system can suffer; no power loss, if they hit too many brokers."""
-    system = system_for(plan)
+    system, brokers = system_for(plan), plan.cluster.brokers
     able = tuple(window for window in windows if system.lacks(window.fault) is None)
+    if size_of(system_of(plan)) is not None:
+        able = tuple(window for window in able if beyond_in(window, plan, brokers) is None)
     if not is_foreign(plan) or too_many_wounds(plan, able) is None:
         return able
     return tuple(window for window in able if not isinstance(window.fault, PowerLoss))

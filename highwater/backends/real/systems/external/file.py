@@ -2,12 +2,13 @@
 
     version: 3.9.1
     nodes:
-    - {id: 1, address: "127.0.0.1:9092"}
+    - {id: 0, address: "127.0.0.1:9092"}
     hooks:
       kill: [./cluster, kill, "{node}"]
       start: [./cluster, start, "{node}"]
 
-In a command, {node} is the id of the node, {peer} that of the other node of a link. Commands run in the folder of the file.
+In a command, {node} is the id of the node, {peer} that of the other node of a link. Commands run in the folder of the file. Plans
+number brokers from 1 on: b1 is the node with the smallest id, and so on.
 """
 
 import os
@@ -51,6 +52,7 @@ class Hooks:
     def __init__(self, description: Description, folder: Path) -> None:
         self._description = description
         self._folder = folder
+        self._ids = ids_of(description)
 
     def has(self, hook: Hook) -> bool:
         """Whether the file names a command for this."""
@@ -60,7 +62,7 @@ class Hooks:
         """Run a command and wait for its end. HarnessError if the file names none, or it fails or takes too long."""
         if not self.has(hook):
             raise HarnessError(f"there is no hook {hook} for {node}")
-        named = {"{node}": node.removeprefix("b"), "{peer}": "" if peer is None else peer.removeprefix("b")}
+        named = {"{node}": str(self._ids[node]), "{peer}": "" if peer is None else str(self._ids[peer])}
         command = [_filled_command(word, named) for word in self._description.hooks[hook]]
         what, limit_s = f"hook {hook} of {node}", self._description.hook_timeout_s
         with tempfile.TemporaryFile() as output:  # no pipe: a broker that the hook starts may keep it open
@@ -103,8 +105,14 @@ def load(path: Path) -> Description:
 
 
 def addresses_of(description: Description) -> dict[Address, HostPort]:
-    """The address of each node, by its name b1, b2 …"""
-    return {broker_address(BrokerId(node.id)): _host_and_port(node.address) for node in description.nodes}
+    """The address of each node, by its name in plans: b1, b2 … in the order of their ids."""
+    nodes = sorted(description.nodes, key=lambda node: node.id)
+    return {broker_address(BrokerId(number)): _host_and_port(node.address) for number, node in enumerate(nodes, 1)}
+
+
+def ids_of(description: Description) -> dict[Address, int]:
+    """The id that each node has in the cluster, by its name in plans."""
+    return {broker_address(BrokerId(number)): id for number, id in enumerate(sorted(node.id for node in description.nodes), 1)}
 
 
 def _check(description: Description, path: Path) -> None:
@@ -112,13 +120,17 @@ def _check(description: Description, path: Path) -> None:
     if not description.nodes:
         raise UsageError(f"{path}: nodes must not be empty")
     ids = [node.id for node in description.nodes]
-    if sorted(ids) != list(range(1, len(ids) + 1)):
-        raise UsageError(f"{path}: the ids of the nodes must be 1 to {len(ids)}, not {ids}")
+    if min(ids) < 0 or len({*ids}) < len(ids):
+        raise UsageError(f"{path}: the ids of the nodes must be different numbers from 0 on, not {ids}")
+    addresses: dict[HostPort, int] = {}
     for node in description.nodes:
         try:
-            _host_and_port(node.address)
+            where = _host_and_port(node.address)
         except ValueError:
             raise UsageError(f'{path}: the address of node {node.id} must be "host:port", not {node.address!r}') from None
+        if where in addresses:
+            raise UsageError(f"{path}: nodes {addresses[where]} and {node.id} have the same address {node.address}")
+        addresses[where] = node.id
     for hook, command in description.hooks.items():
         if not command:
             raise UsageError(f"{path}: the command of hook {hook} must not be empty")

@@ -130,7 +130,7 @@ def _modes(build: Build, path: Path, number: str) -> list[Mode]:
 
 def _name_of(path: Path) -> str:
     """The name of a build: that of its folder or tarball, as far as it may be part of the name of a run."""
-    path = path.resolve()
+    path = path.absolute()
     plain = (path.parent if path.name == LIBS else path).name
     for suffix in ARCHIVES:
         plain = plain.removesuffix(suffix)
