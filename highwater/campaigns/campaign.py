@@ -19,7 +19,7 @@ from highwater.campaigns.goals import Reached, table
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, derive
-from highwater.plans.plan import REFERENCE, OwnJars, Plan, SystemSpec, checked, described_system, on_system
+from highwater.plans.plan import REFERENCE, OwnJars, Plan, SystemSpec, described_system
 from highwater.run_folder import temporary_folder
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
@@ -84,7 +84,8 @@ class Request(Struct, frozen=True, kw_only=True):
         Windows of families and mixes that the backend cannot perform are dropped; a kind given by name is kept and refused later.
         """
         if self.words:
-            from highwater.backends.real.systems.registry import size_of  # a simulated campaign needs no real backend
+            # A simulated campaign needs no real backend.
+            from highwater.backends.real.systems.registry import bearable, fitted, put_on, size_of
         plan = derive(
             seed,
             wishes=Wishes(brokers=size_of(self.spec)) if self.words else NO_WISHES,
@@ -94,12 +95,9 @@ class Request(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
+        plan = fitted(put_on(plan, self.spec)) if self.words else plan
         can = performable(self.backend, plan.schedule)
-        if self.words:
-            from highwater.backends.real.systems.registry import bearable, fitted  # a simulated campaign needs no real backend
-
-            plan = fitted(checked(on_system(plan, self.spec)))
-            can = bearable(plan, can)
+        can = bearable(plan, can) if self.words else can
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
 
     def check(self, seeds: Sequence[int]) -> None:

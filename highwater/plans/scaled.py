@@ -1,14 +1,14 @@
-"""A plan for a cluster of another size: the cluster is a user's, and has as many nodes as it has.
+"""A plan for a cluster of a user, which has as many nodes as it has, and topics of other names.
 
 A larger cluster has nodes that no window names. In a smaller one topics have fewer replicas; a plan that names a broker which it
-does not have is not for it.
+does not have is not for it. The names of the plan's topics get a prefix, so that they are not those of other topics.
 """
 
 from msgspec.structs import replace
 
 from highwater.plans.plan import Plan
 from nemesis.schedule import Window
-from nemesis.targets import IsrMember, Named, Random
+from nemesis.targets import IsrMember, LeaderOf, Named, Random, WholeIsr
 from reference.config import TopicSpec
 
 
@@ -23,6 +23,23 @@ def scaled(plan: Plan, brokers: int) -> Plan:
     )
     cluster = replace(plan.cluster, brokers=brokers, topics=topics)
     return replace(plan, cluster=cluster, promise=replace(plan.promise, topics=promised))
+
+
+def prefixed(plan: Plan, prefix: str) -> Plan:
+    """The plan with this prefix before the names of its topics, where they do not begin with it."""
+
+    def named(name: str) -> str:
+        return name if name.startswith(prefix) else prefix + name
+
+    cluster = replace(plan.cluster, topics=tuple(replace(topic, name=named(topic.name)) for topic in plan.cluster.topics))
+    promised = tuple(replace(topic, topic=named(topic.topic)) for topic in plan.promise.topics)
+    schedule = tuple(
+        replace(window, target=replace(window.target, topic=named(window.target.topic)))
+        if isinstance(window.target, LeaderOf | IsrMember | WholeIsr)
+        else window
+        for window in plan.schedule
+    )
+    return replace(plan, cluster=cluster, promise=replace(plan.promise, topics=promised), schedule=schedule)
 
 
 def beyond(plan: Plan, brokers: int) -> str | None:

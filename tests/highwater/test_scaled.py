@@ -8,7 +8,7 @@ from highwater.campaigns.campaign import Request
 from highwater.campaigns.systems import CORPUS, PHASES, PLANS, Cases, cases_on
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan, complaints
-from highwater.plans.scaled import beyond, scaled
+from highwater.plans.scaled import beyond, prefixed, scaled
 from highwater.plans.text import load_plan
 from nemesis.targets import IsrMember, Named
 from tests.tidy.sources import ROOT
@@ -63,6 +63,17 @@ def test_smaller_cluster_has_fewer_replicas_and_promises_as_many() -> None:
 def test_plan_that_names_missing_brokers_stays_as_it_is(name: str, brokers: int, reason: str | None) -> None:
     assert beyond(plan(name), brokers) == reason
     assert scaled(plan(name), brokers) == plan(name)
+
+
+def test_topics_of_a_plan_are_not_those_of_the_user(tmp_path: Path) -> None:
+    """Seeds have topics such as `orders`, and a user may have one, too."""
+    plans = [case.plan for phase in cases(request(tmp_path, 3)).values() for case in phase.fit]
+
+    topics = [topic.name for plan in plans for topic in plan.cluster.topics]
+    targets = [getattr(window.target, "topic", "highwater-") for plan in plans for window in plan.schedule]
+    assert {"highwater-failover", "highwater-t", "highwater-orders"} <= {*topics}
+    assert all(name.startswith("highwater-") for name in (*topics, *targets))
+    assert [plan for plan in plans if plan != prefixed(plan, "highwater-")] == []
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 9])

@@ -14,7 +14,7 @@ from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import UsageError
 from highwater.plans.plan import REFERENCE, Plan, SystemSpec, checked, is_foreign, on_system, parsed_system, system_of, words_of
-from highwater.plans.scaled import beyond_in, scaled
+from highwater.plans.scaled import beyond_in, prefixed, scaled
 from history.errors import unknown
 from nemesis.faults import PowerLoss
 from nemesis.schedule import Window
@@ -44,10 +44,15 @@ def akin(system: SystemSpec, others: Collection[str]) -> tuple[str, ...]:
 
 
 def put_on(plan: Plan, system: SystemSpec) -> Plan:
-    """The plan with another system; on a user's cluster with as many brokers as that has. PlanError if that makes it invalid."""
+    """The plan with another system; on a user's cluster with as many brokers as that has, and its prefix before its topics.
+
+    PlanError if that makes it invalid.
+    """
     plan = checked(on_system(plan, system))
-    brokers = size_of(system)
-    return plan if brokers is None else checked(scaled(plan, brokers))
+    if system.name != EXTERNAL:
+        return plan
+    described = External.described(system)
+    return checked(prefixed(scaled(plan, len(described.nodes)), described.prefix))
 
 
 def size_of(system: SystemSpec) -> int | None:

@@ -12,6 +12,7 @@ number brokers from 1 on: b1 is the node with the smallest id, and so on.
 """
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -29,6 +30,8 @@ Hook = Literal["start", "kill", "terminate", "pause", "resume", "cut", "heal"]
 HOOKS: tuple[Hook, ...] = get_args(Hook)
 _PAIRS: tuple[tuple[Hook, Hook], ...] = (("kill", "start"), ("terminate", "start"), ("pause", "resume"), ("cut", "heal"))
 
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,100}")  # of the names of topics, as Kafka has them
+
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One node: its id in the cluster and the address ("host:port") at which clients reach it."""
@@ -38,12 +41,16 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Description(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user's cluster. `version` is for pages only; a hook that takes longer than `hook_timeout_s` has failed."""
+    """A user's cluster. `version` is for pages only; a hook that takes longer than `hook_timeout_s` has failed.
+
+    `prefix` comes before the names of a plan's topics, so that they are not those of the user's own.
+    """
 
     nodes: tuple[Entry, ...]
     version: str = ""
     hooks: dict[Hook, tuple[str, ...]] = {}
     hook_timeout_s: int = 30
+    prefix: str = "highwater-"
 
 
 class Hooks:
@@ -137,6 +144,8 @@ def _check(description: Description, path: Path) -> None:
     for does, undoes in _PAIRS:
         if does in description.hooks and undoes not in description.hooks:
             raise UsageError(f"{path}: hook {does} needs hook {undoes}, which undoes it")
+    if not _PREFIX.fullmatch(description.prefix):
+        raise UsageError(f"{path}: prefix must be at most 100 letters, digits, '.', '_' and '-', not {description.prefix!r}")
     if description.hook_timeout_s < 1:
         raise UsageError(f"{path}: hook_timeout_s must be at least 1, not {description.hook_timeout_s}")
 
