@@ -3,6 +3,7 @@
 # JARS is the folder of the jars, DATA that of the nodes' files, NODES has the ids; node N listens at the port BASE + N.
 set -eu
 : "${JARS:=$HOME/.cache/highwater/systems/kafka-4.1.0}" "${DATA:=/tmp/highwater-example}" "${BASE:=29090}" "${NODES:=1 2 3}"
+REPLICAS=$(set -- $NODES && if [ $# -lt 3 ]; then echo $#; else echo 3; fi)
 
 voters() { for node in $NODES; do printf '%s@127.0.0.1:%s,' "$node" $((BASE + 10 + node)); done | sed 's/,$//'; }
 
@@ -25,8 +26,12 @@ controller.listener.names=CONTROLLER
 listeners=PLAINTEXT://127.0.0.1:$((BASE + $1)),CONTROLLER://127.0.0.1:$((BASE + 10 + $1))
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs=$DATA/$1/logs
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor=$REPLICAS
 offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=$REPLICAS
+transaction.state.log.num.partitions=1
+transaction.state.log.min.isr=$(((REPLICAS + 1) / 2))
+group.initial.rebalance.delay.ms=0
 replica.lag.time.max.ms=4000
 broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=500

@@ -83,7 +83,8 @@ def _entry(release: Release) -> Entry:
 
 
 def _external() -> Entry:
-    supports = "produce-consume on the cluster that --with FILE describes; the faults for which it has hooks"
+    workloads = ", ".join(("produce-consume", *OF_SESSIONS))
+    supports = f"{workloads} on the cluster that --with FILE describes; the faults for which it has hooks"
     return Entry(system=EXTERNAL, backends=("process",), coordination="its own", supports=supports)
 
 

@@ -62,7 +62,7 @@ class Nodes:
         self.told = Told(
             brokers={0: WHERE, 7: WHERE_2}, controller=7, partitions=(state("t", 7, (0, 7)), state("other", 9, (9,)))
         )
-        self.versions = {ApiKey.METADATA: 12, ApiKey.CREATE_TOPICS: 7}
+        self.versions: dict[int, int] = {ApiKey.METADATA: 12, ApiKey.CREATE_TOPICS: 7}
         self.asked: list[tuple[tuple[str, int], tuple[NewTopic, ...]]] = []
         self.controller = WHERE_2
         self.end = 0
@@ -95,7 +95,7 @@ class Nodes:
     def seen(self, **changed: object) -> ExternalCluster:
         """The cluster, whose nodes tell something else than usual."""
         self.told = replace(self.told, **changed)
-        return ExternalCluster({B1: WHERE, B2: WHERE_2}, {B1: 0, B2: 7}, MINE, ("t",))
+        return ExternalCluster({B1: WHERE, B2: WHERE_2}, {B1: 0, B2: 7}, MINE, PLAN)
 
 
 @pytest.fixture
@@ -183,6 +183,15 @@ def test_topic_with_records_or_another_shape_is_refused(nodes: Nodes) -> None:
         asyncio.run(nodes.seen().create_topics(PLAN))
     with pytest.raises(HarnessError, match=r"topic t exists with 1 partitions of 1 replicas; the plan needs 1 of 2$"):
         asyncio.run(nodes.seen(partitions=(state("t", 0, (0,)),)).create_topics(PLAN))
+
+
+@pytest.mark.parametrize(("workload", "request_name"), [("transactions", "InitProducerId"), ("groups", "JoinGroup")])
+def test_cluster_without_coordinators_is_refused(nodes: Nodes, workload: str, request_name: str) -> None:
+    """Else every call of the run would fail."""
+    plan = replace(PLAN, workload=replace(PLAN.workload, name=workload))
+
+    with pytest.raises(HarnessError, match=f"does not serve {request_name}, which the workload {workload} needs$"):
+        asyncio.run(nodes.seen().create_topics(plan))
 
 
 def test_cluster_without_create_topics_must_bring_them(nodes: Nodes) -> None:

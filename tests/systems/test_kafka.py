@@ -78,6 +78,13 @@ def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: s
 
 
 @pytest.mark.systems_all
+def test_quorum_keeps_what_kip_101_saves_with_two_of_three_up(tmp_path: Path) -> None:
+    code, summary = last_run("kip101-quorum", "4.1.0", tmp_path)
+
+    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+
+
+@pytest.mark.systems_all
 @pytest.mark.parametrize("name", ["kip279", "kip320", "kafka7128"])
 def test_release_before_the_repair_loses_or_diverges(tmp_path: Path, name: str) -> None:
     """KAFKA-6361, KAFKA-6880 and KAFKA-7128 were repaired after 1.1.1."""
@@ -125,9 +132,10 @@ def test_cluster_by_hand_is_checked_and_judged(by_hand: None, tmp_path: Path) ->
 
 
 @pytest.mark.systems_all
-def test_faults_of_every_family_act_on_a_release(tmp_path: Path) -> None:
-    """Sessions, links, processes and directories; a probe has seen the effect of each."""
-    code, summary = last_run("trouble", "3.9.1", tmp_path)
+@pytest.mark.parametrize(("name", "version"), [("trouble", "3.9.1"), ("trouble-quorum", "4.1.0")])
+def test_faults_of_every_family_act_on_a_release(tmp_path: Path, name: str, version: str) -> None:
+    """Sessions or the quorum, links, processes and directories; a probe has seen the effect of each."""
+    code, summary = last_run(name, version, tmp_path)
 
     assert (code, summary["failure"]) == (0, None)
     assert all(fault["acted"] for fault in summary["faults"])

@@ -11,47 +11,53 @@ from highwater.backends.real.systems.kafka.releases import release_named
 from tests.systems.conftest import need
 from tests.systems.test_kafka import EXAMPLES, last_run_with
 
-VERSION = "3.9.1"  # with ZooKeeper: a last replica is elected, so that `kip101` shows the mistake
-BROKER = f"kafka_2.13-{VERSION}.jar"
+VERSION = "3.9.1"
 ASM = "java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED"
 JAVA_S = 60
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def release() -> Path:
-    """The folder with the jars of the release."""
-    need(VERSION)
-    return jars.folder_of(release_named(VERSION))
+def folder_of(version: str) -> Path:
+    """The folder with the jars of a release."""
+    need(version)
+    return jars.folder_of(release_named(version))
 
 
-@pytest.fixture
-def patched(release: Path, tmp_path: Path) -> Path:
-    """The release with another jar of its broker, in which followers truncate to their high watermark."""
-    folder = tmp_path / "truncates"
+def patched(version: str, folder: Path) -> Path:
+    """A release with another jar of its broker, in which followers truncate to their high watermark."""
+    release, broker = folder_of(version), f"kafka_2.13-{version}.jar"
     folder.mkdir()
     for jar in release.glob("*.jar"):
         (folder / jar.name).symlink_to(jar)
-    (folder / BROKER).unlink()
+    (folder / broker).unlink()
     program = ["java", "--add-exports", ASM, str(EXAMPLES / "TruncateToHw.java")]
-    subprocess.run([*program, str(release / BROKER), str(folder / BROKER)], check=True, timeout=JAVA_S)
+    subprocess.run([*program, str(release / broker), str(folder / broker)], check=True, timeout=JAVA_S)
     return folder
 
 
-@pytest.mark.systems
-def test_build_that_truncates_to_the_hw_again_loses_records(patched: Path, tmp_path: Path) -> None:
-    code, summary = last_run_with("kip101", "--system", "kafka", "--jars", str(patched), folder=tmp_path / "store", loses=True)
+@pytest.mark.parametrize(
+    ("version", "plan"),
+    [
+        # With ZooKeeper the last replica is elected, with KRaft only while two nodes of three are up.
+        pytest.param("3.9.1", "kip101", marks=pytest.mark.systems),
+        pytest.param("4.1.0", "kip101-quorum", marks=pytest.mark.systems_all),
+    ],
+)
+def test_build_that_truncates_to_the_hw_again_loses_records(version: str, plan: str, tmp_path: Path) -> None:
+    folder = patched(version, tmp_path / "truncates")
 
-    assert (code, summary["verdict"], summary["system"]) == (10, "INVALID", f"kafka:{VERSION}-truncates")
+    code, summary = last_run_with(plan, "--system", "kafka", "--jars", str(folder), folder=tmp_path / "store", loses=True)
+
+    assert (code, summary["verdict"], summary["system"]) == (10, "INVALID", f"kafka:{version}-truncates")
     assert "lost-write" in {anomaly["kind"] for anomaly in summary["anomalies"]}
 
 
 @pytest.mark.systems_all
-def test_tarball_of_an_unchanged_release_keeps_all_records(release: Path, tmp_path: Path) -> None:
+def test_tarball_of_an_unchanged_release_keeps_all_records(tmp_path: Path) -> None:
     archive = tmp_path / f"kafka_2.13-{VERSION}.tgz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-        for jar in release.glob("*.jar"):
+        for jar in folder_of(VERSION).glob("*.jar"):
             tar.add(jar, f"kafka_2.13-{VERSION}/libs/{jar.name}")
 
     code, summary = last_run_with("kip101", "--system", "kafka", "--jars", str(archive), folder=tmp_path / "store")

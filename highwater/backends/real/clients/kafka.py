@@ -59,7 +59,8 @@ class _Resends(logging.Handler):
 class KafkaClient:
     """The Kafka client of one simulated user (workload process): performs one call at a time with librdkafka."""
 
-    def __init__(self, name: Address, brokers: Mapping[Address, HostPort], *, request_timeout_ms: int) -> None:
+    def __init__(self, name: Address, brokers: Mapping[Address, HostPort], *, request_timeout_ms: int, run: str = "") -> None:
+        """`run` tells the sessions of this run from those of other runs on the same cluster."""
         self._timeout_ms = request_timeout_ms
         self._settings: dict[str, Any] = {
             "client.id": name,
@@ -77,7 +78,7 @@ class KafkaClient:
         self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
         self._learned: set[str] = set()  # partitions whose leader acknowledged acks=all since the producer with acks=0 asked
         self._consumer: Consumer | None = None
-        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms)
+        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms, run=run)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Heard:

@@ -5,7 +5,7 @@ What the file says wrongly is found by `gathered`, before a topic is created or 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,21 +32,24 @@ _LOOK_MS = 5000
 _NOT_CONTROLLER = 41  # the error of a node that is not the controller and does not hand the request on
 _ROUNDS = 10  # of asking every node to create the topics, while controllers change
 _BETWEEN_ROUNDS_S = 0.5
+# The request without which nothing of a workload works.
+_NEEDED = {"transactions": (22, "InitProducerId"), "groups": (11, "JoinGroup")}
 
 
 class ExternalCluster(QuorumCluster):
     """A user's running cluster. Topics of the plan that it does not have are created, and deleted at the end."""
 
     def __init__(
-        self, brokers: Mapping[Address, HostPort], ids: Mapping[Address, int], file: Path, topics: Iterable[str]
+        self, brokers: Mapping[Address, HostPort], ids: Mapping[Address, int], file: Path, plan: Plan | None = None
     ) -> None:
-        """`ids` are those of the nodes in the cluster, by their names in plans; `topics` the names of the plan's topics."""
+        """`ids` are those of the nodes in the cluster, by their names in plans; without a plan no topic is looked at."""
         super().__init__(brokers)
         self._ids = ids
         self._names = {id: BrokerId(int(name.removeprefix("b"))) for name, id in ids.items()}
         self._file = file
-        self._topics = frozenset(topics)
+        self._topics = frozenset(() if plan is None else (topic.name for topic in plan.cluster.topics))
         self._made: tuple[str, ...] = ()
+        self._any = next(iter(brokers.values()))  # for questions that every node answers alike
 
     async def gathered(self) -> bool:
         """Whether every node serves and lists all nodes. HarnessError for what waiting does not change."""
@@ -71,6 +74,9 @@ class ExternalCluster(QuorumCluster):
 
     async def create_topics(self, plan: Plan) -> None:
         """Create the topics that the cluster does not have. HarnessError if one that it has does not fit, or none can be made."""
+        api = _NEEDED.get(plan.workload.name)
+        if api is not None and await asyncio.to_thread(served_version, self._any, api[0]) is None:
+            raise HarnessError(f"the cluster does not serve {api[1]}, which the workload {plan.workload.name} needs")
         there: dict[str, list[PartitionState]] = {}
         for state in next((answer.partitions for answer in (await self._told(partitions=True)).values() if answer), ()):
             there.setdefault(topic_of(state.tp), []).append(state)
@@ -80,8 +86,7 @@ class ExternalCluster(QuorumCluster):
         new = [topic for topic in self._new_topics(plan) if topic.name not in there]
         if not new:
             return
-        any_node = next(iter(self._brokers.values()))
-        if await asyncio.to_thread(served_version, any_node, ApiKey.CREATE_TOPICS) is None:
+        if await asyncio.to_thread(served_version, self._any, ApiKey.CREATE_TOPICS) is None:
             needed = ", ".join(
                 f"{spec.name} ({spec.partitions} partitions, {spec.replication_factor} replicas)" for spec in plan.cluster.topics
             )

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_hex
 from typing import assert_never
 
 from highwater.backends.real.clients.kafka import KafkaClient
@@ -16,7 +17,7 @@ from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.cluster import ExternalCluster
 from highwater.backends.real.systems.external.file import Description, Hook, Hooks, addresses_of, ids_of, load
 from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
-from highwater.backends.real.systems.limits import refusal, unused
+from highwater.backends.real.systems.limits import WORKLOAD, refusal, unused
 from highwater.backends.real.systems.port import SystemNode, Wiring
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, SystemSpec, system_of
@@ -25,6 +26,7 @@ from history.manifest import Source
 from nemesis import faults
 from nemesis.faults import AnyFault
 from reference.types import Address
+from workloads.registry import OF_SESSIONS
 
 NAME = "external"
 WITH = "with"  # the setting that names the file
@@ -49,6 +51,7 @@ class External:
         self.version = system_of(plan).version or self._description.version
         self._hooks = Hooks(self._description, path.resolve().parent)
         self._addresses = addresses_of(self._description)
+        self._run = f"-{token_hex(4)}"
 
     @staticmethod
     def described(system: SystemSpec) -> Description:
@@ -64,7 +67,8 @@ class External:
             return f"{self._path} has {nodes} nodes, and {why}"
         if places > 1:
             return f"the clients of an external system are at one place, not {places}"
-        return unused(self._plan, WITH) or refusal(self._plan, "the external system", self.lacks)
+        workloads = (WORKLOAD, *OF_SESSIONS)
+        return unused(self._plan, WITH) or refusal(self._plan, "the external system", self.lacks, workloads=workloads)
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a fault cannot be injected: it needs a hook that the file does not name, or none can do it."""
@@ -86,12 +90,11 @@ class External:
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> ExternalCluster:
         """The running cluster, through its brokers."""
-        topics = (topic.name for topic in self._plan.cluster.topics)
-        return ExternalCluster(brokers, ids_of(self._description), self._path, topics)
+        return ExternalCluster(brokers, ids_of(self._description), self._path, self._plan)
 
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
         """A librdkafka client."""
-        return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
+        return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms, run=self._run)
 
 
 def _path_of(system: SystemSpec) -> Path:
@@ -140,7 +143,7 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
     hooks = Hooks(description, description_file.resolve().parent)
     site = ExternalSite(addresses_of(description), hooks)
     await site.open()
-    cluster = ExternalCluster(site.harness, ids_of(description), description_file, ())
+    cluster = ExternalCluster(site.harness, ids_of(description), description_file)
     attempts = [("cluster", True, await _complete(cluster))]
     try:
         for node in site.nodes.values():
