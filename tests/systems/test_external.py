@@ -23,6 +23,7 @@ from reference.config import TopicSpec
 from reference.coordination import paths
 from reference.messages import IsrMember, PartitionState
 from reference.types import NO_INCARNATION, Address, BrokerId, topic_partition
+from server.lab.power import Loss
 from server.wire.clients.apis import ApiKey
 from server.wire.clients.topics import DeleteTopicsRequest, DeleteTopicsResponse, TopicResult
 from tests.tidy.sources import ROOT
@@ -36,6 +37,7 @@ hooks:
   start: [sh, -c, "echo start {node} >> done"]
   pause: [sh, -c, "echo pause {node} >> done"]
   resume: [sh, -c, "echo resume {node} >> done"]
+  lose: [sh, -c, "echo lose {node} >> done"]
   cut: [sh, -c, "echo cut {node} {peer} >> done"]
   heal: [sh, -c, "echo heal {node} {peer} >> done"]
 """
@@ -218,6 +220,17 @@ def test_node_that_a_fault_left_down_is_started_at_the_end(site: ExternalSite, t
     site.close()
 
     assert (tmp_path / "done").read_text().splitlines() == ["kill 1", "start 1"]
+
+
+def test_node_that_loses_power_is_down_meanwhile(site: ExternalSite, tmp_path: Path) -> None:
+    node = site.nodes[BrokerId(1)]
+
+    asyncio.run(node.kill())
+    wounds = asyncio.run(node.lose_unflushed((0,), Loss(seed=1)))
+    asyncio.run(node.start())
+
+    assert (tmp_path / "done").read_text().splitlines() == ["kill 1", "lose 1", "start 1"]
+    assert wounds == ()  # nobody tells which logs lost something
 
 
 def test_node_that_a_fault_left_paused_is_resumed_at_the_end(site: ExternalSite, tmp_path: Path) -> None:

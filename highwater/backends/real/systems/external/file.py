@@ -26,9 +26,10 @@ from highwater.errors import HarnessError, UsageError
 from nemesis.text import Document, TextError
 from reference.types import Address, BrokerId, broker_address
 
-Hook = Literal["start", "kill", "terminate", "pause", "resume", "cut", "heal"]
+Hook = Literal["start", "kill", "terminate", "pause", "resume", "cut", "heal", "lose"]
 HOOKS: tuple[Hook, ...] = get_args(Hook)
 _PAIRS: tuple[tuple[Hook, Hook], ...] = (("kill", "start"), ("terminate", "start"), ("pause", "resume"), ("cut", "heal"))
+LOSE: Hook = "lose"  # undoes what a node did not flush; it runs while the node is down
 
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,100}")  # of the names of topics, as Kafka has them
 
@@ -144,6 +145,8 @@ def _check(description: Description, path: Path) -> None:
     for does, undoes in _PAIRS:
         if does in description.hooks and undoes not in description.hooks:
             raise UsageError(f"{path}: hook {does} needs hook {undoes}, which undoes it")
+    if LOSE in description.hooks and "kill" not in description.hooks:
+        raise UsageError(f"{path}: hook {LOSE} needs hook kill, after which it runs")
     if not _PREFIX.fullmatch(description.prefix):
         raise UsageError(f"{path}: prefix must be at most 100 letters, digits, '.', '_' and '-', not {description.prefix!r}")
     if description.hook_timeout_s < 1:

@@ -15,7 +15,7 @@ from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.cluster import ExternalCluster
-from highwater.backends.real.systems.external.file import Description, Hook, Hooks, addresses_of, ids_of, load
+from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, ids_of, load
 from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
 from highwater.backends.real.systems.limits import WORKLOAD, refusal, unused
 from highwater.backends.real.systems.port import SystemNode, Wiring
@@ -26,6 +26,7 @@ from history.manifest import Source
 from nemesis import faults
 from nemesis.faults import AnyFault
 from reference.types import Address
+from server.lab.power import Loss
 from workloads.registry import OF_SESSIONS
 
 NAME = "external"
@@ -122,7 +123,9 @@ def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
             return ()
         case faults.ClockJump() | faults.ClockDrift() | faults.ClockStrobe():
             return ()
-        case faults.Restart() | faults.PowerLoss() | faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
+        case faults.PowerLoss():
+            return ("kill", LOSE, "start")
+        case faults.Restart() | faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
             return ()
         case faults.CrashAt() | faults.AnswerLost() | faults.AnswerLate() | faults.DeposedAt():
             return ()
@@ -153,6 +156,12 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
                 for name in (does, undoes):
                     proof = await (await getattr(node, name)())()
                     attempts.append((f"{node.address} {name}", bool(proof.holds), proof.detail))
+        for node in site.nodes.values() if hooks.has(LOSE) else ():
+            await node.kill()
+            await node.lose_unflushed((), Loss(seed=0))
+            attempts.append((f"{node.address} {LOSE}", True, "the hook ended well; what it undid is not measured"))
+            proof = await (await node.start())()
+            attempts.append((f"{node.address} start", bool(proof.holds), proof.detail))
         for first, second in ((first, second) for first in site.harness for second in site.harness if first != second):
             links: tuple[Hook, ...] = ("cut", "heal") if hooks.has("cut") else ()
             for hook in links:
