@@ -104,6 +104,7 @@ def test_absent_cluster_is_a_failure_of_the_harness(tmp_path: Path, capsys: pyte
         (("start:", "heal:"), "hook kill needs hook start"),
         (("kill:", "lose:"), "hook lose needs hook kill, after which it runs"),
         (('["false"]', "[]"), "the command of hook kill must not be empty"),
+        (('127.0.0.1:1"', '127.0.0.1:1", harness: "here"'), "the address of node 1 must be \"host:port\", not 'here'"),
         (("hook_timeout_s: 1", "prefix: 'a b'"), "prefix must be at most 100 letters"),
         (("hook_timeout_s: 1", "hook_timeout_s: 0"), "hook_timeout_s must be at least 1, not 0"),
     ],

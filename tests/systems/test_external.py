@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from highwater.backends.real.clients import settings
 from highwater.backends.real.systems.external import cluster
 from highwater.backends.real.systems.external.cluster import ExternalCluster
-from highwater.backends.real.systems.external.file import Hooks, load
+from highwater.backends.real.systems.external.file import Description, Entry, Hooks, asked_at, load
 from highwater.backends.real.systems.external.site import ExternalSite
 from highwater.backends.real.systems.kafka import quorum
 from highwater.backends.real.systems.kafka.quorum import NewTopic
@@ -45,6 +46,7 @@ hooks:
 
 B2, WHERE_2 = Address("b2"), ("127.0.0.1", 2)
 MINE = Path("my.yaml")
+NODES = Description(nodes=(Entry(id=7, address="127.0.0.1:2"), Entry(id=0, address="127.0.0.1:1")))
 TOPIC = TopicSpec(name="t", partitions=1, replication_factor=2, min_insync_replicas=1, flush="none")
 PLAN = replace(load_plan(ROOT / "corpus" / "real" / "kip101.yaml"), schedule=())
 PLAN = replace(PLAN, cluster=replace(PLAN.cluster, brokers=2, topics=(TOPIC,)))
@@ -72,7 +74,7 @@ class Nodes:
         monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: self.told)
         monkeypatch.setattr(quorum, "_quorum_of", lambda where: None)
         monkeypatch.setattr(cluster, "create", self.create)
-        monkeypatch.setattr(cluster, "KafkaClient", lambda name, brokers, request_timeout_ms: self)
+        monkeypatch.setattr(cluster, "KafkaClient", lambda name, brokers, **_: self)
         monkeypatch.setattr(cluster, "ask", self.delete)
         for module in (quorum, cluster):
             monkeypatch.setattr(module, "served_version", lambda where, api: self.versions.get(api))
@@ -97,7 +99,7 @@ class Nodes:
     def seen(self, **changed: object) -> ExternalCluster:
         """The cluster, whose nodes tell something else than usual."""
         self.told = replace(self.told, **changed)
-        return ExternalCluster({B1: WHERE, B2: WHERE_2}, {B1: 0, B2: 7}, MINE, PLAN)
+        return ExternalCluster({B1: WHERE, B2: WHERE_2}, NODES, MINE, PLAN)
 
 
 @pytest.fixture
@@ -142,6 +144,53 @@ def test_old_cluster_is_refused_with_the_version_that_is_needed(nodes: Nodes) ->
 
     with pytest.raises(HarnessError, match=r"b1 \(node 0\) serves Metadata up to version 5; 8 is needed"):
         asyncio.run(nodes.seen().gathered())
+
+
+SECURE = Description(
+    nodes=(
+        Entry(id=0, address="localhost:91", harness="127.0.0.1:1"),
+        Entry(id=7, address="localhost:92", harness="127.0.0.1:2"),
+    ),
+    clients={"security.protocol": "SASL_SSL"},
+)
+
+
+def test_clients_have_addresses_and_settings_of_their_own(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness asks without encryption, and clients are told other addresses with it."""
+    asked: list[object] = []
+    told = {0: ("localhost", 91), 7: ("localhost", 92)}
+
+    def advertised(brokers: object, settings: object, *, timeout_s: float) -> dict[int, tuple[str, int]]:
+        asked.append((brokers, settings))
+        return told
+
+    monkeypatch.setattr(cluster, "advertised", advertised)
+    mine = ExternalCluster(asked_at(SECURE), SECURE, MINE, PLAN)
+
+    assert asyncio.run(mine.gathered())
+    assert asked == [({B1: ("localhost", 91), B2: ("localhost", 92)}, {"security.protocol": "SASL_SSL"})]
+    told[7] = ("192.0.2.1", 92)
+    with pytest.raises(HarnessError, match=r"node 7 advertises 192\.0\.2\.1:92 to clients, which my\.yaml does not name$"):
+        asyncio.run(mine.gathered())
+
+
+@pytest.mark.slow
+def test_cluster_that_clients_do_not_reach_is_named_with_why() -> None:
+    with pytest.raises(HarnessError, match=r"^clients get no answer at 127\.0\.0\.1:1: .*refused"):
+        settings.advertised({B1: WHERE}, {}, timeout_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"acks": 1}, "the harness sets acks itself"),
+        ({"compresion.type": "lz4"}, 'No such configuration property: "compresion.type"'),
+        ({"security.protocol": "TLS"}, 'Invalid value "TLS" for configuration property "security.protocol"'),
+        ({"compression.type": "lz4", "client.rack": "a"}, None),
+    ],
+)
+def test_settings_of_clients_are_checked_before_a_run(wrong: dict[str, str | int | bool], words: str | None) -> None:
+    assert settings.refused(wrong) == words
 
 
 def test_node_that_the_cluster_lacks_is_named(nodes: Nodes) -> None:

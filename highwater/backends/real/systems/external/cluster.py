@@ -12,7 +12,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.settings import advertised
 from highwater.backends.real.site import HostPort
+from highwater.backends.real.systems.external.file import Description, addresses_of, ids_of
 from highwater.backends.real.systems.kafka.quorum import NewTopic, QuorumCluster, create
 from highwater.backends.real.systems.metadata import VERSION_MAX, Told, served_version
 from highwater.errors import HarnessError
@@ -40,12 +42,13 @@ class ExternalCluster(QuorumCluster):
     """A user's running cluster. Topics of the plan that it does not have are created, and deleted at the end."""
 
     def __init__(
-        self, brokers: Mapping[Address, HostPort], ids: Mapping[Address, int], file: Path, plan: Plan | None = None
+        self, brokers: Mapping[Address, HostPort], description: Description, file: Path, plan: Plan | None = None
     ) -> None:
-        """`ids` are those of the nodes in the cluster, by their names in plans; without a plan no topic is looked at."""
+        """`brokers` are where the harness asks; without a plan no topic is looked at."""
         super().__init__(brokers)
-        self._ids = ids
-        self._names = {id: BrokerId(int(name.removeprefix("b"))) for name, id in ids.items()}
+        self._description = description
+        self._ids = ids_of(description)
+        self._names = {id: BrokerId(int(name.removeprefix("b"))) for name, id in self._ids.items()}
         self._file = file
         self._topics = frozenset(() if plan is None else (topic.name for topic in plan.cluster.topics))
         self._made: tuple[str, ...] = ()
@@ -58,7 +61,19 @@ class ExternalCluster(QuorumCluster):
             if version is not None and version < VERSION_MAX:
                 needed = f"{VERSION_MAX} is needed (Apache Kafka 2.3 or later)"
                 raise HarnessError(f"{self._words(name)} serves Metadata up to version {version}; {needed}")
-        return await super().gathered()
+        return await super().gathered() and await self._greets_clients()
+
+    async def _greets_clients(self) -> bool:
+        """Whether clients are told the addresses of the file, if they have others than the harness, or settings."""
+        addresses, settings = addresses_of(self._description), self._description.clients
+        if addresses == self._brokers and not settings:
+            return True
+        told = await asyncio.to_thread(advertised, addresses, settings, timeout_s=_LOOK_MS / 1000)
+        named = {self._ids[name]: where for name, where in addresses.items()}
+        for id, where in told.items():
+            if named.get(id) != where:
+                raise HarnessError(f"node {id} advertises {where[0]}:{where[1]} to clients, which {self._file} does not name")
+        return {*told} == {*named}
 
     async def lacking(self) -> str | None:
         """What keeps the cluster from being complete, in a sentence; None if nothing does."""
@@ -115,7 +130,8 @@ class ExternalCluster(QuorumCluster):
         if has != wanted:
             needs = f"the plan needs {wanted[0]} of {wanted[1]}"
             raise HarnessError(f"topic {spec.name} exists with {has[0]} partitions of {has[1]} replicas; {needs}")
-        client = KafkaClient(Address("look"), self._brokers, request_timeout_ms=_LOOK_MS)
+        addresses, settings = addresses_of(self._description), self._description.clients
+        client = KafkaClient(Address("look"), addresses, request_timeout_ms=_LOOK_MS, settings=settings)
         try:
             for state in states:
                 heard = await client.call(LatestCall(id=0, tp=state.tp))

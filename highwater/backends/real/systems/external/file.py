@@ -35,15 +35,20 @@ _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,100}")  # of the names of topics, as Kaf
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One node: its id in the cluster and the address ("host:port") at which clients reach it."""
+    """One node: its id in the cluster and the address ("host:port") at which clients reach it.
+
+    `harness`: where the harness asks its own questions, without encryption and password; the same address if not given.
+    """
 
     id: int
     address: str
+    harness: str = ""
 
 
 class Description(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A user's cluster. `version` is for pages only; a hook that takes longer than `hook_timeout_s` has failed.
 
+    `clients` are settings of librdkafka for the clients of the workload, which reach the nodes at their addresses (TLS, SASL …).
     `prefix` comes before the names of a plan's topics, so that they are not those of the user's own.
     """
 
@@ -52,6 +57,7 @@ class Description(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     hooks: dict[Hook, tuple[str, ...]] = {}
     hook_timeout_s: int = 30
     prefix: str = "highwater-"
+    clients: dict[str, str | int | bool] = {}
 
 
 class Hooks:
@@ -113,9 +119,17 @@ def load(path: Path) -> Description:
 
 
 def addresses_of(description: Description) -> dict[Address, HostPort]:
-    """The address of each node, by its name in plans: b1, b2 … in the order of their ids."""
+    """The address of each node for clients, by its name in plans: b1, b2 … in the order of their ids."""
     nodes = sorted(description.nodes, key=lambda node: node.id)
     return {broker_address(BrokerId(number)): _host_and_port(node.address) for number, node in enumerate(nodes, 1)}
+
+
+def asked_at(description: Description) -> dict[Address, HostPort]:
+    """The address of each node for the harness, by its name in plans."""
+    nodes = sorted(description.nodes, key=lambda node: node.id)
+    return {
+        broker_address(BrokerId(number)): _host_and_port(node.harness or node.address) for number, node in enumerate(nodes, 1)
+    }
 
 
 def ids_of(description: Description) -> dict[Address, int]:
@@ -130,15 +144,7 @@ def _check(description: Description, path: Path) -> None:
     ids = [node.id for node in description.nodes]
     if min(ids) < 0 or len({*ids}) < len(ids):
         raise UsageError(f"{path}: the ids of the nodes must be different numbers from 0 on, not {ids}")
-    addresses: dict[HostPort, int] = {}
-    for node in description.nodes:
-        try:
-            where = _host_and_port(node.address)
-        except ValueError:
-            raise UsageError(f'{path}: the address of node {node.id} must be "host:port", not {node.address!r}') from None
-        if where in addresses:
-            raise UsageError(f"{path}: nodes {addresses[where]} and {node.id} have the same address {node.address}")
-        addresses[where] = node.id
+    _check_addresses(description, path)
     for hook, command in description.hooks.items():
         if not command:
             raise UsageError(f"{path}: the command of hook {hook} must not be empty")
@@ -151,6 +157,20 @@ def _check(description: Description, path: Path) -> None:
         raise UsageError(f"{path}: prefix must be at most 100 letters, digits, '.', '_' and '-', not {description.prefix!r}")
     if description.hook_timeout_s < 1:
         raise UsageError(f"{path}: hook_timeout_s must be at least 1, not {description.hook_timeout_s}")
+
+
+def _check_addresses(description: Description, path: Path) -> None:
+    """Raises UsageError for an address that is none, or that of two nodes."""
+    found: dict[HostPort, int] = {}
+    for node in description.nodes:
+        for address in dict.fromkeys((node.address, node.harness or node.address)):
+            try:
+                where = _host_and_port(address)
+            except ValueError:
+                raise UsageError(f'{path}: the address of node {node.id} must be "host:port", not {address!r}') from None
+            if where in found:
+                raise UsageError(f"{path}: nodes {found[where]} and {node.id} have the same address {address}")
+            found[where] = node.id
 
 
 def _host_and_port(address: str) -> HostPort:

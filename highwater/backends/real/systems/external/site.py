@@ -218,12 +218,16 @@ class ExternalSite:
     servers: tuple[()] = ()
     zookeeper = ""
 
-    def __init__(self, addresses: Mapping[Address, HostPort], hooks: Hooks) -> None:
-        self.harness = dict(addresses)
+    def __init__(
+        self, addresses: Mapping[Address, HostPort], hooks: Hooks, harness: Mapping[Address, HostPort] | None = None
+    ) -> None:
+        """`addresses` are those for clients, `harness` those at which the harness asks, if they are others."""
+        self.harness = dict(harness or addresses)
         self.clients = {CLIENTS: dict(addresses)}
         self.links = ExternalLinks(addresses, hooks)
         self.nodes = {
-            BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks) for address, where in addresses.items()
+            BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks)
+            for address, where in self.harness.items()
         }
 
     async def open(self) -> None:

@@ -12,10 +12,11 @@ from secrets import token_hex
 from typing import assert_never
 
 from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.settings import refused
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.cluster import ExternalCluster
-from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, ids_of, load
+from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, asked_at, load
 from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
 from highwater.backends.real.systems.limits import WORKLOAD, refusal, unused
 from highwater.backends.real.systems.port import SystemNode, Wiring
@@ -68,6 +69,9 @@ class External:
             return f"{self._path} has {nodes} nodes, and {why}"
         if places > 1:
             return f"the clients of an external system are at one place, not {places}"
+        wrong = refused(self._description.clients)
+        if wrong is not None:
+            return f"{self._path}: clients: {wrong}"
         workloads = (WORKLOAD, *OF_SESSIONS)
         return unused(self._plan, WITH) or refusal(self._plan, "the external system", self.lacks, workloads=workloads)
 
@@ -83,7 +87,7 @@ class External:
 
     def site(self) -> ExternalSite:
         """The site of the user's cluster."""
-        return ExternalSite(self._addresses, self._hooks)
+        return ExternalSite(self._addresses, self._hooks, asked_at(self._description))
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> SystemNode:
         """Never called: the nodes are the user's, and its site knows them."""
@@ -91,11 +95,12 @@ class External:
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> ExternalCluster:
         """The running cluster, through its brokers."""
-        return ExternalCluster(brokers, ids_of(self._description), self._path, self._plan)
+        return ExternalCluster(brokers, self._description, self._path, self._plan)
 
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
         """A librdkafka client."""
-        return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms, run=self._run)
+        timeout_ms, settings = self._plan.workload.request_timeout_ms, self._description.clients
+        return KafkaClient(name, brokers, request_timeout_ms=timeout_ms, run=self._run, settings=settings)
 
 
 def _path_of(system: SystemSpec) -> Path:
@@ -143,10 +148,13 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
     HarnessError if the cluster is not as the file says, or a hook fails.
     """
     description = load(description_file)
+    wrong = refused(description.clients)
+    if wrong is not None:
+        raise UsageError(f"{description_file}: clients: {wrong}")
     hooks = Hooks(description, description_file.resolve().parent)
-    site = ExternalSite(addresses_of(description), hooks)
+    site = ExternalSite(addresses_of(description), hooks, asked_at(description))
     await site.open()
-    cluster = ExternalCluster(site.harness, ids_of(description), description_file)
+    cluster = ExternalCluster(site.harness, description, description_file)
     attempts = [("cluster", True, await _complete(cluster))]
     try:
         for node in site.nodes.values():
