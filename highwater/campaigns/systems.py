@@ -69,19 +69,29 @@ def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: 
 
 
 def _told_by_entries(request: Request, entries: Iterable[Case]) -> Cases:
-    """What the entries tell of the system: those that name it, else those of its neighbours (`registry.akin`), if they agree."""
+    """What the entries tell of the system: those that name it, else those of its neighbours.
+
+    Between two that agree a release behaves as both. A mistake that is repaired does not come back, and what a release loses an
+    older one loses, too: so VALID holds for newer releases, and INVALID for older ones.
+    """
     from highwater.backends.real.systems.registry import akin
 
-    system, fit, unfit = request.spec, [], []
+    system = request.spec
+    fit: list[Case] = []
+    unfit: list[tuple[str, str]] = []
     for name, group in groupby(entries, key=lambda case: case.entry):
         cases = {case.expectation.system: case for case in group}
-        near = [cases[words] for words in akin(system, cases)]
-        if len({case.expectation.verdict for case in near}) == 1:
-            fit.append(placed(near[0], system, request.words))
+        near = akin(system, cases)
+        same, older, newer = (None if words is None else cases[words] for words in (near.same, near.older, near.newer))
+        verdicts = [None if case is None else case.expectation.verdict for case in (older, newer)]
+        if same is not None or verdicts in (["VALID", None], ["VALID", "VALID"], [None, "INVALID"], ["INVALID", "INVALID"]):
+            told = next(case for case in (same, older, newer) if case is not None)
+            fit.append(placed(told, system, request.words))
             continue
-        told = " and ".join(f"{case.expectation.verdict} on {case.expectation.system}" for case in near)
-        reason = f"it is {told}, so nobody knows for {words_of(system)}" if near else "no release like this one was tried with it"
-        unfit.append((name, reason))
+        beside = [case.expectation for case in (older, newer) if case is not None]
+        told_words = " and ".join(f"{expectation.verdict} on {expectation.system}" for expectation in beside)
+        unknown = f"it is {told_words}, so nobody knows for {words_of(system)}"
+        unfit.append((name, unknown if beside else "no release like this one was tried with it"))
     return Cases(fit=tuple(fit), unfit=tuple(unfit))
 
 

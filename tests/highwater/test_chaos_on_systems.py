@@ -232,5 +232,19 @@ def test_entries_of_both_neighbours_tell_of_a_release_between(every_plan_fits: N
     assert found["kip101"].expectation.system == "kafka:2.2.2"
     assert found["kip101"].repeat.endswith("corpus/real/kip101.yaml --system kafka:2.2.2")
     told = "it is INVALID on kafka:2.0.1 and VALID on kafka:2.8.2, so nobody knows for kafka:2.2.2"
-    nobody = "no release like this one was tried with it"  # they are for KRaft
-    assert cases["corpus"].unfit == (("kip101-quorum", nobody), ("kip320", told), ("trouble-quorum", nobody))
+    unfit = dict(cases["corpus"].unfit)
+    assert unfit["kip320"] == told
+    assert unfit["trouble-quorum"] == "no release like this one was tried with it"  # it is for KRaft
+
+
+def test_loss_of_an_older_release_says_nothing_of_a_newer_one(every_plan_fits: None) -> None:
+    """It may be repaired; the release of which it is known is the last one that has the loss."""
+    request = Request(system="kafka:3.9.0", backend="process")
+
+    cases = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
+
+    assert {case.entry for case in cases["corpus"].fit} >= {"kip101", "kip279", "kip320", "kafka7128"}
+    request = Request(system="kafka:3.9.2", backend="process")
+    later = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
+    assert dict(later["corpus"].unfit)["kip966"] == "it is INVALID on kafka:3.9.1, so nobody knows for kafka:3.9.2"
+    assert later["known-bad"].fit == ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.backends.real.systems.external.system import NAME as EXTERNAL
@@ -31,16 +32,26 @@ def system_for(plan: Plan) -> System:
     return SYSTEMS[name](plan)
 
 
-def akin(system: SystemSpec, others: Collection[str]) -> tuple[str, ...]:
-    """Those of the other systems, in words, that tell how this one behaves: the same one, or any of its name.
+class Akin(Struct, frozen=True, kw_only=True):
+    """Those of other systems, in words, that tell how one behaves: the same one, or the next older and newer one."""
+
+    same: str | None = None
+    older: str | None = None
+    newer: str | None = None
+
+
+def akin(system: SystemSpec, others: Collection[str]) -> Akin:
+    """What the other systems have that tells how this one behaves: the same one, or any of its name.
 
     Of a release of Kafka that is not among them, or a user's build: the next older and the next newer one in the same mode.
     """
     same = [words for words in (words_of(system), system.name) if words in others]
     if same or system.name != KAFKA:
-        return tuple(same[:1])
+        return Akin(same=next(iter(same), None))
     releases = [release_named(spec.version) for spec in map(parsed_system, others) if spec.name == KAFKA]
-    return tuple(f"{KAFKA}:{release.version}" for release in neighbours(release_and_build(system)[0], releases))
+    older, newer = neighbours(release_and_build(system)[0], releases)
+    named = [None if release is None else f"{KAFKA}:{release.version}" for release in (older, newer)]
+    return Akin(same=named[0]) if older is newer else Akin(older=named[0], newer=named[1])
 
 
 def put_on(plan: Plan, system: SystemSpec) -> Plan:

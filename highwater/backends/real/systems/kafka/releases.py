@@ -94,14 +94,13 @@ def can_have_both(release: Release) -> bool:
     return _QUORUM <= _number(release.jars) < _ONLY_QUORUM
 
 
-def neighbours(release: Release, others: Iterable[Release]) -> tuple[Release, ...]:
-    """Those of the others in the same mode with the same number, else the next older and the next newer one, if there are any."""
+def neighbours(release: Release, others: Iterable[Release]) -> tuple[Release | None, Release | None]:
+    """The next older and the next newer one of the others in the same mode; twice the same one, if it has the same number."""
     number = _number(release.jars)
     alike = sorted((other for other in others if other.mode == release.mode), key=lambda other: _number(other.jars))
-    older = [other for other in alike if _number(other.jars) <= number]
-    if older and older[-1].jars == release.jars:
-        return (older[-1],)
-    return (*older[-1:], *alike[len(older) : len(older) + 1])
+    older = next((other for other in reversed(alike) if _number(other.jars) <= number), None)
+    newer = next((other for other in alike if _number(other.jars) >= number), None)
+    return older, newer
 
 
 def is_too_old(number: str) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from highwater.backends.real.systems.kafka import builds, jars
 from highwater.backends.real.systems.kafka.system import Kafka, KafkaNode
-from highwater.backends.real.systems.registry import akin, system_for
+from highwater.backends.real.systems.registry import Akin, akin, system_for
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line
@@ -158,20 +158,20 @@ def test_campaigns_of_two_builds_are_two_campaigns(cache: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("version", "classes", "near"),
     [
-        ("4.1.0", BOTH[1:], ["4.1.0"]),
-        ("4.1.1", BOTH[1:], ["4.1.0", "4.2.0"]),
-        ("4.3.0-SNAPSHOT", BOTH[1:], ["4.2.0"]),
-        ("2.4.1", BOTH, ["2.0.1", "2.8.2"]),
-        ("0.10.2.1", BOTH[:1], ["0.10.2.2"]),
+        ("4.1.0", BOTH[1:], Akin(same="kafka:4.1.0")),
+        ("4.1.1", BOTH[1:], Akin(older="kafka:4.1.0", newer="kafka:4.2.0")),
+        ("4.3.0-SNAPSHOT", BOTH[1:], Akin(older="kafka:4.2.0")),
+        ("2.4.1", BOTH, Akin(older="kafka:2.0.1", newer="kafka:2.8.2")),
+        ("0.10.2.1", BOTH[:1], Akin(newer="kafka:0.10.2.2")),
     ],
 )
 def test_build_is_expected_to_behave_like_its_neighbours(
-    cache: Path, tmp_path: Path, version: str, classes: tuple[str, ...], near: list[str]
+    cache: Path, tmp_path: Path, version: str, classes: tuple[str, ...], near: Akin
 ) -> None:
     spec = SystemSpec(name="kafka", jars=builds.named(build(tmp_path / "own", version, *classes)))
     tested = ("kafka:0.10.2.2", "kafka:2.0.1", "kafka:2.8.2", "kafka:3.9.1", "kafka:3.9.1-kraft", "kafka:4.1.0", "kafka:4.2.0")
 
-    assert akin(spec, (*tested, "external")) == tuple(f"kafka:{version}" for version in near)
+    assert akin(spec, (*tested, "external")) == near
 
 
 def test_repeat_line_of_a_seed_names_the_build(cache: Path, tmp_path: Path) -> None:
