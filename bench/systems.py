@@ -34,7 +34,7 @@ from history.op import OpType
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "bench" / "systems.jsonl"
 STORE = Path("store/bench-systems")
-PLANS = ("kip101", "kip279", "kip320", "kafka7128", "unclean", "unclean-forbidden", "kip966")
+PLANS = ("kip101", "kip101-quorum", "kip279", "kip320", "kafka7128", "unclean", "unclean-forbidden", "kip966")
 SYSTEMS = (
     "kafka:0.10.2.2",
     "kafka:0.11.0.3",
@@ -197,6 +197,7 @@ This page is generated: `python -m bench.systems --page` counts the runs in `ben
 * **failed**: the harness failed, or evidence was missing.
 
 A plan names its hazard: what must happen for a run to show anything. An anomaly shows it by itself.
+`kafka:4.1.0-truncates-to-hw` is 4.1.0 with a mistake that was put into it ([systems.md](systems.md#a-build-of-your-own)).
 
 {HAZARDS}
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # takes a second to import
     from highwater.testing import Chosen, Judged
 
 _ONE = "_highwater_one"  # the parameter of a test with several plans or seeds
-_KNOWN = ("plan", "seed", "kinds", "protocol", "faults", "profile", "seconds", "workload", "backend", "system", "described")
+_FILES = ("described", "jars")
+_KNOWN = ("plan", "seed", "kinds", "protocol", "faults", "profile", "seconds", "workload", "backend", "system", *_FILES)
 _CHOSEN: "pytest.StashKey[Chosen]" = pytest.StashKey()
 _JUDGED: "pytest.StashKey[Judged]" = pytest.StashKey()
 
@@ -129,8 +130,7 @@ def _chosen_run(item: pytest.Item) -> "Chosen":
         mark = item.get_closest_marker("highwater")
         assert mark is not None
         options = {key: value for key, value in mark.kwargs.items() if key not in ("plan", "seed", "kinds")}
-        if options.get("described") is not None:
-            options["described"] = Path(options["described"])
+        options |= {option: Path(options[option]) for option in _FILES if options.get(option) is not None}
         try:
             item.stash[_CHOSEN] = choose(seed=name, **options) if kind == "seed" else choose(plan=Path(name), **options)
         except HighwaterError as error:

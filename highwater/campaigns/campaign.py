@@ -7,6 +7,7 @@ limit the finished runs are reported with the reason; a campaign with missing se
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from shlex import quote
 from time import perf_counter
 from typing import Protocol
 
@@ -17,8 +18,8 @@ from msgspec.structs import replace
 from highwater.campaigns.goals import Reached, table
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
-from highwater.plans.derive import DERIVATION, MIXED, PLAIN, derive
-from highwater.plans.plan import REFERENCE, Plan, SystemSpec, checked, described_system, on_system
+from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, derive
+from highwater.plans.plan import REFERENCE, OwnJars, Plan, SystemSpec, described_system
 from highwater.run_folder import temporary_folder
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
@@ -52,11 +53,18 @@ class Request(Struct, frozen=True, kw_only=True):
     backend: BackendName = "sim"
     system: str = ""  # "kafka:3.9.1"; empty: the reference
     described: str = ""  # the file that describes the user's cluster, for the system "external"
+    jars: OwnJars | None = None  # a build of the user's own, for the system "kafka"
 
     @property
     def spec(self) -> SystemSpec:
-        """The system; the reference if none is named. UsageError for a file that its system does not take."""
-        return described_system(self.system or REFERENCE, self.described)
+        """The system; the reference if none is named. UsageError for a file or a build that its system does not take."""
+        return described_system(self.system or REFERENCE, self.described, self.jars)
+
+    @property
+    def words(self) -> str:
+        """The options that name the system, with a space before each; empty for the reference."""
+        named = (("--system", self.system), ("--with", self.described), ("--jars", self.jars.path if self.jars else ""))
+        return "".join(f" {option} {quote(value)}" for option, value in named if value)
 
     def command(self, seed: int) -> str:
         """The command line that repeats the run of one seed."""
@@ -66,8 +74,7 @@ class Request(Struct, frozen=True, kw_only=True):
         parts += [f"--profile {self.profile}"] if self.profile != "within" else []
         parts += [f"--seconds {self.seconds}"] if self.seconds is not None else []
         parts += [f"--workload {self.workload}"] if self.workload != MIXED else []
-        parts += [f"--system {self.system}"] if self.system else []
-        parts += [f"--with {self.described}"] if self.described else []
+        parts += [self.words.strip()] if self.words else []
         parts += [f"--backend {self.backend}"] if self.backend != ("process" if self.system else "sim") else []
         return " ".join(parts)
 
@@ -76,20 +83,21 @@ class Request(Struct, frozen=True, kw_only=True):
 
         Windows of families and mixes that the backend cannot perform are dropped; a kind given by name is kept and refused later.
         """
+        if self.words:
+            # A simulated campaign needs no real backend.
+            from highwater.backends.real.systems.registry import bearable, fitted, put_on, size_of
         plan = derive(
             seed,
+            wishes=Wishes(brokers=size_of(self.spec)) if self.words else NO_WISHES,
             protocol=self.protocol,
             faults=self.faults,
             profile=self.profile,
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
+        plan = fitted(put_on(plan, self.spec)) if self.words else plan
         can = performable(self.backend, plan.schedule)
-        if self.system:
-            from highwater.backends.real.systems.registry import bearable, fitted  # a simulated campaign needs no real backend
-
-            plan = fitted(checked(on_system(plan, self.spec)))
-            can = bearable(plan, can)
+        can = bearable(plan, can) if self.words else can
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
 
     def check(self, seeds: Sequence[int]) -> None:

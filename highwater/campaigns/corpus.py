@@ -132,24 +132,30 @@ def _name(path: Path, folder: Path) -> str:
     return path.relative_to(folder).with_suffix("").as_posix()
 
 
-def load_plans_on(system: SystemSpec, folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
+def load_plans_on(system: SystemSpec, options: str, folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
     """The plans in a folder and its subfolders on another system than the reference, without those that have an entry.
 
-    Each must be VALID and live: what a system is known to lose is an entry.
+    Each must be VALID and live: what a system is known to lose is an entry. `options` name the system on the command line.
     """
     files_of_entries = {case.file.resolve() for case in entries if case.file is not None}
-    expectation = Expectation(system=words_of(system), verdict="VALID", live=True)
+    expectation = Expectation(system=system.name, verdict="VALID", live=True)
     return tuple(
-        placed(_case_of_plan(_name(path, folder), expectation, path), system)
+        placed(_case_of_plan(_name(path, folder), expectation, path), system, options)
         for path in sorted(folder.rglob("*.yaml"))
         if path.resolve() not in files_of_entries
     )
 
 
-def placed(case: Case, system: SystemSpec) -> Case:
-    """The case with the settings of its system, which say where a user's cluster is."""
-    described = f" --with {system.settings['with']}" if "with" in system.settings else ""
-    return replace(case, plan=checked(on_system(case.plan, system)), repeat=case.repeat + described)
+def placed(case: Case, system: SystemSpec, options: str) -> Case:
+    """The case of a plan file on this system, which these options of the command line name."""
+    from highwater.backends.real.systems.registry import put_on  # a simulated corpus needs no real backend
+
+    return replace(
+        case,
+        expectation=replace(case.expectation, system=words_of(system)),
+        plan=put_on(case.plan, system),
+        repeat=f"highwater run --plan {case.file}{options}",
+    )
 
 
 def _case_of_plan(entry: str, expectation: Expectation, path: Path) -> Case:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from highwater.campaigns.campaign import Request
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED
+from highwater.plans.plan import OwnJars
 from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
 from pipeline.items import Item
@@ -42,6 +43,7 @@ class Order(Struct, frozen=True, kw_only=True):
     backend: BackendName = "sim"
     system: str = ""  # "kafka:3.9.1"; empty: the reference
     described: str = ""  # the file that describes the user's cluster, for the system "external"
+    jars: OwnJars | None = None  # a build of the user's own, for the system "kafka"
     keep_all: bool = False
     branches: bool = False  # count branches of the protocol (highwater.coverage.branches)
     generation: int = 0  # plans in each generation of a guided campaign; 0: it is not guided
@@ -78,7 +80,7 @@ class Order(Struct, frozen=True, kw_only=True):
             self.seconds,
             self.workload,
             self.backend,
-            *filter(None, [self.system, self.described]),
+            *filter(None, [self.system, self.described, self.jars]),
         )
         plain = (((),), "within", None, MIXED, "sim")
         name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
@@ -96,6 +98,7 @@ class Order(Struct, frozen=True, kw_only=True):
             backend=self.backend,
             system=self.system,
             described=self.described,
+            jars=self.jars,
         )
 
     def trial(self, number: int) -> Trial:

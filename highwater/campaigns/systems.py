@@ -1,7 +1,7 @@
 """The `chaos` job on another system than the reference: it keeps the promise, and what it is known to lose is lost.
 
     phase       what it performs
-    corpus      the entries of `corpus/systems` on which the system must keep all records
+    corpus      the entries of `corpus/systems` on which the system, or the releases next to it, must keep all records
     plans       the other plans of a folder: each must be VALID and live
     seeds       seeds with the faults that the system can suffer: each must be VALID and live
     known-bad   the entries on which the system is known to lose records; if it loses none, the harness is to blame
@@ -12,16 +12,18 @@ vacuous, and one of a known loss that the system happened to survive. What is ac
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.campaigns.campaign import INTERRUPTED, Limits, Request, run_campaign
 from highwater.campaigns.chaos import RED, Check, Means, Part, Phase, check_of, code_of, line_of
 from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_plans_on, placed
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import words_of
+from highwater.plans.plan import parsed_system, words_of
 from highwater.runs.run import BackendName, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
@@ -45,19 +47,52 @@ class Cases(Struct, frozen=True, kw_only=True):
 def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: Path, seeds: Iterable[int]) -> dict[Phase, Cases]:
     """What each phase performs on the system of the request. UsageError if nothing can be performed, with the first reason."""
     system = request.spec
-    entries = load_corpus(corpus) if corpus.exists() else ()
-    mine = [placed(case, system) for case in entries if case.expectation.system in (system.name, words_of(system))]
+    every = load_corpus(corpus) if corpus.exists() else ()
+    entries = [case for case in every if parsed_system(case.expectation.system).name == system.name]
+    told = _told_by_entries(request, entries)
+    drawn = tuple(_cases_of_seeds(request, seeds)) if "seeds" in phases else ()
     found: dict[Phase, Iterable[Case]] = {
-        "corpus": (case for case in mine if case.expectation.verdict != "INVALID"),
-        "plans": load_plans_on(system, plans, entries) if plans.exists() else (),
-        "seeds": _cases_of_seeds(request, seeds),
-        "known-bad": (case for case in mine if case.expectation.verdict == "INVALID"),
+        "corpus": (case for case in told.fit if case.expectation.verdict != "INVALID"),
+        "plans": load_plans_on(system, request.words, plans, entries) if plans.exists() else (),
+        "seeds": (case for case in drawn if case.plan.schedule),
+        "known-bad": (case for case in told.fit if case.expectation.verdict == "INVALID"),
     }
     cases = {phase: _fitting(found[phase]) for phase in phases}
+    bare = tuple((case.entry, "none of its faults can be injected") for case in drawn if not case.plan.schedule)
+    for phase, unfit in (("corpus", told.unfit), ("seeds", bare)):
+        if phase in cases:
+            cases[phase] = replace(cases[phase], unfit=(*cases[phase].unfit, *unfit))
     refused = [why for phase in cases.values() for _, why in phase.unfit]
     if not any(phase.fit for phase in cases.values()):
         raise UsageError(refused[0] if refused else f"no plan for {words_of(system)} in {', '.join(phases)}")
     return cases
+
+
+def _told_by_entries(request: Request, entries: Iterable[Case]) -> Cases:
+    """What the entries tell of the system: those that name it, else those of its neighbours.
+
+    Between two that agree a release behaves as both. A mistake that is repaired does not come back, and what a release loses an
+    older one loses, too: so VALID holds for newer releases, and INVALID for older ones.
+    """
+    from highwater.backends.real.systems.registry import akin
+
+    system = request.spec
+    fit: list[Case] = []
+    unfit: list[tuple[str, str]] = []
+    for name, group in groupby(entries, key=lambda case: case.entry):
+        cases = {case.expectation.system: case for case in group}
+        near = akin(system, cases)
+        same, older, newer = (None if words is None else cases[words] for words in (near.same, near.older, near.newer))
+        verdicts = [None if case is None else case.expectation.verdict for case in (older, newer)]
+        if same is not None or verdicts in (["VALID", None], ["VALID", "VALID"], [None, "INVALID"], ["INVALID", "INVALID"]):
+            told = next(case for case in (same, older, newer) if case is not None)
+            fit.append(placed(told, system, request.words))
+            continue
+        beside = [case.expectation for case in (older, newer) if case is not None]
+        told_words = " and ".join(f"{expectation.verdict} on {expectation.system}" for expectation in beside)
+        unknown = f"it is {told_words}, so nobody knows for {words_of(system)}"
+        unfit.append((name, unknown if beside else "no release like this one was tried with it"))
+    return Cases(fit=tuple(fit), unfit=tuple(unfit))
 
 
 def _cases_of_seeds(request: Request, seeds: Iterable[int]) -> Iterator[Case]:
@@ -65,7 +100,11 @@ def _cases_of_seeds(request: Request, seeds: Iterable[int]) -> Iterator[Case]:
     expectation = Expectation(system=words_of(request.spec), verdict="VALID", live=True)
     for number, seed in enumerate(seeds):
         request_of_seed = Request(
-            system=request.system, described=request.described, backend=BACKEND, faults=MIXES[number % len(MIXES)]
+            system=request.system,
+            described=request.described,
+            jars=request.jars,
+            backend=BACKEND,
+            faults=MIXES[number % len(MIXES)],
         )
         plan = request_of_seed.plan(seed)
         yield Case(entry=plan.name, expectation=expectation, plan=plan, repeat=request_of_seed.command(seed))

@@ -171,6 +171,7 @@ def _order(given: Options) -> Order:
         backend=options.backend_for(given.backend, None, given.under.system),
         system=given.under.name,
         described=given.under.file,
+        jars=given.under.build,
         keep_all=given.keep_all,
         branches=given.branches,
         generation=_generation_size(given.generation, guided=given.guided),

@@ -135,7 +135,7 @@ def chaos(given: Options) -> int:
     options.check_seeds(given.derivation)
     build = present_build()
     low = options.seed_of(given.first) if given.first is not None else first_of(build)
-    request = Request(system=given.under.name, described=given.under.file)
+    request = Request(system=given.under.name, described=given.under.file, jars=given.under.build)
     foreign = request.spec.name != REFERENCE
     seeds = range(low, low + (given.seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)))
     # Refuse bad input before writing anything.
@@ -288,9 +288,7 @@ def _on_system(given: Options, seeds: range, request: Request) -> Job:
 
 def _repeat(given: Options, request: Request, job: Job) -> str:
     repeat = f"highwater chaos --first {job.seeds[0]} --seeds {len(job.seeds)} --derivation {DERIVATION}"
-    repeat += f" --system {request.system}" if request.system else ""
-    repeat += f" --with {request.described}" if request.described else ""
-    return repeat + (f" --parts {','.join(job.phases)}" if given.parts else "")
+    return repeat + request.words + (f" --parts {','.join(job.phases)}" if given.parts else "")
 
 
 def _arguments(given: Options, repeat: str, workers: int) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from highwater.campaigns.campaign import Request
 from highwater.cli import options
 from highwater.cli.declaration import filled
 from highwater.errors import UsageError
-from highwater.plans.plan import Plan, checked, on_system
+from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
 from highwater.rig.backend import Backend
 from highwater.runs.provenance import present_build
@@ -54,6 +54,7 @@ class Options(TypedDict, total=False):
     backend: BackendName | None
     system: str | None
     described: Path | None
+    jars: Path | None
 
 
 def choose(
@@ -74,6 +75,7 @@ def chosen(given: Choice) -> Chosen:
         **asdict(given.load),
         system=given.under.name,
         described=given.under.file,
+        jars=given.under.build,
     )
     if given.derivation is not None and given.seed is None:
         raise UsageError("--derivation needs --seed")
@@ -100,7 +102,14 @@ def _plan_and_repeat(
         return request.plan(number), request.command(number)
     assert path is not None
     assert plan is not None
-    if request != Request(protocol=request.protocol, backend=request.backend, system=request.system, described=request.described):
+    kept = Request(
+        protocol=request.protocol,
+        backend=request.backend,
+        system=request.system,
+        described=request.described,
+        jars=request.jars,
+    )
+    if request != kept:
         raise UsageError("only --protocol, --backend and --system may be combined with --plan; remove the other options")
     if plan.path and request.backend != "sim":
         raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
@@ -108,9 +117,10 @@ def _plan_and_repeat(
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))
         repeat += f" --protocol {protocol}"
-    if request.system or request.described:
-        plan = checked(on_system(plan, request.spec))
-        repeat += f" --system {request.system}"
-        repeat += f" --with {request.described}" if request.described else ""
+    if request.words:
+        from highwater.backends.real.systems.registry import put_on  # a simulated run needs no real backend
+
+        plan = put_on(plan, request.spec)
+        repeat += request.words
     implied = options.backend_for(None, plan, None)
     return plan, repeat + (f" --backend {request.backend}" if request.backend != implied else "")

@@ -36,6 +36,7 @@ COMMANDS = (
     Command("campaign", "campaign", "Run many seeds, on all cores or on Spark."),
     Command("watch", "watch", "Show how far a campaign is."),
     Command("chaos", "chaos", "Gate a change: corpus, stored plans, seeds, known mistakes."),
+    Command("bisect", "bisect", "Find the first bad one of a folder of Kafka builds."),
     Command("shrink", "shrink", "Find the smallest plan that fails in the same way."),
     Command("describe", "describe", "Show leaders, replicas and ISR of a cluster or run."),
     Command("inspect", "inspect", "Look at any moment of a simulated run."),

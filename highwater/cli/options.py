@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED, check_derivation
-from highwater.plans.plan import DRAWS_END, REFERENCE, Plan, parsed_system, system_of
+from highwater.plans.plan import DRAWS_END, REFERENCE, OwnJars, Plan, parsed_system, system_of
 from highwater.runs.run import BackendName
 from history.fault_kinds import FAMILIES, KIND_NAMES
 from nemesis.kinds import MIXES
@@ -122,6 +122,16 @@ With = Annotated[
 ]
 
 
+JarsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--jars",
+        metavar="FOLDER|TARBALL",
+        help="A build of Kafka of your own, for --system kafka (or kafka:kraft, kafka:zookeeper).",
+    ),
+]
+
+
 class Load(Struct, frozen=True, kw_only=True):
     """How the plan of a seed loads the cluster."""
 
@@ -135,6 +145,7 @@ class UnderTest(Struct, frozen=True, kw_only=True):
 
     system: System = None
     described: With = None
+    jars: JarsOption = None
 
     @property
     def name(self) -> str:
@@ -145,6 +156,15 @@ class UnderTest(Struct, frozen=True, kw_only=True):
     def file(self) -> str:
         """The file that describes the cluster; empty without one."""
         return str(self.described or "")
+
+    @property
+    def build(self) -> OwnJars | None:
+        """The user's build as it is now; None if there is none. UsageError if it cannot run."""
+        if self.jars is None:
+            return None
+        from highwater.backends.real.systems.kafka.builds import named  # most commands need no system but the reference
+
+        return named(self.jars)
 
 
 class OnSpark(Struct, frozen=True, kw_only=True):

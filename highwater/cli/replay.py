@@ -17,7 +17,7 @@ from highwater.cli.output import say, say_json
 from highwater.cli.run import headline, show
 from highwater.errors import Nondeterminism, UsageError
 from highwater.plans.derive import DERIVATION
-from highwater.plans.plan import Plan, checked, is_foreign, on_system, parsed_system
+from highwater.plans.plan import Plan, SystemSpec, checked, is_foreign, on_system
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import REPEATABLE, BackendName, Judged, Keep, backend_named, carry_out
@@ -32,6 +32,7 @@ def replay(
     protocol: options.ProtocolIfAny = None,
     derivation: options.Derivation = None,
     system: options.System = None,
+    jars: options.JarsOption = None,
     bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
@@ -44,22 +45,25 @@ def replay(
     if derivation is not None and path.exists():
         raise UsageError(f"--derivation needs a seed; {what} is a file or folder with a plan")
     options.check_seeds(derivation)
+    given = options.UnderTest(system=system, jars=jars)
+    backend_implied = options.backend_for(None, None, system)
+    request = Request(protocol=protocol or "safe", system=given.name, jars=given.build, backend=backend_implied)
+    under = request.spec if request.words else None
     if path.is_dir():
         manifest = store.load_manifest(path)
-        plan = _stored_plan(path, manifest, system)
-        digest_before: str | None = manifest.digest if system is None else None
+        plan = _stored_plan(path, manifest, under)
+        digest_before: str | None = manifest.digest if under is None else None
     else:
         manifest, digest_before = None, None
         if path.suffix in (".yaml", ".yml") or path.is_file():
             plan = load_plan(path)
         else:
-            request = Request(protocol=protocol or "safe", system=system or "", backend=options.backend_for(None, None, system))
             plan = request.plan(options.seed_not_file(what, files="run folder or plan file"))
             repeat += f" --derivation {DERIVATION}"
             repeat += f" --protocol {protocol}" if protocol is not None else ""
-    if system is not None:
-        plan = checked(on_system(plan, parsed_system(system)))
-        repeat += f" --system {system}"
+    if under is not None:
+        plan = checked(on_system(plan, under))
+        repeat += request.words
     if not json:
         say(headline(plan))
     if is_foreign(plan):
@@ -94,9 +98,9 @@ def _once(plan: Plan, here: Build, repeat: str, *, backend: BackendName, json: b
     return summary.exit_code
 
 
-def _stored_plan(directory: Path, manifest: RunManifest, system: str | None) -> Plan:
+def _stored_plan(directory: Path, manifest: RunManifest, under: SystemSpec | None) -> Plan:
     """The plan of a stored run that can be repeated. Raises UsageError."""
-    if system is not None or manifest.system is not None:
+    if under is not None or manifest.system is not None:
         return load_plan(directory / store.PLAN)
     if manifest.backend not in REPEATABLE:
         raise UsageError(f"{directory}: backend is {manifest.backend}; only {' and '.join(REPEATABLE)} runs can be replayed")

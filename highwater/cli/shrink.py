@@ -54,11 +54,12 @@ class Options(Struct, frozen=True, kw_only=True):
 def shrink(given: Options) -> int:
     """Find the smallest plan that fails in the same way, and the nearest plans that pass."""
     options.check_seeds(given.derivation)
-    backend = options.backend_for(given.backend, None, None)
+    loaded = _loaded(given)
+    backend = options.backend_for(given.backend, loaded, None)
     request = Request(
         protocol=given.protocol or SAFE, faults=options.names_of(given.faults), backend=backend, **asdict(given.load)
     )
-    plan = _plan_of(given, request)
+    plan = _plan_of(given, loaded, request)
     _check(plan, given, backend)
     order = ShrinkOrder(plan=plan, against=given.against, backend=backend, runs=given.runs, failing=given.failing)
     folder = folder_of(options.folder_of(given.store), plan, backend)
@@ -86,14 +87,21 @@ def shrink(given: Options) -> int:
     return shrunk.exit
 
 
-def _plan_of(given: Options, request: Request) -> Plan:
-    """The plan of a seed, a run folder or a plan file. Raises UsageError."""
-    what, path = given.what, Path(given.what)
+def _loaded(given: Options) -> Plan | None:
+    """The plan of a run folder or a plan file; None for a seed. UsageError for a file that cannot be read."""
+    path = Path(given.what)
     if not path.exists() and path.suffix not in (".yaml", ".yml"):
+        return None
+    return load_plan(path / run_store.PLAN if path.is_dir() else path)
+
+
+def _plan_of(given: Options, plan: Plan | None, request: Request) -> Plan:
+    """The plan that was loaded, or that of a seed. Raises UsageError."""
+    what = given.what
+    if plan is None:
         return request.plan(options.seed_not_file(what, files="run folder or plan file"))
     if given.derivation is not None or request != Request(protocol=request.protocol, backend=request.backend):
         raise UsageError(f"{what} is a file or folder with a plan; only --protocol may be combined with it")
-    plan = load_plan(path / run_store.PLAN if path.is_dir() else path)
     return plan if given.protocol is None else checked(replace(plan, protocol=given.protocol, variant=None))
 
 

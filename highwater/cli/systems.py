@@ -83,12 +83,13 @@ def _entry(release: Release) -> Entry:
 
 
 def _external() -> Entry:
-    supports = "produce-consume on the cluster that --with FILE describes; the faults for which it has hooks"
+    workloads = ", ".join(("produce-consume", *OF_SESSIONS))
+    supports = f"{workloads} on the cluster that --with FILE describes; the faults for which it has hooks"
     return Entry(system=EXTERNAL, backends=("process",), coordination="its own", supports=supports)
 
 
 def _check(what: str | None, *, json: bool) -> int:
-    """Try each hook of a user's cluster on each of its nodes."""
+    """Compare a user's cluster with its file, and try each hook on each of its nodes."""
     if what is None:
         raise UsageError("name the file to check, for example: highwater systems check my-system.yaml")
     attempts = asyncio.run(tried(Path(what)))
@@ -98,7 +99,7 @@ def _check(what: str | None, *, json: bool) -> int:
     else:
         for name, holds, words in attempts:
             say(f"{'ok    ' if holds else 'FAILED'}  {name}: {words}")
-        say(f"{len(attempts)} hooks tried, {failed} failed")
+        say(f"{len(attempts)} checks, {failed} failed")
     return ExitCode.LABORATORY_FAILED if failed else ExitCode.VALID
 
 

@@ -82,12 +82,24 @@ Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr"
 REFERENCE = "reference"  # the system of a plan that names none
 
 
+class OwnJars(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A build of the user's own: a folder of jars, or a tarball of them. What is left empty is not compared.
+
+    `version` is that of the broker and the name of the build: 4.1.0-patched. A build with another digest is refused.
+    """
+
+    path: str
+    version: str = ""
+    digest: str = ""
+
+
 class SystemSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The system under test. `settings` are in the system's own words and override those that the harness gives each node."""
 
     name: str
     version: str = ""
     settings: dict[str, str | int | bool] = {}
+    jars: OwnJars | UnsetType = UNSET  # then `version` says how the build coordinates, or nothing
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,9 +140,13 @@ def parsed_system(text: str) -> SystemSpec:
     return SystemSpec(name=name, version=version)
 
 
-def described_system(text: str, described: str) -> SystemSpec:
-    """The system of these words, with the file that describes a user's cluster; "" for no file."""
+def described_system(text: str, described: str, jars: OwnJars | None = None) -> SystemSpec:
+    """The system of these words, with the file that describes a user's cluster ("" for no file), or a build of the user's own."""
     system = parsed_system(text)
+    if jars is not None:
+        if system.name != "kafka":
+            raise UsageError(f"--jars is a build of the system kafka, not of {system.name}")
+        return replace(system, jars=jars)
     if not described:
         return system
     if system.name != "external":
@@ -160,9 +176,17 @@ def beyond_reference(plan: Plan) -> str | None:
     return f"the reference has no {lacks}; the workload {plan.workload.name!r} needs another system, such as --system kafka:3.9.1"
 
 
+def version_of(system: SystemSpec) -> str:
+    """The version of a system; of a user's build with how it coordinates, where that was asked for: 3.9.1-patched-kraft."""
+    if system.jars is UNSET:
+        return system.version
+    return "-".join(filter(None, (system.jars.version, system.version)))
+
+
 def words_of(system: SystemSpec | SystemFacts) -> str:
-    """A system as the command line gives it: kafka:3.9.1."""
-    return f"{system.name}:{system.version}" if system.version else system.name
+    """A system with its version, as the command line gives it unless it is a user's build: kafka:3.9.1."""
+    version = version_of(system) if isinstance(system, SystemSpec) else system.version
+    return f"{system.name}:{version}" if version else system.name
 
 
 class PlanError(UsageError):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import Plan, plan_digest, topics_of
+from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, topics_of, words_of
 from highwater.plans.text import plan_to_yaml
 from highwater.runs.provenance import present_build
 from highwater.runs.run import BackendName
@@ -124,7 +124,9 @@ def _goal(order: ShrinkOrder, facts: RunFacts, judges: Judges) -> tuple[Goal, st
     plan = order.plan
     against: str | None = order.against
     compared = f"{order.against} is VALID and live on it"
-    if plan.variant is None and plan.protocol == order.against:
+    if is_foreign(plan):
+        against, compared = None, f"{NOTHING_TO_COMPARE}: the plan is of {words_of(system_of(plan))}"
+    elif plan.variant is None and plan.protocol == order.against:
         against, compared = None, f"{NOTHING_TO_COMPARE}: the plan is of {order.against} itself"
     else:
         other = judges.look(replace(plan, protocol=order.against, variant=None))

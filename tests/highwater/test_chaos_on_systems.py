@@ -7,9 +7,10 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import RED, Means, Part, RunLine
 from highwater.campaigns.corpus import Case, Expectation, load_corpus
-from highwater.campaigns.systems import CORPUS, TRIES, settle
+from highwater.campaigns.systems import CORPUS, PLANS, TRIES, cases_on, settle
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
@@ -207,3 +208,43 @@ def test_chaos_passes_a_toy_that_does_as_its_entry_says(toys: Callable[..., tupl
 
     assert code == 0
     assert f'name="toy on toy:{version}"' in junit
+
+
+@pytest.fixture
+def every_plan_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No jars are looked for."""
+
+    class Anything:
+        def refuse(self, plan: object) -> None:
+            return None
+
+    monkeypatch.setattr("highwater.campaigns.systems.backend_named", lambda name: Anything())
+
+
+def test_entries_of_both_neighbours_tell_of_a_release_between(every_plan_fits: None) -> None:
+    """KAFKA-6880 was repaired between 2.0.1 and 2.8.2, so nobody knows of 2.2.2; KIP-101 is the same in both."""
+    request = Request(system="kafka:2.2.2", backend="process")
+
+    cases = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
+
+    found = {case.entry: case for phase in cases.values() for case in phase.fit}
+    assert {*found} == {"kafka7128", "kip101", "kip279", "kip966", "unclean", "unclean-forbidden"}
+    assert found["kip101"].expectation.system == "kafka:2.2.2"
+    assert found["kip101"].repeat.endswith("corpus/real/kip101.yaml --system kafka:2.2.2")
+    told = "it is INVALID on kafka:2.0.1 and VALID on kafka:2.8.2, so nobody knows for kafka:2.2.2"
+    unfit = dict(cases["corpus"].unfit)
+    assert unfit["kip320"] == told
+    assert unfit["trouble-quorum"] == "no release like this one was tried with it"  # it is for KRaft
+
+
+def test_loss_of_an_older_release_says_nothing_of_a_newer_one(every_plan_fits: None) -> None:
+    """It may be repaired; the release of which it is known is the last one that has the loss."""
+    request = Request(system="kafka:3.9.0", backend="process")
+
+    cases = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
+
+    assert {case.entry for case in cases["corpus"].fit} >= {"kip101", "kip279", "kip320", "kafka7128"}
+    request = Request(system="kafka:3.9.2", backend="process")
+    later = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
+    assert dict(later["corpus"].unfit)["kip966"] == "it is INVALID on kafka:3.9.1, so nobody knows for kafka:3.9.2"
+    assert later["known-bad"].fit == ()

@@ -10,7 +10,7 @@ from highwater.backends.real import stage
 from highwater.backends.real.node.plain import PlainNode
 from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.systems import registry
-from highwater.backends.real.systems.external import site
+from highwater.backends.real.systems.external import cluster, site
 from highwater.backends.real.systems.external.file import Hooks, load
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.kafka import quorum
@@ -97,10 +97,15 @@ def test_absent_cluster_is_a_failure_of_the_harness(tmp_path: Path, capsys: pyte
     ("change", "message"),
     [
         (("nodes:", "node:"), "unknown key 'node'"),
-        (("id: 1", "id: 2"), r"the ids of the nodes must be 1 to 1, not \[2\]"),
+        (("id: 1", "id: -1"), r"the ids of the nodes must be different numbers from 0 on, not \[-1\]"),
+        (("hooks:", '- {id: 1, address: "127.0.0.1:2"}\nhooks:'), r"must be different numbers from 0 on, not \[1, 1\]"),
+        (("hooks:", '- {id: 2, address: "127.0.0.1:1"}\nhooks:'), "nodes 1 and 2 have the same address 127.0.0.1:1"),
         (("127.0.0.1:1", "here"), 'the address of node 1 must be "host:port"'),
         (("start:", "heal:"), "hook kill needs hook start"),
+        (("kill:", "lose:"), "hook lose needs hook kill, after which it runs"),
         (('["false"]', "[]"), "the command of hook kill must not be empty"),
+        (('127.0.0.1:1"', '127.0.0.1:1", harness: "here"'), "the address of node 1 must be \"host:port\", not 'here'"),
+        (("hook_timeout_s: 1", "prefix: 'a b'"), "prefix must be at most 100 letters"),
         (("hook_timeout_s: 1", "hook_timeout_s: 0"), "hook_timeout_s must be at least 1, not 0"),
     ],
 )
@@ -130,9 +135,9 @@ def test_hook_that_fails_or_hangs_is_named(tmp_path: Path) -> None:
 def test_check_names_the_hook_and_leaves_no_process(
     kill: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = Told(brokers=(1,), addresses=(("127.0.0.1", 1),), partitions=())
+    here = Told(brokers={1: ("127.0.0.1", 1)}, controller=1, partitions=())
     monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: here)
-    for module in (quorum, site):
+    for module in (quorum, site, cluster):
         monkeypatch.setattr(module, "served_version", lambda where, api: 8)
     text = FILE.replace('kill: ["false"]', f'kill: [sh, -c, "{kill}"]').replace("sleep 60", "true")
 
@@ -197,7 +202,7 @@ def test_fault_without_a_hook_is_refused(tmp_path: Path) -> None:
 
 
 def test_plan_with_another_number_of_brokers_is_refused(tmp_path: Path) -> None:
-    assert str(External(_plan(tmp_path)).refuse()).endswith("has 1 nodes, the plan 3 brokers")
+    assert str(External(_plan(tmp_path)).refuse()).endswith("has 1 nodes, and window nothing-fetched (clog) names b3")
 
 
 def _plan(folder: Path) -> Plan:

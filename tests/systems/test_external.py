@@ -4,14 +4,30 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from highwater.backends.real.systems.external.file import Hooks, load
+from highwater.backends.real.clients import settings
+from highwater.backends.real.systems.external import cluster
+from highwater.backends.real.systems.external.cluster import ExternalCluster
+from highwater.backends.real.systems.external.file import Description, Entry, Hooks, asked_at, load
 from highwater.backends.real.systems.external.site import ExternalSite
-from highwater.backends.real.systems.external.system import ExternalCluster
 from highwater.backends.real.systems.kafka import quorum
+from highwater.backends.real.systems.kafka.quorum import NewTopic
 from highwater.backends.real.systems.metadata import Told
+from highwater.backends.real.systems.uncoordinated import state_of
+from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
-from reference.types import Address, BrokerId
+from highwater.plans.text import load_plan
+from highwater.rig.attempts import Heard
+from reference.client.calls import LatestCall
+from reference.config import TopicSpec
+from reference.coordination import paths
+from reference.messages import IsrMember, PartitionState
+from reference.types import NO_INCARNATION, Address, BrokerId, topic_partition
+from server.lab.power import Loss
+from server.wire.clients.apis import ApiKey
+from server.wire.clients.topics import DeleteTopicsRequest, DeleteTopicsResponse, TopicResult
+from tests.tidy.sources import ROOT
 
 B1, WHERE = Address("b1"), ("127.0.0.1", 1)
 FILE = """\
@@ -22,19 +38,221 @@ hooks:
   start: [sh, -c, "echo start {node} >> done"]
   pause: [sh, -c, "echo pause {node} >> done"]
   resume: [sh, -c, "echo resume {node} >> done"]
+  lose: [sh, -c, "echo lose {node} >> done"]
   cut: [sh, -c, "echo cut {node} {peer} >> done"]
   heal: [sh, -c, "echo heal {node} {peer} >> done"]
 """
 
 
-def test_broker_that_advertises_another_address_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client would connect to what the broker advertises."""
-    elsewhere = Told(brokers=(1,), addresses=(("192.0.2.1", 9092),), partitions=())
-    monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: elsewhere)
-    monkeypatch.setattr(quorum, "served_version", lambda where, api: 8)
+B2, WHERE_2 = Address("b2"), ("127.0.0.1", 2)
+MINE = Path("my.yaml")
+NODES = Description(nodes=(Entry(id=7, address="127.0.0.1:2"), Entry(id=0, address="127.0.0.1:1")))
+TOPIC = TopicSpec(name="t", partitions=1, replication_factor=2, min_insync_replicas=1, flush="none")
+PLAN = replace(load_plan(ROOT / "corpus" / "real" / "kip101.yaml"), schedule=())
+PLAN = replace(PLAN, cluster=replace(PLAN.cluster, brokers=2, topics=(TOPIC,)))
 
-    with pytest.raises(HarnessError, match=r"b1 advertises 192\.0\.2\.1:9092, which my\.yaml does not name$"):
-        asyncio.run(ExternalCluster({B1: WHERE}, Path("my.yaml")).gathered())
+
+def state(topic: str, leader: int, replicas: tuple[int, ...]) -> PartitionState:
+    """The state of partition 0 of a topic, as a node tells it."""
+    members = tuple(IsrMember(BrokerId(broker), NO_INCARNATION) for broker in replicas)
+    state = state_of(topic_partition(topic, 0), BrokerId(leader))
+    return replace(state, isr=members, replicas=tuple(map(BrokerId, replicas)))
+
+
+class Nodes:
+    """Stands for the nodes 0 and 7 of a cluster without KRaft: what each tells, and what it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told = Told(
+            brokers={0: WHERE, 7: WHERE_2}, controller=7, partitions=(state("t", 7, (0, 7)), state("other", 9, (9,)))
+        )
+        self.versions: dict[int, int] = {ApiKey.METADATA: 12, ApiKey.CREATE_TOPICS: 7}
+        self.asked: list[tuple[tuple[str, int], tuple[NewTopic, ...]]] = []
+        self.controller = WHERE_2
+        self.end = 0
+        self.deleted: list[tuple[str, ...]] = []
+        monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: self.told)
+        monkeypatch.setattr(quorum, "_quorum_of", lambda where: None)
+        monkeypatch.setattr(cluster, "create", self.create)
+        monkeypatch.setattr(cluster, "KafkaClient", lambda name, brokers, **_: self)
+        monkeypatch.setattr(cluster, "ask", self.delete)
+        for module in (quorum, cluster):
+            monkeypatch.setattr(module, "served_version", lambda where, api: self.versions.get(api))
+
+    def create(self, where: tuple[str, int], topics: tuple[NewTopic, ...]) -> list[TopicResult]:
+        self.asked.append((where, topics))
+        code = 0 if where == self.controller else 41
+        return [TopicResult(name=topic.name, error_code=code, error_message="") for topic in topics]
+
+    def delete(
+        self, where: object, api: int, version: int, question: DeleteTopicsRequest, kind: type, timeout_s: float
+    ) -> object:
+        self.deleted.append(question.topic_names)
+        return DeleteTopicsResponse(responses=())
+
+    async def call(self, call: LatestCall) -> Heard:
+        return Heard(id=call.id, offset=self.end)
+
+    async def close(self) -> None:
+        pass
+
+    def seen(self, **changed: object) -> ExternalCluster:
+        """The cluster, whose nodes tell something else than usual."""
+        self.told = replace(self.told, **changed)
+        return ExternalCluster({B1: WHERE, B2: WHERE_2}, NODES, MINE, PLAN)
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    return Nodes(monkeypatch)
+
+
+def test_nodes_have_the_names_of_plans_whatever_their_ids(nodes: Nodes) -> None:
+    """Node 0 is b1 and node 7 is b2, also as leader and as replica; node 7 is the controller."""
+    mine = nodes.seen()
+
+    assert asyncio.run(mine.gathered())
+    tp = topic_partition("t", 0)
+    tree = asyncio.run(mine.seen((tp,)))
+    assert states_of(tree, (tp,))[tp] == replace(state("t", 2, (1, 2)), replicas=())  # a state's znode has no replicas
+    assert tree.nodes[paths.CONTROLLER].data == paths.controller_payload(BrokerId(2))
+
+
+def test_other_topics_of_the_cluster_are_not_looked_at(nodes: Nodes) -> None:
+    """One of them may have replicas anywhere, and changes while the run lasts."""
+    told = asyncio.run(nodes.seen().look()).told
+
+    assert told == {B1: (state("t", 2, (1, 2)),), B2: (state("t", 2, (1, 2)),)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"brokers": {0: ("192.0.2.1", 9092)}}, r"b1 \(node 0\) advertises 192\.0\.2\.1:9092, which my\.yaml does not name$"),
+        ({"brokers": {0: WHERE, 2: WHERE_2}}, r"the node at 127\.0\.0\.1:2 has the id 2 in the cluster; my\.yaml says 7$"),
+        ({"partitions": (state("t", 7, (7, 8)),)}, r"t-0 has a replica on node 8, which my\.yaml does not name$"),
+    ],
+)
+def test_cluster_other_than_the_file_says_ends_the_run(nodes: Nodes, changed: dict[str, object], message: str) -> None:
+    """A client would connect to what the broker advertises."""
+    with pytest.raises(HarnessError, match=message):
+        asyncio.run(nodes.seen(**changed).seen((topic_partition("t", 0),)))
+
+
+def test_old_cluster_is_refused_with_the_version_that_is_needed(nodes: Nodes) -> None:
+    nodes.versions[ApiKey.METADATA] = 5
+
+    with pytest.raises(HarnessError, match=r"b1 \(node 0\) serves Metadata up to version 5; 8 is needed"):
+        asyncio.run(nodes.seen().gathered())
+
+
+SECURE = Description(
+    nodes=(
+        Entry(id=0, address="localhost:91", harness="127.0.0.1:1"),
+        Entry(id=7, address="localhost:92", harness="127.0.0.1:2"),
+    ),
+    clients={"security.protocol": "SASL_SSL"},
+)
+
+
+def test_clients_have_addresses_and_settings_of_their_own(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness asks without encryption, and clients are told other addresses with it."""
+    asked: list[object] = []
+    told = {0: ("localhost", 91), 7: ("localhost", 92)}
+
+    def advertised(brokers: object, settings: object, *, timeout_s: float) -> dict[int, tuple[str, int]]:
+        asked.append((brokers, settings))
+        return told
+
+    monkeypatch.setattr(cluster, "advertised", advertised)
+    mine = ExternalCluster(asked_at(SECURE), SECURE, MINE, PLAN)
+
+    assert asyncio.run(mine.gathered())
+    assert asked == [({B1: ("localhost", 91), B2: ("localhost", 92)}, {"security.protocol": "SASL_SSL"})]
+    told[7] = ("192.0.2.1", 92)
+    with pytest.raises(HarnessError, match=r"node 7 advertises 192\.0\.2\.1:92 to clients, which my\.yaml does not name$"):
+        asyncio.run(mine.gathered())
+
+
+@pytest.mark.slow
+def test_cluster_that_clients_do_not_reach_is_named_with_why() -> None:
+    with pytest.raises(HarnessError, match=r"^clients get no answer at 127\.0\.0\.1:1: .*refused"):
+        settings.advertised({B1: WHERE}, {}, timeout_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"acks": 1}, "the harness sets acks itself"),
+        ({"compresion.type": "lz4"}, 'No such configuration property: "compresion.type"'),
+        ({"security.protocol": "TLS"}, 'Invalid value "TLS" for configuration property "security.protocol"'),
+        ({"compression.type": "lz4", "client.rack": "a"}, None),
+    ],
+)
+def test_settings_of_clients_are_checked_before_a_run(wrong: dict[str, str | int | bool], words: str | None) -> None:
+    assert settings.refused(wrong) == words
+
+
+def test_node_that_the_cluster_lacks_is_named(nodes: Nodes) -> None:
+    lacking = asyncio.run(nodes.seen(brokers={7: WHERE_2}).lacking())
+
+    assert lacking == "b1 (node 0) lists the nodes 7, and my.yaml has 0, too"
+
+
+def test_topics_are_created_by_the_controller_with_its_ids(nodes: Nodes) -> None:
+    """Without KRaft every other node answers error 41."""
+    mine = nodes.seen(partitions=())
+
+    asyncio.run(mine.create_topics(PLAN))
+    mine.close()
+
+    ((where, (topic,)),) = nodes.asked
+    assert (where, [tuple(assigned.broker_ids) for assigned in topic.assignments]) == (WHERE_2, [(0, 7)])
+    assert nodes.deleted == [("t",)]
+
+
+def test_other_nodes_are_asked_when_the_controller_has_changed(nodes: Nodes) -> None:
+    nodes.controller = WHERE
+
+    asyncio.run(nodes.seen(partitions=()).create_topics(PLAN))
+
+    assert [where for where, _ in nodes.asked] == [WHERE_2, WHERE]
+
+
+def test_empty_topic_of_the_cluster_is_used_and_left_there(nodes: Nodes) -> None:
+    mine = nodes.seen()
+
+    asyncio.run(mine.create_topics(PLAN))
+    mine.close()
+
+    assert (nodes.asked, nodes.deleted) == ([], [])
+
+
+def test_topic_with_records_or_another_shape_is_refused(nodes: Nodes) -> None:
+    nodes.end = 5
+    with pytest.raises(HarnessError, match=r"topic t exists and had records \(t-0 ends at 5\): delete it$"):
+        asyncio.run(nodes.seen().create_topics(PLAN))
+    with pytest.raises(HarnessError, match=r"topic t exists with 1 partitions of 1 replicas; the plan needs 1 of 2$"):
+        asyncio.run(nodes.seen(partitions=(state("t", 0, (0,)),)).create_topics(PLAN))
+
+
+@pytest.mark.parametrize(("workload", "request_name"), [("transactions", "InitProducerId"), ("groups", "JoinGroup")])
+def test_cluster_without_coordinators_is_refused(nodes: Nodes, workload: str, request_name: str) -> None:
+    """Else every call of the run would fail."""
+    plan = replace(PLAN, workload=replace(PLAN.workload, name=workload))
+
+    with pytest.raises(HarnessError, match=f"does not serve {request_name}, which the workload {workload} needs$"):
+        asyncio.run(nodes.seen().create_topics(plan))
+
+
+def test_cluster_without_create_topics_must_bring_them(nodes: Nodes) -> None:
+    del nodes.versions[ApiKey.CREATE_TOPICS]
+
+    with pytest.raises(
+        HarnessError, match=r"does not serve CreateTopics: create these topics first: t \(1 partitions, 2 replicas"
+    ):
+        asyncio.run(nodes.seen(partitions=()).create_topics(PLAN))
+    asyncio.run(nodes.seen(partitions=(state("t", 7, (0, 7)),)).create_topics(PLAN))
 
 
 @pytest.fixture
@@ -53,12 +271,34 @@ def test_node_that_a_fault_left_down_is_started_at_the_end(site: ExternalSite, t
     assert (tmp_path / "done").read_text().splitlines() == ["kill 1", "start 1"]
 
 
+def test_node_that_loses_power_is_down_meanwhile(site: ExternalSite, tmp_path: Path) -> None:
+    node = site.nodes[BrokerId(1)]
+
+    asyncio.run(node.kill())
+    wounds = asyncio.run(node.lose_unflushed((0,), Loss(seed=1)))
+    asyncio.run(node.start())
+
+    assert (tmp_path / "done").read_text().splitlines() == ["kill 1", "lose 1", "start 1"]
+    assert wounds == ()  # nobody tells which logs lost something
+
+
 def test_node_that_a_fault_left_paused_is_resumed_at_the_end(site: ExternalSite, tmp_path: Path) -> None:
     asyncio.run(site.nodes[BrokerId(1)].pause())
 
     site.stop()
 
     assert (tmp_path / "done").read_text().splitlines() == ["pause 1", "resume 1"]
+
+
+def test_hooks_are_given_the_ids_of_the_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(FILE.replace("- {id: 1,", '- {id: 7, address: "127.0.0.1:2"}\n- {id: 0,'))
+    hooks = Hooks(load(path), tmp_path)
+
+    hooks.run("kill", B2)
+    hooks.run("cut", B1, B2)
+
+    assert (tmp_path / "done").read_text().splitlines() == ["kill 7", "cut 0 7"]
 
 
 def test_first_start_of_a_run_leaves_the_users_node_alone(site: ExternalSite, tmp_path: Path) -> None:

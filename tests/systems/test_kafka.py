@@ -38,10 +38,15 @@ def highwater(*arguments: str, folder: Path) -> tuple[int, dict[str, Any]]:
 
 
 def last_run(name: str, version: str, folder: Path, *, loses: bool = False) -> tuple[int, dict[str, Any]]:
-    """The last run of a plan of `corpus/real`. What shows nothing is repeated: UNKNOWN, vacuous, or a loss that did not come."""
+    """The last run of a plan of `corpus/real` on a release."""
     need(version)
+    return last_run_with(name, "--system", f"kafka:{version}", folder=folder, loses=loses)
+
+
+def last_run_with(name: str, *system: str, folder: Path, loses: bool = False) -> tuple[int, dict[str, Any]]:
+    """The last run of a plan on a system. What shows nothing is repeated: UNKNOWN, vacuous, or a loss that did not come."""
     for _ in range(TRIES):
-        code, summary = highwater("--plan", str(REAL / f"{name}.yaml"), "--system", f"kafka:{version}", folder=folder)
+        code, summary = highwater("--plan", str(REAL / f"{name}.yaml"), *system, folder=folder)
         if code != ExitCode.UNKNOWN and not (loses and code == ExitCode.VALID):
             break
     return code, summary
@@ -68,6 +73,13 @@ def test_present_release_keeps_what_kip_101_saves(tmp_path: Path, version: str) 
 @pytest.mark.parametrize("version", ["0.11.0.3", "1.1.1", "2.8.2", "3.7.0", "3.9.1-kraft", "4.2.0"])
 def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: str) -> None:
     code, summary = last_run("kip101", version, tmp_path)
+
+    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+
+
+@pytest.mark.systems_all
+def test_quorum_keeps_what_kip_101_saves_with_two_of_three_up(tmp_path: Path) -> None:
+    code, summary = last_run("kip101-quorum", "4.1.0", tmp_path)
 
     assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
 
@@ -120,9 +132,10 @@ def test_cluster_by_hand_is_checked_and_judged(by_hand: None, tmp_path: Path) ->
 
 
 @pytest.mark.systems_all
-def test_faults_of_every_family_act_on_a_release(tmp_path: Path) -> None:
-    """Sessions, links, processes and directories; a probe has seen the effect of each."""
-    code, summary = last_run("trouble", "3.9.1", tmp_path)
+@pytest.mark.parametrize(("name", "version"), [("trouble", "3.9.1"), ("trouble-quorum", "4.1.0")])
+def test_faults_of_every_family_act_on_a_release(tmp_path: Path, name: str, version: str) -> None:
+    """Sessions or the quorum, links, processes and directories; a probe has seen the effect of each."""
+    code, summary = last_run(name, version, tmp_path)
 
     assert (code, summary["failure"]) == (0, None)
     assert all(fault["acted"] for fault in summary["faults"])

@@ -12,6 +12,7 @@ from tests.tidy.sources import ROOT
 REAL = ROOT / "corpus" / "real"
 SPARED_BY = {  # plan -> the variant of the reference with no other mistake than the bug's, and the step that repaired it
     "kip101": "kip101",
+    "kip101-quorum": "kip101",
     "kip279": "kip279",
     "kip320": "kip320",
     "kafka7128": "safe",

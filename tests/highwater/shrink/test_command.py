@@ -14,10 +14,14 @@ import pytest
 from highwater.campaigns.corpus import complaint, load_entry, tasks_of
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
+from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.workers import perform
+from highwater.shrink.search import Judges
+from highwater.shrink.trial import RunFacts
+from tests.highwater.test_chaos_on_systems import summary
 
 ROOT = Path(__file__).resolve().parents[3]
 PLANS = ROOT / "corpus" / "plans"
@@ -53,6 +57,32 @@ def test_shrink_refuses_bad_input_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert (code, store.exists()) == (ExitCode.USAGE, False)
     assert words in line
+
+
+def test_plan_of_another_system_is_shrunk_on_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On processes without being asked, and with no protocol of the reference compared: the plan's system has none."""
+    plan = tmp_path / "kafka.yaml"
+    plan.write_text((ROOT / "corpus" / "real" / "kip101.yaml").read_text() + "system: {name: kafka, version: 0.10.2.2}\n")
+    looked: list[Plan] = []
+    lost = RunFacts(summary=summary("lost"), signature="lost-write/x", checker="client-log")
+
+    def look(judges: Judges, plan: Plan) -> RunFacts:
+        looked.append(plan)
+        return lost
+
+    def no_search(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Judges, "look", look)
+    monkeypatch.setattr("highwater.shrink.folder.shrink", no_search)
+
+    code = run_command_line(["shrink", str(plan), "--store", str(tmp_path / "store")])
+
+    assert (code, len(looked)) == (ExitCode.UNKNOWN, 1)
+    assert "compare nothing to compare: the plan is of kafka:0.10.2.2" in capsys.readouterr().out
+    assert (tmp_path / "store" / "shrunk" / "kip101-truncate-to-hw-process" / "plan.yaml").exists()
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from highwater.backends.real.clients.sessions import Sessions, name_of
+from highwater.backends.real.clients.settings import NONE, Settings
 from highwater.backends.real.site import HostPort
 from highwater.rig.attempts import Heard
 from highwater.rig.sessions import SessionCall
@@ -59,9 +60,19 @@ class _Resends(logging.Handler):
 class KafkaClient:
     """The Kafka client of one simulated user (workload process): performs one call at a time with librdkafka."""
 
-    def __init__(self, name: Address, brokers: Mapping[Address, HostPort], *, request_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        name: Address,
+        brokers: Mapping[Address, HostPort],
+        *,
+        request_timeout_ms: int,
+        run: str = "",
+        settings: Settings = NONE,
+    ) -> None:
+        """`run` tells the sessions of this run from those of other runs on the same cluster; `settings` are a user's."""
         self._timeout_ms = request_timeout_ms
         self._settings: dict[str, Any] = {
+            **settings,
             "client.id": name,
             "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in brokers.values()),
             "socket.timeout.ms": max(10, request_timeout_ms),
@@ -77,7 +88,7 @@ class KafkaClient:
         self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
         self._learned: set[str] = set()  # partitions whose leader acknowledged acks=all since the producer with acks=0 asked
         self._consumer: Consumer | None = None
-        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms)
+        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms, run=run)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Heard:

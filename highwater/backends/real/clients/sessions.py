@@ -53,9 +53,10 @@ def name_of(error: KafkaError) -> str:
 class Sessions:
     """The sessions of one client, which performs one call at a time."""
 
-    def __init__(self, name: str, settings: dict[str, Any], *, timeout_ms: int) -> None:
-        self._transactions = _Transactions(name, settings, timeout_ms=timeout_ms)
-        self._member = _Member(settings, timeout_ms=timeout_ms)
+    def __init__(self, name: str, settings: dict[str, Any], *, timeout_ms: int, run: str = "") -> None:
+        """`run` ends the transactional id and the names of groups: on a cluster that stays, earlier runs have left theirs."""
+        self._transactions = _Transactions(f"{name}{run}", settings, timeout_ms=timeout_ms)
+        self._member = _Member(settings, run, timeout_ms=timeout_ms)
 
     def perform(self, call: SessionCall) -> Heard:
         """Perform one call."""
@@ -232,8 +233,9 @@ class _Transactions:
 class _Member:
     """A member of a consumer group."""
 
-    def __init__(self, settings: dict[str, Any], *, timeout_ms: int) -> None:
+    def __init__(self, settings: dict[str, Any], run: str, *, timeout_ms: int) -> None:
         self._settings = settings
+        self._run = run
         self._timeout_s = timeout_ms / 1000
         self._consumer: Consumer | None = None
         self._reading = _Reading()
@@ -288,7 +290,8 @@ class _Member:
             self._consumer = None
 
     def _new(self, group: str) -> Consumer:
-        own = {"group.id": group, "auto.offset.reset": "earliest", "session.timeout.ms": MEMBER_MS, "heartbeat.interval.ms": 500}
+        own: dict[str, Any] = {"group.id": f"{group}{self._run}", "auto.offset.reset": "earliest"}
+        own |= {"session.timeout.ms": MEMBER_MS, "heartbeat.interval.ms": 500}
         return Consumer({**self._settings, **_READING, **own})
 
     def _group_consumer(self, call: GroupPollCall) -> Consumer:

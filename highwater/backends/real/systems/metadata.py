@@ -3,6 +3,8 @@
 Versions of Metadata differ between releases (0.10.2 has 0 to 2, 2.3 and later have 8), so the version is negotiated.
 """
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from highwater.backends.real.site import HostPort
@@ -37,10 +39,13 @@ class _Response(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """A broker's metadata: the brokers that it lists, sorted, their addresses, and the partitions of topics of the workload."""
+    """A broker's metadata: the brokers that it lists, by id, with their addresses, the controller, and the partitions.
 
-    brokers: tuple[int, ...]
-    addresses: tuple[HostPort, ...]
+    Without the partitions of internal topics. `controller` is None if there is none; with KRaft it may be any broker.
+    """
+
+    brokers: Mapping[int, HostPort]
+    controller: int | None
     partitions: tuple[PartitionState, ...]
 
 
@@ -60,8 +65,8 @@ def told_by(where: HostPort, version: int = VERSION_MAX, *, partitions: bool = T
     except (OSError, WireError):
         return None
     return Told(
-        brokers=tuple(sorted(broker.node_id for broker in answer.brokers)),
-        addresses=tuple((broker.host, broker.port) for broker in answer.brokers),
+        brokers={broker.node_id: (broker.host, broker.port) for broker in answer.brokers},
+        controller=None if answer.controller_id < 0 else answer.controller_id,
         partitions=tuple(
             _state(topic.name, partition)
             for topic in answer.topics

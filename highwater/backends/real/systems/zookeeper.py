@@ -43,8 +43,8 @@ class ZooKeeperCluster(Admin):
         If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
         """
         told = await self._told(partitions=False)
-        everybody = tuple(sorted(int(node.removeprefix("b")) for node in self._brokers))
-        return all(answer is not None and answer.brokers == everybody for answer in told.values())
+        everybody = {int(node.removeprefix("b")) for node in self._brokers}
+        return all(answer is not None and {*answer.brokers} == everybody for answer in told.values())
 
     async def create_topics(self, plan: Plan) -> None:
         """Create the znodes of the plan's topics, which brokers then discover."""

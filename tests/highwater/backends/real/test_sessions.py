@@ -26,9 +26,9 @@ def cluster() -> Iterator[str]:
     owner.purge()
 
 
-def sessions(addresses: str, name: str = "c0") -> Sessions:
+def sessions(addresses: str, name: str = "c0", run: str = "") -> Sessions:
     settings = {"bootstrap.servers": addresses, "socket.timeout.ms": 1000, "log_level": 0, "error_cb": lambda _: None}
-    return Sessions(name, settings, timeout_ms=1000)
+    return Sessions(name, settings, timeout_ms=1000, run=run)
 
 
 def send(value: str, partition: int = 0) -> Micro:
@@ -138,3 +138,22 @@ def test_member_is_assigned_reads_commits_and_leaves(cluster: str) -> None:
     assert {"t-0", "t-1"} <= set(said["assigned"])
     assert polls[-1].positions == (("t", 0, 2),)
     assert (outcome("commit", commit), outcome("commit", left), answers) == (OpType.OK, OpType.FAIL, [2, None])
+
+
+@pytest.mark.slow
+def test_positions_of_an_earlier_run_are_not_those_of_this_one(cluster: str) -> None:
+    """A cluster that stays keeps the groups of earlier runs; their positions would look like lost commits."""
+    earlier, later = sessions(cluster, run="-1"), sessions(cluster, "c1", run="-2")
+    earlier.perform(txn(send("a")))
+    poll = GroupPollCall(id=1, group="g", reads=PARTITIONS)
+    polls = [earlier.perform(poll)]
+    while not polls[-1].positions and len(polls) < JOINED_POLLS_MAX:
+        polls.append(earlier.perform(poll))
+    earlier.perform(CommitCall(id=2, group="g", partition=("t", 0), offset=1))
+
+    asked = CommittedCall(id=3, group="g", partition=("t", 0))
+    answers = (earlier.perform(asked).offset, later.perform(asked).offset)
+    earlier.close()
+    later.close()
+
+    assert answers == (1, None)

@@ -20,7 +20,7 @@ from highwater.backends.real.site import (
     Proof,
     end_all,
 )
-from highwater.backends.real.systems.external.file import Hook, Hooks
+from highwater.backends.real.systems.external.file import LOSE, Hook, Hooks
 from highwater.backends.real.systems.metadata import served_version
 from highwater.errors import HarnessError
 from highwater.rig.commits import AnyCommit
@@ -61,6 +61,12 @@ class ExternalNode:
     async def terminate(self) -> Probe:
         """End the node orderly by its hook; a node that is down already is left alone, and the probe fails."""
         return await self._end_by("terminate")
+
+    async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
+        """Undo what the node, which is down, did not flush, by its hook; what that was nobody tells. HarnessError if it fails."""
+        assert self._down, "a power loss kills the node first"
+        await self._run(LOSE)
+        return ()
 
     async def pause(self) -> Probe:
         """Freeze the node by its hook; of a node that is down the probe fails."""
@@ -140,10 +146,6 @@ class ExternalNode:
         """Raises HarnessError: refused before the run."""
         raise HarnessError(f"no hook swaps a directory of {self.address}")
 
-    async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
-        """Raises HarnessError: refused before the run."""
-        raise HarnessError(f"what {self.address} flushed is not known")
-
     def notes(self) -> list[NoteLine]:
         """Nothing."""
         return []
@@ -216,12 +218,16 @@ class ExternalSite:
     servers: tuple[()] = ()
     zookeeper = ""
 
-    def __init__(self, addresses: Mapping[Address, HostPort], hooks: Hooks) -> None:
-        self.harness = dict(addresses)
+    def __init__(
+        self, addresses: Mapping[Address, HostPort], hooks: Hooks, harness: Mapping[Address, HostPort] | None = None
+    ) -> None:
+        """`addresses` are those for clients, `harness` those at which the harness asks, if they are others."""
+        self.harness = dict(harness or addresses)
         self.clients = {CLIENTS: dict(addresses)}
         self.links = ExternalLinks(addresses, hooks)
         self.nodes = {
-            BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks) for address, where in addresses.items()
+            BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks)
+            for address, where in self.harness.items()
         }
 
     async def open(self) -> None:

@@ -5,35 +5,34 @@ first client connects and at each later look.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import assert_never
 
 from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.settings import refused
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.external.file import Hook, Hooks, addresses_of, load
-from highwater.backends.real.systems.external.site import ExternalSite
-from highwater.backends.real.systems.kafka.quorum import QuorumCluster
-from highwater.backends.real.systems.limits import refusal, unused
-from highwater.backends.real.systems.metadata import Told
+from highwater.backends.real.systems.external.cluster import ExternalCluster
+from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, asked_at, load
+from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
+from highwater.backends.real.systems.limits import WORKLOAD, refusal, unused
 from highwater.backends.real.systems.port import SystemNode, Wiring
 from highwater.errors import HarnessError, UsageError
-from highwater.plans.plan import Plan, system_of
+from highwater.plans.plan import Plan, SystemSpec, system_of
+from highwater.plans.scaled import beyond
 from history.manifest import Source
 from nemesis import faults
 from nemesis.faults import AnyFault
-from reference.types import Address, BrokerId
-from server.runtime.health import ask
-from server.wire.clients.apis import ApiKey
-from server.wire.clients.topics import DeleteTopicsRequest, DeleteTopicsResponse
-from server.wire.framing import WireError
+from reference.types import Address
+from server.lab.power import Loss
+from workloads.registry import OF_SESSIONS
 
 NAME = "external"
 WITH = "with"  # the setting that names the file
-_DELETE_VERSION = 3
-_DELETE_S = 30
+COMPLETE_S_MAX = 10.0  # for `systems check`: the cluster runs already
 
 
 class External:
@@ -47,25 +46,34 @@ class External:
     idempotence = True
 
     def __init__(self, plan: Plan) -> None:
-        setting = system_of(plan).settings.get(WITH)
-        if setting is None:
-            raise UsageError("system external needs the file that describes the cluster: --with FILE")
-        path = Path(str(setting))
+        path = _path_of(system_of(plan))
         self._plan = plan
         self._description = load(path)
         self._path = path
         self.version = system_of(plan).version or self._description.version
         self._hooks = Hooks(self._description, path.resolve().parent)
         self._addresses = addresses_of(self._description)
+        self._run = f"-{token_hex(4)}"
+
+    @staticmethod
+    def described(system: SystemSpec) -> Description:
+        """The description of the cluster that a system names. UsageError for a file with mistakes, or none."""
+        return load(_path_of(system))
 
     def refuse(self) -> str | None:
         """What the file or the plan lacks, in a sentence; None if nothing."""
         brokers, places = self._plan.cluster.brokers, self._plan.workload.places
-        if brokers != len(self._addresses):
-            return f"{self._path} has {len(self._addresses)} nodes, the plan {brokers} brokers"
+        nodes = len(self._addresses)
+        if brokers != nodes:
+            why = beyond(self._plan, nodes) or f"the plan is for {brokers} brokers"
+            return f"{self._path} has {nodes} nodes, and {why}"
         if places > 1:
             return f"the clients of an external system are at one place, not {places}"
-        return unused(self._plan, WITH) or refusal(self._plan, "the external system", self.lacks)
+        wrong = refused(self._description.clients)
+        if wrong is not None:
+            return f"{self._path}: clients: {wrong}"
+        workloads = (WORKLOAD, *OF_SESSIONS)
+        return unused(self._plan, WITH) or refusal(self._plan, "the external system", self.lacks, workloads=workloads)
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a fault cannot be injected: it needs a hook that the file does not name, or none can do it."""
@@ -73,23 +81,34 @@ class External:
         for hook in needed:
             if not self._hooks.has(hook):
                 return f"{self._path} names no hook {hook}"
+        if "cut" in needed and len(self._addresses) == 1:
+            return "a cluster of one node has no links between nodes"
         return None if needed else "no hook can inject it"
 
     def site(self) -> ExternalSite:
         """The site of the user's cluster."""
-        return ExternalSite(self._addresses, self._hooks)
+        return ExternalSite(self._addresses, self._hooks, asked_at(self._description))
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> SystemNode:
         """Never called: the nodes are the user's, and its site knows them."""
         raise AssertionError("the nodes of an external system are not made by the harness")
 
-    def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> "ExternalCluster":
+    def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> ExternalCluster:
         """The running cluster, through its brokers."""
-        return ExternalCluster(brokers, self._path)
+        return ExternalCluster(brokers, self._description, self._path, self._plan)
 
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
         """A librdkafka client."""
-        return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
+        timeout_ms, settings = self._plan.workload.request_timeout_ms, self._description.clients
+        return KafkaClient(name, brokers, request_timeout_ms=timeout_ms, run=self._run, settings=settings)
+
+
+def _path_of(system: SystemSpec) -> Path:
+    """The file that describes the cluster. UsageError if the system names none."""
+    setting = system.settings.get(WITH)
+    if setting is None:
+        raise UsageError("system external needs the file that describes the cluster: --with FILE")
+    return Path(str(setting))
 
 
 def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
@@ -109,7 +128,9 @@ def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
             return ()
         case faults.ClockJump() | faults.ClockDrift() | faults.ClockStrobe():
             return ()
-        case faults.Restart() | faults.PowerLoss() | faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
+        case faults.PowerLoss():
+            return ("kill", LOSE, "start")
+        case faults.Restart() | faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
             return ()
         case faults.CrashAt() | faults.AnswerLost() | faults.AnswerLate() | faults.DeposedAt():
             return ()
@@ -121,57 +142,20 @@ def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
             assert_never(fault)
 
 
-class ExternalCluster(QuorumCluster):
-    """A user's running cluster. The topics of the plan must be new to it, and are deleted at the end."""
-
-    exists_is_fine = False
-
-    def __init__(self, brokers: Mapping[Address, HostPort], file: Path) -> None:
-        super().__init__(brokers)
-        self._file = file
-        self._made: tuple[str, ...] = ()
-
-    async def create_topics(self, plan: Plan) -> None:
-        """Create the topics of the plan. HarnessError if one exists already."""
-        await super().create_topics(plan)
-        self._made = tuple(topic.name for topic in plan.cluster.topics)
-
-    async def _leader(self) -> BrokerId | None:
-        # Without KRaft nobody answers DescribeQuorum; then the first node stands for the controller.
-        return await super()._leader() or BrokerId(1)
-
-    async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
-        told = await super()._told(partitions=partitions)
-        named = set(self._brokers.values())
-        for node, answer in told.items():
-            for where in () if answer is None else answer.addresses:
-                if where not in named:
-                    raise HarnessError(f"{node} advertises {where[0]}:{where[1]}, which {self._file} does not name")
-        return told
-
-    def close(self) -> None:
-        """Delete the topics that were created; a cluster that does not answer keeps them."""
-        question = DeleteTopicsRequest(topic_names=self._made, timeout_ms=_DELETE_S * 1000)
-        for where in self._brokers.values() if self._made else ():
-            with suppress(OSError, WireError):
-                answer = ask(
-                    where, ApiKey.DELETE_TOPICS, _DELETE_VERSION, question, DeleteTopicsResponse, timeout_s=float(_DELETE_S)
-                )
-                if not any(answered_topic.error_code for answered_topic in answer.responses):
-                    return
-
-
 async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
     """Try each hook on each node of a user's cluster: what was tried, whether it did what it should, and what was measured.
 
-    HarnessError if a hook fails or a node does not answer at first.
+    HarnessError if the cluster is not as the file says, or a hook fails.
     """
     description = load(description_file)
+    wrong = refused(description.clients)
+    if wrong is not None:
+        raise UsageError(f"{description_file}: clients: {wrong}")
     hooks = Hooks(description, description_file.resolve().parent)
-    site = ExternalSite(addresses_of(description), hooks)
+    site = ExternalSite(addresses_of(description), hooks, asked_at(description))
     await site.open()
-    await ExternalCluster(site.harness, description_file).gathered()
-    attempts = []
+    cluster = ExternalCluster(site.harness, description, description_file)
+    attempts = [("cluster", True, await _complete(cluster))]
     try:
         for node in site.nodes.values():
             for does, undoes in (("kill", "start"), ("terminate", "start"), ("pause", "resume")):
@@ -180,6 +164,12 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
                 for name in (does, undoes):
                     proof = await (await getattr(node, name)())()
                     attempts.append((f"{node.address} {name}", bool(proof.holds), proof.detail))
+        for node in site.nodes.values() if hooks.has(LOSE) else ():
+            await node.kill()
+            await node.lose_unflushed((), Loss(seed=0))
+            attempts.append((f"{node.address} {LOSE}", True, "the hook ended well; what it undid is not measured"))
+            proof = await (await node.start())()
+            attempts.append((f"{node.address} start", bool(proof.holds), proof.detail))
         for first, second in ((first, second) for first in site.harness for second in site.harness if first != second):
             links: tuple[Hook, ...] = ("cut", "heal") if hooks.has("cut") else ()
             for hook in links:
@@ -188,3 +178,13 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
     finally:
         await asyncio.to_thread(site.stop)
     return attempts
+
+
+async def _complete(cluster: ExternalCluster) -> str:
+    """Wait until each node lists all nodes; what the cluster is, in words. HarnessError if one does not within COMPLETE_S_MAX."""
+    began_s = time.monotonic()
+    while not await cluster.gathered():
+        if time.monotonic() - began_s > COMPLETE_S_MAX:
+            raise HarnessError(await cluster.lacking() or f"the cluster was not complete within {COMPLETE_S_MAX:.0f} s")
+        await asyncio.sleep(LOOK_S)
+    return cluster.words()

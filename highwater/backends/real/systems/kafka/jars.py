@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from highwater.backends.real.systems.kafka.releases import (
     KRAFT,
@@ -35,6 +36,19 @@ JAVA_MAJOR = 17  # with which the releases were tried
 FETCH_S_MAX = 600.0
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _PIECE_BYTES = 1 << 20
+
+Stamp = tuple[str, int, int]  # of a jar: its name, size and time of change in ns
+
+
+class Build(Struct, frozen=True, kw_only=True):
+    """The jars that a broker runs: the folder that has them, and the SHA-256 of each by its name, in the order of the class path.
+
+    `stamps`: how jars of the user's own looked when they were read; none of those that are ours.
+    """
+
+    folder: Path
+    files: dict[str, str]
+    stamps: tuple[Stamp, ...] = ()
 
 
 def cache_folder() -> Path:
@@ -64,10 +78,9 @@ def fetched_beside() -> list[Release]:
 
 def missing(release: Release) -> str | None:
     """What this machine lacks to run a release, in a sentence; None if nothing."""
-    java = java_major()
-    if java != JAVA_MAJOR:
-        present = "there is no java on the PATH" if java is None else f"the java on the PATH is version {java}"
-        return f"kafka {release.version} needs Java {JAVA_MAJOR}, but {present}: {INSTALL_JAVA}"
+    java = java_missing(release)
+    if java is not None:
+        return java
     folder = folder_of(release)
     pins = pins_of(release, folder)
     wrong = [] if pins is None else wrong_jars(folder, pins)
@@ -76,6 +89,15 @@ def missing(release: Release) -> str | None:
     if not folder.is_dir() or not wrong:
         return f"the jars of kafka {release.version} are not here: highwater systems get kafka:{release.version}"
     return f"{folder}: {wrong[0]}; fetch it again: highwater systems get kafka:{release.version}"
+
+
+def java_missing(release: Release) -> str | None:
+    """Why a release cannot run on the Java of this machine, in a sentence; None if it can."""
+    java = java_major()
+    if java == JAVA_MAJOR:
+        return None
+    present = "there is no java on the PATH" if java is None else f"the java on the PATH is version {java}"
+    return f"kafka {release.version} needs Java {JAVA_MAJOR}, but {present}: {INSTALL_JAVA}"
 
 
 def java_major() -> int | None:
@@ -95,14 +117,14 @@ def wrong_jars(folder: Path, pins: Pins) -> list[str]:
         path = folder / name
         if not path.is_file():
             wrong.append(f"{name} is missing")
-        elif _sha256(path) != pinned:
+        elif sha256_of(path) != pinned:
             wrong.append(f"{name} is damaged ({path.stat().st_size} bytes, not the pinned SHA-256)")
     return wrong
 
 
-def class_path(release: Release, folder: Path) -> str:
-    """The class path of a release, in the order of its pins, with jars that a broker finds in this folder."""
-    return os.pathsep.join(str(folder / name) for name in digests(release))
+def fetched(release: Release) -> Build:
+    """The jars of a release that is here, in the order of its pins."""
+    return Build(folder=folder_of(release), files=digests(release))
 
 
 def digests(release: Release) -> dict[str, str]:
@@ -131,7 +153,7 @@ def get(release: Release) -> tuple[Path, bool]:
         artifacts = artifacts_of(release) if pins is None else pins.artifacts
         _fetch(maven, Path(temporary), fetched, artifacts, release)
         if pins is None:
-            pins = Pins(artifacts=artifacts, jars={path.name: _sha256(path) for path in sorted(fetched.glob("*.jar"))})
+            pins = Pins(artifacts=artifacts, jars={path.name: sha256_of(path) for path in sorted(fetched.glob("*.jar"))})
         wrong = wrong_jars(fetched, pins)
         if wrong:
             raise HarnessError(f"fetching kafka {release.jars}: {wrong[0]}")
@@ -165,7 +187,7 @@ def _pom(artifacts: tuple[str, ...]) -> str:
     return f"<project>{head}<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>\n"
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     """The digest of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -22,7 +22,7 @@ from reference.messages import PartitionState
 from reference.types import Address, BrokerId, TopicPartition
 from server.runtime.health import ask
 from server.wire.clients.apis import ApiKey
-from server.wire.clients.topics import CreatableAssignment, CreateTopicsResponse
+from server.wire.clients.topics import CreatableAssignment, CreateTopicsResponse, TopicResult
 from server.wire.framing import WireError
 
 DESCRIBE_QUORUM = 55
@@ -37,7 +37,9 @@ class _Config(Struct, frozen=True, kw_only=True):
     value: str
 
 
-class _Topic(Struct, frozen=True, kw_only=True):
+class NewTopic(Struct, frozen=True, kw_only=True):
+    """A topic that a CreateTopics request asks for, with the replicas of each partition."""
+
     name: str
     num_partitions: int = -1
     replication_factor: int = -1
@@ -46,7 +48,7 @@ class _Topic(Struct, frozen=True, kw_only=True):
 
 
 class _CreateTopics(Struct, frozen=True, kw_only=True):
-    topics: tuple[_Topic, ...]
+    topics: tuple[NewTopic, ...]
     timeout_ms: int = _CREATE_MS
     validate_only: bool = False
 
@@ -69,8 +71,6 @@ class _Quorum(Struct, frozen=True, kw_only=True):
 class QuorumCluster(Uncoordinated):
     """A running cluster with KRaft."""
 
-    exists_is_fine = True  # an answer may have been lost, and the cluster is new
-
     def __init__(self, brokers: Mapping[Address, HostPort]) -> None:
         self._brokers = brokers
         self._seen = MemoryZooKeeper()
@@ -81,31 +81,32 @@ class QuorumCluster(Uncoordinated):
         if None in served:
             return False
         told = await self._told(partitions=False)
-        everybody = tuple(sorted(int(node.removeprefix("b")) for node in self._brokers))
-        listed = all(answer is not None and answer.brokers == everybody for answer in told.values())
+        everybody = {int(node.removeprefix("b")) for node in self._brokers}
+        listed = all(answer is not None and {*answer.brokers} == everybody for answer in told.values())
         return listed and await self._leader() is not None
 
     async def create_topics(self, plan: Plan) -> None:
         """Create the topics of the plan by a request to the first broker, which hands it on to the controller."""
-        topics = tuple(
-            _Topic(
+        for result in await asyncio.to_thread(create, next(iter(self._brokers.values())), self._new_topics(plan)):
+            if result.error_code not in (0, _EXISTS):  # an answer may have been lost, and the cluster is new
+                raise HarnessError(f"creating topic {result.name}: error {result.error_code}: {result.error_message}")
+
+    def _new_topics(self, plan: Plan) -> tuple[NewTopic, ...]:
+        """The topics of the plan with their assignments and settings."""
+        return tuple(
+            NewTopic(
                 name=topic.name,
-                assignments=tuple(CreatableAssignment(index, of) for index, of in enumerate(assign(plan)[topic.name])),
+                assignments=tuple(
+                    CreatableAssignment(index, tuple(map(self._node_id, of))) for index, of in enumerate(assign(plan)[topic.name])
+                ),
                 configs=tuple(_Config(name=name, value=value) for name, value in topic_settings(topic).items()),
             )
             for topic in plan.cluster.topics
         )
-        where = next(iter(self._brokers.values()))
-        question = _CreateTopics(topics=topics)
-        try:
-            answer = await asyncio.to_thread(
-                ask, where, ApiKey.CREATE_TOPICS, _CREATE_VERSION, question, CreateTopicsResponse, timeout_s=_CREATE_MS / 1000
-            )
-        except (OSError, WireError) as error:
-            raise HarnessError(f"creating the topics: {error}") from error
-        for result in answer.topics:
-            if result.error_code != 0 and not (self.exists_is_fine and result.error_code == _EXISTS):
-                raise HarnessError(f"creating topic {result.name}: error {result.error_code}: {result.error_message}")
+
+    def _node_id(self, broker: BrokerId) -> int:
+        """The id of a broker in the cluster."""
+        return broker
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """The quorum's leader and these partitions' states, as znodes; the last known ones where nobody answers."""
@@ -133,6 +134,16 @@ class QuorumCluster(Uncoordinated):
         quorums = await asyncio.gather(*(asyncio.to_thread(_quorum_of, where) for where in self._brokers.values()))
         newest = max((quorum for quorum in quorums if quorum is not None), key=lambda quorum: quorum.leader_epoch, default=None)
         return None if newest is None or newest.leader_id < 0 else BrokerId(newest.leader_id)
+
+
+def create(where: HostPort, topics: tuple[NewTopic, ...]) -> tuple[TopicResult, ...]:
+    """Ask the node at this address to create topics. HarnessError if it does not answer."""
+    question = _CreateTopics(topics=topics)
+    try:
+        answer = ask(where, ApiKey.CREATE_TOPICS, _CREATE_VERSION, question, CreateTopicsResponse, timeout_s=_CREATE_MS / 1000)
+    except (OSError, WireError) as error:
+        raise HarnessError(f"creating the topics: {error}") from error
+    return answer.topics
 
 
 def _quorum_of(where: HostPort) -> _Partition | None:

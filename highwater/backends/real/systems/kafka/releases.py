@@ -6,6 +6,7 @@ What it needs beside its broker follows from its version.
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -46,11 +47,16 @@ class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _release(version: str) -> Release:
     """A release with what follows from its version."""
     jars = version.removesuffix(KRAFT)
-    number = _number(jars)
+    return release_of(version, jars, "kraft" if _number(jars) >= _ONLY_QUORUM or jars != version else "zookeeper")
+
+
+def release_of(version: str, number_text: str, mode: Mode) -> Release:
+    """The release of this number, such as 3.9.1, in one mode; `version` is what it is called."""
+    number = _number(number_text)
     return Release(
         version=version,
-        jars=jars,
-        mode="kraft" if number >= _ONLY_QUORUM or jars != version else "zookeeper",
+        jars=number_text,
+        mode=mode,
         heap_mb=320 if number >= (3,) else 256,
         log4j=2 if number >= (4,) else 1,
         idempotence=number >= (0, 11),
@@ -74,9 +80,9 @@ def release_named(version: str) -> Release:
     if read is None:
         raise UsageError(f"{version!r} is no version of kafka, such as 3.7.0 or 3.7.0-kraft; {tested}")
     number = _number(read[1])
-    if number < _OLDEST:
+    if is_too_old(read[1]):
         raise UsageError(f"kafka {version} has no listeners with names, which came with 0.10.2 (KIP-103); {tested}")
-    if read[2] and number < _QUORUM:
+    if read[2] and not has_quorum(read[1]):
         raise UsageError(f"kafka {read[1]} has no KRaft for production, which came with 3.3 (KIP-833); {tested}")
     if read[2] and number >= _ONLY_QUORUM:
         raise UsageError(f"kafka {read[1]} has KRaft alone: name it kafka:{read[1]}")
@@ -86,6 +92,25 @@ def release_named(version: str) -> Release:
 def can_have_both(release: Release) -> bool:
     """Whether a release runs with ZooKeeper and with KRaft."""
     return _QUORUM <= _number(release.jars) < _ONLY_QUORUM
+
+
+def neighbours(release: Release, others: Iterable[Release]) -> tuple[Release | None, Release | None]:
+    """The next older and the next newer one of the others in the same mode; twice the same one, if it has the same number."""
+    number = _number(release.jars)
+    alike = sorted((other for other in others if other.mode == release.mode), key=lambda other: _number(other.jars))
+    older = next((other for other in reversed(alike) if _number(other.jars) <= number), None)
+    newer = next((other for other in alike if _number(other.jars) >= number), None)
+    return older, newer
+
+
+def is_too_old(number: str) -> bool:
+    """Whether the release of this number has no listeners with names."""
+    return _number(number) < _OLDEST
+
+
+def has_quorum(number: str) -> bool:
+    """Whether the release of this number has KRaft for production."""
+    return _number(number) >= _QUORUM
 
 
 def artifacts_of(release: Release) -> tuple[str, ...]:

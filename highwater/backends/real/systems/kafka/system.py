@@ -1,6 +1,7 @@
 """Apache Kafka as a system under test, from its jars, as processes of this machine or in containers."""
 
 import asyncio
+import os
 import re
 import shlex
 import time
@@ -8,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.means import means_of
 from highwater.backends.real.node.plain import PlainNode, Prepared, Shape
 from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.site import HostPort, Node, Probe
-from highwater.backends.real.systems.kafka import jars, metadata_log, power, segments, settings
+from highwater.backends.real.systems.kafka import builds, jars, metadata_log, power, segments, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import Release, release_named
@@ -23,7 +24,7 @@ from highwater.backends.real.systems.limits import NO_ZOOKEEPER, WORKLOAD, no_li
 from highwater.backends.real.systems.port import Cluster, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan, system_of
+from highwater.plans.plan import Plan, SystemSpec, system_of
 from highwater.rig.commits import AnyCommit
 from history.manifest import Source
 from nemesis import faults
@@ -44,13 +45,21 @@ BESIDE_HEAP_MB = 512  # of the memory of a container
 SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
 
 
+def release_and_build(system: SystemSpec) -> tuple[Release, jars.Build | None]:
+    """The release that a system names, or the user's build with what it stands for. UsageError if it cannot run here."""
+    if system.jars is UNSET:
+        return release_named(system.version), None
+    build = builds.build_of(system.jars)
+    return builds.release_in(build, system), build
+
+
 class Kafka:
     """One release of Apache Kafka with the cluster of a plan. UsageError for a version that cannot be run here."""
 
     name = NAME
 
     def __init__(self, plan: Plan) -> None:
-        release = release_named(system_of(plan).version)
+        release, self._own = release_and_build(system_of(plan))
         self._plan = plan
         self.release: Release = release
         self.version = release.version
@@ -61,15 +70,19 @@ class Kafka:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """The jars of the release, which must be here."""
-        return jars.digests(self.release)
+        """The jars of the release, which must be here, or of the user's build."""
+        return self._build().files
+
+    def _build(self) -> jars.Build:
+        return self._own or jars.fetched(self.release)
 
     def refuse(self) -> str | None:
         """What this release lacks on this machine and for this plan, in a sentence; None if nothing."""
         if self._plan.workload.idempotent and not self.idempotence:
             return f"kafka {self.version} has no idempotent producers; the plan has {self._plan.workload.idempotent}"
         workloads = (WORKLOAD, *(OF_SESSIONS if self.release.sessions else ()))
-        return refusal(self._plan, f"kafka {self.version}", self.lacks, workloads=workloads) or jars.missing(self.release)
+        missing = jars.missing if self._own is None else jars.java_missing
+        return refusal(self._plan, f"kafka {self.version}", self.lacks, workloads=workloads) or missing(self.release)
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a broker of this release cannot suffer the fault; None if it can."""
@@ -105,7 +118,7 @@ class Kafka:
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> "KafkaNode":
         """Prepare a broker in a folder of its own below `folder`."""
-        return KafkaNode(folder, runner, Broker(wiring=wiring, plan=self._plan, release=self.release))
+        return KafkaNode(folder, runner, Broker(wiring=wiring, plan=self._plan, release=self.release, build=self._build()))
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
         """The running cluster, through its ZooKeeper or its brokers."""
@@ -124,11 +137,12 @@ class Kafka:
 
 
 class Broker(Struct, frozen=True, kw_only=True):
-    """One broker of a plan: its addresses, and the release that it runs."""
+    """One broker of a plan: its addresses, the release that it runs, and its jars."""
 
     wiring: Wiring
     plan: Plan
     release: Release
+    build: jars.Build
 
 
 class KafkaNode(PlainNode):
@@ -142,12 +156,18 @@ class KafkaNode(PlainNode):
         self._ended = (0, 0.0)  # the life that the harness ended last, and when
         shape = Shape(dirs=plan.cluster.log_dirs, needs=self._needs)
         super().__init__(folder, broker.wiring.broker, runner, self._java, shape=shape)
-        self._jars = runner.reads(jars.folder_of(broker.release))
+        self._build = broker.build
+        self._jars = runner.reads(broker.build.folder)
         self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None
         self._began: list[int] = []  # where the output of each life begins, in bytes
 
     async def start(self) -> Probe:
-        """Start the broker anew, once its last session is over: an old release gives up if its registration still stands."""
+        """Start the broker anew, once its last session is over: an old release gives up if its registration still stands.
+
+        HarnessError if the user's build is another one by now.
+        """
+        if self._build.stamps and not builds.is_unchanged(self._build):
+            raise HarnessError(f"the jars in {self._build.folder} were changed during the run")
         life, ended_s = self._ended
         if life and self._release.mode == "zookeeper":
             rest_s = self._plan.cluster.session_timeout_ms / 1000 + SESSION_SLACK_S
@@ -206,7 +226,7 @@ class KafkaNode(PlainNode):
         }
         for name, text in files.items():
             (prepared.folder / name).write_text(text)
-        virtual = java(self._release, prepared.folder, self._jars)
+        virtual = java(self._release, prepared.folder, [self._jars / name for name in self._build.files])
         configuration = str(prepared.folder / "server.properties")
         command = (*virtual, "kafka.Kafka", configuration)
         if self._release.mode == "kraft":
@@ -233,8 +253,8 @@ def _once(first: Sequence[str], done: Path, *, then: Sequence[str]) -> str:
     return f"[ -e {mark} ] || {{ {shlex.join(first)} && touch {mark}; }} && exec {shlex.join(then)}"
 
 
-def java(release: Release, folder: Path, libraries: Path) -> tuple[str, ...]:
-    """The command of a JVM with the jars of a release, which lie in `libraries`.
+def java(release: Release, folder: Path, class_path: Iterable[Path]) -> tuple[str, ...]:
+    """The command of a JVM with these jars of a release.
 
     `folder` has its hosts file and the configuration of its log. Times in the log are in UTC.
     """
@@ -253,5 +273,5 @@ def java(release: Release, folder: Path, libraries: Path) -> tuple[str, ...]:
         "-Duser.timezone=UTC",
         logging,
         "-cp",
-        jars.class_path(release, libraries),
+        os.pathsep.join(map(str, class_path)),
     )

@@ -40,7 +40,7 @@ from tests.highwater.backends.real.systems.played import (
     unseen,
 )
 
-HOOKS = ("start", "kill", "terminate", "pause", "resume", "cut", "heal")
+HOOKS = ("start", "kill", "terminate", "pause", "resume", "cut", "heal", "lose")
 SYSTEMS = ("reference", *(f"kafka:{release.version}" for release in TESTED), "external")
 # The classes of faults that a system takes, in some of their variants; it refuses all others.
 ON_KRAFT = {
@@ -51,7 +51,7 @@ WITH_ZOOKEEPER = {faults.ExpireSession, faults.ZooKeeperDown}
 CLOCKS_AND_DISKS = {
     *(faults.ClockJump, faults.ClockDrift, faults.ClockStrobe, faults.DirFailure, faults.DiskSlow, faults.DiskSwap),
 }
-BY_HOOKS = {faults.Partition, faults.Clog, faults.Crash, faults.Restart, faults.Shutdown, faults.Pause}
+BY_HOOKS = {faults.Partition, faults.Clog, faults.Crash, faults.Restart, faults.Shutdown, faults.Pause, faults.PowerLoss}
 
 
 def described(folder: Path, *hooks: str) -> SystemSpec:

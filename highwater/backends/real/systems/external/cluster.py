@@ -1,0 +1,207 @@
+"""A user's running cluster as the harness sees it: told by its nodes' metadata, in the names that plans give to brokers.
+
+The cluster's own ids (from 0 on, with gaps) are translated here and nowhere else. Other topics of the cluster are not looked at.
+What the file says wrongly is found by `gathered`, before a topic is created or a client connects.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.settings import advertised
+from highwater.backends.real.site import HostPort
+from highwater.backends.real.systems.external.file import Description, addresses_of, ids_of
+from highwater.backends.real.systems.kafka.quorum import NewTopic, QuorumCluster, create
+from highwater.backends.real.systems.metadata import VERSION_MAX, Told, served_version
+from highwater.errors import HarnessError
+from highwater.plans.plan import Plan
+from reference.client.calls import LatestCall
+from reference.config import TopicSpec
+from reference.messages import IsrMember, PartitionState
+from reference.types import Address, BrokerId, TopicPartition, broker_address, topic_of
+from server.runtime.health import ask
+from server.wire.clients.apis import ApiKey
+from server.wire.clients.topics import DeleteTopicsRequest, DeleteTopicsResponse
+from server.wire.framing import WireError
+
+_DELETE_VERSION = 3
+_DELETE_S = 30
+_LOOK_MS = 5000
+_NOT_CONTROLLER = 41  # the error of a node that is not the controller and does not hand the request on
+_ROUNDS = 10  # of asking every node to create the topics, while controllers change
+_BETWEEN_ROUNDS_S = 0.5
+# The request without which nothing of a workload works.
+_NEEDED = {"transactions": (22, "InitProducerId"), "groups": (11, "JoinGroup")}
+
+
+class ExternalCluster(QuorumCluster):
+    """A user's running cluster. Topics of the plan that it does not have are created, and deleted at the end."""
+
+    def __init__(
+        self, brokers: Mapping[Address, HostPort], description: Description, file: Path, plan: Plan | None = None
+    ) -> None:
+        """`brokers` are where the harness asks; without a plan no topic is looked at."""
+        super().__init__(brokers)
+        self._description = description
+        self._ids = ids_of(description)
+        self._names = {id: BrokerId(int(name.removeprefix("b"))) for name, id in self._ids.items()}
+        self._file = file
+        self._topics = frozenset(() if plan is None else (topic.name for topic in plan.cluster.topics))
+        self._made: tuple[str, ...] = ()
+        self._any = next(iter(brokers.values()))  # for questions that every node answers alike
+
+    async def gathered(self) -> bool:
+        """Whether every node serves and lists all nodes. HarnessError for what waiting does not change."""
+        for name, where in self._brokers.items():
+            version = await asyncio.to_thread(served_version, where, ApiKey.METADATA)
+            if version is not None and version < VERSION_MAX:
+                needed = f"{VERSION_MAX} is needed (Apache Kafka 2.3 or later)"
+                raise HarnessError(f"{self._words(name)} serves Metadata up to version {version}; {needed}")
+        return await super().gathered() and await self._greets_clients()
+
+    async def _greets_clients(self) -> bool:
+        """Whether clients are told the addresses of the file, if they have others than the harness, or settings."""
+        addresses, settings = addresses_of(self._description), self._description.clients
+        if addresses == self._brokers and not settings:
+            return True
+        told = await asyncio.to_thread(advertised, addresses, settings, timeout_s=_LOOK_MS / 1000)
+        named = {self._ids[name]: where for name, where in addresses.items()}
+        for id, where in told.items():
+            if named.get(id) != where:
+                raise HarnessError(f"node {id} advertises {where[0]}:{where[1]} to clients, which {self._file} does not name")
+        return {*told} == {*named}
+
+    async def lacking(self) -> str | None:
+        """What keeps the cluster from being complete, in a sentence; None if nothing does."""
+        told = await self._told(partitions=False)
+        for name, answer in told.items():
+            if answer is None:
+                return f"{self._words(name)} does not answer"
+            lists = [str(self._ids[broker_address(BrokerId(broker))]) for broker in sorted(answer.brokers)]
+            missing = [str(id) for id in self._ids.values() if str(id) not in lists]
+            if missing:
+                return f"{self._words(name)} lists the nodes {', '.join(lists)}, and {self._file} has {', '.join(missing)}, too"
+        return None
+
+    async def create_topics(self, plan: Plan) -> None:
+        """Create the topics that the cluster does not have. HarnessError if one that it has does not fit, or none can be made."""
+        api = _NEEDED.get(plan.workload.name)
+        if api is not None and await asyncio.to_thread(served_version, self._any, api[0]) is None:
+            raise HarnessError(f"the cluster does not serve {api[1]}, which the workload {plan.workload.name} needs")
+        there: dict[str, list[PartitionState]] = {}
+        for state in next((answer.partitions for answer in (await self._told(partitions=True)).values() if answer), ()):
+            there.setdefault(topic_of(state.tp), []).append(state)
+        for spec in plan.cluster.topics:
+            if spec.name in there:
+                await self._check_usable(spec, there[spec.name])
+        new = [topic for topic in self._new_topics(plan) if topic.name not in there]
+        if not new:
+            return
+        if await asyncio.to_thread(served_version, self._any, ApiKey.CREATE_TOPICS) is None:
+            needed = ", ".join(
+                f"{spec.name} ({spec.partitions} partitions, {spec.replication_factor} replicas)" for spec in plan.cluster.topics
+            )
+            raise HarnessError(f"the cluster does not serve CreateTopics: create these topics first: {needed}")
+        self._made = tuple(topic.name for topic in new)
+        await self._create(tuple(new))
+
+    async def _create(self, new: tuple[NewTopic, ...]) -> None:
+        """Ask the controller first, and the other nodes if it is another one by now."""
+        for _ in range(_ROUNDS):
+            controller = await self._leader()
+            first = None if controller is None else broker_address(controller)
+            for name in sorted(self._brokers, key=lambda name: name != first):
+                results = await asyncio.to_thread(create, self._brokers[name], new)
+                if all(result.error_code != _NOT_CONTROLLER for result in results):
+                    for result in results:
+                        if result.error_code:
+                            raise HarnessError(f"creating topic {result.name}: error {result.error_code}: {result.error_message}")
+                    return
+            await asyncio.sleep(_BETWEEN_ROUNDS_S)
+        raise HarnessError(f"creating the topics: no node says that it is the controller (error {_NOT_CONTROLLER})")
+
+    async def _check_usable(self, spec: TopicSpec, states: list[PartitionState]) -> None:
+        """HarnessError unless a topic of the cluster has the shape that the plan wants, and nothing was ever written to it."""
+        has, wanted = (len(states), len(states[0].replicas)), (spec.partitions, spec.replication_factor)
+        if has != wanted:
+            needs = f"the plan needs {wanted[0]} of {wanted[1]}"
+            raise HarnessError(f"topic {spec.name} exists with {has[0]} partitions of {has[1]} replicas; {needs}")
+        addresses, settings = addresses_of(self._description), self._description.clients
+        client = KafkaClient(Address("look"), addresses, request_timeout_ms=_LOOK_MS, settings=settings)
+        try:
+            for state in states:
+                heard = await client.call(LatestCall(id=0, tp=state.tp))
+                if heard.offset is None:
+                    raise HarnessError(f"topic {spec.name} exists, and {state.tp} does not tell its end: {heard.error}")
+                if heard.offset:
+                    raise HarnessError(f"topic {spec.name} exists and had records ({state.tp} ends at {heard.offset}): delete it")
+        finally:
+            await client.close()
+
+    def _node_id(self, broker: BrokerId) -> int:
+        """The id of a broker in the cluster."""
+        return self._ids[broker_address(broker)]
+
+    async def _leader(self) -> BrokerId | None:
+        """The leader of the metadata quorum, if it is one of the nodes; else the controller that a node's metadata names."""
+        leader = await super()._leader()
+        if leader is not None and leader in self._names:
+            return self._names[leader]
+        told = await self._told(partitions=False)
+        return next((BrokerId(answer.controller) for answer in told.values() if answer and answer.controller is not None), None)
+
+    async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
+        told = await super()._told(partitions=partitions)
+        return {name: None if answer is None else self._translated(name, answer) for name, answer in told.items()}
+
+    def _translated(self, name: Address, answer: Told) -> Told:
+        """What a node tells, with the brokers' names in plans. HarnessError if it tells of nodes that the file does not name."""
+        named = {where: node for node, where in self._brokers.items()}
+        for id, where in answer.brokers.items():
+            if where not in named:
+                raise HarnessError(f"{self._words(name)} advertises {where[0]}:{where[1]}, which {self._file} does not name")
+            said = self._ids[named[where]]
+            if said != id:
+                raise HarnessError(f"the node at {where[0]}:{where[1]} has the id {id} in the cluster; {self._file} says {said}")
+        controller = self._names.get(-1 if answer.controller is None else answer.controller)
+        mine = (state for state in answer.partitions if topic_of(state.tp) in self._topics)
+        brokers = {int(self._names[id]): where for id, where in answer.brokers.items()}
+        return Told(brokers=brokers, controller=controller, partitions=tuple(map(self._renamed, mine)))
+
+    def _renamed(self, state: PartitionState) -> PartitionState:
+        """The state of a partition with the brokers' names in plans."""
+        return replace(
+            state,
+            leader=None if state.leader is None else self._name_of(state.tp, state.leader),
+            isr=tuple(IsrMember(self._name_of(state.tp, member.broker), member.incarnation) for member in state.isr),
+            replicas=tuple(self._name_of(state.tp, broker) for broker in state.replicas),
+        )
+
+    def _name_of(self, tp: TopicPartition, id: int) -> BrokerId:
+        if id not in self._names:
+            raise HarnessError(f"{tp} has a replica on node {id}, which {self._file} does not name")
+        return self._names[id]
+
+    def words(self) -> str:
+        """The nodes with their names in plans: b1 is node 0 …"""
+        return ", ".join(f"{name} is node {id}" for name, id in self._ids.items())
+
+    def _words(self, name: Address) -> str:
+        """A node as messages name it: with its id, where plans have another number for it."""
+        id = self._ids[name]
+        return name if name == broker_address(BrokerId(id)) else f"{name} (node {id})"
+
+    def close(self) -> None:
+        """Delete the topics that were created; a cluster that does not answer keeps them."""
+        question = DeleteTopicsRequest(topic_names=self._made, timeout_ms=_DELETE_S * 1000)
+        for where in self._brokers.values() if self._made else ():
+            with suppress(OSError, WireError):
+                answer = ask(
+                    where, ApiKey.DELETE_TOPICS, _DELETE_VERSION, question, DeleteTopicsResponse, timeout_s=float(_DELETE_S)
+                )
+                if not any(answered_topic.error_code for answered_topic in answer.responses):
+                    return
