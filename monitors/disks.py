@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from monitors.engine import Never, Rule
 from monitors.patterns import Exchange, Key, Memory, did, noted, replied
+from reference.config import BrokerConfig
 from reference.effects import CreateReplica, DeleteReplica, Note, WriteCheckpoint
 from reference.errors import ErrorCode
 from reference.events import Booted, Received
@@ -11,6 +12,10 @@ from reference.messages import EpochEnd, Fetch, LeaderAndIsr, ListOffsets, Produ
 
 _DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManager"  # the gauges of KIP-112
 _REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
+
+
+def _keeps_checkpoints(config: BrokerConfig) -> bool:
+    return config.variant.hw_checkpoint == "merge"
 
 
 def _another_value(effect: WriteCheckpoint, memory: Memory) -> Iterator[Key]:
@@ -62,12 +67,14 @@ DISKS: tuple[Rule, ...] = (
         name="another-checkpoint",
         clause="R-038",
         says="the checkpoint of {0} was written as {1}; its high watermark is {2}",
+        holds=_keeps_checkpoints,
         what=did(WriteCheckpoint, keys=_another_value),
     ),
     Never(
         name="deleted-replica-in-checkpoint",
         clause="R-039",
         says="the replica of {0} was deleted while the checkpoint of its directory named it",
+        holds=_keeps_checkpoints,
         what=did(DeleteReplica, keys=_in_checkpoint),
     ),
     Never(

@@ -127,6 +127,7 @@ OBEDIENCE: tuple[Rule, ...] = (
         name="untold-metadata",
         clause="R-305, R-311",
         says="{1} was given another state of {0} than the controller told last",
+        holds=lambda config: config.variant.controller_epoch and config.variant.controller_epoch_persist,
         what=replied(Metadata, keys=_untold),
     ),
 )
