@@ -38,7 +38,8 @@ from pipeline.blocks import Blocks, Series, finished_rows
 from pipeline.errors import PipelineError
 from pipeline.items import Job
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode, encode_block
+from pipeline.record import Record
+from pipeline.record_file import encode, encode_block
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, below, storage_at
 

@@ -13,13 +13,14 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pipeline.dataset import Part, parts_of, whole_parts
+from pipeline.dataset import Part, parts_of
 from pipeline.errors import PipelineError
 from pipeline.questions.findings import Finding
 from pipeline.questions.question import Column, Question, tables_in
 from pipeline.session import session
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table
+from pipeline.verification import whole_parts
 
 Asked = TypeVar("Asked")
 

@@ -14,12 +14,12 @@ from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.provenance import Build
 from highwater.runs.records import stored_record
-from highwater.runs.summary import Summary
 from history import store
 from pipeline.blocks import Blocks, block_name
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode, encode_block
+from pipeline.record_file import encode, encode_block
 from pipeline.storage import storage_at
+from tests.pipeline.campaigns import summary_of
 from tests.pipeline.records import HISTORY, record, verdict
 from tests.strategies import MANIFEST
 
@@ -49,18 +49,9 @@ def _campaign(folder: Path, seeds: tuple[int, ...]) -> Path:
     for seed in seeds:
         key = f"v3.default.{seed}"
         store.write_file(folder / RECORDS / f"{key}.parquet", encode(record(seed)))
-        result = msgspec.Raw(msgspec.json.encode(_summary(record(seed))))
+        result = msgspec.Raw(msgspec.json.encode(summary_of(record(seed))))
         _ledger(folder).commit(Row(key=key, state="done", attempt=1, seconds=1.0, result=result))
     return folder
-
-
-def _summary(of: Record) -> Summary:
-    """What the row of a run says, as its record has it."""
-    (row,) = of.tables["runs"].to_pylist()
-    told = {
-        name: row[name] for name in ("seed", "plan", "plan_digest", "verdict", "live", "digest", "acked", "backend", "outcome")
-    }
-    return Summary(protocol=of.protocol, repeat=row["repeat"], **told)
 
 
 def _ledger(folder: Path) -> Ledger:
@@ -141,6 +132,14 @@ def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: 
         "missing, though the ledger has the run's result",
         "seed is 8, the row of its run says 4",
     ]
+
+
+def test_stored_runs_are_not_taken_in_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before Spark starts."""
+    _store_run(tmp_path / "runs")
+    code, _, err = _run(capsys, "ingest", tmp_path / "runs", "--dataset", tmp_path / "dataset", "--spark", "local[2]")
+
+    assert (code, err) == (ExitCode.USAGE, "highwater: runs: stored runs are taken in by this process; remove --spark\n")
 
 
 def test_stored_runs_are_taken_in_with_their_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
