@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pipeline.errors import PipelineError
+from pipeline.jvm_errors import without_start_warning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -256,7 +257,8 @@ def _build(master: str, conf: dict[str, str]) -> "SparkSession":
             builder = builder.master(master)
         for key, value in settings.items():
             builder = builder.config(key, value)
-        return builder.getOrCreate()
+        with without_start_warning():
+            return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise PipelineError(f"Spark did not start with master {master!r}: {cause(str(error))}") from error
 

@@ -148,7 +148,7 @@ class CampaignFolder:
             job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
             stopped = perform_until(self.series, job, finished, watch, performer=performer)
             self.tidy()
-        runs = self.write_runs(map(self._summary, finished_rows(self.series, self._rows)))
+        runs = self.write_runs(self.finished())
         return Campaign(
             wanted=order.runs,
             summaries=runs,
@@ -156,6 +156,10 @@ class CampaignFolder:
             goals=goals,
             wall_seconds=round(perf_counter() - start, 1),
         )
+
+    def finished(self) -> Iterator[Summary]:
+        """The summaries of all finished runs, in the order of their numbers; edited plans of a guided campaign have none."""
+        return map(self._summary, finished_rows(self.series, self._rows))
 
     def _summary(self, row: Row) -> Summary:
         trial = self.asked.order.named(row.key)

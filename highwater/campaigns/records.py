@@ -1,6 +1,7 @@
 """The records in a campaign's folder, one for each row of its ledger: those of workers, and those of runs without a result."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache, partial
 from math import lcm
 
@@ -50,8 +51,25 @@ class CampaignRecords:
     @cached_property
     def keys(self) -> list[str]:
         """The keys of all finished runs."""
-        single = (key for key in sorted(self._single) if self._block_of(key) not in self._finished)
-        return [*single, *(item.key for block in sorted(self._finished) for item in self._series.items(block))]
+        return self.keys_in(self.names)
+
+    @property
+    def names(self) -> set[str]:
+        """What is finished: the keys of rows of their own, and the names of blocks."""
+        return self._single | {block_name(block) for block in self._finished}
+
+    def keys_in(self, names: AbstractSet[str]) -> list[str]:
+        """The keys of the runs of some `names`."""
+        single = [key for key in sorted(names & self._single) if self._block_of(key) not in self._finished]
+        blocks = sorted(block for block in self._finished if block_name(block) in names)
+        return [*single, *(item.key for block in blocks for item in self._series.items(block))]
+
+    def settled(self, names: AbstractSet[str]) -> set[str]:
+        """The `names` without a run that the environment lost: resumed work does that again, under the same name."""
+        single = {key for key in names & self._single if not self._is_lost(key)}
+        blocks = [block for block in sorted(self._finished) if block_name(block) in names]
+        lost = {block for block in blocks if any(self._is_lost(item.key) for item in self._series.items(block))}
+        return single | {block_name(block) for block in blocks if block not in lost}
 
     @cached_property
     def _single(self) -> set[str]:
@@ -119,6 +137,12 @@ class CampaignRecords:
         record = file.record(key)
         self._check(key, row, *record.tables["runs"].to_pylist())
         return record
+
+    def _is_lost(self, key: str) -> bool:
+        try:
+            return self._row(key).state == "lost"
+        except PipelineError:
+            return False  # damaged: refused with the reason when it is asked for
 
     def _check(self, key: str, row: Row, told: Mapping[str, object]) -> None:
         """Raise PipelineError if a record is of another run or build than the row under its key, or of another result."""

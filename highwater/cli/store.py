@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Annotated, NamedTuple
 from uuid import uuid4
 
@@ -53,6 +54,12 @@ class IngestOptions(Struct, frozen=True, kw_only=True):
         str | None, typer.Option(metavar="NAME", help="Name of the campaign; the name of each source's folder if not given.")
     ] = None
     evidence: Annotated[bool, typer.Option("--evidence", help="Take in operations and events of stored runs, too.")] = False
+    follow: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="Take in what is new, every so many seconds, until all runs of the campaign are in."
+        ),
+    ] = None
     on: options.OnSpark = options.OnSpark()
     json: options.AsJson = False
 
@@ -61,6 +68,8 @@ class IngestOptions(Struct, frozen=True, kw_only=True):
 def ingest(given: IngestOptions) -> int:
     """Take runs into a dataset. Runs that it has already are skipped; runs that cannot be read are reported and left out."""
     storage = storage_at(given.dataset)
+    if given.follow is not None:
+        return _follow(storage, given, given.follow)
     sources = [_source(source, given.campaign, evidence=given.evidence) for source in given.sources]
     units = [_units(source) for source in sources] if given.on.spark else [None] * len(sources)
     told = Ingested()
@@ -87,6 +96,32 @@ def ingest(given: IngestOptions) -> int:
     else:
         present = f"{told.present} runs were there already, {told.refused} refused"
         say(f"{told.new} runs taken in, {told.parts} parts written; {present}")
+    return ExitCode.USAGE if told.refused else ExitCode.VALID
+
+
+def _follow(storage: Storage, given: IngestOptions, every_s: float) -> int:
+    """Take in the runs of a campaign as they are finished; prints a line whenever there are some."""
+    if len(given.sources) != 1 or given.on.spark is not None or given.evidence:
+        raise UsageError("--follow takes in one running campaign, in this process: give one folder, and no --spark or --evidence")
+    (place,) = given.sources
+    name = given.campaign or storage_at(place).root.rsplit("/", 1)[-1]
+    seen: set[str] = set()
+    told = Ingested()
+    while True:
+        records = CampaignRecords(storage_at(place))
+        new = records.settled(records.names - seen)
+        seen |= new
+        of_round = datasets.ingest(storage, name, records.entries(records.keys_in(new)))
+        told += of_round
+        for line in of_round.words:
+            complain(line)
+        if of_round.new and not given.json:
+            say(f"{told.new + told.present} of {records.wanted} runs are in the dataset, {told.refused} refused")
+        if told.new + told.present + told.refused >= records.wanted:
+            break
+        sleep(every_s)
+    if given.json:
+        say_json({"new": told.new, "present": told.present, "parts": told.parts, "refused": told.words, "unfinished": 0})
     return ExitCode.USAGE if told.refused else ExitCode.VALID
 
 

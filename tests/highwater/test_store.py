@@ -19,7 +19,7 @@ from pipeline.blocks import Blocks, block_name
 from pipeline.ledger import Ledger, Row
 from pipeline.record_file import encode, encode_block
 from pipeline.storage import storage_at
-from tests.pipeline.campaigns import summary_of
+from tests.pipeline.campaigns import summary_of, write_campaign
 from tests.pipeline.records import HISTORY, record, verdict
 from tests.strategies import MANIFEST
 
@@ -132,6 +132,43 @@ def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: 
         "missing, though the ledger has the run's result",
         "seed is 8, the row of its run says 4",
     ]
+
+
+def test_running_campaign_is_followed_until_all_runs_are_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block is finished while the dataset is asked; a lost run is taken in when it was done again, not before."""
+    campaign, dataset, aside = tmp_path / "campaign", tmp_path / "dataset", tmp_path / "aside"
+    write_campaign(campaign)
+    blocks = Blocks(storage_at(campaign / LEDGER))
+    whole = blocks.rows(5)
+    blocks.write(5, [Row(key=whole[0].key, state="lost", attempt=4, seconds=1.0, words="disk full"), *whole[1:]])
+    (campaign / LEDGER / "blocks" / f"{block_name(6)}.rows").rename(aside)
+    asked: list[int] = []
+
+    def next_look(seconds: float) -> None:
+        asked.append(_runs(dataset).height)
+        if len(asked) == 1:
+            aside.rename(campaign / LEDGER / "blocks" / f"{block_name(6)}.rows")
+        if len(asked) == 3:
+            blocks.write(5, whole)
+
+    monkeypatch.setattr("highwater.cli.store.sleep", next_look)
+    code, out, err = _run(capsys, "ingest", campaign, "--dataset", dataset, "--follow", "0.5")
+
+    assert (code, err, asked) == (ExitCode.VALID, "", [176, 178, 178])
+    assert out.splitlines() == [f"{count} of 180 runs are in the dataset, 0 refused" for count in (176, 178, 180)]
+    assert _runs(dataset)["outcome"].unique().to_list() == ["completed"]
+    assert _run(capsys, "verify", dataset)[:2] == (ExitCode.VALID, "whole\n")
+
+
+def test_following_needs_one_campaign_and_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("ingest", tmp_path, "--dataset", tmp_path / "dataset", "--follow", "1")
+    for more in ((tmp_path,), ("--spark", "local[2]"), ("--evidence",)):
+        code, _, err = _run(capsys, *asked, *more)
+        assert (code, len(err.splitlines())) == (ExitCode.USAGE, 1)
+    code, _, err = _run(capsys, *asked)
+    assert (code, "not the request of a campaign" in err) == (ExitCode.USAGE, True)
 
 
 def test_stored_runs_are_not_taken_in_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
