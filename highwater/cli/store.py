@@ -22,7 +22,7 @@ from history.errors import HistoryError
 from pipeline import dataset as datasets
 from pipeline.dataset import Entry, Ingested, Refused
 from pipeline.dataset_on_spark import Units, ingest_on_spark, verify_on_spark
-from pipeline.errors import PipelineError
+from pipeline.errors import OwnedError, PipelineError
 from pipeline.session import session_if_asked
 from pipeline.storage import Storage, storage_at
 from pipeline.verification import verify as verified
@@ -110,8 +110,12 @@ def _follow(storage: Storage, given: IngestOptions, every_s: float) -> int:
     while True:
         records = CampaignRecords(storage_at(place))
         new = records.settled(records.names - seen)
+        try:
+            of_round = datasets.ingest(storage, name, records.entries(records.keys_in(new))) if new else Ingested()
+        except OwnedError:  # a compaction, or another ingest: with the next look
+            sleep(every_s)
+            continue
         seen |= new
-        of_round = datasets.ingest(storage, name, records.entries(records.keys_in(new)))
         told += of_round
         for line in of_round.words:
             complain(line)
