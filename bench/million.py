@@ -164,10 +164,10 @@ def _measured(folder: Path, runs: int, master: str) -> str:
     outcome = msgspec.json.decode(resumed.output, type=Outcome)
     if (outcome.runs, outcome.not_live) != (runs, -(-runs // _NOT_LIVE_EACH)):
         raise HarnessError(f"the tally is {outcome}")
-    return f"{_words_of_campaign(runs, master, killed, resumed, outcome.passes_s)}\n{_taken_in(folder, runs, master)}"
+    return f"{_campaign_words(runs, master, killed, resumed, outcome.passes_s)}\n{_dataset_words(folder, runs, master)}"
 
 
-def _taken_in(folder: Path, runs: int, master: str) -> str:
+def _dataset_words(folder: Path, runs: int, master: str) -> str:
     """Take the campaign into a dataset and verify that, both on Spark, and say in words what it costs."""
     place = str(folder / "dataset")
     conf = CONF if master.startswith("spark:") else {}
@@ -188,7 +188,7 @@ def _taken_in(folder: Path, runs: int, master: str) -> str:
     return "\n".join(words)
 
 
-def _words_of_campaign(runs: int, master: str, killed: Cost, resumed: Cost, passes_s: float) -> str:
+def _campaign_words(runs: int, master: str, killed: Cost, resumed: Cost, passes_s: float) -> str:
     cpu_s = killed.cpu_s + resumed.cpu_s
     return (
         f"{runs:,} runs on {master.partition(':')[0]}: {cpu_s:.0f} CPU s, {1000 * cpu_s / runs:.2f} ms a run; "

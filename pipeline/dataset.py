@@ -115,7 +115,7 @@ def ingest(storage: Storage, campaign: str, entries: Iterable[Entry | Refused]) 
         intake = Intake(storage, campaign, {run for part in parts if part.campaign == campaign for run in part.runs})
         for part in intake.parts(entries):
             commit(storage, part)
-    return intake.told
+    return intake.tally
 
 
 @contextmanager
@@ -134,13 +134,13 @@ def writing(storage: Storage, campaign: str, *, with_runs: bool = True) -> Itera
 class Intake:
     """Writes the files of parts. Their manifests are left to the owner of the dataset, so nothing counts without it.
 
-    `present` are the runs of the campaign that the dataset has. `told` is what came of the entries so far.
+    `present` are the runs of the campaign that the dataset has. `tally` is what came of the entries so far.
     """
 
     def __init__(self, storage: Storage, campaign: str, present: AbstractSet[str]) -> None:
         self._storage, self._campaign, self._present = storage, campaign, present
         self._taken: set[str] = set()
-        self.told = Ingested()
+        self.tally = Ingested()
 
     def parts(self, entries: Iterable[Entry | Refused]) -> Iterator[Part]:
         """Take runs in; yields each part whose files are written."""
@@ -158,21 +158,21 @@ class Intake:
     def _loaded(self, entry: Entry | Refused) -> Record | None:
         """The record of a run that is new; None for any other."""
         if isinstance(entry, Refused):
-            self.told += Ingested(refused=1, words=(entry.words,))
+            self.tally += Ingested(refused=1, words=(entry.words,))
             return None
         if entry.run in self._present or entry.run in self._taken:
-            self.told += Ingested(present=1)
+            self.tally += Ingested(present=1)
             return None
         try:
             record = entry.load()
         except (PipelineError, HistoryError) as error:
-            self.told += Ingested(refused=1, words=(str(error),))
+            self.tally += Ingested(refused=1, words=(str(error),))
             return None
         self._taken.add(entry.run)
         return record
 
     def _part(self, batch: "_Batch") -> Part:
-        self.told += Ingested(new=len(batch.records), parts=1)
+        self.tally += Ingested(new=len(batch.records), parts=1)
         return _write_batch(self._storage, self._campaign, batch)
 
 

@@ -49,7 +49,7 @@ def ingest_on_spark(
     on_runs: Callable[[str, int], object] = lambda words, runs: None,
 ) -> Ingested:
     """As `dataset.ingest`, by the workers of Spark. `on_runs` gets the number of runs of each unit that is taken in."""
-    told = Ingested()
+    tally = Ingested()
     with writing(storage, campaign, with_runs=False) as parts:
         has_runs = any(part.campaign == campaign for part in parts)
         take = partial(_take_in, storage.location, campaign, units.entries, str(uuid4()) if has_runs else None)
@@ -57,9 +57,9 @@ def ingest_on_spark(
             taken, of_unit = _TAKEN.decode(result)
             for part in taken:
                 commit(storage, part)
-            told += of_unit
+            tally += of_unit
             on_runs("", units.runs)
-    return told
+    return tally
 
 
 def _take_in(
@@ -70,7 +70,7 @@ def _take_in(
     present = frozenset[str]() if ingest is None else _present(location, campaign, ingest)
     intake = Intake(storage, campaign, present)
     parts = list(intake.parts(entries(unit)))
-    return msgspec.msgpack.encode((parts, intake.told))
+    return msgspec.msgpack.encode((parts, intake.tally))
 
 
 @lru_cache(maxsize=1)

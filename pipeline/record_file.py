@@ -120,13 +120,13 @@ class RecordFile:
         """Whether the file has a record of this key."""
         return key in self._numbers
 
-    def told(self, key: str) -> dict[str, object]:
+    def runs_row(self, key: str) -> dict[str, object]:
         """The row of `runs` of a record; nothing else is read."""
         try:
-            told: dict[str, object] = self._runs[self._numbers[key]][0].as_py()
+            row: dict[str, object] = self._runs[self._numbers[key]][0].as_py()
         except _UNREADABLE as error:
             raise self._unreadable(error) from error
-        return told
+        return row
 
     def record(self, key: str) -> Record:
         """A record that is as it was written, and whose rows are possible."""

@@ -64,7 +64,7 @@ class CampaignRecords:
         blocks = sorted(block for block in self._finished if block_name(block) in names)
         return [*single, *(item.key for block in blocks for item in self._series.items(block))]
 
-    def settled(self, names: AbstractSet[str]) -> set[str]:
+    def settled_names(self, names: AbstractSet[str]) -> set[str]:
         """The `names` without a run that the environment lost: resumed work does that again, under the same name."""
         single = {key for key in names & self._single if not self._is_lost(key)}
         blocks = [block for block in sorted(self._finished) if block_name(block) in names]
@@ -125,7 +125,7 @@ class CampaignRecords:
         if file is None or row.state != "done":
             return self._record_of_failure(row).run
         # The record of another run would be taken for one that the dataset has already, and its own run would be left out.
-        told = file.told(key)
+        told = file.runs_row(key)
         self._check(key, row, told)
         return str(told["run"])
 

@@ -80,7 +80,7 @@ def ingest(given: IngestOptions) -> int:
     ):
         for source, path, works in zip(sources, given.sources, units, strict=True):
             if spark is None or works is None:
-                of_source = datasets.ingest(storage, source.campaign, _ticked(source.entries(), ticker))
+                of_source = datasets.ingest(storage, source.campaign, _with_ticks(source.entries(), ticker))
             else:
                 of_source = ingest_on_spark(spark, storage, source.campaign, works, ticker.tick)
             told += of_source
@@ -109,7 +109,7 @@ def _follow(storage: Storage, given: IngestOptions, every_s: float) -> int:
     told = Ingested()
     while True:
         records = CampaignRecords(storage_at(place))
-        new = records.settled(records.names - seen)
+        new = records.settled_names(records.names - seen)
         try:
             of_round = datasets.ingest(storage, name, records.entries(records.keys_in(new))) if new else Ingested()
         except OwnedError:  # a compaction, or another ingest: with the next look
@@ -198,7 +198,7 @@ def _stored_runs(directories: Sequence[Path], *, evidence: bool) -> Iterator[Ent
             yield Entry(run, partial(stored_record, directory, evidence=evidence))
 
 
-def _ticked(entries: Iterator[Entry | Refused], ticker: Ticker) -> Iterator[Entry | Refused]:
+def _with_ticks(entries: Iterator[Entry | Refused], ticker: Ticker) -> Iterator[Entry | Refused]:
     for entry in entries:
         ticker.tick(words=entry.run if isinstance(entry, Entry) else "refused")
         yield entry

@@ -20,7 +20,7 @@ def test_record_survives_encoding() -> None:
     new_record = record(1)
     record_found = decode(encode(new_record))
 
-    assert (record_found.protocol, record_found.run, RecordFile(encode(new_record), name="r", key="a").told("a")["run"]) == (
+    assert (record_found.protocol, record_found.run, RecordFile(encode(new_record), name="r", key="a").runs_row("a")["run"]) == (
         "v3",
         "seed-1/sim-v3-0",
         "seed-1/sim-v3-0",
@@ -34,7 +34,7 @@ def test_records_of_a_block_survive_encoding() -> None:
 
     assert found.keys == [*records]
     for key, one in records.items():
-        assert found.told(key)["run"] == one.run
+        assert found.runs_row(key)["run"] == one.run
         assert (found.record(key).protocol, found.record(key).tables) == (one.protocol, one.tables)
 
 
