@@ -3,6 +3,7 @@
 What is left is the cost of everything around simulation and judging: tasks, rows, records, tallies, pages. Every run stores a
 summary and a record of the size of real ones: those of one short run, under the seed of its own. The driver kills itself
 (SIGKILL) when half of the runs are finished; a second one resumes the campaign, and compares every run with what it must be.
+Then the campaign is taken into a dataset, and this is verified.
 
     python -m bench.million [--runs 1000000] [--master MASTER] [--folder FOLDER]
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from time import perf_counter
 
 import msgspec
+import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,11 +41,11 @@ from highwater.runs.run import Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import attempt
 from pipeline.blocks import Series
-from pipeline.record import Record, decode, encode, encode_block
+from pipeline.record import Record
+from pipeline.record_file import decode, encode, encode_block
 from pipeline.session import session
 from pipeline.stamp import present_stamp
 from pipeline.storage import storage_at
-from pipeline.tables import arrow_schema
 from pipeline.work import perform
 
 RUNS = 1_000_000
@@ -90,10 +92,15 @@ def _record_of_seed(folder: Path, seed: int) -> Record:
     """The record of the template as that of another run."""
     record = _template(folder)[1]
     _, _, run_id = record.run.partition("/")
+    told = {"run": f"seed-{seed}/{run_id}"}
+    live = summary_of_seed(folder, seed).live
+    own: dict[str, dict[str, object]] = {"runs": {"seed": seed, "plan": f"seed-{seed}", "live": live}, "verdicts": {"live": live}}
     tables = {}
     for table, rows in record.tables.items():
-        named = rows.set_column(rows.schema.get_field_index("run"), "run", [[f"seed-{seed}/{run_id}"] * rows.num_rows])
-        tables[table] = named.cast(arrow_schema(table))
+        for name, value in (told | own.get(table, {})).items():
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(name), pa.array([value] * rows.num_rows, rows.schema.field(name).type))
+        tables[table] = rows
     return Record(protocol=record.protocol, tables=tables)
 
 
@@ -157,18 +164,42 @@ def _measured(folder: Path, runs: int, master: str) -> str:
     outcome = msgspec.json.decode(resumed.output, type=Outcome)
     if (outcome.runs, outcome.not_live) != (runs, -(-runs // _NOT_LIVE_EACH)):
         raise HarnessError(f"the tally is {outcome}")
+    return f"{_campaign_words(runs, master, killed, resumed, outcome.passes_s)}\n{_dataset_words(folder, runs, master)}"
+
+
+def _dataset_words(folder: Path, runs: int, master: str) -> str:
+    """Take the campaign into a dataset and verify that, both on Spark, and say in words what it costs."""
+    place = str(folder / "dataset")
+    conf = CONF if master.startswith("spark:") else {}
+    spark = ("--spark", master, *(word for key, value in conf.items() for word in ("--spark-conf", f"{key}={value}")), "--json")
+    (campaign,) = (folder / "store" / "campaigns").iterdir()
+    words = []
+    for command, wanted in (
+        (("ingest", str(campaign), "--dataset", place), f'{{"new":{runs},"present":0,'),
+        (("verify", place), '{"damages":[]}'),
+    ):
+        cost = cost_of((sys.executable, "-m", "highwater", "store", *command, *spark), environment={"POLARS_MAX_THREADS": "1"})
+        if not cost.output.startswith(wanted):
+            raise HarnessError(f"store {command[0]}: {cost.output[:300]}")
+        words.append(
+            f"{command[0]}: {cost.cpu_s:.0f} CPU s, {1000 * cost.cpu_s / runs:.2f} ms a run, {cost.clock_s:.0f} s by the clock; "
+            f"peaks: {_peaks(cost)}"
+        )
+    return "\n".join(words)
+
+
+def _campaign_words(runs: int, master: str, killed: Cost, resumed: Cost, passes_s: float) -> str:
     cpu_s = killed.cpu_s + resumed.cpu_s
     return (
         f"{runs:,} runs on {master.partition(':')[0]}: {cpu_s:.0f} CPU s, {1000 * cpu_s / runs:.2f} ms a run; "
         f"killed after {killed.clock_s:.0f} s, resumed and ended after {resumed.clock_s:.0f} s, "
-        f"{outcome.passes_s:.0f} s of them for comparison, tally and pages; "
-        f"peaks: driver {_peak(killed, resumed, 'driver')}, another Python {_peak(killed, resumed, 'python')}, "
-        f"JVM {_peak(killed, resumed, 'java')}"
+        f"{passes_s:.0f} s of them for comparison, tally and pages; peaks: {_peaks(killed, resumed)}"
     )
 
 
-def _peak(one: Cost, other: Cost, kind: Kind) -> str:
-    return f"{max(cost.peak_mib.get(kind, 0) for cost in (one, other)):,} MiB"
+def _peaks(*costs: Cost) -> str:
+    kinds: tuple[tuple[str, Kind], ...] = (("driver", "driver"), ("another Python", "python"), ("JVM", "java"))
+    return ", ".join(f"{name} {max(cost.peak_mib.get(kind, 0) for cost in costs):,} MiB" for name, kind in kinds)
 
 
 def main() -> None:
@@ -186,7 +217,8 @@ def main() -> None:
     message = machine()
     with tempfile.TemporaryDirectory(prefix="highwater-million-") as aside:
         folder = Path(given.folder or aside).absolute()
-        shutil.rmtree(folder / "store", ignore_errors=True)
+        for name in ("store", "dataset"):
+            shutil.rmtree(folder / name, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         write_template(folder)
         if given.master == STANDALONE:

@@ -11,28 +11,29 @@ the other's manifest, and does not count from then on. Names are relative to the
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from hashlib import blake2b, sha256
 from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
 from history import parquet
+from history.errors import HistoryError
 from history.history import History
 from pipeline.errors import PipelineError
 from pipeline.owner import owned
-from pipeline.record import Record, column_complaint
+from pipeline.record import Record
 from pipeline.storage import Storage
-from pipeline.tables import COLUMNS, DATASET_VERSION, HIVE, OF_A_RECORD, TABLES, Table, arrow_schema
+from pipeline.tables import DATASET_VERSION, HIVE, TABLES, Table, arrow_schema
 
 RUNS_OF_A_PART = 50
-BYTES_MAX = 256 << 20  # of records in memory; the largest part is written when they are more
-_MANIFESTS = "parts/"
-_READERS = 4  # threads that compare files with their manifests
+WORDS_MAX = 1_000  # reasons of refused runs that are kept
+ROWS_MAX = 1_000_000  # of records in memory, some 200 MB; the largest part is written when they are more
+MANIFESTS = "parts/"
 # Readers take a folder's value for a number or a date if it looks like one, so a name begins with a letter.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,127}")
 
@@ -69,60 +70,110 @@ def _seal(part: Part) -> str:
 class Entry(NamedTuple):
     """A run that can be taken in. `load` reads its record, and is called only for a run that the dataset does not have.
 
-    `load` returns None for a run that is to be left out.
+    If `load` raises PipelineError or HistoryError, the run is refused with these words.
     """
 
     run: str
-    load: Callable[[], Record | None]
+    load: Callable[[], Record]
 
 
-class Ingested(NamedTuple):
-    """What came of an ingest: runs taken in, runs that were there already, and the parts that were written."""
+class Refused(NamedTuple):
+    """A run that cannot be taken in, because even its name cannot be read; in place of an `Entry`."""
 
-    new: int
-    present: int
-    parts: int
-
-
-class Damage(NamedTuple):
-    """What is wrong with one file of a dataset."""
-
-    name: str
     words: str
 
 
-def ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingested:
-    """Take runs in, streaming: no more than `BYTES_MAX` of records are held at a time.
+class Ingested(NamedTuple):
+    """What came of an ingest: runs taken in, runs that were there already, parts that were written, runs that were refused.
 
-    Raises PipelineError for a name that cannot be a folder's, and what `load` raises; parts that were written until then stay.
+    `words` are the reasons of the first `WORDS_MAX` of them.
+    """
+
+    new: int = 0
+    present: int = 0
+    parts: int = 0
+    refused: int = 0
+    words: tuple[str, ...] = ()
+
+    def __add__(self, other: "Ingested") -> "Ingested":  # type: ignore[override] # not the concatenation of two tuples
+        """What came of both."""
+        return Ingested(
+            self.new + other.new,
+            self.present + other.present,
+            self.parts + other.parts,
+            self.refused + other.refused,
+            (*self.words, *other.words)[:WORDS_MAX],
+        )
+
+
+def ingest(storage: Storage, campaign: str, entries: Iterable[Entry | Refused]) -> Ingested:
+    """Take runs in, streaming: records of no more than `ROWS_MAX` rows are held at a time.
+
+    Raises PipelineError for a name that cannot be a folder's. Parts that were written before an error stay.
+    """
+    with writing(storage, campaign) as parts:
+        intake = Intake(storage, campaign, {run for part in parts if part.campaign == campaign for run in part.runs})
+        for part in intake.parts(entries):
+            commit(storage, part)
+    return intake.tally
+
+
+@contextmanager
+def writing(storage: Storage, campaign: str, *, with_runs: bool = True) -> Iterator[list[Part]]:
+    """Own a dataset to take runs of a campaign in; yields its parts, after a killed process's files are deleted.
+
+    Raises PipelineError where the name cannot be a folder's, and as `owned` does.
     """
     _check_name("campaign", campaign)
     with owned(storage):
-        return _ingest(storage, campaign, entries)
+        parts = parts_of(storage, with_runs=with_runs)
+        sweep(storage, parts)
+        yield parts
 
 
-def _ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingested:
-    parts = parts_of(storage)
-    sweep(storage, parts)
-    ingested_runs = {run for part in parts if part.campaign == campaign for run in part.runs}
-    present = written = 0
-    before = len(ingested_runs)
-    batches: dict[str, _Batch] = {}
-    for entry in entries:
-        if entry.run in ingested_runs:
-            present += 1
-            continue
-        record = entry.load()
-        if record is None:
-            continue
-        ingested_runs.add(entry.run)
-        batches.setdefault(record.protocol, _Batch()).add(record)
-        while (full := _full(batches)) is not None:
-            _write_batch(storage, campaign, batches.pop(full))
-            written += 1
-    for batch in batches.values():
-        _write_batch(storage, campaign, batch)
-    return Ingested(len(ingested_runs) - before, present, written + len(batches))
+class Intake:
+    """Writes the files of parts. Their manifests are left to the owner of the dataset, so nothing counts without it.
+
+    `present` are the runs of the campaign that the dataset has. `tally` is what came of the entries so far.
+    """
+
+    def __init__(self, storage: Storage, campaign: str, present: AbstractSet[str]) -> None:
+        self._storage, self._campaign, self._present = storage, campaign, present
+        self._taken: set[str] = set()
+        self.tally = Ingested()
+
+    def parts(self, entries: Iterable[Entry | Refused]) -> Iterator[Part]:
+        """Take runs in; yields each part whose files are written."""
+        batches: dict[str, _Batch] = {}
+        for entry in entries:
+            record = self._loaded(entry)
+            if record is None:
+                continue
+            batches.setdefault(record.protocol, _Batch()).add(record)
+            while (full := _full(batches)) is not None:
+                yield self._part(batches.pop(full))
+        for batch in batches.values():
+            yield self._part(batch)
+
+    def _loaded(self, entry: Entry | Refused) -> Record | None:
+        """The record of a run that is new; None for any other."""
+        if isinstance(entry, Refused):
+            self.tally += Ingested(refused=1, words=(entry.words,))
+            return None
+        if entry.run in self._present or entry.run in self._taken:
+            self.tally += Ingested(present=1)
+            return None
+        try:
+            record = entry.load()
+        except (PipelineError, HistoryError) as error:
+            self.tally += Ingested(refused=1, words=(str(error),))
+            return None
+        self._taken.add(entry.run)
+        return record
+
+    def _part(self, batch: "_Batch") -> Part:
+        self.tally += Ingested(new=len(batch.records), parts=1)
+        return _write_batch(self._storage, self._campaign, batch)
 
 
 class _Batch:
@@ -130,20 +181,20 @@ class _Batch:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.bytes = 0
+        self.rows = 0
 
     def add(self, record: Record) -> None:
         self.records.append(record)
-        self.bytes += sum(table.nbytes for table in record.tables.values())
+        self.rows += sum(table.num_rows for table in record.tables.values())
 
 
 def _full(batches: Mapping[str, _Batch]) -> str | None:
     """The protocol whose records are to be written now: it has enough runs for a part, or all together need too much memory."""
-    largest = max(batches, key=lambda protocol: batches[protocol].bytes, default=None)
+    largest = max(batches, key=lambda protocol: batches[protocol].rows, default=None)
     for protocol, batch in batches.items():
         if len(batch.records) >= RUNS_OF_A_PART:
             return protocol
-    return largest if sum(batch.bytes for batch in batches.values()) > BYTES_MAX else None
+    return largest if sum(batch.rows for batch in batches.values()) > ROWS_MAX else None
 
 
 def with_evidence(record: Record, history: History) -> Record:
@@ -162,9 +213,13 @@ def committed(storage: Storage, table: Table) -> list[str]:
     return sorted(part.path(table) for part in parts_of(storage) if table in part.files)
 
 
-def parts_of(storage: Storage) -> list[Part]:
-    """The parts of the dataset, sorted by id. Raises PipelineError where a manifest is damaged."""
-    return live([_manifest(storage, name) for name in _manifests(storage)])
+def parts_of(storage: Storage, *, with_runs: bool = True) -> list[Part]:
+    """The parts of the dataset, sorted by id; without their runs if nobody looks at them, who may be very many.
+
+    Raises PipelineError where a manifest is damaged.
+    """
+    parts = (manifest_at(storage, name) for name in manifest_names(storage))
+    return live([part if with_runs else msgspec.structs.replace(part, runs=()) for part in parts])
 
 
 def live(parts: Sequence[Part]) -> list[Part]:
@@ -173,11 +228,12 @@ def live(parts: Sequence[Part]) -> list[Part]:
     return [part for part in parts if part.id not in replaced]
 
 
-def _manifests(storage: Storage) -> list[str]:
-    return [name for name in storage.names(_MANIFESTS.rstrip("/")) if name.endswith(".json")]
+def manifest_names(storage: Storage) -> list[str]:
+    """The names of all manifests, sorted."""
+    return [name for name in storage.names(MANIFESTS.rstrip("/")) if name.endswith(".json")]
 
 
-def _manifest(storage: Storage, name: str) -> Part:
+def manifest_at(storage: Storage, name: str) -> Part:
     """Read the manifest of a part. Raises PipelineError where it is damaged or of another version."""
     where = storage.path(name)
     try:
@@ -186,7 +242,7 @@ def _manifest(storage: Storage, name: str) -> Part:
         raise PipelineError(f"{where}: not the manifest of a part: {error}") from error
     if part.version != DATASET_VERSION:
         raise PipelineError(f"{where}: dataset version {part.version}, this program reads {DATASET_VERSION}")
-    if name != f"{_MANIFESTS}{part.id}.json":
+    if name != f"{MANIFESTS}{part.id}.json":
         raise PipelineError(f"{where}: the manifest of another part, {part.id}")
     if not part.seal:
         raise PipelineError(f"{where}: a manifest without checksum, of an earlier version: ingest its runs into a new dataset")
@@ -203,45 +259,48 @@ def _check_name(what: str, name: str) -> None:
 # --- writing --------------------------------------------------------------------------------------------------------------------
 
 
-def _write_batch(storage: Storage, campaign: str, batch: _Batch) -> None:
-    """Write the records of a batch as one part."""
+def _write_batch(storage: Storage, campaign: str, batch: _Batch) -> Part:
+    """Write the files of a part with the records of a batch."""
     tables: dict[Table, pa.Table] = {}
     for table in TABLES:
         rows = [record.tables[table] for record in batch.records if table in record.tables]
         if rows:
             tables[table] = pa.concat_tables(rows)
-    _write(storage, campaign, batch.records[0].protocol, tables)
+    return _write(storage, campaign, batch.records[0].protocol, tables)
 
 
 def _write(
     storage: Storage, campaign: str, protocol: str, tables: dict[Table, pa.Table], *, replaces: Sequence[str] = ()
 ) -> Part:
-    """Write the files of a part and then its manifest. A file without rows is written too: readers want to see the schema."""
+    """Write the files of a part. A file without rows is written too: readers want to see the schema."""
     _check_name("protocol", protocol)
     runs = tuple(tables["runs"]["run"].to_pylist())
     name = blake2b("\n".join((campaign, protocol, *sorted(runs))).encode(), digest_size=8).hexdigest()
     data = {table: parquet.encode(rows) for table, rows in tables.items()}
     files = {table: File(rows=tables[table].num_rows, sha256=sha256(data[table]).hexdigest()) for table in data}
     part = Part(id=name, campaign=campaign, protocol=protocol, runs=runs, files=files, replaces=tuple(replaces))
-    part = msgspec.structs.replace(part, seal=_seal(part))
     for table, content in data.items():
         storage.write(part.path(table), content)
-    storage.write(f"{_MANIFESTS}{name}.json", msgspec.json.format(msgspec.json.encode(part), indent=1))
-    return part
+    return msgspec.structs.replace(part, seal=_seal(part))
+
+
+def commit(storage: Storage, part: Part) -> None:
+    """Write the manifest of a part whose files are there: from then on its rows count."""
+    storage.write(f"{MANIFESTS}{part.id}.json", msgspec.json.format(msgspec.json.encode(part), indent=1))
 
 
 def sweep(storage: Storage, parts: Sequence[Part]) -> None:
     """Delete what killed processes have left: files of no part, and parts that another one has taken over."""
-    named = {part.path(table) for part in parts for table in part.files} | {f"{_MANIFESTS}{part.id}.json" for part in parts}
+    named = {part.path(table) for part in parts for table in part.files} | {f"{MANIFESTS}{part.id}.json" for part in parts}
     # Manifests go first: a manifest always names files that are there.
-    orphans = [name for name in storage.names() if _is_ours(name) and name not in named]
-    storage.delete(sorted(orphans, key=lambda name: not name.startswith(_MANIFESTS)))
+    orphans = [name for name in storage.names() if is_of_a_part(name) and name not in named]
+    storage.delete(sorted(orphans, key=lambda name: not name.startswith(MANIFESTS)))
 
 
-def _is_ours(name: str) -> bool:
+def is_of_a_part(name: str) -> bool:
     """Whether a file has the name of a manifest or of a file of a part."""
     folder, _, name_in_folder = name.partition("/")
-    return (folder == _MANIFESTS.rstrip("/") and name_in_folder.endswith(".json")) or (
+    return (folder == MANIFESTS.rstrip("/") and name_in_folder.endswith(".json")) or (
         folder in TABLES and name_in_folder.startswith(f"{HIVE[0]}=") and name_in_folder.endswith(".parquet")
     )
 
@@ -266,7 +325,7 @@ def _compact(storage: Storage) -> tuple[int, int]:
             table: _joined_table(storage, together, table) for table in TABLES if any(table in part.files for part in together)
         }
         first = together[0]
-        _write(storage, first.campaign, first.protocol, tables, replaces=[part.id for part in together])
+        commit(storage, _write(storage, first.campaign, first.protocol, tables, replaces=[part.id for part in together]))
     after = parts_of(storage)
     sweep(storage, after)
     return len(parts), len(after)
@@ -294,115 +353,3 @@ def _joined_table(storage: Storage, parts: Sequence[Part], table: Table) -> pa.T
             raise PipelineError(f"{storage.path(part.path(table))}: not the file that its manifest names (SHA-256)")
         rows.append(pq.read_table(pa.BufferReader(data), use_threads=False))
     return pa.concat_tables(rows)
-
-
-# --- reading ------------------------------------------------------------------------------------------------------------------
-
-
-def whole_parts(storage: Storage, tables: Sequence[Table] = TABLES, campaigns: Sequence[str] = ()) -> list[Part]:
-    """The parts of these campaigns (all if none is named), after a look at their files of these tables, as `verify` looks.
-
-    Raises PipelineError with the first damage: what is not as it was written must not be counted.
-    """
-    parts = _chosen_parts(storage, campaigns)
-    while (damage := _first_damage(storage, parts, tables)) is not None:
-        before, parts = parts, _chosen_parts(storage, campaigns)
-        if parts == before:  # else a compaction has put the files into others meanwhile
-            more = "`highwater store verify` lists all damage"
-            raise PipelineError(f"{storage.path(damage.name)}: {damage.words}; nothing is read from a damaged dataset ({more})")
-    return parts
-
-
-def _chosen_parts(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
-    return [part for part in parts_of(storage) if not campaigns or part.campaign in campaigns]
-
-
-def _first_damage(storage: Storage, parts: Sequence[Part], tables: Sequence[Table]) -> Damage | None:
-    twice = next(_twice(parts), None)
-    if twice is not None:
-        return twice
-
-    def look(at: tuple[Part, Table]) -> Damage | None:
-        part, table = at
-        if table not in part.files:
-            return Damage(f"{_MANIFESTS}{part.id}.json", f"names no file of {table}") if table in OF_A_RECORD else None
-        return next((Damage(part.path(table), words) for words in _complaints(storage, part, table)), None)
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        return next(filter(None, pool.map(look, ((part, table) for part in parts for table in tables))), None)
-
-
-# --- verification ---------------------------------------------------------------------------------------------------------------
-
-
-def verify(storage: Storage) -> list[Damage]:
-    """Compare all files with the manifests; returns what is wrong, by file. An empty list: the dataset is whole."""
-    damages: list[Damage] = []
-    parts: list[Part] = []
-    for name in _manifests(storage):
-        try:
-            parts.append(_manifest(storage, name))
-        except PipelineError as error:
-            damages.append(Damage(name, str(error).removeprefix(f"{storage.path(name)}: ")))
-    current = live(parts)
-    for part in current:
-        damages += [Damage(part.path(table), words) for table in part.files for words in _complaints(storage, part, table)]
-        missing = [table for table in OF_A_RECORD if table not in part.files]
-        damages += [Damage(f"{_MANIFESTS}{part.id}.json", f"names no file of {table}") for table in missing]
-    return sorted([*damages, *_twice(current), *_orphaned_files(storage, parts, current)])
-
-
-def _complaints(storage: Storage, part: Part, table: Table) -> list[str]:
-    """What is wrong with one file of a part: the first of content, schema, rows, keys."""
-    stated = part.files[table]
-    try:
-        data = storage.read(part.path(table))
-    except OSError:
-        return ["missing"]
-    if sha256(data).hexdigest() != stated.sha256:
-        return ["not the file that its manifest names (SHA-256)"]
-    # Nulls need no look where none may be: the schema, which is compared, says so.
-    words = {column.name: column for column in COLUMNS.get(table, ()) if column.among}
-    try:
-        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            schema, rows = file.schema_arrow, file.read(columns=["run", *words], use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        return [f"not a complete Parquet file: {' '.join(str(error).split())}"]
-    expected = arrow_schema(table)
-    if not schema.equals(expected) or not (expected.metadata or {}).items() <= (schema.metadata or {}).items():
-        return [f"not the schema of {table} in dataset version {DATASET_VERSION}"]
-    runs = rows["run"]
-    for name, column in words.items():
-        if (wrong := column_complaint(rows[name], column)) is not None:
-            return [f"{name} {wrong}"]
-    if len(runs) != stated.rows:
-        return [f"{len(runs)} rows, the manifest says {stated.rows}"]
-    foreign = sorted(set(pc.unique(runs).to_pylist()) - set(part.runs))
-    if foreign:
-        return [f"rows of {foreign[0]}, which is not in the part"]
-    if table == "runs" and sorted(runs.to_pylist()) != sorted(part.runs):
-        return ["not one row for each run of the part"]
-    return []
-
-
-def _twice(parts: Sequence[Part]) -> Iterator[Damage]:
-    """Runs that two parts of one campaign hold, or one part twice."""
-    first: dict[tuple[str, str], str] = {}
-    for part in parts:
-        for run in part.runs:
-            before = first.setdefault((part.campaign, run), part.id)
-            if before != part.id or part.runs.count(run) > 1:
-                yield Damage(f"{_MANIFESTS}{part.id}.json", f"run {run} is in part {before} too")
-
-
-def _orphaned_files(storage: Storage, parts: Sequence[Part], current: Sequence[Part]) -> Iterator[Damage]:
-    """Files that no part names; the next ingest or compaction deletes those of unfinished work."""
-    named = {part.path(table) for part in current for table in part.files} | {f"{_MANIFESTS}{part.id}.json" for part in current}
-    refused = set(_manifests(storage)) - {f"{_MANIFESTS}{part.id}.json" for part in parts}  # damaged: reported already
-    # No ingest deletes the files of a part whose manifest cannot be read: it takes nothing in.
-    ids = {name.removeprefix(_MANIFESTS).removesuffix(".json") for name in refused}
-    for name in storage.names():
-        of_refused = name in refused or (_is_ours(name) and name.rpartition("/")[2].removesuffix(".parquet") in ids)
-        if name not in named and not of_refused:
-            why = "in no part: left by unfinished work, the next ingest deletes it" if _is_ours(name) else "no file of a dataset"
-            yield Damage(name, why)

@@ -1,6 +1,7 @@
 """The errors of running Spark.
 
-    PipelineError    Spark cannot be used here, or it cannot read the runs
+    PipelineError        Spark cannot be used here, or it cannot read the runs
+      OwnedError         another process writes to the folder
 
 The message is one sentence for the user. Invalid history files raise `history.errors.HistoryError`, as everywhere. A checker that
 fails inside an executor is a bug of ours and is raised as Spark reports it.
@@ -9,3 +10,7 @@ fails inside an executor is a bug of ours and is raised as Spark reports it.
 
 class PipelineError(Exception):
     """Spark cannot be used. The message is one sentence that names what is missing or wrong."""
+
+
+class OwnedError(PipelineError):
+    """Another process writes there; it may end."""

@@ -25,7 +25,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from pipeline.errors import PipelineError
+from pipeline.errors import OwnedError, PipelineError
 
 if TYPE_CHECKING:
     from obstore.store import MemoryStore, S3Config, S3Store
@@ -215,11 +215,11 @@ class Lease:
         if age_s <= held.seconds:
             raise self._refusal(number, f", or in {held.seconds - age_s:.0f} s if it was killed")
 
-    def _refusal(self, number: int, more: str = "") -> PipelineError:
+    def _refusal(self, number: int, more: str = "") -> OwnedError:
         data = self._objects.read(number)
         held = None if data is None else _held(data)
         who = "another process" if held is None else held.who
-        return PipelineError(f"{self._where}: {who} writes here; wait for its end{more}")
+        return OwnedError(f"{self._where}: {who} writes here; wait for its end{more}")
 
     def renew(self) -> None:
         """Prolong the lease. Raises PipelineError if it is lost, or if the store does not answer."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from pipeline.errors import PipelineError
+from pipeline.errors import OwnedError
 from pipeline.lease import Lease, leased, objects_on_s3
 from pipeline.storage import Storage, s3_options
 
@@ -24,7 +24,7 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
 
 @contextmanager
 def owned(storage: Storage) -> Iterator[None]:
-    """Own the folder of a storage within the context. Raises PipelineError if another process does, and says which.
+    """Own the folder of a storage within the context. Raises OwnedError if another process does, and says which.
 
     If the lease of a folder on S3 is lost, the main thread is interrupted as by Ctrl-C, and PipelineError is raised at the end.
     """
@@ -41,7 +41,7 @@ def owned(storage: Storage) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             who = file.read().strip() or "another process"
-            raise PipelineError(f"{storage.folder}: {who} writes here; wait for its end") from None
+            raise OwnedError(f"{storage.folder}: {who} writes here; wait for its end") from None
         except OSError as error:
             if error.errno not in _WITHOUT_LOCKS:
                 raise

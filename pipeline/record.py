@@ -1,37 +1,27 @@
 """The record of a run: what the dataset keeps of it, as one Arrow table for each table of `pipeline.tables`.
 
-A record is made where the run was judged, and stored as one Parquet file of one row, with one list of structs for each table: it
-is there whole or not at all. `pipeline.dataset` takes records apart again. A run that the harness could not perform has a record,
-too: its row in `runs` and nothing else.
+A record is made where the run was judged, and stored (`pipeline.record_file`) until `pipeline.dataset` takes it apart again. A
+run that the harness could not perform has a record, too: its row in `runs` and nothing else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import blake2b
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from msgspec import Struct
 
 from checkers.causes.fault_windows import kinds_in_effect, windows
 from checkers.causes.signature import proof, signature
 from checkers.causes.steps import leader_changes, steps
 from checkers.engine.verdict import Verdict
-from history import parquet
 from history.history import History
 from history.manifest import Outcome
 from history.op import OpType
-from pipeline.errors import PipelineError
-from pipeline.tables import COLUMNS, DATASET_VERSION, OF_A_RECORD, Column, Table, arrow_schema
+from pipeline.tables import OF_A_RECORD, Table, arrow_schema
 
-_VERSION_KEY = b"highwater.dataset_version"
-_PROTOCOL_KEY = b"highwater.protocol"
-_SEAL_KEY = b"highwater.seal"
-_HARNESS_FAILED = "harness-fault"
+HARNESS_FAILED = "harness-fault"
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -117,8 +107,8 @@ _COUNTS = (
 def _run(facts: Known) -> dict[str, object]:
     """The row of `runs` before anything was judged: UNKNOWN, with no rows."""
     failed: dict[str, object] = {}
-    if facts.outcome == _HARNESS_FAILED:
-        failed = {"signature": _HARNESS_FAILED, "cause": facts.failure, "cause_faults": ()}
+    if facts.outcome == HARNESS_FAILED:
+        failed = {"signature": HARNESS_FAILED, "cause": facts.failure, "cause_faults": ()}
     own = {name: value for name, value in msgspec.structs.asdict(facts).items() if name not in ("run_id", "protocol", "checkers")}
     return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", **failed, **own}
 
@@ -291,173 +281,3 @@ def _coverage(events: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.len().cast(pl.Int64).alias("count"))
         .sort("state", "fault")
     )
-
-
-# --- one file -------------------------------------------------------------------------------------------------------------------
-
-
-def encode(record: Record) -> bytes:
-    """A record as a Parquet file of one row: a column for each table, which holds its rows as a list of structs."""
-    columns = []
-    for table in OF_A_RECORD:
-        rows = record.tables[table].combine_chunks().to_struct_array()
-        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
-        columns.append(pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows))
-    schema = pa.schema([pa.field(table, column.type) for table, column in zip(OF_A_RECORD, columns, strict=True)])
-    metadata = {
-        _VERSION_KEY: str(DATASET_VERSION).encode(),
-        _PROTOCOL_KEY: record.protocol.encode(),
-        _SEAL_KEY: _seal(record).encode(),
-    }
-    return parquet.encode(pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata)))
-
-
-def decode(data: bytes, *, name: str = "record") -> Record:
-    """Read a record that `encode` made. Raises PipelineError where the bytes are not one; `name` is the file for the message."""
-    try:
-        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            whole = file.read(use_threads=False)
-        metadata = whole.schema.metadata or {}
-        if metadata.get(_VERSION_KEY) != str(DATASET_VERSION).encode() or whole.num_rows != 1:
-            raise PipelineError(f"{name}: not the record of a run of dataset version {DATASET_VERSION}")
-        tables = {table: _rows_of(whole.column(table), table) for table in OF_A_RECORD}
-        record = Record(protocol=metadata.get(_PROTOCOL_KEY, b"").decode(), tables=tables)
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
-    wrong = complaint(record) or _seal_complaint(record, metadata.get(_SEAL_KEY, b"").decode(errors="replace"))
-    if wrong is not None:
-        raise PipelineError(f"{name}: {wrong}")
-    return record
-
-
-def encode_block(records: Sequence[Record], keys: Sequence[str]) -> bytes:
-    """Records as one Parquet file, a row each: as `encode` makes it, with the key of the item and the protocol before."""
-    columns: dict[str, pa.Array] = {
-        "key": pa.array(keys, pa.string()),
-        "protocol": pa.array([record.protocol for record in records], pa.string()),
-        "seal": pa.array([_seal(record) for record in records], pa.string()),
-    }
-    for table in OF_A_RECORD:
-        parts = [record.tables[table] for record in records]
-        rows = pa.concat_tables(parts).combine_chunks().to_struct_array()
-        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
-        ends = list(accumulate((part.num_rows for part in parts), initial=0))
-        columns[table] = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), rows)
-    schema = pa.schema([pa.field(name, column.type) for name, column in columns.items()])
-    metadata = {_VERSION_KEY: str(DATASET_VERSION).encode()}
-    return parquet.encode(pa.Table.from_arrays([*columns.values()], schema=schema.with_metadata(metadata)))
-
-
-def decode_block(data: bytes, *, name: str) -> dict[str, Record]:
-    """The records that `encode_block` stored, by key. Raises PipelineError as `decode` does; `name` is the file."""
-    try:
-        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            whole = file.read(use_threads=False)
-        if (whole.schema.metadata or {}).get(_VERSION_KEY) != str(DATASET_VERSION).encode():
-            raise PipelineError(f"{name}: not the records of a block of dataset version {DATASET_VERSION}")
-        seals = whole["seal"].to_pylist()
-        named = zip(whole["key"].to_pylist(), whole["protocol"].to_pylist(), strict=True)
-        records = {
-            key: Record(
-                protocol=protocol,
-                tables={table: _rows_of(whole.column(table).slice(number, 1), table) for table in OF_A_RECORD},
-            )
-            for number, (key, protocol) in enumerate(named)
-        }
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        raise PipelineError(f"{name}: not complete records: {' '.join(str(error).split())}") from error
-    if len(records) != whole.num_rows:
-        raise PipelineError(f"{name}: {whole.num_rows} records of {len(records)} runs")
-    for (key, record), seal in zip(records.items(), seals, strict=True):
-        wrong = complaint(record) or _seal_complaint(record, str(seal))
-        if wrong is not None:
-            raise PipelineError(f"{name}: {key}: {wrong}")
-    return records
-
-
-def complaint(record: Record) -> str | None:
-    """What is wrong with the rows of a record: nulls, words and numbers that a column does not have, rows of other runs."""
-    for table in OF_A_RECORD:
-        rows = record.tables[table]
-        for column in COLUMNS[table]:
-            wrong = column_complaint(rows[column.name], column)
-            if wrong is not None:
-                return f"{table}.{column.name} {wrong}"
-    if record.tables["runs"].num_rows != 1:
-        return f"{record.tables['runs'].num_rows} rows of runs, not 1"
-    judged = 0 if record.tables["runs"]["outcome"][0].as_py() == _HARNESS_FAILED else 1  # without a history nobody can judge
-    if record.tables["verdicts"].num_rows != judged:
-        return f"{record.tables['verdicts'].num_rows} rows of verdicts, not {judged}"
-    others = {run for table in OF_A_RECORD for run in record.tables[table]["run"].to_pylist()} - {record.run}
-    if others:
-        return f"rows of another run, {min(others)}"
-    for name in ("verdict", "live") if judged else ():
-        one, two = (record.tables[table][name][0].as_py() for table in ("runs", "verdicts"))
-        if one != two:
-            return f"runs.{name} is {one}, verdicts.{name} is {two}"
-    return None
-
-
-def _seal(record: Record) -> str:
-    """A checksum of the protocol and of all values. It depends neither on Parquet's encoding nor on that of Arrow's buffers."""
-    digest = blake2b(record.protocol.encode(), digest_size=8)
-    for table in OF_A_RECORD:
-        for name, values in zip(record.tables[table].column_names, record.tables[table].columns, strict=True):
-            digest.update(f"{table}.{name} {len(values)} ".encode())
-            for part in _bytes_of(values.combine_chunks()):
-                digest.update(part)
-    return digest.hexdigest()
-
-
-def _bytes_of(values: pa.Array) -> Iterator[bytes]:
-    """The values of a column as bytes: where it is null, the lengths of texts and lists, and what they hold."""
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    yield values.is_null().to_numpy(zero_copy_only=False).tobytes()
-    held = values.drop_null()
-    if pa.types.is_list(held.type):
-        yield pc.list_value_length(held).to_numpy(zero_copy_only=False).tobytes()
-        yield from _bytes_of(held.flatten())
-    elif pa.types.is_string(held.type):
-        yield pc.binary_length(held).to_numpy(zero_copy_only=False).tobytes()
-        yield "".join(held.to_pylist()).encode()
-    else:
-        yield held.to_numpy(zero_copy_only=False).tobytes()
-
-
-def _seal_complaint(record: Record, seal: str) -> str | None:
-    if not seal:
-        return "a record without checksum, of an earlier version: perform its campaign anew"
-    return None if seal == _seal(record) else "changed after it was written: its checksum is another"
-
-
-def column_complaint(values: pa.ChunkedArray, column: Column) -> str | None:
-    """What is wrong with the values of a column: nulls, words and numbers that it does not have."""
-    if column.required and values.null_count:
-        return "is null"
-    held = values.drop_null()
-    if column.among:
-        strange = sorted(set(held.unique().to_pylist()) - set(column.among))
-        return f"is {strange[0]!r}, none of {', '.join(column.among)}" if strange else None
-    if not len(held) or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return None
-    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(held)).as_py():
-        return "is no finite number"
-    least = pc.min(held).as_py()
-    return f"is {least}, less than 0" if column.counts and least < 0 else None
-
-
-def told_by(data: bytes, *, name: str = "record") -> dict[str, object]:
-    """The row of `runs` of an encoded record; reads nothing else. Raises PipelineError as `decode` does."""
-    try:
-        runs = pq.read_table(pa.BufferReader(data), columns=["runs"], use_threads=False).column("runs")
-        told: dict[str, object] = runs[0][0].as_py()
-    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException) as error:
-        raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
-    return told
-
-
-def _rows_of(column: pa.ChunkedArray, table: Table) -> pa.Table:
-    rows = column.combine_chunks()
-    rows = rows.chunk(0) if isinstance(rows, pa.ChunkedArray) else rows
-    return pa.Table.from_struct_array(rows.flatten()).cast(arrow_schema(table))

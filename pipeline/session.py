@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pipeline.errors import PipelineError
+from pipeline.jvm_errors import without_start_warning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -256,22 +257,22 @@ def _build(master: str, conf: dict[str, str]) -> "SparkSession":
             builder = builder.master(master)
         for key, value in settings.items():
             builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        with without_start_warning():
+            return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise PipelineError(f"Spark did not start with master {master!r}: {cause(str(error))}") from error
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # a JVM of spark-submit logs as Spark does until its context has started
-        jvm = SparkContext._jvm
-        assert jvm is not None
-        jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(jvm.java.net.URI(_LOGGING.as_uri()))
-    return spark
 
 
 def _not_submitted(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings without those that `spark-submit` was given, unless `--spark-conf` repeats them."""
+    """The settings without those that `spark-submit` was given, unless `--spark-conf` repeats them.
+
+    Its JVM runs already, with Spark's way to log: a line and a stack trace for each task that is tried again.
+    """
     from pyspark import SparkConf
 
     submitted = SparkConf()
-    return {key: value for key, value in settings.items() if key in conf or not submitted.contains(key)}
+    quiet = {"spark.log.level": "FATAL"} | settings
+    return {key: value for key, value in quiet.items() if key in conf or not submitted.contains(key)}
 
 
 def _settings(master: str, conf: Mapping[str, str], *, own_python: bool) -> dict[str, str]:

@@ -4,6 +4,7 @@ Nothing here needs an RDD or the driver's JVM, so a session of Spark Connect doe
 
     a list of items    ─▶ a local table, an item a row         ─▶ a row of the ledger for each item
     a series of blocks ─▶ spark.range, the number of a block   ─▶ an object for each block (pipeline.blocks)
+    a function         ─▶ spark.range, its argument            ─▶ its results, or rows for Spark to group
 """
 
 import re
@@ -11,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +34,7 @@ K = TypeVar("K")
 R = TypeVar("R")
 
 TASKS_MAX = 10_000  # of one Spark job: its driver keeps some kB for each
+RESULTS_MAX = 1_000  # of one Spark job, which are in the memory of the driver together
 _FOLLOW_S = 0.5  # between two looks at the ledger while a Spark job runs
 _CANCEL_S_MAX = 10.0
 _VISIBLE_S_MAX = 5.0  # until the driver sees what an executor wrote to a shared folder
@@ -253,6 +256,46 @@ def perform_block(series: Series, job: Job, block: int, *, attempt: int, one_by_
     rows = [attempt_item(together, item, attempt=attempt, on_hang=ledger.commit) for item in items]
     batch.store(block_name(block))
     blocks.write(block, rows)
+
+
+# --- functions of a number ------------------------------------------------------------------------------------------------------
+
+
+def results_on_spark(spark: "SparkSession", count: int, function: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The results of a function of each number below `count`: a task each, `RESULTS_MAX` in one job after the other.
+
+    The driver holds the results of one job. A function that raises is tried again as often as the master permits.
+    """
+    with _own(spark) as own:
+        for first in range(0, count, RESULTS_MAX):
+            frame = frame_of_numbers(own, range(first, min(first + RESULTS_MAX, count)), partial(_result, function), "r binary")
+            try:
+                results = frame.toArrow().column("r")
+            except BaseException:
+                with suppress(Exception):  # Spark may have ended by the same signal
+                    own.interruptAll()
+                raise
+            yield from results.to_pylist()
+
+
+def _result(function: Callable[[int], bytes], number: int) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"r": [function(number)]})
+
+
+def frame_of_numbers(
+    spark: "SparkSession", numbers: range, rows: Callable[[int], Iterator[pa.RecordBatch]], schema: str
+) -> "DataFrame":
+    """The rows that a function makes of each of these numbers, which must not be none; a task each."""
+    driver = present_stamp()
+
+    def of_each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check_stamp(driver)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the driver decides what is kept
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from rows(number)
+
+    return spark.range(numbers.start, numbers.stop, 1, len(numbers)).mapInArrow(of_each, schema)
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ from pipeline.blocks import Blocks, Series, finished_rows
 from pipeline.errors import PipelineError
 from pipeline.items import Job
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode, encode_block
+from pipeline.record import Record
+from pipeline.record_file import encode, encode_block
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, below, storage_at
 
@@ -147,7 +148,7 @@ class CampaignFolder:
             job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
             stopped = perform_until(self.series, job, finished, watch, performer=performer)
             self.tidy()
-        runs = self.write_runs(map(self._summary, finished_rows(self.series, self._rows)))
+        runs = self.write_runs(self.finished())
         return Campaign(
             wanted=order.runs,
             summaries=runs,
@@ -155,6 +156,10 @@ class CampaignFolder:
             goals=goals,
             wall_seconds=round(perf_counter() - start, 1),
         )
+
+    def finished(self) -> Iterator[Summary]:
+        """The summaries of all finished runs, in the order of their numbers; edited plans of a guided campaign have none."""
+        return map(self._summary, finished_rows(self.series, self._rows))
 
     def _summary(self, row: Row) -> Summary:
         trial = self.asked.order.named(row.key)

@@ -1,7 +1,9 @@
 """The records in a campaign's folder, one for each row of its ledger: those of workers, and those of runs without a result."""
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import cached_property, lru_cache, partial
+from math import lcm
 
 from highwater.campaigns.campaign import result_of, summary_of
 from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, CampaignOrder, order_in, series_of
@@ -11,24 +13,106 @@ from highwater.plans.text import plan_from_yaml
 from highwater.runs.records import performed_record
 from highwater.runs.summary import Summary
 from pipeline.blocks import Blocks, Series, block_name
+from pipeline.dataset import RUNS_OF_A_PART, Entry, Refused
 from pipeline.errors import PipelineError
 from pipeline.ledger import SUFFIX, Ledger, Row
-from pipeline.record import Record, decode, decode_block, told_by
+from pipeline.record import Record
+from pipeline.record_file import RecordFile
 from pipeline.storage import Storage, below, storage_at
 
 _TOLD = ["seed", "plan", "plan_digest", "verdict", "live", "digest", "acked"]  # by the record and by the row of a run
 
 
+def entries_of_unit(location: str, ingest: str, unit: int) -> Iterator[Entry | Refused]:
+    """As `CampaignRecords.entries_of_unit`, for a worker; `ingest` names the work, for which the folder is listed once."""
+    return _records_for(location, ingest).entries_of_unit(unit)
+
+
+@lru_cache(maxsize=1)
+def _records_for(location: str, ingest: str) -> "CampaignRecords":
+    return CampaignRecords(storage_at(location))
+
+
 class CampaignRecords:
-    """The records of a campaign. A record without a row in the ledger is of unfinished work and does not count."""
+    """The records of a campaign. A record without a row in the ledger is of unfinished work and does not count.
+
+    The files that were read last are kept, because the runs of a block are asked for one after the other.
+    """
 
     def __init__(self, folder: Storage) -> None:
         self._folder = folder
         place = storage_at(below(folder.location, LEDGER))
         self._ledger, self._blocks = Ledger(place), Blocks(place)
         self._finished = self._blocks.finished()
-        self._opened: tuple[int, dict[str, Row], dict[str, Record]] = (-1, {}, {})  # the block that was read last
-        self.keys = [*sorted(self._ledger.keys()), *(key for block in sorted(self._finished) for key in self._keys_of(block))]
+        self._rows: tuple[int, dict[str, Row]] = (-1, {})  # of a block
+        self._of_block: tuple[int, RecordFile | None] = (-1, None)
+        self._of_run: tuple[str, RecordFile | None] = ("", None)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The keys of all finished runs."""
+        return self.keys_in(self.names)
+
+    @property
+    def names(self) -> set[str]:
+        """What is finished: the keys of rows of their own, and the names of blocks."""
+        return self._single | {block_name(block) for block in self._finished}
+
+    def keys_in(self, names: AbstractSet[str]) -> list[str]:
+        """The keys of the runs of some `names`."""
+        single = [key for key in sorted(names & self._single) if self._block_of(key) not in self._finished]
+        blocks = sorted(block for block in self._finished if block_name(block) in names)
+        return [*single, *(item.key for block in blocks for item in self._series.items(block))]
+
+    def settled_names(self, names: AbstractSet[str]) -> set[str]:
+        """The `names` without a run that the environment lost: resumed work does that again, under the same name."""
+        single = {key for key in names & self._single if not self._is_lost(key)}
+        blocks = [block for block in sorted(self._finished) if block_name(block) in names]
+        lost = {block for block in blocks if any(self._is_lost(item.key) for item in self._series.items(block))}
+        return single | {block_name(block) for block in blocks if block not in lost}
+
+    @cached_property
+    def _single(self) -> set[str]:
+        """The keys of the rows that are files of their own."""
+        return self._ledger.keys()
+
+    def entries(self, keys: Iterable[str]) -> Iterator[Entry | Refused]:
+        """Runs for a dataset."""
+        for key in keys:
+            try:
+                run = self.run(key)
+            except PipelineError as error:
+                yield Refused(str(error))
+            else:
+                yield Entry(run, partial(self.record, key))
+
+    @property
+    def unit(self) -> int:
+        """How many trials one worker takes into a dataset: whole seeds and whole blocks, enough for a part of each protocol.
+
+        Two trials of one seed may be the same run, if two mixes give the same plan. UsageError for a guided campaign.
+        """
+        order = self._order.order
+        if order.generation:
+            raise UsageError(f"{self._folder.location}: a guided campaign is taken in by this process; remove --spark")
+        least = lcm(self._series.size, len(order.protocols) * len(order.mixes))
+        return least * max(1, RUNS_OF_A_PART * len(order.protocols) // least)
+
+    def entries_of_unit(self, unit: int) -> Iterator[Entry | Refused]:
+        """The finished runs of a unit, from 0 on."""
+        numbers = range(unit * self.unit, min((unit + 1) * self.unit, self.wanted))
+        keys = (self._order.order.item(number).key for number in numbers)
+        return self.entries(key for key in keys if self._block_of(key) in self._finished or key in self._single)
+
+    @property
+    def location(self) -> str:
+        """The location of the folder, which another process opens."""
+        return self._folder.location
+
+    @property
+    def finished(self) -> int:
+        """The number of finished runs, or a little more: a run may have a row of its own beside that of its block."""
+        return len(self._single) + sum(len(self._series.numbers(block)) for block in self._finished)
 
     @property
     def wanted(self) -> int:
@@ -37,28 +121,28 @@ class CampaignRecords:
 
     def run(self, key: str) -> str:
         """The key of a run in a dataset. Raises PipelineError where the record is damaged."""
-        data = self._written(key)
-        if data is None:
-            return (self._of_block(key) or self._record_of_failure(key)).run
-        row = self._row(key)
-        if row.state != "done":
-            return self._record_of(row).run
+        row, file = self._row(key), self._file_of(key)
+        if file is None or row.state != "done":
+            return self._record_of_failure(row).run
         # The record of another run would be taken for one that the dataset has already, and its own run would be left out.
-        told = told_by(data, name=self._name(key))
+        told = file.runs_row(key)
         self._check(key, row, told)
         return str(told["run"])
 
     def record(self, key: str) -> Record:
         """A record. Raises PipelineError where it is damaged, missing though there is a result, or contradicts that result."""
-        data = self._written(key)
-        record = self._of_block(key) if data is None else decode(data, name=self._name(key))
-        if record is None:
-            return self._record_of_failure(key)
-        row = self._row(key)
-        if row.state != "done":
-            return self._record_of(row)  # a worker died between the record and the row
+        row, file = self._row(key), self._file_of(key)
+        if file is None or row.state != "done":  # of a run that is not done: a worker died between the record and the row
+            return self._record_of_failure(row)
+        record = file.record(key)
         self._check(key, row, *record.tables["runs"].to_pylist())
         return record
+
+    def _is_lost(self, key: str) -> bool:
+        try:
+            return self._row(key).state == "lost"
+        except PipelineError:
+            return False  # damaged: refused with the reason when it is asked for
 
     def _check(self, key: str, row: Row, told: Mapping[str, object]) -> None:
         """Raise PipelineError if a record is of another run or build than the row under its key, or of another result."""
@@ -80,18 +164,17 @@ class CampaignRecords:
     def _name(self, key: str) -> str:
         return self._folder.path(f"{RECORDS}/{key}.parquet")
 
-    def _written(self, key: str) -> bytes | None:
-        try:
-            return self._folder.read(f"{RECORDS}/{key}.parquet")
-        except FileNotFoundError:
-            return None
-
-    def _keys_of(self, block: int) -> list[str]:
-        return [item.key for item in self._series.items(block)]
+    def _block_of(self, key: str) -> int:
+        """The block of a run; -1 for a run without a number."""
+        number = self._order.order.number(key)
+        return -1 if number is None else number // self._series.size
 
     def _row(self, key: str) -> Row:
         """The row of a run. Raises PipelineError where it is damaged, or of other code than the campaign."""
-        row = self._open(key)[1].get(key) or self._ledger.read(key)
+        block = self._block_of(key)
+        if block in self._finished and self._rows[0] != block:
+            self._rows = (block, {row.key: row for row in self._blocks.rows(block)})
+        row = self._rows[1].get(key) or self._ledger.read(key)
         if self._order.code not in ("", row.code):
             raise PipelineError(
                 f"{self._place_of(key)}: written by other code, {row.code}, than its campaign, {self._order.code}"
@@ -102,35 +185,33 @@ class CampaignRecords:
         """The file of the row of a run of its own."""
         return self._folder.path(f"{LEDGER}/{key}{SUFFIX}")
 
-    def _of_block(self, key: str) -> Record | None:
-        """The record of a run that was stored with those of its block; None if there is none."""
-        return self._open(key)[2].get(key)
+    def _file_of(self, key: str) -> RecordFile | None:
+        """The file with the record of a run, that of its block or one of its own; None if there is none."""
+        block = self._block_of(key)
+        if block >= 0 and self._of_block[0] != block:
+            self._of_block = (block, self._opened(block_name(block), None))
+        together = self._of_block[1]
+        if block >= 0 and together is not None and together.holds(key):
+            return together
+        if self._of_run[0] != key:
+            self._of_run = (key, self._opened(key, key))
+        return self._of_run[1]
 
-    def _open(self, key: str) -> tuple[int, dict[str, Row], dict[str, Record]]:
-        """The rows and records of the block of this run; nothing if it is in no finished block."""
-        number = self._order.order.number(key)
-        block = -1 if number is None else number // self._series.size
-        if block not in self._finished:
-            return (-1, {}, {})
-        if self._opened[0] != block:
-            name = block_name(block)
-            data = self._written(name)
-            records = {} if data is None else decode_block(data, name=self._name(name))
-            self._opened = (block, {row.key: row for row in self._blocks.rows(block)}, records)
-        return self._opened
+    def _opened(self, name: str, key: str | None) -> RecordFile | None:
+        try:
+            data = self._folder.read(f"{RECORDS}/{name}.parquet")
+        except FileNotFoundError:
+            return None
+        return RecordFile(data, name=self._name(name), key=key)
 
     @cached_property
     def _series(self) -> Series:
         return series_of(self._order, "")
 
-    def _record_of_failure(self, key: str) -> Record:
+    def _record_of_failure(self, row: Row) -> Record:
         """The record of a run that met its deadline or whose worker died: nobody could write one."""
-        row = self._row(key)
         if row.state == "done":
-            raise PipelineError(f"{self._name(key)}: missing, though the ledger has the run's result")
-        return self._record_of(row)
-
-    def _record_of(self, row: Row) -> Record:
+            raise PipelineError(f"{self._name(row.key)}: missing, though the ledger has the run's result")
         order = self._order.order
         plan, mix, repeat = self._plan_mix_repeat(row.key)
         summary = summary_of(row, plan.name, plan.seed, plan.protocol, order.backend, repeat=repeat)

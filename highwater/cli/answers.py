@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.cli import options
-from highwater.cli.output import say, say_json
+from highwater.cli.output import complain, say, say_json
 from highwater.errors import UsageError
 from history import parquet, store
-from pipeline.questions.ask import Answer, Source
+from pipeline.questions.ask import Answer, Source, advice
 from reports.analytics import Part, page_of, value_words
 from reports.render import render_analytics
 
@@ -57,9 +57,13 @@ def checked(wanted: Wanted) -> Wanted:
 
 
 def source_of(dataset: str, wanted: Wanted, campaigns: str = "") -> Source:
-    """What is asked."""
+    """What is asked. Says so if Spark would be the better engine."""
     conf = options.conf_of(wanted.spark, wanted.spark_conf)
-    return Source(dataset=dataset, campaigns=options.names_of(campaigns), master=wanted.spark, conf=conf)
+    source = Source(dataset=dataset, campaigns=options.names_of(campaigns), master=wanted.spark, conf=conf)
+    words = advice(source)
+    if words is not None:
+        complain(words)
+    return source
 
 
 def show(answers: Sequence[Answer], form: Format, output: Path | None) -> None:

@@ -19,6 +19,7 @@ from highwater.campaigns.folder import CampaignFolder, present_asked
 from highwater.campaigns.generations import GENERATION
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
+from highwater.campaigns.live import LivePage
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
 from highwater.campaigns.smaller import Smaller, shrink_failures
@@ -142,7 +143,9 @@ def _campaign_in(
         causes_before = _causes_before(folder, resume=given.resume)
         watch = Watch(Limits(invalid_runs=given.stop_after))
         carry_out = partial(perform_guided, folder, store=store) if given.guided else folder.perform
-        performed = carry_out(work, watch, _ticking(ticker), deadline_s=given.deadline or _patience_s(order.seconds), goals=must)
+        performed = carry_out(
+            work, watch, _ticking(ticker, LivePage(folder)), deadline_s=given.deadline or _patience_s(order.seconds), goals=must
+        )
     code = exit_code(performed, unknown_allowed_percent=given.unknown_allowed)
     (write := partial(_write, folder, performed, junit=junit, code=code, known=causes_before))()
     branches_file = _write_branches(folder, performed.summaries)
@@ -178,8 +181,12 @@ def _order(given: Options) -> Order:
     )
 
 
-def _ticking(ticker: Ticker) -> Callable[[Summary], None]:
-    return lambda run: ticker.tick(f"{run.plan} {run.verdict}")
+def _ticking(ticker: Ticker, page: LivePage) -> Callable[[Summary], None]:
+    def tick(run: Summary) -> None:
+        ticker.tick(f"{run.plan} {run.verdict}")
+        page.count()
+
+    return tick
 
 
 def _patience_s(seconds: int | None) -> float:

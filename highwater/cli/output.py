@@ -58,10 +58,10 @@ class Ticker:
         self._progress = progress
         self._task = progress.add_task("", total=total) if progress else None
 
-    def tick(self, words: str) -> None:
-        """Advance the progress bar by one; `words` is shown beside it."""
+    def tick(self, words: str = "", count: int = 1) -> None:
+        """Advance the progress bar; `words` is shown beside it."""
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, advance=1, description=words)
+            self._progress.update(self._task, advance=count, description=words)
 
 
 @contextmanager

@@ -1,72 +1,141 @@
 """`highwater store ingest|compact|verify`: a dataset of runs as Parquet for Spark, Polars and DuckDB (docs/data.md)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Annotated, NamedTuple
+from uuid import uuid4
 
 import typer
+from msgspec import Struct
 
-from highwater.campaigns.records import CampaignRecords
+from highwater.campaigns.records import CampaignRecords, entries_of_unit
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import Ticker, complain, progress, say, say_json
+from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.records import stored_record, stored_run
 from history import store as runs
 from history.errors import HistoryError
 from pipeline import dataset as datasets
-from pipeline.dataset import Entry
-from pipeline.errors import PipelineError
-from pipeline.record import Record
+from pipeline.dataset import Entry, Ingested, Refused
+from pipeline.dataset_on_spark import Units, ingest_on_spark, verify_on_spark
+from pipeline.errors import OwnedError, PipelineError
+from pipeline.session import session_if_asked
 from pipeline.storage import Storage, storage_at
+from pipeline.verification import verify as verified
 
 Dataset = Annotated[str, typer.Argument(metavar="DIR", help="Folder or URI (s3://...) of the dataset.")]
 
 
 class _Source(NamedTuple):
-    """Runs to take in. `keys` name them in the source; `run` and `record` read one by its key. `wanted`: runs of the campaign."""
+    """Runs to take in: the name of their campaign, how many there are or will be, and the finished ones.
+
+    `records` are those of a campaign, None for a folder of stored runs.
+    """
 
     campaign: str
-    keys: list[str]
-    run: Callable[[str], str]
-    record: Callable[[str], Record]
     wanted: int
+    finished: int
+    entries: Callable[[], Iterator[Entry | Refused]]
+    records: CampaignRecords | None = None
 
 
-def ingest(
+class IngestOptions(Struct, frozen=True, kw_only=True):
+    """The options of `highwater store ingest`."""
+
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE...", help="Folders of campaigns, or folders that contain stored runs.")
-    ],
-    *,
-    dataset: Annotated[str, typer.Option("--dataset", metavar="DIR", help="Folder or URI (s3://...) of the dataset.")],
+    ]
+    dataset: Annotated[str, typer.Option("--dataset", metavar="DIR", help="Folder or URI (s3://...) of the dataset.")]
     campaign: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the campaign; the name of each source's folder if not given.")
-    ] = None,
-    evidence: Annotated[bool, typer.Option("--evidence", help="Take in operations and events of stored runs, too.")] = False,
-    json: options.AsJson = False,
-) -> int:
+    ] = None
+    evidence: Annotated[bool, typer.Option("--evidence", help="Take in operations and events of stored runs, too.")] = False
+    follow: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="Take in what is new, every so many seconds, until all runs of the campaign are in."
+        ),
+    ] = None
+    on: options.OnSpark = options.OnSpark()
+    json: options.AsJson = False
+
+
+@takes(IngestOptions)
+def ingest(given: IngestOptions) -> int:
     """Take runs into a dataset. Runs that it has already are skipped; runs that cannot be read are reported and left out."""
-    storage = storage_at(dataset)
-    campaign_sources = [_source(source, campaign, evidence=evidence) for source in sources]
-    refused: list[str] = []
-    new = present = parts = 0
-    with progress(sum(len(source.keys) for source in campaign_sources), quiet=json) as ticker:
-        for source in campaign_sources:
-            ingested = datasets.ingest(storage, source.campaign, _entries(source, refused, ticker))
-            new, present, parts = new + ingested.new, present + ingested.present, parts + ingested.parts
-    for line in refused:
+    storage = storage_at(given.dataset)
+    if given.follow is not None:
+        return _follow(storage, given, given.follow)
+    sources = [_source(source, given.campaign, evidence=given.evidence) for source in given.sources]
+    units = [_units(source) for source in sources] if given.on.spark else [None] * len(sources)
+    told = Ingested()
+    unfinished = []
+    with (
+        session_if_asked(given.on.spark, given.on.settings) as spark,
+        progress(sum(source.finished for source in sources), quiet=given.json) as ticker,
+    ):
+        for source, path, works in zip(sources, given.sources, units, strict=True):
+            if spark is None or works is None:
+                of_source = datasets.ingest(storage, source.campaign, _with_ticks(source.entries(), ticker))
+            else:
+                of_source = ingest_on_spark(spark, storage, source.campaign, works, ticker.tick)
+            told += of_source
+            missing = source.wanted - of_source.new - of_source.present - of_source.refused
+            unfinished += [(missing, f"{path}: {missing} of {source.wanted} runs of the campaign are not finished, and left out")]
+    left_out = [f"and {told.refused - len(told.words)} more"] if told.refused > len(told.words) else []
+    for line in (*told.words, *left_out, *(words for missing, words in unfinished if missing)):
         complain(line)
-    unfinished = 0
-    for source, path in zip(campaign_sources, sources, strict=True):
-        missing = source.wanted - len(source.keys)
-        unfinished += missing
-        if missing:
-            complain(f"{path}: {missing} of {source.wanted} runs of the campaign are not finished, and left out")
-    if json:
-        say_json({"new": new, "present": present, "parts": parts, "refused": refused, "unfinished": unfinished})
+    if given.json:
+        count = sum(missing for missing, _ in unfinished)
+        refused = [*told.words, *left_out]
+        say_json({"new": told.new, "present": told.present, "parts": told.parts, "refused": refused, "unfinished": count})
     else:
-        say(f"{new} runs taken in, {parts} parts written; {present} runs were there already, {len(refused)} refused")
-    return ExitCode.USAGE if refused else ExitCode.VALID
+        present = f"{told.present} runs were there already, {told.refused} refused"
+        say(f"{told.new} runs taken in, {told.parts} parts written; {present}")
+    return ExitCode.USAGE if told.refused else ExitCode.VALID
+
+
+def _follow(storage: Storage, given: IngestOptions, every_s: float) -> int:
+    """Take in the runs of a campaign as they are finished; prints a line whenever there are some."""
+    if len(given.sources) != 1 or given.on.spark is not None or given.evidence:
+        raise UsageError("--follow takes in one running campaign, in this process: give one folder, and no --spark or --evidence")
+    (place,) = given.sources
+    name = given.campaign or storage_at(place).root.rsplit("/", 1)[-1]
+    seen: set[str] = set()
+    told = Ingested()
+    while True:
+        records = CampaignRecords(storage_at(place))
+        new = records.settled_names(records.names - seen)
+        try:
+            of_round = datasets.ingest(storage, name, records.entries(records.keys_in(new))) if new else Ingested()
+        except OwnedError:  # a compaction, or another ingest: with the next look
+            sleep(every_s)
+            continue
+        seen |= new
+        told += of_round
+        for line in of_round.words:
+            complain(line)
+        if of_round.new and not given.json:
+            say(f"{told.new + told.present} of {records.wanted} runs are in the dataset, {told.refused} refused")
+        if told.new + told.present + told.refused >= records.wanted:
+            break
+        sleep(every_s)
+    if given.json:
+        say_json({"new": told.new, "present": told.present, "parts": told.parts, "refused": told.words, "unfinished": 0})
+    return ExitCode.USAGE if told.refused else ExitCode.VALID
+
+
+def _units(source: _Source) -> Units:
+    """The runs of a source for the workers of Spark. UsageError for those that are taken in by this process."""
+    if source.records is None:
+        raise UsageError(f"{source.campaign}: stored runs are taken in by this process; remove --spark")
+    unit = source.records.unit
+    entries = partial(entries_of_unit, source.records.location, str(uuid4()))
+    return Units(count=-(-source.wanted // unit), entries=entries, runs=unit)
 
 
 def compact(dataset: Dataset, *, json: options.AsJson = False) -> int:
@@ -76,11 +145,21 @@ def compact(dataset: Dataset, *, json: options.AsJson = False) -> int:
     return ExitCode.VALID
 
 
-def verify(dataset: Dataset, *, json: options.AsJson = False) -> int:
+class VerifyOptions(Struct, frozen=True, kw_only=True):
+    """The options of `highwater store verify`."""
+
+    dataset: Dataset
+    on: options.OnSpark = options.OnSpark()
+    json: options.AsJson = False
+
+
+@takes(VerifyOptions)
+def verify(given: VerifyOptions) -> int:
     """Compare every file of a dataset with its manifest: rows, SHA-256, schema, keys. Exit 13 where it is damaged."""
-    storage = _existing(dataset)
-    damages = datasets.verify(storage)
-    if json:
+    storage = _existing(given.dataset)
+    with session_if_asked(given.on.spark, given.on.settings) as spark:
+        damages = verified(storage) if spark is None else verify_on_spark(spark, storage)
+    if given.json:
         say_json({"damages": [damage._asdict() for damage in damages]})
     else:
         for damage in damages:
@@ -101,34 +180,25 @@ def _source(source: str, campaign: str | None, *, evidence: bool) -> _Source:
     storage = storage_at(source)
     name = campaign or storage.root.rsplit("/", 1)[-1]
     records = CampaignRecords(storage)
-    if records.keys:
-        return _Source(name, records.keys, records.run, records.record, records.wanted)
+    if records.finished:
+        return _Source(name, records.wanted, records.finished, lambda: records.entries(records.keys), records)
     if storage.folder is None:
         raise PipelineError(f"{source}: not the folder of a campaign, and stored runs are read from a local folder only")
-    directories = [str(directory) for directory in runs.find_runs(storage.folder)]
-    record = partial(_stored, evidence=evidence)
-    return _Source(name, directories, lambda key: stored_run(Path(key)), record, len(directories))
+    directories = list(runs.find_runs(storage.folder))
+    return _Source(name, len(directories), len(directories), lambda: _stored_runs(directories, evidence=evidence))
 
 
-def _stored(key: str, *, evidence: bool) -> Record:
-    return stored_record(Path(key), evidence=evidence)
-
-
-def _entries(source: _Source, refused: list[str], ticker: Ticker) -> Iterator[Entry]:
-    """The runs of a source. What cannot be read is noted in `refused`."""
-
-    def attempt(read: Callable[[str], Record], key: str) -> Record | None:
+def _stored_runs(directories: Sequence[Path], *, evidence: bool) -> Iterator[Entry | Refused]:
+    for directory in directories:
         try:
-            return read(key)
-        except (HistoryError, PipelineError) as error:
-            refused.append(str(error))
-            return None
+            run = stored_run(directory)
+        except HistoryError as error:
+            yield Refused(str(error))
+        else:
+            yield Entry(run, partial(stored_record, directory, evidence=evidence))
 
-    for key in source.keys:
-        ticker.tick(key.rsplit("/", 1)[-1])
-        try:
-            run = source.run(key)
-        except (HistoryError, PipelineError) as error:
-            refused.append(str(error))
-            continue
-        yield Entry(run, partial(attempt, source.record, key))
+
+def _with_ticks(entries: Iterator[Entry | Refused], ticker: Ticker) -> Iterator[Entry | Refused]:
+    for entry in entries:
+        ticker.tick(words=entry.run if isinstance(entry, Entry) else "refused")
+        yield entry

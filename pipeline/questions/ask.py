@@ -13,15 +13,17 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pipeline.dataset import Part, parts_of, whole_parts
+from pipeline.dataset import Part, parts_of
 from pipeline.errors import PipelineError
 from pipeline.questions.findings import Finding
 from pipeline.questions.question import Column, Question, tables_in
 from pipeline.session import session
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table
+from pipeline.verification import whole_parts
 
 Asked = TypeVar("Asked")
+ROWS_HERE_MAX = 200_000_000  # of a dataset that is asked in this process without advice
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -46,6 +48,21 @@ class Engine(Protocol):
     def table(self, sql: str, names: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
         """The rows of a statement; `names` are the values of its parameters (`:before`)."""
         ...
+
+
+def advice(source: Source) -> str | None:
+    """A sentence for a dataset that is large for this process; None for any other, or if Spark answers."""
+    if source.master is not None:
+        return None
+    try:
+        parts = parts_of(storage_at(source.dataset))
+    except (OSError, PipelineError):
+        return None  # told when it is asked
+    chosen = (part for part in parts if not source.campaigns or part.campaign in source.campaigns)
+    rows = sum(file.rows for part in chosen for file in part.files.values())
+    if rows <= ROWS_HERE_MAX:
+        return None
+    return f"{source.dataset}: {rows:,} rows for one process; Spark would rather answer: --spark MASTER"
 
 
 def ask(source: Source, questions: Sequence[Question]) -> list[Answer]:

@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from highwater.campaigns import live
 from highwater.campaigns.campaign import Campaign, Limits, Watch
 from highwater.campaigns.folder import CampaignFolder, CampaignOrder
+from highwater.campaigns.live import LivePage
 from highwater.campaigns.order import Order
+from highwater.campaigns.pages import INDEX
 from highwater.campaigns.records import CampaignRecords
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -253,3 +256,22 @@ def test_trials_in_blocks_give_the_same_campaign(commands_performed: list[str], 
     assert (performed, len(commands_performed)) == (9, 32)
     assert list(one.summaries) == list(other.summaries)
     assert sorted(CampaignRecords(rows.place).keys) == sorted(CampaignRecords(blocks.place).keys)
+
+
+def test_index_page_follows_a_running_campaign(
+    commands_performed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY_S", 0.0)
+    monkeypatch.setattr(live, "_SHARE", 0)
+    folder = _folder(tmp_path)
+    folder.begin()
+    page, texts = LivePage(folder), []
+
+    def look(_: Summary) -> None:
+        page.count()
+        texts.append((tmp_path / folder.under / INDEX).read_text())
+
+    folder.perform(perform, Watch(NO_LIMITS), look)
+
+    assert [f"RUNNING, {number} OF {ORDER.runs}:" in text for number, text in enumerate(texts, 1)] == [True] * ORDER.runs
+    assert [text.partition('id="runs"')[2].count("<tr class=") for text in texts] == list(range(1, ORDER.runs + 1))

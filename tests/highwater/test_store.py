@@ -1,6 +1,7 @@
 """`highwater store`: runs from folders of campaigns and of stored runs become a dataset; bad input is one line."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,13 @@ from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.provenance import Build
 from highwater.runs.records import stored_record
-from highwater.runs.summary import Summary
 from history import store
 from pipeline.blocks import Blocks, block_name
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode, encode_block
+from pipeline.owner import owned
+from pipeline.record_file import encode, encode_block
 from pipeline.storage import storage_at
+from tests.pipeline.campaigns import summary_of, write_campaign
 from tests.pipeline.records import HISTORY, record, verdict
 from tests.strategies import MANIFEST
 
@@ -49,18 +51,9 @@ def _campaign(folder: Path, seeds: tuple[int, ...]) -> Path:
     for seed in seeds:
         key = f"v3.default.{seed}"
         store.write_file(folder / RECORDS / f"{key}.parquet", encode(record(seed)))
-        result = msgspec.Raw(msgspec.json.encode(_summary(record(seed))))
+        result = msgspec.Raw(msgspec.json.encode(summary_of(record(seed))))
         _ledger(folder).commit(Row(key=key, state="done", attempt=1, seconds=1.0, result=result))
     return folder
-
-
-def _summary(of: Record) -> Summary:
-    """What the row of a run says, as its record has it."""
-    (row,) = of.tables["runs"].to_pylist()
-    told = {
-        name: row[name] for name in ("seed", "plan", "plan_digest", "verdict", "live", "digest", "acked", "backend", "outcome")
-    }
-    return Summary(protocol=of.protocol, repeat=row["repeat"], **told)
 
 
 def _ledger(folder: Path) -> Ledger:
@@ -141,6 +134,56 @@ def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: 
         "missing, though the ledger has the run's result",
         "seed is 8, the row of its run says 4",
     ]
+
+
+@pytest.mark.slow
+def test_running_campaign_is_followed_until_all_runs_are_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block is finished while another one writes; a lost run is taken in when it was done again, not before."""
+    campaign, dataset, aside = tmp_path / "campaign", tmp_path / "dataset", tmp_path / "aside"
+    write_campaign(campaign, Order(first=0, last=14, protocols=("safe", "v3")))  # 30 runs, a block each
+    blocks = Blocks(storage_at(campaign / LEDGER))
+    whole = blocks.rows(5)
+    blocks.write(5, [Row(key=whole[0].key, state="lost", attempt=4, seconds=1.0, words="disk full"), *whole[1:]])
+    (campaign / LEDGER / "blocks" / f"{block_name(6)}.rows").rename(aside)
+    asked: list[int] = []
+    other = ExitStack()
+
+    def next_look(seconds: float) -> None:
+        asked.append(_runs(dataset).height)
+        if len(asked) == 1:
+            aside.rename(campaign / LEDGER / "blocks" / f"{block_name(6)}.rows")
+            other.enter_context(owned(storage_at(dataset)))
+        if len(asked) == 2:
+            other.close()
+        if len(asked) == 4:
+            blocks.write(5, whole)
+
+    monkeypatch.setattr("highwater.cli.store.sleep", next_look)
+    code, out, err = _run(capsys, "ingest", campaign, "--dataset", dataset, "--follow", "0.5")
+
+    assert (code, err, asked) == (ExitCode.VALID, "", [28, 28, 29, 29])
+    assert out.splitlines() == [f"{count} of 30 runs are in the dataset, 0 refused" for count in (28, 29, 30)]
+    assert _runs(dataset)["outcome"].unique().to_list() == ["completed"]
+    assert _run(capsys, "verify", dataset)[:2] == (ExitCode.VALID, "whole\n")
+
+
+def test_following_needs_one_campaign_and_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("ingest", tmp_path, "--dataset", tmp_path / "dataset", "--follow", "1")
+    for more in ((tmp_path,), ("--spark", "local[2]"), ("--evidence",)):
+        code, _, err = _run(capsys, *asked, *more)
+        assert (code, len(err.splitlines())) == (ExitCode.USAGE, 1)
+    code, _, err = _run(capsys, *asked)
+    assert (code, "not the request of a campaign" in err) == (ExitCode.USAGE, True)
+
+
+def test_stored_runs_are_not_taken_in_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before Spark starts."""
+    _store_run(tmp_path / "runs")
+    code, _, err = _run(capsys, "ingest", tmp_path / "runs", "--dataset", tmp_path / "dataset", "--spark", "local[2]")
+
+    assert (code, err) == (ExitCode.USAGE, "highwater: runs: stored runs are taken in by this process; remove --spark\n")
 
 
 def test_stored_runs_are_taken_in_with_their_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

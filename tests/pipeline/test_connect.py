@@ -15,6 +15,8 @@ from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
 from pipeline.session import missing, missing_to_connect, session
 from pipeline.storage import storage_at
+from pipeline.verification import verify
+from tests.pipeline.campaigns import ORDER, write_campaign
 
 ITEMS = 130
 PROJECT = Path(__file__).parents[2]
@@ -32,12 +34,13 @@ def test_missing_client_of_connect_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_work_on_spark_connect_is_complete(tmp_path: Path) -> None:
-    """The server's executors do both kinds of work; what was stopped goes on."""
+    """The server's executors do all kinds of work; what was stopped goes on."""
     lack = missing() or missing_to_connect()
     if lack is not None:
         pytest.skip(lack)
     (tmp_path / "trace").mkdir()
     (tmp_path / "stored").mkdir()
+    write_campaign(tmp_path / "campaign")
     try:
         with connect_server() as address:
             script = PROJECT / "tests" / "pipeline" / "connected.py"
@@ -59,4 +62,6 @@ def test_work_on_spark_connect_is_complete(tmp_path: Path) -> None:
     states = Counter(row.state for rows in blocks.rows_of(sorted(blocks.finished())) for row in rows)
     assert states == {"done": ITEMS}
     assert {path.name for path in (tmp_path / "stored").iterdir()} == {block_name(block) for block in blocks.finished()}
+    assert (tmp_path / "told").read_text() == f"{ORDER.runs} new, 0 damages"
+    assert verify(storage_at(tmp_path / "dataset")) == []
     assert Counter(row.state for row in Ledger(storage_at(tmp_path / "listed")).rows()) == {"done": ITEMS}

@@ -20,8 +20,9 @@ from highwater.exit_codes import ExitCode
 from history import parquet
 from history.seed import Rng
 from pipeline import dataset
-from pipeline.dataset import parts_of, verify
+from pipeline.dataset import parts_of
 from pipeline.storage import storage_at
+from pipeline.verification import verify
 from tests.pipeline.damages import FILES, PLAIN, RECORDS, ROWS, RULINGS, VERDICTS, Damage, doubled_rows, with_value
 from tests.pipeline.datasets import Made, write_dataset
 

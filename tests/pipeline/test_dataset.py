@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from history import parquet
 from history.errors import HistoryError
 from pipeline import dataset
-from pipeline.dataset import Entry, Ingested, committed, compact, ingest, parts_of, verify, whole_parts, with_evidence
+from pipeline.dataset import Entry, Ingested, Refused, commit, committed, compact, ingest, parts_of, with_evidence
 from pipeline.errors import PipelineError
 from pipeline.record import Record
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table
+from pipeline.verification import verify, whole_parts
 from tests.pipeline.records import HISTORY, record
 
 _RECORDS = {(seed, protocol): record(seed, protocol) for seed in range(7) for protocol in ("safe", "v3")}
@@ -78,7 +79,7 @@ def test_part_holds_up_to_fifty_runs(storage: Storage, monkeypatch: pytest.Monke
 
 
 def test_records_are_written_when_they_need_too_much_memory(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "BYTES_MAX", 1)
+    monkeypatch.setattr(dataset, "ROWS_MAX", 1)
 
     assert ingest(storage, "first", _entries(_ALL)) == Ingested(14, 0, 14)
     assert verify(storage) == []
@@ -93,11 +94,21 @@ def test_evidence_is_kept_where_it_is_given(storage: Storage) -> None:
     assert verify(storage) == []
 
 
-def test_run_whose_record_is_left_out_can_come_later(storage: Storage) -> None:
+def test_refused_run_costs_no_other_and_can_come_later(storage: Storage) -> None:
     new_record = record(1)
 
-    assert ingest(storage, "first", [Entry(new_record.run, lambda: None)]) == Ingested(0, 0, 0)
+    def damaged() -> Record:
+        raise HistoryError("one")
+
+    entries: list[Entry | Refused] = [Entry(new_record.run, damaged), Refused("two"), *_entries(_ALL[:1])]
+    assert ingest(storage, "first", entries) == Ingested(1, 0, 1, refused=2, words=("one", "two"))
     assert ingest(storage, "first", [Entry(new_record.run, lambda: new_record)]) == Ingested(1, 0, 1)
+
+
+def test_reasons_of_refused_runs_are_counted_when_too_many(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "WORDS_MAX", 2)
+
+    assert ingest(storage, "first", [Refused(words) for words in "abc"]) == Ingested(refused=3, words=("a", "b"))
 
 
 @pytest.mark.parametrize("name", ["", "2026", "a/b", "..", "a b", "ä", "x" * 129])
@@ -258,7 +269,8 @@ def _twice(storage: Storage) -> None:
     part = parts_of(storage)[0]
     tables = {table: pq.read_table(storage.path(part.path(table)), partitioning=None) for table in part.files}
     extra = record(6, part.protocol).tables
-    dataset._write(storage, part.campaign, part.protocol, {t: pa.concat_tables([tables[t], extra[t]]) for t in tables})
+    both = {table: pa.concat_tables([tables[table], extra[table]]) for table in tables}
+    commit(storage, dataset._write(storage, part.campaign, part.protocol, both))
 
 
 _DAMAGES: dict[str, tuple[Callable[[Storage], object], str, str]] = {
@@ -408,9 +420,9 @@ def test_error_of_a_source_leaves_whole_parts(storage: Storage, monkeypatch: pyt
     monkeypatch.setattr(dataset, "RUNS_OF_A_PART", 1)
 
     def broken() -> Record:
-        raise HistoryError("x")
+        raise MemoryError
 
-    with pytest.raises(HistoryError):
+    with pytest.raises(MemoryError):
         ingest(storage, "first", [*_entries(_ALL[:2]), Entry("a/b", broken)])
     assert (len(parts_of(storage)), verify(storage)) == (2, [])
 

@@ -13,8 +13,9 @@ import pytest
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from pipeline.dataset import parts_of, verify
+from pipeline.dataset import parts_of
 from pipeline.storage import storage_at
+from pipeline.verification import verify
 
 EARLIER = Path(__file__).parent / "earlier"
 _DATASET = "a manifest without checksum, of an earlier version: ingest its runs into a new dataset"

@@ -15,8 +15,8 @@ import pytest
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from pipeline import dataset
-from pipeline.dataset import Entry, committed, compact, ingest, verify
+from pipeline import dataset, verification
+from pipeline.dataset import Entry, committed, compact, ingest
 from pipeline.errors import PipelineError
 from pipeline.lease import StoredObjects
 from pipeline.ledger import Ledger
@@ -24,6 +24,7 @@ from pipeline.questions.ask import Source, ask_sql
 from pipeline.questions.in_process import InProcess
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD
+from pipeline.verification import verify
 from tests.pipeline.records import record
 
 _RECORDS = [record(seed) for seed in range(6)]
@@ -188,7 +189,7 @@ ASKING: dict[str, Step] = {
 
 
 def _force_function(monkeypatch: pytest.MonkeyPatch, name: str, act: Act, *, nth: int) -> list[bool]:
-    function, left, done = getattr(dataset, name), [nth], list[bool]()
+    function, left, done = getattr(verification, name), [nth], list[bool]()
 
     def called(*given: Any) -> Any:
         if left[0] == 0 and not done:
@@ -197,7 +198,7 @@ def _force_function(monkeypatch: pytest.MonkeyPatch, name: str, act: Act, *, nth
         left[0] -= 1
         return function(*given)
 
-    monkeypatch.setattr(dataset, name, called)
+    monkeypatch.setattr(verification, name, called)
     return done
 
 

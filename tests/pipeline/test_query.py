@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -157,3 +158,17 @@ def test_triage_names_causes_with_their_commands(on: list[str], dataset: str, ca
     failed, causes = int(lines[0].split()[2]), int(lines[0].split()[5])
     assert sum(int(line.split()[0]) for line in lines if " runs  " in line) == failed
     assert sum("repeat: highwater run --seed" in line for line in lines) == causes
+
+
+def test_large_dataset_is_answered_with_the_advice_to_use_spark(
+    dataset: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["query", "--sql", "select count(*) n from runs", "--dataset", dataset, "--campaign", "two"]
+    assert run_command_line(asked) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("pipeline.questions.ask.ROWS_HERE_MAX", 10)
+
+    assert run_command_line(asked) == 0
+    printed = capsys.readouterr()
+    assert printed.out.split() == ["n", "12"]
+    assert re.fullmatch(r"highwater: .*: [\d,]+ rows for one process; Spark would rather answer: --spark MASTER\n", printed.err)

@@ -1,33 +1,16 @@
-"""The record of a run: its tables fit the schema, calls and windows are counted as defined, and one file holds all."""
+"""The record of a run: its tables fit the schema, calls and windows are counted as defined."""
 
-import re
 from typing import NamedTuple
 
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
-from msgspec.structs import replace
 
 from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.sketches import history_of
-from history import parquet
 from history.history import History
 from history.op import OpType
-from pipeline.errors import PipelineError
-from pipeline.record import (
-    Known,
-    Record,
-    calls_of,
-    decode,
-    decode_block,
-    encode,
-    encode_block,
-    record_of,
-    record_of_failure,
-    told_by,
-)
+from pipeline.record import Known, Record, calls_of, record_of, record_of_failure
+from pipeline.record_file import decode, encode
 from pipeline.tables import OF_A_RECORD, Table, arrow_schema
 from reports.calls import calls_of as calls_of_the_page
 from tests.pipeline.records import HISTORY, facts_of_run, record, verdict
@@ -167,141 +150,3 @@ def test_window_knows_silence_and_recovery(name: str) -> None:
         case.unavailable_ms * _MS,
         None if case.recovery_ms is None else case.recovery_ms * _MS,
     )
-
-
-# --- one file -------------------------------------------------------------------------------------------------------------------
-
-
-def test_record_survives_encoding() -> None:
-    new_record = record(1)
-    record_found = decode(encode(new_record))
-
-    assert (record_found.protocol, record_found.run, told_by(encode(new_record))["run"]) == (
-        "v3",
-        "seed-1/sim-v3-0",
-        "seed-1/sim-v3-0",
-    )
-    assert record_found.tables == new_record.tables
-
-
-def test_records_of_a_block_survive_encoding() -> None:
-    records = {"a": record(1), "b": record(2, "safe")}
-    found = decode_block(encode_block([*records.values()], [*records]), name="block")
-
-    assert found.keys() == records.keys()
-    for key, one in records.items():
-        assert (found[key].protocol, found[key].run, found[key].tables) == (one.protocol, one.run, one.tables)
-
-
-@pytest.mark.parametrize("length", [0, 4, 2000, -9])
-def test_records_of_a_block_that_was_cut_off_are_refused(length: int) -> None:
-    with pytest.raises(PipelineError, match=r"^b.parquet: not complete records"):
-        decode_block(encode_block([record(1), record(2)], ["a", "b"])[:length], name="b.parquet")
-
-
-@pytest.mark.parametrize("table", ["anomalies", "calls", "coverage", "windows"])
-def test_record_whose_rows_were_doubled_is_refused(table: Table) -> None:
-    """Its Parquet is whole and each row may be: every share and quantile of a campaign would be another."""
-    one, other = record(1), record(2)
-    doubled = replace(one, tables=one.tables | {table: pa.concat_tables([one.tables[table]] * 2)})
-    data = _under(encode(one), encode(doubled))
-
-    with pytest.raises(PipelineError, match=r"^r.parquet: changed after it was written: its checksum is another"):
-        decode(data, name="r.parquet")
-    whole = pq.read_table(pa.BufferReader(encode_block([doubled, other], ["a", "b"])))
-    seals = pq.read_table(pa.BufferReader(encode_block([one, other], ["a", "b"])), columns=["seal"])["seal"]
-    block = whole.set_column(whole.column_names.index("seal"), "seal", seals)
-    with pytest.raises(PipelineError, match=r"^b.parquet: a: changed after it was written: its checksum is another"):
-        decode_block(parquet.encode(block), name="b.parquet")
-
-
-def test_record_without_checksum_is_refused() -> None:
-    whole = pq.read_table(pa.BufferReader(encode(record(1))))
-    metadata = {key: value for key, value in whole.schema.metadata.items() if key != b"highwater.seal"}
-
-    with pytest.raises(PipelineError, match=r"^r.parquet: a record without checksum, of an earlier version"):
-        decode(parquet.encode(whole.replace_schema_metadata(metadata)), name="r.parquet")
-
-
-def test_checksum_does_not_depend_on_the_buffers_of_arrow() -> None:
-    """Slices, chunks and masks without nulls are other buffers of the same values."""
-    one = record(1)
-    other = {t: pa.concat_tables([rows.slice(0, 1), rows.slice(1)]) for t, rows in one.tables.items()}
-
-    assert decode(_under(encode(one), encode(replace(one, tables=other)))).tables == one.tables
-
-
-def _under(sealed: bytes, data: bytes) -> bytes:
-    """The rows of `data` under the metadata of another record, its checksum included."""
-    metadata = pq.read_schema(pa.BufferReader(sealed)).metadata
-    return parquet.encode(pq.read_table(pa.BufferReader(data)).replace_schema_metadata(metadata))
-
-
-def test_equal_records_are_equal_bytes() -> None:
-    assert encode(record(1)) == encode(record(1))
-
-
-@pytest.mark.parametrize("length", [0, 4, 2000, -9])
-def test_record_that_was_cut_off_is_refused(length: int) -> None:
-    with pytest.raises(PipelineError, match=r"^r.parquet: not a complete record"):
-        decode(encode(record(1))[:length], name="r.parquet")
-
-
-def test_record_of_a_failure_survives_encoding() -> None:
-    failed = record_of_failure(Known(plan="seed-1", run_id="x", protocol="safe", outcome="harness-fault", failure="disk full"))
-
-    assert decode(encode(failed)).tables == failed.tables
-    assert decode_block(encode_block([failed, record(1)], ["a", "b"]), name="block")["a"].tables == failed.tables
-
-
-def test_record_of_a_failure_with_a_verdict_is_refused() -> None:
-    with pytest.raises(PipelineError, match=r"^record: 1 rows of verdicts, not 0"):
-        decode(_changed("runs", "outcome", "harness-fault"))
-
-
-def test_record_with_a_flipped_byte_in_a_page_is_refused() -> None:
-    data = encode(record(1))
-    at = data.index(b"truncated-committed/log-matching")
-
-    with pytest.raises(PipelineError, match="not a complete record"):
-        decode(data[:at] + b"T" + data[at + 1 :])
-
-
-def test_file_of_another_kind_is_refused() -> None:
-    """A stored table of operations is Parquet, too."""
-    sink = pa.BufferOutputStream()
-    pl.DataFrame({"runs": [1]}).write_parquet(sink)
-    data = sink.getvalue().to_pybytes()
-
-    with pytest.raises(PipelineError, match="not the record of a run of dataset version 1"):
-        decode(data)
-    with pytest.raises(PipelineError, match="not a complete record"):
-        told_by(data)
-
-
-def _changed(table: Table, column: str, value: object) -> bytes:
-    """An encoded record with another value in one cell; its Parquet is whole."""
-    this_record = record(1)
-    rows = this_record.tables[table]
-    at, type_ = rows.column_names.index(column), rows.schema.field(column).type
-    values = pa.array([value, *rows[column].to_pylist()[1:]], type_)
-    changed = rows.set_column(at, pa.field(column, type_, nullable=True), values)
-    return encode(Record(protocol=this_record.protocol, tables=this_record.tables | {table: changed}))
-
-
-@pytest.mark.parametrize(
-    ("table", "column", "value", "words"),
-    [
-        ("runs", "verdict", "MARTIAN", "runs.verdict is 'MARTIAN', none of VALID, UNKNOWN, INVALID"),
-        ("runs", "verdict", "VALID", "runs.verdict is VALID, verdicts.verdict is INVALID"),
-        ("runs", "acked", -1, "runs.acked is -1, less than 0"),
-        ("runs", "sim_seconds", float("nan"), "runs.sim_seconds is no finite number"),
-        ("runs", "outcome", "", "runs.outcome is '', none of completed"),
-        ("runs", "digest", None, "not a complete record"),
-        ("calls", "type", "maybe", "calls.type is 'maybe', none of ok, fail, info"),
-        ("anomalies", "run", "seed-2/sim-v3-0", "rows of another run, seed-2/sim-v3-0"),
-    ],
-)
-def test_record_of_impossible_rows_is_refused(table: Table, column: str, value: object, words: str) -> None:
-    with pytest.raises(PipelineError, match=f"^r.parquet: {re.escape(words)}"):
-        decode(_changed(table, column, value), name="r.parquet")

@@ -1,5 +1,7 @@
 """What Spark is given, and the one sentence that a machine, an argument or a job gets where it does not work."""
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -180,3 +182,36 @@ def test_documented_settings_are_those_of_a_session() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| `spark.")]
 
     assert rows == [f"| `{setting.key}` | {setting.value} | {setting.why} |" for setting in SETTINGS]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_says_nothing_when_it_starts() -> None:
+    """Also of the JVM: Java warns of the modules with which Spark starts it."""
+    lack = missing()
+    if lack is not None:
+        pytest.skip(lack)
+    script = "from pipeline.session import session\nwith session('local[1]') as spark:\n    print(spark.range(3).count())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
+
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_event_log_is_switched_on_by_one_option(tmp_path: Path) -> None:
+    """Its settings are those of a session on any master; the log can be read by Spark's history server while the job runs."""
+    lack = missing()
+    if lack is not None:
+        pytest.skip(lack)
+    script = (
+        "import sys\nfrom pipeline.session import session, watched\nwith session('local[1]', watched(sys.argv[1])) as spark:\n"
+        "    print(spark.sparkContext.uiWebUrl)\n    spark.range(3).count()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    sizes = {path.name: path.stat().st_size for path in tmp_path.rglob("*") if not path.name.startswith(".")}
+
+    assert done.stdout.startswith("http://")
+    assert any(name.startswith("events_1_") and size for name, size in sizes.items()), sizes
+    assert any(name.startswith("appstatus_") and not name.endswith(".inprogress") for name in sizes), sizes

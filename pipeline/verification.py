@@ -1,0 +1,152 @@
+"""Whether a dataset is as it was written: every file is compared with the manifest of its part.
+
+`verify` names all that is wrong. Who asks a dataset looks at the files that are about to be read (`whole_parts`).
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
+from pipeline.dataset import MANIFESTS, Part, is_of_a_part, live, manifest_at, manifest_names, parts_of
+from pipeline.errors import PipelineError
+from pipeline.record_file import column_complaint
+from pipeline.storage import Storage
+from pipeline.tables import COLUMNS, DATASET_VERSION, OF_A_RECORD, TABLES, Table, arrow_schema
+
+_READERS = 4  # threads that compare files with their manifests
+
+
+class Damage(NamedTuple):
+    """What is wrong with one file of a dataset."""
+
+    name: str
+    words: str
+
+
+def whole_parts(storage: Storage, tables: Sequence[Table] = TABLES, campaigns: Sequence[str] = ()) -> list[Part]:
+    """The parts of these campaigns (all if none is named), after a look at their files of these tables, as `verify` looks.
+
+    Raises PipelineError with the first damage: what is not as it was written must not be counted.
+    """
+    parts = _chosen_parts(storage, campaigns)
+    while (damage := _first_damage(storage, parts, tables)) is not None:
+        before, parts = parts, _chosen_parts(storage, campaigns)
+        if parts == before:  # else a compaction has put the files into others meanwhile
+            more = "`highwater store verify` lists all damage"
+            raise PipelineError(f"{storage.path(damage.name)}: {damage.words}; nothing is read from a damaged dataset ({more})")
+    return parts
+
+
+def _chosen_parts(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
+    return [part for part in parts_of(storage) if not campaigns or part.campaign in campaigns]
+
+
+def _first_damage(storage: Storage, parts: Sequence[Part], tables: Sequence[Table]) -> Damage | None:
+    doubled = next(twice(parts), None)
+    if doubled is not None:
+        return doubled
+
+    def look(at: tuple[Part, Table]) -> Damage | None:
+        part, table = at
+        if table not in part.files:
+            return Damage(f"{MANIFESTS}{part.id}.json", f"names no file of {table}") if table in OF_A_RECORD else None
+        return next((Damage(part.path(table), words) for words in _complaints(storage, part, table)), None)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return next(filter(None, pool.map(look, ((part, table) for part in parts for table in tables))), None)
+
+
+def verify(storage: Storage) -> list[Damage]:
+    """Compare all files with the manifests; returns what is wrong, by file. An empty list: the dataset is whole."""
+    parts, damages = readable_parts(storage)
+    current = live(parts)
+    for part in current:
+        damages += damages_of(storage, part)
+    return sorted([*damages, *twice(current), *orphaned_files(storage, parts, current)])
+
+
+def readable_parts(storage: Storage, *, with_runs: bool = True) -> tuple[list[Part], list[Damage]]:
+    """The parts whose manifests can be read, also those that others have taken over, and the damages of the other manifests."""
+    damages: list[Damage] = []
+    parts: list[Part] = []
+    for name in manifest_names(storage):
+        try:
+            part = manifest_at(storage, name)
+        except PipelineError as error:
+            damages.append(Damage(name, str(error).removeprefix(f"{storage.path(name)}: ")))
+        else:
+            parts.append(part if with_runs else replace(part, runs=()))
+    return parts, damages
+
+
+def damages_of(storage: Storage, part: Part) -> list[Damage]:
+    """What is wrong with the files of a part."""
+    damages = [Damage(part.path(table), words) for table in part.files for words in _complaints(storage, part, table)]
+    missing = [table for table in OF_A_RECORD if table not in part.files]
+    return [*damages, *(Damage(f"{MANIFESTS}{part.id}.json", f"names no file of {table}") for table in missing)]
+
+
+def _complaints(storage: Storage, part: Part, table: Table) -> list[str]:
+    """What is wrong with one file of a part: the first of content, schema, rows, keys."""
+    stated = part.files[table]
+    try:
+        data = storage.read(part.path(table))
+    except OSError:
+        return ["missing"]
+    if sha256(data).hexdigest() != stated.sha256:
+        return ["not the file that its manifest names (SHA-256)"]
+    # Nulls need no look where none may be: the schema, which is compared, says so.
+    words = {column.name: column for column in COLUMNS.get(table, ()) if column.among}
+    try:
+        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+            schema, rows = file.schema_arrow, file.read(columns=["run", *words], use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        return [f"not a complete Parquet file: {' '.join(str(error).split())}"]
+    expected = arrow_schema(table)
+    if not schema.equals(expected) or not (expected.metadata or {}).items() <= (schema.metadata or {}).items():
+        return [f"not the schema of {table} in dataset version {DATASET_VERSION}"]
+    runs = rows["run"]
+    for name, column in words.items():
+        if (wrong := column_complaint(rows[name], column)) is not None:
+            return [f"{name} {wrong}"]
+    if len(runs) != stated.rows:
+        return [f"{len(runs)} rows, the manifest says {stated.rows}"]
+    foreign = sorted(set(pc.unique(runs).to_pylist()) - set(part.runs))
+    if foreign:
+        return [f"rows of {foreign[0]}, which is not in the part"]
+    if table == "runs" and sorted(runs.to_pylist()) != sorted(part.runs):
+        return ["not one row for each run of the part"]
+    return []
+
+
+def twice(parts: Sequence[Part]) -> Iterator[Damage]:
+    """Runs that two parts of one campaign hold, or one part twice."""
+    first: dict[tuple[str, str], str] = {}
+    for part in parts:
+        for run in part.runs:
+            before = first.setdefault((part.campaign, run), part.id)
+            if before != part.id or part.runs.count(run) > 1:
+                yield Damage(f"{MANIFESTS}{part.id}.json", f"run {run} is in part {before} too")
+
+
+def orphaned_files(storage: Storage, parts: Sequence[Part], current: Sequence[Part]) -> Iterator[Damage]:
+    """Files that no part names; the next ingest or compaction deletes those of unfinished work."""
+    named = {part.path(table) for part in current for table in part.files} | {f"{MANIFESTS}{part.id}.json" for part in current}
+    refused = set(manifest_names(storage)) - {f"{MANIFESTS}{part.id}.json" for part in parts}  # damaged: reported already
+    # No ingest deletes the files of a part whose manifest cannot be read: it takes nothing in.
+    ids = {name.removeprefix(MANIFESTS).removesuffix(".json") for name in refused}
+    for name in storage.names():
+        of_refused = name in refused or (is_of_a_part(name) and name.rpartition("/")[2].removesuffix(".parquet") in ids)
+        if name not in named and not of_refused:
+            why = (
+                "in no part: left by unfinished work, the next ingest deletes it"
+                if is_of_a_part(name)
+                else "no file of a dataset"
+            )
+            yield Damage(name, why)
