@@ -37,8 +37,9 @@ from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN
 from highwater.plans.text import plan_to_yaml
+from highwater.rig.backend import BackendName
 from highwater.runs.provenance import Build
-from highwater.runs.run import BackendName, Keep
+from highwater.runs.run import Keep
 from highwater.runs.summary import Summary, ValidityName
 from history.store import write_file
 

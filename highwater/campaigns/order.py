@@ -9,7 +9,7 @@ from msgspec import Struct
 from highwater.campaigns.campaign import Request
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED
-from highwater.runs.run import BackendName
+from highwater.rig.backend import BackendName
 from nemesis.profiles import ProfileName
 from pipeline.items import Item
 

@@ -27,7 +27,7 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import Ticker, complain, first_of, progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
-from highwater.runs.run import REPEATABLE, BackendName
+from highwater.rig.backend import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores

@@ -38,7 +38,7 @@ COMMANDS = (
     Command("chaos", "chaos", "Gate a change: corpus, stored plans, seeds, known mistakes."),
     Command("shrink", "shrink", "Find the smallest plan that fails in the same way."),
     Command("describe", "describe", "Show leaders, replicas and ISR of a cluster or run."),
-    Command("inspect", "inspect", "Look at any moment of a simulated run."),
+    Command("inspect", "inspect", "Look at any moment of a run or an explored path."),
     Command("check", "check", "Judge one history, also of Jepsen; store nothing."),
     Command("verify", "verify", "Verify what proves a verdict, without a judge."),
     Command("export", "export", "Write a history as EDN, for Elle, Knossos and Jepsen."),

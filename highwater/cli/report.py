@@ -13,10 +13,11 @@ from highwater.cli.output import say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.plans.plan import checked
+from highwater.rig.backend import REPEATABLE
 from highwater.runs.beside import links_of, put_beside, stored_run
 from highwater.runs.page import write_page
 from highwater.runs.provenance import present_build
-from highwater.runs.run import REPEATABLE, Keep, backend_named, carry_out, judge
+from highwater.runs.run import Keep, backend_named, carry_out, judge
 from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.history import History

@@ -19,8 +19,8 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import followed, say, say_json
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
-from highwater.rig.backend import Backend
-from highwater.runs.run import BackendName, Keep, backend_named
+from highwater.rig.backend import Backend, BackendName
+from highwater.runs.run import Keep, backend_named
 from highwater.runs.summary import Summary, in_short
 from history.manifest import RECORDED, RunManifest
 from history.seed import format_seed

@@ -17,7 +17,7 @@ from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan, checked, unknown_protocol
 from highwater.plans.text import load_plan
-from highwater.runs.run import BackendName
+from highwater.rig.backend import BackendName
 from highwater.runs.summary import ValidityName
 from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, ShrinkOrder, Shrunk, folder_of, shrink_in, sizes
 from highwater.shrink.record import Recorded, record
