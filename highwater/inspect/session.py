@@ -34,7 +34,7 @@ class Session:
         self._plan = plan
         self._made_by = None if stored is None else stored.manifest
         self._known = None if stored is None else in_order([*stored.operations, *stored.events])  # all rows of the run
-        self._playback = _playback_of(plan)
+        self._playback = playback_of(plan)
         self._compared = 0  # rows that are those of the stored run
         self.row: Row | None = None
         self.moment = self.before = self._view()
@@ -131,7 +131,7 @@ class Session:
 
     def _rows_of_the_run(self) -> Sequence[Row]:
         if self._known is None:
-            whole = _playback_of(self._plan)
+            whole = playback_of(self._plan)
             whole.run(lambda next_ns: False)
             whole.close()
             self._known = whole.rows()
@@ -150,10 +150,11 @@ class Session:
 
     def _begin_again(self) -> None:
         self._playback.close()
-        self._playback = _playback_of(self._plan)
+        self._playback = playback_of(self._plan)
 
 
-def _playback_of(plan: Plan) -> Playback:
+def playback_of(plan: Plan) -> Playback:
+    """Performs a plan of the simulator or a path of the explorer, from before its first action on."""
     return PathPlayback(plan) if plan.path else SimPlayback(plan)
 
 

@@ -21,6 +21,7 @@ from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.coordination.memory import Znode
 from reference.machine import Now
+from reference.messages import PartitionState
 from reference.node import NodeState
 from reference.replica.partition import Follower, Idle, IsrChange, Leader, ParkedFetch, ParkedProduce, Partition, brokers_of
 from reference.sealed import in_the_clear
@@ -70,10 +71,10 @@ def _partitions_of(moment: Moment) -> list[str]:
         for process in moment.processes
         for tp in (*process.logs, *(process.state.broker.partitions if process.state else ()))
     }
-    return sorted({*held, *(str(tp) for tp, _ in _assigned(moment.znodes))})
+    return sorted({*held, *(str(tp) for tp, _ in assigned(moment.znodes))})
 
 
-def _assigned(nodes: Mapping[str, Znode]) -> Iterator[tuple[TopicPartition, tuple[BrokerId, ...]]]:
+def assigned(nodes: Mapping[str, Znode]) -> Iterator[tuple[TopicPartition, tuple[BrokerId, ...]]]:
     """The partitions of all topics in ZooKeeper, each with its replicas."""
     topics = nodes.get(paths.TOPICS)
     for topic in topics.children if topics else ():
@@ -207,7 +208,7 @@ def _zookeeper_lines(nodes: Mapping[str, Znode], wanted: str) -> Iterator[str]:
     controller = "no controller" if held is None else f"controller {broker_address(paths.decode_controller(held.data))}"
     ids = nodes.get(paths.BROKER_IDS)
     yield f"{controller}, registered: {', '.join(f'b{name}' for name in (ids.children if ids else ())) or 'nobody'}"
-    for tp, replicas in _assigned(nodes):
+    for tp, replicas in assigned(nodes):
         if not wanted or tp == wanted:
             yield f"  {tp}  {_state_words(nodes, tp, replicas)}"
     for path, node in sorted(nodes.items()):
@@ -216,14 +217,21 @@ def _zookeeper_lines(nodes: Mapping[str, Znode], wanted: str) -> Iterator[str]:
 
 
 def _state_words(nodes: Mapping[str, Znode], tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> str:
-    znode = nodes.get(paths.state_path(tp))
-    if znode is None:
+    state = state_of(nodes, tp, replicas)
+    if state is None:
         return f"replicas {_set(replicas)}, no state"
-    state = paths.decode_state(tp, replicas, Data(data=znode.data, version=znode.version, czxid=znode.czxid))
     leader = "no leader" if state.leader is None else f"leader {broker_address(state.leader)}"
     elr = f", ELR {_set(brokers_of(state.elr))}" if state.elr else ""
     isr = f"ISR {_set(brokers_of(state.isr))}{elr}"
     return f"{leader}, epoch {state.leader_epoch}, {isr}, replicas {_set(replicas)}, version {state.zk_version}"
+
+
+def state_of(nodes: Mapping[str, Znode], tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> PartitionState | None:
+    """The state of a partition in ZooKeeper; None if it has none yet."""
+    znode = nodes.get(paths.state_path(tp))
+    if znode is None:
+        return None
+    return paths.decode_state(tp, replicas, Data(data=znode.data, version=znode.version, czxid=znode.czxid))
 
 
 def _text(data: bytes) -> str:
