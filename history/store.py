@@ -21,15 +21,20 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from history import jsonl, parquet, parts, versions
+from history import jsonl, versions
+from history.columns import TableName, unread_version
 from history.errors import HistoryError
 from history.history import History
 from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest, StoredPart
 from history.recorder import Recorder
-from history.schema import TableName, unread_version
+
+# Polars and pyarrow are 360 MB: they are imported where a table is read or written, so that other histories are judged without.
+if TYPE_CHECKING:
+    from history import parts
 
 MANIFEST = "manifest.json"
 PLAN = "plan.yaml"
@@ -41,6 +46,7 @@ REPORT = "report.html"
 BESIDE = "beside.json"  # pages of the run beside others
 
 _FILES = (MANIFEST, VERDICT, REPORT, BESIDE, OPERATIONS, EVENTS, JOURNAL, PLAN)
+PART_ROWS = 500_000  # of one part
 SPLIT_ROWS = 2_000_000  # a history with more rows is stored in parts
 _SUFFIX = ".parquet"
 _TABLES: tuple[tuple[TableName, str], ...] = (("operations", OPERATIONS), ("events", EVENTS))
@@ -120,11 +126,13 @@ class RunWriter:
         self._journal.close(complete=False)
 
 
-def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, part_rows: int = parts.PART_ROWS) -> None:
+def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, part_rows: int = PART_ROWS) -> None:
     """Write a history as the Parquet files and the manifest of a run folder.
 
     A history of more than `split_rows` rows is written in parts of about `part_rows` rows.
     """
+    from history import parquet, parts
+
     operations, events, digest = history.operations_table, history.events_table, history.manifest.digest
     _remove_parts(directory)
     if operations.num_rows + events.num_rows > split_rows:
@@ -138,8 +146,10 @@ def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, par
     _save_manifest(directory, msgspec.structs.replace(history.manifest, **counts, parts=()))
 
 
-def save_part(directory: Path, number: int, part: parts.Part, *, digest: str = "") -> StoredPart:
+def save_part(directory: Path, number: int, part: "parts.Part", *, digest: str = "") -> StoredPart:
     """Write the tables of one part. Part 0 holds the rows without a partition. Afterwards call `save_manifest_of_parts`."""
+    from history import parquet, parts
+
     stored = StoredPart(
         name=parts.part_name(number),
         partitions=part.partitions,
@@ -228,6 +238,8 @@ def load_run(directory: Path) -> History:
 
     Raises HistoryError where the tables do not belong to the manifest.
     """
+    from history import parquet
+
     manifest = load_manifest(directory)
     if not is_finished(directory):
         return jsonl.read_interrupted(directory / JOURNAL)
@@ -271,6 +283,8 @@ def check_part(directory: Path, manifest: RunManifest, part: StoredPart) -> None
 
 def _check_files(directory: Path, manifest: RunManifest, stated: RunManifest | StoredPart, names: tuple[str, ...]) -> None:
     """As `check_part`, for a file of each table. A manifest without row counts or without `files` fits all."""
+    from history import parquet
+
     row_counts = [parquet.check(directory / name, table) for name, (table, _) in zip(names, _TABLES, strict=True)]
     for (what, _), stated_rows, rows in zip(_TABLES, (stated.operation_rows, stated.event_rows), row_counts, strict=True):
         if stated_rows is not None and stated_rows != rows:

@@ -21,9 +21,10 @@ from highwater.plans.derive import DERIVATION, MIXED, PLAIN, derive
 from highwater.plans.plan import REFERENCE, Plan, SystemSpec, checked, described_system, on_system
 from highwater.rig.backend import BackendName
 from highwater.run_folder import temporary_folder
+from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import Summary, ValidityName, of_failure
+from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task, encode_task, perform_encoded
 from nemesis.capability import performable, refusals
 from nemesis.profiles import ProfileName

@@ -38,9 +38,10 @@ from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN
 from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import BackendName
+from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import Summary, ValidityName
+from highwater.runs.summary import Summary
 from history.store import write_file
 
 Phase = Literal["corpus", "plans", "seeds", "guided", "known-bad", "determinism", "containers"]

@@ -30,9 +30,10 @@ from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
 from highwater.plans.plan import Plan, SystemSpec, checked, on_system, parsed_system, words_of
 from highwater.plans.text import load_plan, plan_to_yaml
 from highwater.rig.backend import BackendName
+from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import Summary, ValidityName
+from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from history.store import name_complaint, write_file
 from nemesis.text import Document, TextError, dump, flow

@@ -16,6 +16,7 @@ import typer
 from highwater import __version__
 from highwater.cli.commands import COMMANDS, GROUPS, Command, renamed_search_hint
 from highwater.cli.declaration import CommandWithSections
+from highwater.cli.extras import lacking
 from highwater.cli.output import complain, say
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
@@ -107,6 +108,12 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except HighwaterError as error:
         complain(str(error))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        words_of_it = lacking(error, " ".join(["highwater", *arguments[:1]]))
+        if words_of_it is None:
+            raise
+        complain(words_of_it)
+        return ExitCode.USAGE
     except OSError as error:
         complain(f"{error.filename or 'system error'}: {error.strerror or error}")
         return ExitCode.LABORATORY_FAILED

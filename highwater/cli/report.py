@@ -15,10 +15,10 @@ from highwater.errors import UsageError
 from highwater.plans.plan import checked
 from highwater.rig.backend import REPEATABLE
 from highwater.runs.beside import links_of, put_beside, stored_run
+from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.page import write_page
 from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep, backend_named, carry_out, judge
-from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.history import History
 from reference.config import VARIANTS

@@ -20,8 +20,9 @@ from highwater.cli.output import followed, say, say_json
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Backend, BackendName
+from highwater.runs.findings import in_short
 from highwater.runs.run import Keep, backend_named
-from highwater.runs.summary import Summary, in_short
+from highwater.runs.summary import Summary
 from history.manifest import RECORDED, RunManifest
 from history.seed import format_seed
 

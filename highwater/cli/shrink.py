@@ -18,7 +18,7 @@ from highwater.errors import UsageError
 from highwater.plans.plan import Plan, checked, unknown_protocol
 from highwater.plans.text import load_plan
 from highwater.rig.backend import BackendName
-from highwater.runs.summary import ValidityName
+from highwater.runs.findings import ValidityName
 from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, ShrinkOrder, Shrunk, folder_of, shrink_in, sizes
 from highwater.shrink.record import Recorded, record
 from highwater.shrink.search import Budget, Smallest

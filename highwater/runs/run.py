@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 import reference
 from checkers.causes.signature import signature
+from checkers.engine.collector import without_collector
 from checkers.engine.verdict import Validity, Verdict
-from checkers.engine.whole import without_collector
 from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError

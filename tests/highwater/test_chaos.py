@@ -36,9 +36,10 @@ from highwater.cli.main import run_command_line
 from highwater.coverage.branches import Step, packed
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, perform
 from nemesis.kinds import KINDS, select
 from reference.config import VARIANTS

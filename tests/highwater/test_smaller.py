@@ -11,7 +11,8 @@ from highwater.campaigns.red import lines_of, red_runs, reds
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.findings import FoundAnomaly
+from highwater.runs.summary import Summary
 from highwater.shrink.folder import ShrinkOrder, Shrunk, Size
 from highwater.shrink.search import Budget
 from tests.highwater.shrink.plans import plan_with
