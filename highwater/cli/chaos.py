@@ -15,7 +15,7 @@ from msgspec import Struct
 from highwater.behaviour.difference import Behaviour, summary
 from highwater.behaviour.snapshot import PLACE, Recorded, load
 from highwater.campaigns import systems
-from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
+from highwater.campaigns.against import COMPARED, Comparison, compare, perform_on
 from highwater.campaigns.behaviour import BEHAVING, BEHAVIOUR, CHANGED, accept, compared, part_of
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import PHASES, SEEDS_TO_A_GUIDED_RUN, Inputs, Means, Part, Phase, RunLine, parts_of
@@ -32,6 +32,7 @@ from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import REFERENCE
 from highwater.runs.provenance import Build, present_build
+from highwater.runs.revisions import commit_of
 from highwater.runs.run import Keep
 from history.errors import unknown
 from history.seed import format_seed
@@ -228,7 +229,7 @@ def _on_reference(given: Options, seeds: range) -> Job:
         phases = BEHAVING
     place = _snapshot(given, phases)
     if given.against is not None:
-        commit_of(given.against)
+        commit_of(given.against, option="--against")
     # Users who have plans and no corpus gate with `--parts plans`.
     corpus = given.corpus or _CORPUS
     entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
@@ -425,6 +426,9 @@ def _show_comparison(comparison: Comparison) -> None:
         say(f"    {'worse' if run.worse else 'better':<6}  {run.name:<{width}}  {run.before} -> {run.now}  {run.repeat}")
     if len(comparison.changed) > _CHANGED:
         say(f"    and {len(comparison.changed) - _CHANGED} more; --json lists all")
+    worse = next((run for run in comparison.changed if run.worse), None)
+    if worse is not None:
+        say(f"    beside  highwater report RUN --beside {comparison.revision}  shows where a stored run parts from it")
     if not comparison.changed:
         say("    no run became better or worse")
     for line in comparison.behaviour:

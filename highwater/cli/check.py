@@ -107,7 +107,7 @@ def check(given: Options) -> int:
             options.file_of(value)
         if value is not None and len(names) > 1:
             raise UsageError(f"--{option} takes one history, not {len(names)}")
-    codes = [_check_one(name, asked, given, several=len(names) > 1) for name in names]
+    codes = [_check_one(name, asked, given) for name in names]
     code = worst(codes)
     if len(codes) > 1:
         _say_totals(codes, code, given)
@@ -142,7 +142,7 @@ def _at_hand(name: str) -> Iterator[Path]:
         yield file
 
 
-def _check_one(name: str, asked: ModelChoice, given: Options, *, several: bool) -> ExitCode:
+def _check_one(name: str, asked: ModelChoice, given: Options) -> ExitCode:
     """Judge one history; a file that cannot be judged is told, and does not end the command."""
     with _at_hand(name) as file:
         place = Place(file=file, name=name)
@@ -157,7 +157,7 @@ def _check_one(name: str, asked: ModelChoice, given: Options, *, several: bool) 
             complaints = [line.replace(str(file), name) for line in _lines(error, file)]
     for line in complaints:
         complain(line)
-    if several and given.json:
+    if given.json:
         say_json({"file": name, "error": "; ".join(complaints), "exit": ExitCode.USAGE})
     return ExitCode.USAGE
 

@@ -22,7 +22,7 @@ from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Backend, BackendName
 from highwater.runs.findings import in_short
 from highwater.runs.run import Keep, backend_named
-from highwater.runs.summary import Summary
+from highwater.runs.summary import Summary, next_commands
 from history.manifest import RECORDED, RunManifest
 from history.seed import format_seed
 
@@ -119,10 +119,8 @@ def show(summary: Summary, *, folder: str | None = None) -> None:
     run = folder or summary.store
     if run and (summary.anomalies or summary.not_live or summary.unchecked):
         say(f"all     highwater check {run} --all")
-    if run and summary.backend == "sim" and summary.exit_code in (ExitCode.INVALID, ExitCode.NOT_LIVE):
-        say(f"shrink  highwater shrink {run}")
-        if summary.origin:
-            say(f"inspect highwater inspect {run} --{summary.origin.partition(':')[0]}")  # the words begin with "row 7:"
+    for command in next_commands(summary, run) if run else ():
+        say(f"{command.split()[1]:<7} {command}")
     sys.stdout.flush()
 
 

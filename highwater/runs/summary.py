@@ -4,7 +4,8 @@ It follows from the plan, the history and the verdict; only the measured seconds
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import get_args
 
 import polars as pl
@@ -155,6 +156,15 @@ def origin_words(history: History, cause: Cause) -> str:
     source = SOURCES.get(event_line(first).kind) if isinstance(first, ClusterEvent) and history.manifest.system is None else None
     by = "" if source is None else f", by {' or '.join(source.functions)}"
     return f"row {first.index}: {clause(first).words}{by}"
+
+
+def next_commands(summary: Summary, folder: Path | str) -> Iterator[str]:
+    """The commands that look further into a stored run that failed: `shrink`, and `inspect` where its origin is known."""
+    if summary.backend != "sim" or summary.exit_code not in (ExitCode.INVALID, ExitCode.NOT_LIVE):
+        return
+    yield f"highwater shrink {folder}"
+    if summary.origin:
+        yield f"highwater inspect {folder} --{summary.origin.partition(':')[0]}"  # the words begin with "row 7:"
 
 
 def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:

@@ -115,6 +115,7 @@ def test_red_line_names_the_smaller_plan() -> None:
     told = list(lines_of(reds([part], Path("s"), {"a1": less})))
     assert "    shrunk  s/shrunk/a1/plan.yaml" in told
     assert "    beside  s/a1/beside-x.html" in told
+    assert not any("highwater shrink" in line for line in told)
 
 
 def test_known_bad_runs_are_not_shrunk() -> None:
