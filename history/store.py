@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ OPERATIONS = "operations.parquet"
 EVENTS = "events.parquet"
 VERDICT = "verdict.json"
 REPORT = "report.html"
+LATEST = "latest"  # in a store: a link to the run that was stored last
 BESIDE = "beside.json"  # pages of the run beside others
 
 _FILES = (MANIFEST, VERDICT, REPORT, BESIDE, OPERATIONS, EVENTS, JOURNAL, PLAN)
@@ -59,7 +60,15 @@ def run_directory(store: Path, *, plan_name: str, run_id: str) -> Path:
         refusal = name_complaint(name)
         if refusal is not None:
             raise HistoryError(f"{what} {refusal}")
+    if plan_name == LATEST:
+        raise HistoryError(f"plan name {LATEST!r}: it is the link to the run that was stored last")
     return store / plan_name / run_id
+
+
+def set_latest(store: Path, directory: Path) -> None:
+    """Let `store/latest` lead to a run; a store on a file system without links has none."""
+    with suppress(OSError), _aside(store / LATEST) as aside:
+        aside.symlink_to(os.path.relpath(directory, store), target_is_directory=True)
 
 
 def name_complaint(name: str) -> str | None:

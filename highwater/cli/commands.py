@@ -73,11 +73,13 @@ GROUPS = (
     ),
     Group(
         "store",
-        "Keep runs as a dataset of Parquet files.",
+        "Keep runs: a dataset of Parquet files, old runs, a zip file.",
         (
             Command("ingest", "store", "Copy stored runs into a dataset."),
             Command("compact", "store", "Make few large files of many small ones."),
             Command("verify", "store", "Compare a dataset with its stored digests."),
+            Command("prune", "store_runs", "Remove the oldest runs of a store."),
+            Command("pack", "store_runs", "Put a stored run into a zip file."),
         ),
     ),
 )

@@ -409,3 +409,15 @@ def test_error_with_json_is_an_object_too(arguments: list[str], code: ExitCode, 
     assert told["exit"] == code
     assert captured.err.startswith("highwater: ")
     assert " ".join(told["error"].split()) in captured.err
+
+
+_LISTED_MAX = 13
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_help_lists_few_options_under_one_heading(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Forty options in one list are read by nobody."""
+    assert run_command_line([command, "--help"]) == ExitCode.VALID
+    headings = re.split(r"^[A-Z].*:$", capsys.readouterr().out, flags=re.MULTILINE)
+
+    assert max(len(re.findall(r"^  -", text, re.MULTILINE)) for text in headings) <= _LISTED_MAX
