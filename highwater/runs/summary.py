@@ -20,6 +20,7 @@ from highwater.coverage.branches import Reach
 from highwater.coverage.sources import SOURCES
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
+from highwater.rig.backend import REPEATABLE
 from highwater.runs.findings import VALIDITY_NAMES, FoundAnomaly, ValidityName, by_kind, told_then_worst
 from highwater.runs.hazards import Shown, hazard_of
 from history.event import ClusterEvent
@@ -160,10 +161,11 @@ def origin_words(history: History, cause: Cause) -> str:
 
 def next_commands(summary: Summary, folder: Path | str) -> Iterator[str]:
     """The commands that look further into a stored run that failed: `shrink`, and `inspect` where its origin is known."""
-    if summary.backend != "sim" or summary.exit_code not in (ExitCode.INVALID, ExitCode.NOT_LIVE):
+    if summary.exit_code not in (ExitCode.INVALID, ExitCode.NOT_LIVE):
         return
-    yield f"highwater shrink {folder}"
-    if summary.origin:
+    if summary.backend == "sim":
+        yield f"highwater shrink {folder}"
+    if summary.origin and summary.backend in REPEATABLE:
         yield f"highwater inspect {folder} --{summary.origin.partition(':')[0]}"  # the words begin with "row 7:"
 
 
