@@ -175,7 +175,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     unknown_allowed: int  # percentage of the seeds that may be UNKNOWN
 
 
-def _not_read(unread: Sequence[Unread]) -> Part:
+def _unread_part(unread: Sequence[Unread]) -> Part:
     """The part of the plan files that are no plans: each is a failed check, beside the runs of the others."""
     checks = [
         Check(
@@ -200,7 +200,7 @@ def parts_of(phase: Phase, inputs: Inputs, means: Means) -> list[Callable[[], Pa
             return [partial(perform_cases, "corpus", safe, means, behaviour=True)]
         case "plans":
             performed = partial(perform_cases, "plans", inputs.plans, means, behaviour=True)
-            return [performed, partial(_not_read, inputs.unread)] if inputs.unread else [performed]
+            return [performed, partial(_unread_part, inputs.unread)] if inputs.unread else [performed]
         case "seeds":
             seeds = cases_of(inputs.seeds)
             return [partial(perform_cases, "seeds", seeds, means, unknown_allowed=inputs.unknown_allowed, behaviour=True)]

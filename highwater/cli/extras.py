@@ -19,7 +19,7 @@ EXTRAS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def lacking(error: ModuleNotFoundError, command: str) -> str | None:
+def missing_extra(error: ModuleNotFoundError, command: str) -> str | None:
     """Say in one sentence which extra a command lacks; None if the module that was not found is of no extra."""
     missing = (error.name or "").partition(".")[0]
     extra = next((extra for extra, names in EXTRAS if missing in names), None)

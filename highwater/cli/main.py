@@ -16,7 +16,7 @@ import typer
 from highwater import __version__
 from highwater.cli.commands import COMMANDS, GROUPS, Command, renamed_search_hint
 from highwater.cli.declaration import CommandWithSections
-from highwater.cli.extras import lacking
+from highwater.cli.extras import missing_extra
 from highwater.cli.output import complain, say, say_json
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
@@ -111,7 +111,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except HighwaterError as error:
         return _failed(arguments, error.exit_code, str(error))
     except ModuleNotFoundError as error:
-        extra = lacking(error, " ".join(["highwater", *arguments[:1]]))
+        extra = missing_extra(error, " ".join(["highwater", *arguments[:1]]))
         if extra is None:
             raise
         return _failed(arguments, ExitCode.USAGE, extra)

@@ -8,7 +8,7 @@ import typer
 from highwater.cli import options
 from highwater.cli.output import first_of, say, say_json
 from highwater.exit_codes import ExitCode
-from highwater.runs.housekeeping import packed, remove, unwanted
+from highwater.runs.housekeeping import old_runs, remove, write_zip
 
 _MB = 1_000_000
 
@@ -22,7 +22,7 @@ def prune(
     json: options.AsJson = False,
 ) -> int:
     """Remove the oldest runs of a store; failed ones and unfinished ones stay."""
-    runs = unwanted(store, keep=keep, failures=failures)
+    runs = old_runs(store, keep=keep, failures=failures)
     for run in runs if yes else ():
         remove(run.folder)
     freed = sum(run.bytes for run in runs)
@@ -43,7 +43,7 @@ def pack(
     json: options.AsJson = False,
 ) -> int:
     """Put a stored run into a zip file: plan, history, verdict and pages, to send or to attach."""
-    files = packed(run, options.file_of(output))
+    files = write_zip(run, options.file_of(output))
     size = output.stat().st_size
     if json:
         say_json({"run": str(run), "file": str(output), "files": files, "bytes": size})

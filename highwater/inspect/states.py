@@ -8,7 +8,7 @@ import polars as pl
 from highwater.inspect.moment import Moment, Process
 from highwater.inspect.playback import check_same, in_order
 from highwater.inspect.session import playback_of
-from highwater.inspect.view import ZOOKEEPER, assigned, state_of
+from highwater.inspect.view import ZOOKEEPER, assignments, state_of
 from highwater.plans.plan import Plan
 from history.history import History
 from reference.replica.partition import Follower, Leader, Partition, brokers_of
@@ -48,7 +48,7 @@ def states(plan: Plan, stored: History, times_ns: Sequence[int]) -> pl.DataFrame
 def _rows_of(moment: Moment) -> Iterator[dict[str, object]]:
     for process in moment.processes:
         yield from _replicas_of(process)
-    for tp, replicas in assigned(moment.znodes):
+    for tp, replicas in assignments(moment.znodes):
         state = state_of(moment.znodes, tp, replicas)
         if state is not None:
             yield {

@@ -71,10 +71,10 @@ def _partitions_of(moment: Moment) -> list[str]:
         for process in moment.processes
         for tp in (*process.logs, *(process.state.broker.partitions if process.state else ()))
     }
-    return sorted({*held, *(str(tp) for tp, _ in assigned(moment.znodes))})
+    return sorted({*held, *(str(tp) for tp, _ in assignments(moment.znodes))})
 
 
-def assigned(nodes: Mapping[str, Znode]) -> Iterator[tuple[TopicPartition, tuple[BrokerId, ...]]]:
+def assignments(nodes: Mapping[str, Znode]) -> Iterator[tuple[TopicPartition, tuple[BrokerId, ...]]]:
     """The partitions of all topics in ZooKeeper, each with its replicas."""
     topics = nodes.get(paths.TOPICS)
     for topic in topics.children if topics else ():
@@ -208,7 +208,7 @@ def _zookeeper_lines(nodes: Mapping[str, Znode], wanted: str) -> Iterator[str]:
     controller = "no controller" if held is None else f"controller {broker_address(paths.decode_controller(held.data))}"
     ids = nodes.get(paths.BROKER_IDS)
     yield f"{controller}, registered: {', '.join(f'b{name}' for name in (ids.children if ids else ())) or 'nobody'}"
-    for tp, replicas in assigned(nodes):
+    for tp, replicas in assignments(nodes):
         if not wanted or tp == wanted:
             yield f"  {tp}  {_state_words(nodes, tp, replicas)}"
     for path, node in sorted(nodes.items()):

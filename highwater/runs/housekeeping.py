@@ -23,7 +23,7 @@ class Unwanted(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-def unwanted(folder: Path, *, keep: int, failures: bool) -> list[Unwanted]:
+def old_runs(folder: Path, *, keep: int, failures: bool) -> list[Unwanted]:
     """The runs at or below a folder but the `keep` newest ones, oldest first; of failed ones only with `failures`.
 
     What is not finished, or has no verdict, stays: it may be being recorded, and nobody has seen how it ends.
@@ -41,7 +41,7 @@ def remove(run: Path) -> None:
         run.parent.rmdir()
 
 
-def packed(run: Path, out: Path) -> int:
+def write_zip(run: Path, out: Path) -> int:
     """Write all files of a stored run into a zip file, in one folder named as the run. Returns their number.
 
     The bytes follow from the run alone. Raises HistoryError where the folder is no stored run.
