@@ -16,6 +16,7 @@ from highwater.inspect.playback import Playback, Row, check_same, from_index, ha
 from highwater.inspect.simulated import SimPlayback
 from highwater.inspect.view import View, changes, view_of
 from highwater.plans.plan import Plan
+from history.event import ClusterEvent, EventKind
 from history.history import History
 
 _CHANGES_MAX = 40
@@ -34,7 +35,7 @@ class Session:
         self._plan = plan
         self._made_by = None if stored is None else stored.manifest
         self._known = None if stored is None else in_order([*stored.operations, *stored.events])  # all rows of the run
-        self._playback = playback_of(plan)
+        self._playback = playback_of(plan, self._known)
         self._compared = 0  # rows that are those of the stored run
         self.row: Row | None = None
         self.moment = self.before = self._view()
@@ -150,12 +151,18 @@ class Session:
 
     def _begin_again(self) -> None:
         self._playback.close()
-        self._playback = playback_of(self._plan)
+        self._playback = playback_of(self._plan, self._known)
 
 
-def playback_of(plan: Plan) -> Playback:
-    """Performs a plan of the simulator or a path of the explorer, from before its first action on."""
-    return PathPlayback(plan) if plan.path else SimPlayback(plan)
+def playback_of(plan: Plan, known: Sequence[Row] | None = None) -> Playback:
+    """Performs a plan of the simulator or a path of the explorer, from before its first action on.
+
+    A run of which it is known that it breaks no rule is performed without the rules: its rows are the same.
+    """
+    if plan.path:
+        return PathPlayback(plan)
+    watched = known is None or any(isinstance(row, ClusterEvent) and row.kind is EventKind.RULE_BROKEN for row in known)
+    return SimPlayback(plan, watched=watched)
 
 
 def row_words(row: Row) -> str:

@@ -14,6 +14,7 @@ from highwater.inspect.playback import Playback, Stop
 from highwater.plans.plan import Plan
 from highwater.rig.scene import scene_of
 from history.recorder import Recorder
+from monitors.watch import no_watch, watch_of
 from reference.log.log import end_of
 from reference.node import Node
 
@@ -41,10 +42,10 @@ class _Abandoned(BaseException):
 
 
 class SimPlayback(Playback):
-    """Performs a plan of the simulator."""
+    """Performs a plan of the simulator. `watched`: by the rules, which take a quarter of the time and only record broken ones."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._world = World(scene_of(plan), scheduler=_Steps(self))
+    def __init__(self, plan: Plan, *, watched: bool = True) -> None:
+        self._world = World(scene_of(plan), scheduler=_Steps(self), watch=watch_of if watched else no_watch)
         self._stop: Stop = lambda next_ns: True
         self._go, self._stands = Semaphore(0), Semaphore(0)
         self._error: Exception | None = None

@@ -34,12 +34,13 @@ def states(plan: Plan, stored: History, times_ns: Sequence[int]) -> pl.DataFrame
     broker that is down. UsageError if the code no longer makes the rows of the stored run.
     """
     rows: list[dict[str, object]] = []
-    playback = playback_of(plan)
+    known = in_order([*stored.operations, *stored.events])
+    playback = playback_of(plan, known)
     try:
         for time_ns in sorted(times_ns):
             playback.run_to_time(time_ns)
             rows.extend({"time_ns": time_ns, **row} for row in _rows_of(playback.moment()))
-        check_same(playback, in_order([*stored.operations, *stored.events]), stored.manifest, 0)
+        check_same(playback, known, stored.manifest, 0)
     finally:
         playback.close()
     return pl.DataFrame(rows, schema=SCHEMA)
