@@ -134,6 +134,7 @@ mutation: $(READY)
 # The documents and the API of the judges as pages: dist/site/index.html. A dead link is an error.
 site: $(READY)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d dist/site.doctrees docs dist/site
+	PATH="$(abspath $(BIN)):$$PATH" bash .ci/example-store dist/site
 
 # What users install: dist/highwater_harness-VERSION-py3-none-any.whl.
 wheel: $(READY)

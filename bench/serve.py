@@ -17,9 +17,10 @@ import uvicorn
 
 from highwater.cli.output import say
 from highwater.cli.serve import listening_on
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.memory import peak_mib
 from highwater.runs.run import SUMMARY
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from highwater.serve.app import application
 from highwater.serve.catalog import Catalog
 from history import store

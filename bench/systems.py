@@ -22,10 +22,11 @@ from highwater.errors import UsageError
 from highwater.plans.plan import REFERENCE, Plan, is_foreign, on_system, parsed_system, plan_digest, system_of, words_of
 from highwater.plans.text import load_plan
 from highwater.runs import hazards
+from highwater.runs.findings import by_kind
 from highwater.runs.hazards import Shown, hazard_of
 from highwater.runs.provenance import present_build
 from highwater.runs.run import SUMMARY, Keep, backend_named, carry_out
-from highwater.runs.summary import Summary, by_kind
+from highwater.runs.summary import Summary
 from history import store
 from history.event import EventKind
 from history.history import History

@@ -14,9 +14,26 @@
     catalogue/          requirements of the source documents, known bugs and their mutants
     admin/              Kafka's administration tools: reassignment, description of topics
     serve/              the runs of a store as web pages
+    inspect/            a look inside any moment of a run
     cli/                the commands
 
-Each folder imports those above it in this list, and none imports a folder below it.
+Each folder imports those above it in this list, and none imports a folder below it. `load` opens a stored run for a notebook.
 """
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from highwater.notebook import StoredRun
+
 __version__ = "0.2.0"
+
+
+def load(folder: str | Path) -> "StoredRun":
+    """Open a stored run: its tables, findings and states as Polars frames (`highwater.notebook`).
+
+    HistoryError if the folder holds none, or a damaged one.
+    """
+    from highwater.notebook import load as load_run  # every command imports this module, and few need frames
+
+    return load_run(folder)

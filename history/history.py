@@ -10,17 +10,20 @@ from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import polars as pl
-import pyarrow as pa
 from msgspec import Struct
 
-from history import digest, parquet, parts, schema
+from history import digest
+from history.columns import TableName
 from history.event import ClusterEvent, EventKind
 from history.manifest import RunManifest
 from history.op import Operation, OpType
-from history.schema import TableName
+
+# Polars and pyarrow are 360 MB: they are imported where columns are asked for, so that rows are judged without (decision 57).
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
 
 
 class TopicPartition(NamedTuple):
@@ -50,7 +53,7 @@ class History:
         self.events = tuple(events)
 
     @classmethod
-    def from_tables(cls, manifest: RunManifest, *, operations: pa.Table, events: pa.Table) -> "History":
+    def from_tables(cls, manifest: RunManifest, *, operations: "pa.Table", events: "pa.Table") -> "History":
         """Make a history from Arrow tables of `history.schema` that their reader has checked. Rows are made on demand."""
         history = cls.__new__(cls)
         history.manifest = manifest
@@ -77,11 +80,15 @@ class History:
 
     def index_ranges(self, rows_max: int) -> list[tuple[int, int]]:
         """Cut the index of a stored history into ranges (first, last) of about `rows_max` rows. Reads the footers."""
+        from history import parquet, parts
+
         files = [path for paths in self._files or () for path in paths]
         return parts.index_ranges([rows for path in files for rows in parquet.indexed_rows(path)], rows_max)
 
-    def between(self, table: TableName, first: int, last: int, names: Sequence[str]) -> list[pa.Table]:
+    def between(self, table: TableName, first: int, last: int, names: Sequence[str]) -> "list[pa.Table]":
         """Some columns of the rows of a range of the index, file by file, `last` included. Reads only their row groups."""
+        from history import parquet
+
         assert self._files is not None
         paths = self._files[0] if table == "operations" else self._files[1]
         return [table_part for path in paths if (table_part := parquet.read_between(path, table, first, last, names)) is not None]
@@ -89,23 +96,31 @@ class History:
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """The rows of client operations: what clients asked and were told."""
+        from history import schema
+
         return schema.operations_of(self.operations_frame)
 
     @cached_property
     def events(self) -> tuple[ClusterEvent, ...]:
         """The rows of cluster events: what was observed of nodes, ZooKeeper and the harness."""
+        from history import schema
+
         return schema.events_of(self.events_frame)
 
     @cached_property
-    def operations_table(self) -> pa.Table:
+    def operations_table(self) -> "pa.Table":
         """The operations as an Arrow table."""
+        from history import parquet, schema
+
         if self._files:
             return _in_order([parquet.read(path, "operations") for path in self._files[0]], ("index", "slot"))
         return schema.frame_to_table("operations", self.operations_frame)
 
     @cached_property
-    def events_table(self) -> pa.Table:
+    def events_table(self) -> "pa.Table":
         """The events as an Arrow table."""
+        from history import parquet, schema
+
         if self._files:
             return _in_order([parquet.read(path, "events") for path in self._files[1]], ("index",))
         return schema.frame_to_table("events", self.events_frame)
@@ -113,6 +128,8 @@ class History:
     @property
     def operation_rows(self) -> int:
         """The number of rows of the operations. Reads only the footer of a file that was not read yet."""
+        from history import parquet
+
         if self._files and "operations_table" not in self.__dict__:
             return sum(parquet.check(path, "operations") for path in self._files[0])
         return len(self.operations) if "operations" in self.__dict__ else self.operations_table.num_rows
@@ -122,32 +139,44 @@ class History:
         """The number of invocations and completions, each counted once however many rows it has."""
         return len(self.operations_of(("index",))["index"].unique())
 
-    def operations_of(self, names: Sequence[str]) -> pa.Table:
+    def operations_of(self, names: Sequence[str]) -> "pa.Table":
         """Select columns of the operations. Of a file that was not read yet, read only these, with dictionaries for texts.
 
         Rows of several files come file by file.
         """
+        import pyarrow as pa
+
+        from history import parquet
+
         if self._files and "operations_table" not in self.__dict__:
             return pa.concat_tables(parquet.read_columns(path, "operations", names) for path in self._files[0])
         return self.operations_table.select(names)
 
-    def operations_kept(self, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+    def operations_kept(self, keep: "Callable[[pl.DataFrame], pl.DataFrame]") -> "pl.DataFrame":
         """Return the operation rows that `keep` selects. A file that was not read yet is read and filtered part by part."""
+        import polars as pl
+
+        from history import parquet, schema
+
         if self._files and "operations_table" not in self.__dict__:
             frames = [keep(schema.to_frame(rows)) for path in self._files[0] for rows in parquet.parts(path, "operations")]
             return pl.concat(frames) if frames else self.operations_frame
         return keep(self.operations_frame)
 
     @cached_property
-    def operations_frame(self) -> pl.DataFrame:
+    def operations_frame(self) -> "pl.DataFrame":
         """The operations as a Polars frame."""
+        from history import schema
+
         if "operations" in self.__dict__:
             return schema.rows_to_frame("operations", self.operations)
         return schema.to_frame(self.operations_table)
 
     @cached_property
-    def events_frame(self) -> pl.DataFrame:
+    def events_frame(self) -> "pl.DataFrame":
         """The events as a Polars frame."""
+        from history import schema
+
         if "events" in self.__dict__:
             return schema.rows_to_frame("events", self.events)
         return schema.to_frame(self.events_table)
@@ -199,8 +228,10 @@ class History:
         return rows
 
 
-def _in_order(tables: list[pa.Table], by: tuple[str, ...]) -> pa.Table:
+def _in_order(tables: "list[pa.Table]", by: tuple[str, ...]) -> "pa.Table":
     """Join the tables of the parts of a history, sorted."""
+    import pyarrow as pa
+
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by([(name, "ascending") for name in by])
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from history import versions
+from history.columns import unread_version
 from history.digest import digest
 from history.errors import HistoryError
 from history.event import ClusterEvent
@@ -24,7 +25,6 @@ from history.history import History
 from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest
 from history.op import Operation
 from history.recorder import Recorder
-from history.schema import unread_version
 
 
 class _End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

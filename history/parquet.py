@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from history.columns import TableName, columns_of
 from history.errors import HistoryError
 from history.manifest import SCHEMA_VERSION
-from history.schema import TableName, columns_of, complaint, content_complaint, schema_complaint, version_of
-from history.versions import upgraded_table
+from history.schema import complaint, content_complaint, schema_complaint, upgraded_table, version_of
 
 _DIGEST_KEY = b"highwater.digest"
 # What reading a damaged file raises; names of columns that are not UTF-8 raise the last one.

@@ -4,7 +4,7 @@
     operations/part-00001.parquet   events/part-00001.parquet    all rows of the first partitions, and so on
 
 The rows of a part are sorted by index and divided into small row groups. A reader can therefore take a range of the index from
-all parts without reading the rest. A partition is never divided, so a part has about `PART_ROWS` rows or one larger partition.
+all parts without reading the rest. A partition is never divided, so a part has about `part_rows` rows or one larger partition.
 """
 
 from collections import Counter
@@ -18,7 +18,6 @@ import pyarrow as pa
 from history import schema
 from history.parquet import IndexedRows
 
-PART_ROWS = 500_000
 GROUP_ROWS = 16_384  # rows of a row group: 32 ranges of the index in a part
 INDEX_MAX = (1 << 63) - 1
 PartitionName = tuple[str | None, int | None]
@@ -38,7 +37,7 @@ def part_name(number: int) -> str:
     return f"part-{number:05}"
 
 
-def cut(operations: pa.Table, events: pa.Table, *, part_rows: int = PART_ROWS) -> Iterator[Part]:
+def cut(operations: pa.Table, events: pa.Table, *, part_rows: int) -> Iterator[Part]:
     """Cut two tables, sorted by index, into parts: first the rows without a partition, then whole partitions by name."""
     bins = _bins(_rows_of_partitions(operations) + _rows_of_partitions(events), part_rows)
     keys = [(number, *key) for number, bin in enumerate(bins) for key in bin]

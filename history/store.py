@@ -19,17 +19,22 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from history import jsonl, parquet, parts, versions
+from history import jsonl, versions
+from history.columns import TableName, unread_version
 from history.errors import HistoryError
 from history.history import History
 from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest, StoredPart
 from history.recorder import Recorder
-from history.schema import TableName, unread_version
+
+# Polars and pyarrow are 360 MB: they are imported where a table is read or written, so that other histories are judged without.
+if TYPE_CHECKING:
+    from history import parts
 
 MANIFEST = "manifest.json"
 PLAN = "plan.yaml"
@@ -38,9 +43,11 @@ OPERATIONS = "operations.parquet"
 EVENTS = "events.parquet"
 VERDICT = "verdict.json"
 REPORT = "report.html"
+LATEST = "latest"  # in a store: a link to the run that was stored last
 BESIDE = "beside.json"  # pages of the run beside others
 
 _FILES = (MANIFEST, VERDICT, REPORT, BESIDE, OPERATIONS, EVENTS, JOURNAL, PLAN)
+PART_ROWS = 500_000  # of one part
 SPLIT_ROWS = 2_000_000  # a history with more rows is stored in parts
 _SUFFIX = ".parquet"
 _TABLES: tuple[tuple[TableName, str], ...] = (("operations", OPERATIONS), ("events", EVENTS))
@@ -53,7 +60,15 @@ def run_directory(store: Path, *, plan_name: str, run_id: str) -> Path:
         refusal = name_complaint(name)
         if refusal is not None:
             raise HistoryError(f"{what} {refusal}")
+    if plan_name == LATEST:
+        raise HistoryError(f"plan name {LATEST!r}: it is the link to the run that was stored last")
     return store / plan_name / run_id
+
+
+def set_latest(store: Path, directory: Path) -> None:
+    """Let `store/latest` lead to a run; a store on a file system without links has none."""
+    with suppress(OSError), _aside(store / LATEST) as aside:
+        aside.symlink_to(os.path.relpath(directory, store), target_is_directory=True)
 
 
 def name_complaint(name: str) -> str | None:
@@ -120,11 +135,13 @@ class RunWriter:
         self._journal.close(complete=False)
 
 
-def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, part_rows: int = parts.PART_ROWS) -> None:
+def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, part_rows: int = PART_ROWS) -> None:
     """Write a history as the Parquet files and the manifest of a run folder.
 
     A history of more than `split_rows` rows is written in parts of about `part_rows` rows.
     """
+    from history import parquet, parts
+
     operations, events, digest = history.operations_table, history.events_table, history.manifest.digest
     _remove_parts(directory)
     if operations.num_rows + events.num_rows > split_rows:
@@ -138,8 +155,10 @@ def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, par
     _save_manifest(directory, msgspec.structs.replace(history.manifest, **counts, parts=()))
 
 
-def save_part(directory: Path, number: int, part: parts.Part, *, digest: str = "") -> StoredPart:
+def save_part(directory: Path, number: int, part: "parts.Part", *, digest: str = "") -> StoredPart:
     """Write the tables of one part. Part 0 holds the rows without a partition. Afterwards call `save_manifest_of_parts`."""
+    from history import parquet, parts
+
     stored = StoredPart(
         name=parts.part_name(number),
         partitions=part.partitions,
@@ -228,6 +247,8 @@ def load_run(directory: Path) -> History:
 
     Raises HistoryError where the tables do not belong to the manifest.
     """
+    from history import parquet
+
     manifest = load_manifest(directory)
     if not is_finished(directory):
         return jsonl.read_interrupted(directory / JOURNAL)
@@ -271,6 +292,8 @@ def check_part(directory: Path, manifest: RunManifest, part: StoredPart) -> None
 
 def _check_files(directory: Path, manifest: RunManifest, stated: RunManifest | StoredPart, names: tuple[str, ...]) -> None:
     """As `check_part`, for a file of each table. A manifest without row counts or without `files` fits all."""
+    from history import parquet
+
     row_counts = [parquet.check(directory / name, table) for name, (table, _) in zip(names, _TABLES, strict=True)]
     for (what, _), stated_rows, rows in zip(_TABLES, (stated.operation_rows, stated.event_rows), row_counts, strict=True):
         if stated_rows is not None and stated_rows != rows:

@@ -1,36 +1,34 @@
 """Histories of earlier schema versions, read as histories of this one.
 
-Version 1 had fewer columns. Four kinds of events kept numbers and names in columns that are meant for something else; `_MOVED`
+Version 1 had fewer columns. Four kinds of events kept numbers and names in columns that are meant for something else; `MOVED`
 lists them. A reader moves these values into the columns of version 2 and renews the digest of the manifest, which covers the
 columns. `History` and the checkers thus see one schema. Nothing is written in an earlier version.
 """
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from history.columns import EVENTS
 from history.digest import digest
 from history.event import ClusterEvent, EventKind
 from history.manifest import SCHEMA_VERSION, RunManifest
 from history.op import Operation
-from history.schema import EVENTS, TableName, arrow_schema, version_of
 
 # Kind, its column in version 1, its column since version 2.
-_MOVED = (
+MOVED = (
     (EventKind.FAULT_ACTED, "offset", "count"),
     (EventKind.GAUGE, "offset", "gauge"),
     (EventKind.BROKER_STATE, "leader", "broker"),
     (EventKind.LOG_ON_DISK, "value", "digest"),
 )
-_COLUMNS = {kind: (old, new) for kind, old, new in _MOVED}
-_ADDED = tuple(column.name for column in EVENTS if column.since > 1)
+_COLUMNS = {kind: (old, new) for kind, old, new in MOVED}
+ADDED = tuple(column.name for column in EVENTS if column.since > 1)
 
 
 def unknown_column(event: ClusterEvent) -> str | None:
     """The first column of a history's row that schema version 1 does not have; None if there is none."""
-    return next((name for name in _ADDED if getattr(event, name) is not None), None)
+    return next((name for name in ADDED if getattr(event, name) is not None), None)
 
 
 def upgraded(event: ClusterEvent) -> ClusterEvent:
@@ -39,21 +37,6 @@ def upgraded(event: ClusterEvent) -> ClusterEvent:
         return event
     old, new = _COLUMNS[event.kind]
     return replace(event, **{old: None, new: getattr(event, old)})
-
-
-def upgraded_table(table: TableName, arrow: pa.Table) -> pa.Table:
-    """Convert a history's table of any readable schema version to this version's columns and metadata."""
-    schema = arrow_schema(table)
-    if version_of(arrow.schema) == SCHEMA_VERSION:
-        return arrow.cast(schema)
-    columns = {name: arrow.column(name) for name in arrow.column_names}
-    if table == "events":
-        columns |= {name: pa.nulls(len(arrow), schema.field(name).type) for name in _ADDED}
-        for kind, old, new in _MOVED:
-            moved = pc.equal(columns["kind"], str(kind))
-            columns[new] = pc.if_else(moved, columns[old], columns[new])
-            columns[old] = pc.if_else(moved, None, columns[old])
-    return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 def digest_in(version: int, operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> str:

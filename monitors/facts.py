@@ -291,7 +291,13 @@ def _fewer_reads(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
 FACTS: tuple[Keep, ...] = (
     Keep(fact="role", of=noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_role)),
     Keep(fact="epoch", of=noted("became-leader", "became-follower", keys=lambda note, _: [(note.tp, note.leader_epoch)])),
-    Keep(fact="hw", of=noted("became-leader", "hw", "recovered", "replica-deleted", keys=_high_watermark)),
+    Keep(
+        fact="hw",
+        of=(
+            *noted("became-leader", "hw", "recovered", "replica-deleted", keys=_high_watermark),
+            *did(CreateReplica, keys=lambda created, _: [(created.tp, 0)]),
+        ),
+    ),
     Keep(
         fact="leo",
         of=(

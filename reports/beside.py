@@ -17,13 +17,13 @@ from history.history import History
 from history.manifest import RunManifest
 from history.op import Operation
 from reports.divergence import Comparer, Divergence, Mark, Row, divergence_of, partners
+from reports.fault_windows import windows_of
 from reports.nodes import NodeTrack, nodes_of
 from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, operation_line, partition_key
 from reports.run_page import Banner, banner_of, end_ns_of, milestones_of, played_by, seed_words
 from reports.spacetime import Diagram, drawn, is_deed, rows_of
 from reports.svg import Backdrop, TimeScale
-from reports.windows import windows_of
 
 NEAR = 6  # rows shown before and after each mark
 ROWS_MAX = 110  # rows of one run that are shown

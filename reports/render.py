@@ -5,35 +5,27 @@ view model gives the same bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from checkers.engine.verdict import Verdict
 from history.history import History
-from reports.analytics import AnalyticsPage, DiffPage, side_words
+from reports.analytics import AnalyticsPage, DiffPage
 from reports.anomalies import AnomalyView
 from reports.beside import BesidePage, Given, PlanChange, beside_of
-from reports.cycle import graph_svg
-from reports.foreign import ForeignPage
 from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
-from reports.lanes import chart_svg
 from reports.plots import call_figure
-from reports.rows import CLIENTS, Source, process_of
+from reports.rows import CLIENTS, Source
 from reports.run_page import VALUES_MAX, Hazard, RunPage, page_of
 from reports.spacetime import ZOOKEEPER
 from reports.spacetime_figure import Drawn, paired_figure, sign_of, spacetime_figure
-from reports.svg import LEFT, PLOT, Pointer, latency_words, seconds, visible_text
+from reports.svg import LEFT, PLOT, Pointer
+from reports.templating import counted, environment, static, styles
 from reports.timeline import nodes_figure, timeline_figure
 from reports.windows import CATEGORIES
-
-STATIC = Path(__file__).parent / "static"
 
 
 class Link(NamedTuple):
@@ -82,15 +74,15 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
     excused = {view.key for view in page.excused}
     return (
-        _environment()
+        environment()
         .get_template("run.html.j2")
         .render(
             page=page,
             links=links,
             apparent=sorted({flag.time_ns for flag in _flags(page)}),
             calls=sum(1 for call in page.calls if scale.shows(call.start_ns, call.end_ns or call.start_ns)),
-            css=_css(),
-            script=_static("run.js"),
+            css=styles(),
+            script=static("run.js"),
             sources={} if page.manifest.system is not None else sources,
             left=LEFT,
             plot=PLOT,
@@ -117,35 +109,20 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
 def render_campaign(page: CampaignPage) -> str:
     """Render the index page of a campaign from its view model."""
     return (
-        _environment()
+        environment()
         .get_template("campaign.html.j2")
-        .render(page=page, css=_css() + _static("campaign.css"), script=_static("campaign.js"))
+        .render(page=page, css=styles() + static("campaign.css"), script=static("campaign.js"))
     )
 
 
 def render_analytics(page: AnalyticsPage) -> str:
     """Render the view model of answers about a dataset."""
-    return _environment().get_template("analytics.html.j2").render(page=page, css=_css())
+    return environment().get_template("analytics.html.j2").render(page=page, css=styles())
 
 
 def render_diff(page: DiffPage) -> str:
     """Render the view model of two campaigns side by side."""
-    return _environment().get_template("diff.html.j2").render(page=page, css=_css())
-
-
-def render_foreign(page: ForeignPage) -> str:
-    """Render the page of a history that another system recorded."""
-    return (
-        _environment()
-        .get_template("foreign.html.j2")
-        .render(
-            page=page,
-            css=_css() + _static("foreign.css"),
-            script=_static("foreign.js"),
-            draw_chart=chart_svg,
-            draw_graph=graph_svg,
-        )
-    )
+    return environment().get_template("diff.html.j2").render(page=page, css=styles())
 
 
 def beside_html(left: Given, right: Given, *, plans: Sequence[PlanChange], repeat: str) -> str:
@@ -162,12 +139,12 @@ def render_beside(page: BesidePage) -> str:
     tracks.sort(key=lambda track_entry: track_entry[2].key)
     diagram = paired_figure((page.left.diagram, page.right.diagram), _paired_rows(page), names) if page.lines else ""
     return (
-        _environment()
+        environment()
         .get_template("beside.html.j2")
         .render(
             page=page,
-            css=_css() + _static("beside.css"),
-            script=_static("run.js"),
+            css=styles() + static("beside.css"),
+            script=static("run.js"),
             left=LEFT,
             plot=PLOT,
             processes=(CLIENTS, *brokers, ZOOKEEPER),
@@ -214,16 +191,6 @@ def _partings(page: BesidePage, side: int) -> list[Pointer]:
     return [Pointer(time_ns=line.time_ns, words=f"[{n}] {line.who} {line.words}") for line, n in lines if line is not None]
 
 
-def render_named(template: str, css: str, **values: object) -> str:
-    """Render a page of `highwater serve` from the values that its template names; `css` is a file of further styles."""
-    return _environment().get_template(template).render(css=_css() + _static(css), **values)
-
-
-def static_text(name: str) -> str:
-    """The text of a script or a style that is sent by itself."""
-    return str(_static(name))
-
-
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
     """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
     if key in anomalous:
@@ -248,47 +215,3 @@ def _zoom(view: AnomalyView, page: RunPage) -> Markup:
     if view.track is None:
         return Markup(nodes_figure(page.nodes, view.scale, page.backdrop, pointers=pointers))
     return Markup(partition_figure(view.track, view.scale, page.backdrop, brokers=page.manifest.brokers, pointers=pointers))
-
-
-@cache
-def _environment() -> Environment:
-    """Jinja with the filters of the templates."""
-    environment = Environment(
-        loader=PackageLoader("reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_visible,
-    )
-    environment.filters["process"] = process_of
-    environment.filters["seconds"] = seconds
-    environment.filters["latency"] = latency_words
-    environment.filters["counted"] = counted
-    environment.filters["side"] = side_words
-    environment.filters["clock"] = clock
-    return environment
-
-
-def _visible(value: object) -> object:
-    """What a template places: text from outside with its control characters as symbols; markup of ours as it is."""
-    return visible_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _css() -> Markup:
-    return _static("report.css")
-
-
-@cache
-def _static(name: str) -> Markup:
-    return Markup((STATIC / name).read_text(encoding="utf-8"))
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: "1 leader change", "2 leader changes"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def clock(time_ns: int) -> str:
-    """A time of the wall clock, in UTC: "2026-01-31 12:05"."""
-    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M}"

@@ -20,12 +20,13 @@ from history.seed import format_seed
 from reports.anomalies import AnomalyView, KindRow, kinds_of, lines_of, views_of
 from reports.calls import Call, calls_of, quantile
 from reports.excerpt import excerpt_of
+from reports.fault_windows import windows_of
 from reports.nodes import NodeTrack, nodes_of
 from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, folded, is_control
 from reports.spacetime import Diagram, diagram_of
 from reports.svg import NS_PER_S, Backdrop, TimeScale
-from reports.windows import FaultWindow, windows_of
+from reports.windows import FaultWindow
 
 EXCUSED_MAX = 200  # stretches of consecutive excused losses; the verdict's ledger has them all
 VALUES_MAX = 500  # values shown for one stretch

@@ -13,11 +13,11 @@ from checkers.causes.cause import cause_of
 from checkers.engine.verdict import Verdict
 from history.history import History
 from reports.calls import calls_of
+from reports.fault_windows import windows_of
 from reports.nodes import nodes_of
 from reports.replicas import tracks_of
 from reports.rows import CLIENTS, event_line, is_control, partition_key, process_of
 from reports.spacetime import ZOOKEEPER, diagram_of
-from reports.windows import windows_of
 
 FAULTS = "faults"
 _OF_NODE = 0  # thread for rows of the whole broker

@@ -7,9 +7,11 @@ leaves a junction, or joins it to its members; it belongs to the dependency that
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol
 
 import numpy as np
+import rustworkx as rx
 
 from checkers.elle.table import NEVER, Flags, Ints, Table
 
@@ -76,10 +78,27 @@ def joined(parts: Sequence[Edges]) -> Edges:
 def components(source: Ints, target: Ints, count: int) -> Ints:
     """Return for each node of the dependency graph the number of its strongly connected component.
 
-    Edges between components lead to lower numbers: SciPy numbers components as Tarjan's search completes them.
+    Edges between components lead to lower numbers: both libraries number components as Tarjan's search completes them.
     """
     if not len(source):
         return np.arange(count, dtype=np.int64)
+    # SciPy takes the columns as they are, a tenth of the time; it is 140 MB, so the judges of histories alone come without it.
+    return scipy_components(source, target, count) if find_spec("scipy") else rustworkx_components(source, target, count)
+
+
+def rustworkx_components(source: Ints, target: Ints, count: int) -> Ints:
+    """`components` by rustworkx."""
+    graph = rx.PyDiGraph()
+    graph.add_nodes_from(range(count))
+    graph.add_edges_from_no_data(list(zip(source.tolist(), target.tolist(), strict=True)))
+    labels = np.empty(count, np.int64)
+    for number, members in enumerate(rx.strongly_connected_components(graph)):
+        labels[list(members)] = number
+    return labels
+
+
+def scipy_components(source: Ints, target: Ints, count: int) -> Ints:
+    """`components` by SciPy."""
     # Imported here because it takes 0.1 s, and every run imports this module for the sake of those with transactions.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

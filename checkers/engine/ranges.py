@@ -14,9 +14,9 @@ from checkers.engine.facts import Facts, complete
 from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
 from history import schema
+from history.columns import TableName, columns_of
 from history.errors import HistoryError
 from history.history import History
-from history.schema import TableName
 
 RANGE_ROWS = 2_000_000
 
@@ -61,7 +61,7 @@ def _of_kind(history: History, first: int, last: int, checker: Checker, operatio
 
 
 def _all(table: TableName) -> list[str]:
-    return [column.name for column in schema.columns_of(table)]
+    return [column.name for column in columns_of(table)]
 
 
 def _frame(tables: list[pa.Table], table: TableName, names: Sequence[str]) -> pl.DataFrame:

@@ -3,9 +3,7 @@
 If there are many rows, partitions that a screen passes (`screens`) are not walked: their rows never become frames.
 """
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import cast
 
@@ -14,6 +12,7 @@ import pyarrow as pa
 
 from checkers.engine import screens
 from checkers.engine.checker import Checker, apply, lacking, unchecked
+from checkers.engine.collector import without_collector
 from checkers.engine.columns import COMMITS, NAMES, Columns, PartitionKey, Screened, columns_of
 from checkers.engine.facts import Facts, complete, promised
 from checkers.engine.groups import PARTITION, Group, divided, groups
@@ -35,18 +34,6 @@ _Key = PartitionKey
 def _no_operations() -> Operations:
     # Not a constant: an import makes nothing.
     return Operations(schema.to_frame(schema.arrow_schema("operations").empty_table()))
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Turn the garbage collector off in this context: rows form no cycles, and collecting would double the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class Rows:

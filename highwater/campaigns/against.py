@@ -4,11 +4,6 @@ The present harness performs the same plans and seeds on the present `reference/
 Only the protocol is taken from the other commit; it runs in a process of its own, because a process has one `reference`.
 """
 
-import io
-import os
-import subprocess
-import sys
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,11 +15,9 @@ from highwater.behaviour.difference import Behaviour, differences, summary
 from highwater.campaigns.chaos import Phase, RunLine
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.run_folder import temporary_folder
+from highwater.runs.revisions import commit_of, highwater_on, protocol_of
 
 COMPARED: tuple[Phase, ...] = ("corpus", "plans", "seeds")
-ROOT = Path(__file__).parents[2]
-_PROBE = "import highwater.cli.main, highwater.backends.sim.backend"  # imports everything that a simulated run needs
 
 
 class Other(Struct, frozen=True, kw_only=True):
@@ -66,24 +59,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return ExitCode.UNKNOWN if self.lost or not self.runs else ExitCode.VALID
 
 
-def commit_of(revision: str) -> str:
-    """The full hash of a commit of highwater's repository. UsageError if there is none."""
-    return _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision).decode().strip()
-
-
 def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase]) -> Other:
     """Perform `highwater chaos` with these arguments on the protocol of another commit; of its runs only the lines are kept.
 
     UsageError if there is no such commit, or if its protocol does not fit this harness.
     """
-    commit = commit_of(revision)
+    commit = commit_of(revision, option="--against")
     arguments = (*arguments, "--parts", ",".join(phases), "--keep-going")
-    with temporary_folder("against") as folder:
-        _unpack(_git("archive", "--format=zip", commit, "reference", what=revision), folder)
-        _python(folder, "-c", _PROBE, revision=revision)
+    with protocol_of(revision, option="--against") as folder:
         runs = Path(folder, "runs.jsonl")
         files = ("--store", f"{folder}/store", "--runs", str(runs))
-        _python(folder, "-m", "highwater", "chaos", *arguments, *files, revision=revision)
+        highwater_on(folder, "chaos", *arguments, *files, what=f"--against {revision}")
         lines_of_runs = [msgspec.json.decode(line, type=RunLine) for line in runs.read_bytes().splitlines()]
     if lines_of_runs and all(line.failure for line in lines_of_runs):
         raise UsageError(f"--against {revision}: no run of its protocol works in this harness: {lines_of_runs[0].failure}")
@@ -151,30 +137,3 @@ def _words(line: RunLine) -> str:
         return "the harness failed"
     live = ", not live" if line.live is False else ""
     return f"{line.verdict}{live}" + (f": {', '.join(line.kinds)}" if line.kinds else "")
-
-
-def _unpack(archive: bytes, folder: Path) -> None:
-    with zipfile.ZipFile(io.BytesIO(archive)) as files:
-        files.extractall(folder)
-
-
-def _python(folder: Path, *arguments: str, revision: str) -> None:
-    """Run Python with the `reference` of a folder and everything else of this checkout."""
-    # -P keeps the working directory, which may be this checkout, from coming first.
-    command = [sys.executable, "-P", *arguments]
-    path = os.pathsep.join(map(str, (folder, ROOT)))
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
-    if done.returncode == ExitCode.USAGE or "Traceback" in done.stderr:
-        last_line = done.stderr.strip().splitlines()[-1]
-        raise UsageError(f"--against {revision}: its protocol does not fit this harness: {last_line.removeprefix('highwater: ')}")
-
-
-def _git(*arguments: str, what: str) -> bytes:
-    """The output of a git command. Raises UsageError if git is missing or refuses."""
-    try:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
-    except FileNotFoundError:
-        raise UsageError("--against needs git") from None
-    except subprocess.CalledProcessError as error:
-        reason = error.stderr.decode(errors="replace").strip() or "no such revision"
-        raise UsageError(f"--against {what}: {reason}") from None

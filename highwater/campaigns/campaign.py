@@ -20,10 +20,12 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, derive
 from highwater.plans.plan import REFERENCE, OwnJars, Plan, SystemSpec, described_system
+from highwater.rig.backend import BackendName
 from highwater.run_folder import temporary_folder
+from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
-from highwater.runs.run import BackendName, Keep
-from highwater.runs.summary import Summary, ValidityName, of_failure
+from highwater.runs.run import Keep
+from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task, encode_task, perform_encoded
 from nemesis.capability import performable, refusals
 from nemesis.profiles import ProfileName

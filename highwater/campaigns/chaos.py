@@ -31,15 +31,17 @@ from highwater.behaviour.difference import Behaviour
 from highwater.behaviour.snapshot import Recorded, recorded
 from highwater.campaigns import corpus
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, run_campaign
-from highwater.campaigns.corpus import SAFE, Case, Expectation
+from highwater.campaigns.corpus import SAFE, Case, Expectation, Unread
 from highwater.campaigns.generations import GENERATION, Planned, Search, reach_of
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN
 from highwater.plans.text import plan_to_yaml
+from highwater.rig.backend import BackendName
+from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
-from highwater.runs.run import BackendName, Keep
-from highwater.runs.summary import Summary, ValidityName
+from highwater.runs.run import Keep
+from highwater.runs.summary import Summary
 from history.store import write_file
 
 Phase = Literal["corpus", "plans", "seeds", "guided", "known-bad", "determinism", "containers"]
@@ -168,8 +170,25 @@ class Inputs(Struct, frozen=True, kw_only=True):
 
     entries: tuple[Case, ...]
     plans: tuple[Case, ...]
+    unread: tuple[Unread, ...] = ()  # files among the plans that are none
     seeds: range
     unknown_allowed: int  # percentage of the seeds that may be UNKNOWN
+
+
+def _unread_part(unread: Sequence[Unread]) -> Part:
+    """The part of the plan files that are no plans: each is a failed check, beside the runs of the others."""
+    checks = [
+        Check(
+            name=f"{one.name} not read",
+            met=False,
+            code=ExitCode.USAGE,
+            complaint=one.complaint,
+            plan=str(one.file),
+            repeat=f"highwater run --plan {one.file}",
+        )
+        for one in unread
+    ]
+    return Part(name="plans not read", checks=tuple(checks), code=ExitCode.USAGE)
 
 
 def parts_of(phase: Phase, inputs: Inputs, means: Means) -> list[Callable[[], Part]]:
@@ -180,7 +199,8 @@ def parts_of(phase: Phase, inputs: Inputs, means: Means) -> list[Callable[[], Pa
             safe = [case for case in inputs.entries if case.expectation.protocol == SAFE]
             return [partial(perform_cases, "corpus", safe, means, behaviour=True)]
         case "plans":
-            return [partial(perform_cases, "plans", inputs.plans, means, behaviour=True)]
+            performed = partial(perform_cases, "plans", inputs.plans, means, behaviour=True)
+            return [performed, partial(_unread_part, inputs.unread)] if inputs.unread else [performed]
         case "seeds":
             seeds = cases_of(inputs.seeds)
             return [partial(perform_cases, "seeds", seeds, means, unknown_allowed=inputs.unknown_allowed, behaviour=True)]

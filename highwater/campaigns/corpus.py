@@ -29,14 +29,17 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
 from highwater.plans.plan import Plan, SystemSpec, checked, on_system, parsed_system, words_of
 from highwater.plans.text import load_plan, plan_to_yaml
+from highwater.rig.backend import BackendName
+from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
-from highwater.runs.run import BackendName, Keep
-from highwater.runs.summary import Summary, ValidityName
+from highwater.runs.run import Keep
+from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from history.store import name_complaint, write_file
 from nemesis.text import Document, TextError, dump, flow
 
 SAFE = "safe"
+OWN = "own"  # in the place of a protocol: each plan on the one that it names
 
 
 class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,6 +81,22 @@ class Case(Struct, frozen=True, kw_only=True):
     file: Path | None = None  # of the plan; None: derived from a seed
 
 
+class Unread(Struct, frozen=True, kw_only=True):
+    """A plan file that is no plan, and why."""
+
+    name: str
+    file: Path
+    complaint: str
+
+
+class StoredPlans(Struct, frozen=True, kw_only=True):
+    """The plans of a folder as cases; `elsewhere` names those that are performed on another protocol than they name."""
+
+    cases: tuple[Case, ...]
+    unread: tuple[Unread, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+
 def load_corpus(folder: Path) -> tuple[Case, ...]:
     """Read all cases of the regression corpus in a folder, ordered by file name.
 
@@ -113,19 +132,38 @@ def load_entry(path: Path) -> tuple[Case, ...]:
 
 
 def load_plans(folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
-    """The plans in a folder and its subfolders, on `safe`, without those that an entry performs on `safe`.
+    """As `read_plans`, on `safe`. UsageError with file and line if a plan is malformed."""
+    stored = read_plans(folder, entries, protocol=SAFE)
+    if stored.unread:
+        raise UsageError(stored.unread[0].complaint)
+    return stored.cases
 
-    `safe` must be VALID and live on each, also on plans written to break a known-bad protocol: no mistake may hide behind them.
-    UsageError with file and line if a plan is malformed.
+
+def read_plans(folder: Path, entries: Sequence[Case], *, protocol: str) -> StoredPlans:
+    """The plans in a folder and its subfolders, on one protocol or on `OWN`, without those that an entry performs on `safe`.
+
+    Each must be VALID and live, on `safe` also the plans written to break a known-bad protocol: no mistake may hide behind them.
+    UsageError if there is no plan.
     """
     files_of_entries = {case.file.resolve() for case in entries if case.file is not None and case.expectation.protocol == SAFE}
     paths = sorted(folder.rglob("*.yaml"))
     if not paths:
         raise UsageError(f"{folder}: no plan (*.yaml); run this in a checkout of highwater, or name its corpus/plans")
-    expectation = Expectation(protocol=SAFE, verdict="VALID", live=True)
-    return tuple(
-        _case_of_plan(_name(path, folder), expectation, path) for path in paths if path.resolve() not in files_of_entries
-    )
+    cases, unread, elsewhere = [], [], []
+    for path in paths:
+        if path.resolve() in files_of_entries:
+            continue
+        name = _name(path, folder)
+        try:
+            named = load_plan(path).protocol
+            expectation = Expectation(protocol=named if protocol == OWN else protocol, verdict="VALID", live=True)
+            cases.append(_case_of_plan(name, expectation, path, as_it_is=protocol == OWN))
+        except (UsageError, TextError) as error:
+            unread.append(Unread(name=name, file=path, complaint=str(error)))
+        else:
+            if protocol not in (OWN, named):
+                elsewhere.append(name)
+    return StoredPlans(cases=tuple(cases), unread=tuple(unread), elsewhere=tuple(elsewhere))
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -158,10 +196,12 @@ def placed(case: Case, system: SystemSpec, options: str) -> Case:
     )
 
 
-def _case_of_plan(entry: str, expectation: Expectation, path: Path) -> Case:
-    """The case of a plan file on the protocol or system that is expected to end so."""
+def _case_of_plan(entry: str, expectation: Expectation, path: Path, *, as_it_is: bool = False) -> Case:
+    """The case of a plan file on the protocol or system that is expected to end so; `as_it_is`: on the protocol that it names."""
     plan = load_plan(path)
-    if expectation.system:
+    if as_it_is:
+        repeat = f"highwater run --plan {path}"
+    elif expectation.system:
         plan = checked(on_system(plan, parsed_system(expectation.system)))
         repeat = f"highwater run --plan {path} --system {expectation.system}"
     else:

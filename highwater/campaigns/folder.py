@@ -28,9 +28,10 @@ from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_unt
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
+from highwater.rig.backend import REPEATABLE
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.records import performed_record
-from highwater.runs.run import REPEATABLE, Keep
+from highwater.runs.run import Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, attempt
 from history import store

@@ -10,7 +10,7 @@ from highwater.campaigns.campaign import Request
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED
 from highwater.plans.plan import OwnJars
-from highwater.runs.run import BackendName
+from highwater.rig.backend import BackendName
 from nemesis.profiles import ProfileName
 from pipeline.items import Item
 

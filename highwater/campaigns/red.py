@@ -14,7 +14,7 @@ from highwater.campaigns.corpus import SAFE
 from highwater.campaigns.pages import row_of
 from highwater.campaigns.smaller import Smaller
 from highwater.exit_codes import WORDS, ExitCode
-from highwater.runs.summary import Summary
+from highwater.runs.summary import Summary, next_commands
 from history import store
 from reports.index import RunRow
 
@@ -38,6 +38,8 @@ class Red(Struct, frozen=True, kw_only=True):
     smaller: str = ""  # the file of the shrunk plan
     beside: str = ""  # the page of the shrunk run beside its nearest neighbour
     rank: int = len(SEVERITY)  # of the worst anomaly; lower is worse
+    signature: str = ""  # of the cause; reds of one signature have one cause
+    todo: tuple[str, ...] = ()  # commands that look further
 
 
 def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller] | None = None) -> list[Red]:
@@ -69,7 +71,10 @@ def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller]) -
             red = red_of(run, folder, sentence=check.complaint, plan=check.plan)
             red = replace(red, part=part.name, name=check.name, repeat=check.repeat)
             less = smaller.get(run.store or "")
-            yield red if less is None else replace(red, smaller=less.plan, beside=less.beside)
+            if less is not None:
+                todo = tuple(command for command in red.todo if not command.startswith("highwater shrink "))
+                red = replace(red, smaller=less.plan, beside=less.beside, todo=todo)
+            yield red
 
 
 def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
@@ -85,20 +90,41 @@ def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
         page=str(folder / run.report) if run.report else "",
         repeat=run.repeat,
         rank=-1 if run.crash else min(kinds, default=len(SEVERITY)),
+        signature=run.signature,
+        todo=tuple(next_commands(run, folder / run.store)) if run.store else (),
     )
 
 
 def lines_of(reds_shown: Sequence[Red]) -> Iterator[str]:
-    """The lines for the terminal: the worst checks with anomalies, plan, page and command; the names of some others."""
-    for red in reds_shown[:_SHOWN]:
+    """The lines for the terminal, cause by cause, worst first: a check in full and the names of others with its cause.
+
+    Causes after the first ones are only named. The last lines are the commands that look further into the first check.
+    """
+    causes = _by_cause(reds_shown)
+    for red, *others in causes[:_SHOWN]:
         yield red.sentence
         if red.cause:
             yield f"    cause   {red.cause}"
         yield from (f"    {reason}" for reason in red.reasons[1:])
         yield from (f"    {name:<7} {value}" for name, value in _places(red) if value)
-    yield from (shorten(red.sentence, _WIDTH, placeholder=" …") for red in reds_shown[_SHOWN:_NAMED])
-    if len(reds_shown) > _NAMED:
-        yield f"and {len(reds_shown) - _NAMED} more"
+        if others:
+            names = ", ".join(other.name for other in others[:_KINDS])
+            yield f"    same    {names}{f' and {len(others) - _KINDS} more' if len(others) > _KINDS else ''}"
+    for red, *others in causes[_SHOWN:_NAMED]:
+        more = f" (and {len(others)} more of this cause)" if others else ""
+        yield f"{shorten(red.sentence, _WIDTH, placeholder=' …')}{more}"
+    if len(causes) > _NAMED:
+        yield f"and {sum(map(len, causes[_NAMED:]))} more of {len(causes) - _NAMED} causes"
+    if reds_shown:
+        yield from (f"next    {command}" for command in reds_shown[0].todo)
+
+
+def _by_cause(reds_shown: Sequence[Red]) -> list[list[Red]]:
+    """Red checks of one signature together, in the order of the first of each; one without a signature stands alone."""
+    causes: dict[str, list[Red]] = {}
+    for number, red in enumerate(reds_shown):
+        causes.setdefault(red.signature or str(number), []).append(red)
+    return list(causes.values())
 
 
 def _places(red: Red) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,8 @@ from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_plan
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import parsed_system, words_of
-from highwater.runs.run import BackendName, backend_named
+from highwater.rig.backend import BackendName
+from highwater.runs.run import backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 

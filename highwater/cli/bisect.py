@@ -26,8 +26,9 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import OwnJars, Plan, checked, on_system, plan_digest
 from highwater.plans.text import load_plan
+from highwater.rig.backend import BackendName
 from highwater.runs.provenance import present_build
-from highwater.runs.run import BackendName, Keep, backend_named
+from highwater.runs.run import Keep, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, perform
 from pipeline.ledger import Ledger

@@ -28,7 +28,7 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import Ticker, complain, first_of, progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
-from highwater.runs.run import REPEATABLE, BackendName
+from highwater.rig.backend import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
@@ -61,8 +61,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class Options(Struct, frozen=True, kw_only=True):
     """The options of `highwater campaign`."""
 
-    seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included.")]
-    derivation: options.Derivation = None
+    seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included."), "What is run"]
+    derivation: Annotated[options.Derivation, "What is run"] = None
     protocol: Annotated[
         str,
         typer.Option(
@@ -70,6 +70,7 @@ class Options(Struct, frozen=True, kw_only=True):
             callback=options.lowered,
             autocompletion=options.protocols_like,
         ),
+        "What is run",
     ] = "safe"
     faults: Annotated[
         list[str] | None,
@@ -79,24 +80,31 @@ class Options(Struct, frozen=True, kw_only=True):
             callback=options.lowered,
             autocompletion=options.faults_like,
         ),
+        "What is run",
     ] = None
-    load: options.Load = options.Load()
-    backend: options.BackendOption = None
-    under: options.UnderTest = options.UnderTest()
-    jobs: options.Jobs = None
-    on: options.OnSpark = options.OnSpark()
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")] = (
-        False
-    )
+    load: Annotated[options.Load, "What is run"] = options.Load()
+    backend: Annotated[options.BackendOption, "What is run"] = None
+    under: Annotated[options.UnderTest, "What is run"] = options.UnderTest()
+    jobs: Annotated[options.Jobs, "Work"] = None
+    on: Annotated[options.OnSpark, "Work"] = options.OnSpark()
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others."), "Work"
+    ] = False
     deadline: Annotated[
-        float | None, typer.Option(min=0.001, help="Seconds by the clock after which a run is given up; generous if not given.")
+        float | None,
+        typer.Option(min=0.001, help="Seconds by the clock after which a run is given up; generous if not given."),
+        "Work",
     ] = None
-    store: Annotated[str, typer.Option(help="Folder in which runs are stored, or a URI such as s3://bucket/folder.")] = "store"
-    keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept.")] = False
-    junit: Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given.")] = None
-    stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs.")] = None
+    store: Annotated[
+        str, typer.Option(help="Folder in which runs are stored, or a URI such as s3://bucket/folder."), "Results"
+    ] = "store"
+    keep_all: Annotated[
+        bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept."), "Results"
+    ] = False
+    junit: Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given."), "Results"] = None
+    stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs."), "Verdict"] = None
     unknown_allowed: Annotated[
-        int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
+        int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign."), "Verdict"
     ] = 5
     goals: Annotated[
         str | None,
@@ -104,19 +112,25 @@ class Options(Struct, frozen=True, kw_only=True):
             help="Goals that the runs together must reach: standard, none, or a YAML file with a list of names. "
             f"Default: standard for `safe` with all faults and at least {STANDARD_FROM} seeds, else none."
         ),
+        "Verdict",
     ] = None
     branches: Annotated[
-        bool, typer.Option("--branches", help="Count the branches of the protocol that runs take; name those that none took.")
+        bool,
+        typer.Option("--branches", help="Count the branches of the protocol that runs take; name those that none took."),
+        "Search",
     ] = False
     guided: Annotated[
         bool,
         typer.Option("--guided", help="After the first seeds edit the plans whose runs took new branches of the protocol."),
+        "Search",
     ] = False
     generation: Annotated[
-        int | None, typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {GENERATION} if not given.")
+        int | None,
+        typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {GENERATION} if not given."),
+        "Search",
     ] = None
-    shrink: options.Shrink = 60.0
-    json: options.AsJson = False
+    shrink: Annotated[options.Shrink, "Search"] = 60.0
+    json: Annotated[options.AsJson, "Results"] = False
 
 
 @takes(Options)

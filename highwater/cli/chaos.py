@@ -15,11 +15,11 @@ from msgspec import Struct
 from highwater.behaviour.difference import Behaviour, summary
 from highwater.behaviour.snapshot import PLACE, Recorded, load
 from highwater.campaigns import systems
-from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
+from highwater.campaigns.against import COMPARED, Comparison, compare, perform_on
 from highwater.campaigns.behaviour import BEHAVING, BEHAVIOUR, CHANGED, accept, compared, part_of
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import PHASES, SEEDS_TO_A_GUIDED_RUN, Inputs, Means, Part, Phase, RunLine, parts_of
-from highwater.campaigns.corpus import SAFE, load_corpus, load_plans
+from highwater.campaigns.corpus import OWN, SAFE, Case, StoredPlans, load_corpus, read_plans
 from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages, write_runs
 from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
 from highwater.campaigns.smaller import Smaller, shrink_failures
@@ -32,16 +32,19 @@ from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import REFERENCE
 from highwater.runs.provenance import Build, present_build
+from highwater.runs.revisions import commit_of
 from highwater.runs.run import Keep
 from history.errors import unknown
 from history.seed import format_seed
 from pipeline.local import cores
 from pipeline.storage import storage_at
+from reference.config import VARIANTS
 
 _SEEDS = 128
 _SEEDS_ON_SYSTEM = 6  # each takes a minute or two
 _CORPUS, _PLANS = Path("corpus/seeds"), Path("corpus/plans")
 _FIRST_BELOW = 1 << 40  # short enough to type
+_NAMED = 5  # plans of another protocol
 _ANNOTATED = 10  # errors of a step that GitHub Actions shows
 _COMPARED = tuple(f"{part}/" for part in BEHAVING)  # how the names of plans with a recorded behaviour begin
 _CHANGED = 20  # runs that a comparison lists
@@ -52,45 +55,64 @@ class Options(Struct, frozen=True, kw_only=True):
     """The options of `highwater chaos`; `corpus` and `plans` are None where the job's own folders are meant."""
 
     seeds: Annotated[
-        int | None, typer.Option(min=1, help=f"Number of seeds; {_SEEDS} if not given, {_SEEDS_ON_SYSTEM} on another system.")
+        int | None,
+        typer.Option(min=1, help=f"Number of seeds; {_SEEDS} if not given, {_SEEDS_ON_SYSTEM} on another system."),
+        "What is run",
     ] = None
-    first: Annotated[str | None, typer.Option(help="First seed; derived from the commit if not given.")] = None
-    derivation: options.Derivation = None
-    parts: Annotated[str, typer.Option(help=f"Phases to perform, separated by commas: {', '.join(PHASES)}; all if empty.")] = ""
+    first: Annotated[str | None, typer.Option(help="First seed; derived from the commit if not given."), "What is run"] = None
+    derivation: Annotated[options.Derivation, "What is run"] = None
+    parts: Annotated[
+        str, typer.Option(help=f"Phases to perform, separated by commas: {', '.join(PHASES)}; all if empty."), "What is run"
+    ] = ""
     corpus: Annotated[
         Path | None,
         typer.Option(help=f"Folder with the entries of the regression corpus: {_CORPUS}, for other systems {systems.CORPUS}."),
+        "What is run",
     ] = None
-    plans: Annotated[Path | None, typer.Option(help=f"Folder with the plans: {_PLANS}, for other systems {systems.PLANS}.")] = (
-        None
-    )
-    under: options.UnderTest = options.UnderTest()
-    jobs: options.Jobs = None
-    store: options.Store = Path("store/chaos")
+    plans: Annotated[
+        Path | None, typer.Option(help=f"Folder with the plans: {_PLANS}, for other systems {systems.PLANS}."), "What is run"
+    ] = None
+    protocol: Annotated[
+        str,
+        typer.Option(help=f"Protocol on which the stored plans are performed; {OWN}: each on the one that it names."),
+        "What is run",
+    ] = SAFE
+    under: Annotated[options.UnderTest, "What is run"] = options.UnderTest()
+    jobs: Annotated[options.Jobs, "Work"] = None
+    store: Annotated[options.Store, "Results"] = Path("store/chaos")
     unknown_allowed: Annotated[
-        int, typer.Option(min=0, max=100, help="Percentage of the seeds that may be UNKNOWN without failing the job.")
+        int, typer.Option(min=0, max=100, help="Percentage of the seeds that may be UNKNOWN without failing the job."), "Verdict"
     ] = 5
-    deadline: Annotated[int, typer.Option(min=1, help="Seconds after which a simulated run is given up, as hung.")] = 600
-    keep_going: Annotated[bool, typer.Option("--keep-going", help="Perform all phases; else a failed phase is the last.")] = False
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first red run, not at the end of its phase.")] = False
+    deadline: Annotated[int, typer.Option(min=1, help="Seconds after which a simulated run is given up, as hung."), "Work"] = 600
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Perform all phases; else a failed phase is the last."), "Work"
+    ] = False
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="End at the first red run, not at the end of its phase."), "Work"
+    ] = False
     against: Annotated[
         str | None,
         typer.Option(
             metavar="REV", help="Perform corpus, plans and seeds on the protocol of this commit, too; tell what is worse."
         ),
+        "Verdict",
     ] = None
     accept: Annotated[
         bool,
         typer.Option("--accept", help="Perform corpus and plans, and write how they behave into the snapshot, if none is red."),
+        "Verdict",
     ] = False
     snapshot: Annotated[
         Path | None,
         typer.Option(help=f"Snapshot of the behaviour: {PLACE}; of --corpus and --plans of your own none, if not given."),
+        "Verdict",
     ] = None
-    runs: Annotated[Path | None, typer.Option(help="File that gets one JSON line for each run, as soon as it has ended.")] = None
-    shrink: options.Shrink = 60.0
-    bisect: options.Bisect = False  # run_command_line converts the exit code
-    json: options.AsJson = False
+    runs: Annotated[
+        Path | None, typer.Option(help="File that gets one JSON line for each run, as soon as it has ended."), "Results"
+    ] = None
+    shrink: Annotated[options.Shrink, "Results"] = 60.0
+    bisect: Annotated[options.Bisect, "Verdict"] = False  # run_command_line converts the exit code
+    json: Annotated[options.AsJson, "Results"] = False
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -115,6 +137,7 @@ class Job(Struct, frozen=True, kw_only=True):
     parts: Callable[[Phase, Means], Sequence[Callable[[], Part]]]
     runs: int
     unfit: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the reader, before the first run
     snapshot: Path | None = None  # with which the behaviour of corpus and plans is compared; None: it is not compared
     before: Mapping[str, Recorded] = {}  # its content
     plans: int = 0  # whose behaviour is compared
@@ -228,13 +251,15 @@ def _on_reference(given: Options, seeds: range) -> Job:
         phases = BEHAVING
     place = _snapshot(given, phases)
     if given.against is not None:
-        commit_of(given.against)
+        commit_of(given.against, option="--against")
     # Users who have plans and no corpus gate with `--parts plans`.
     corpus = given.corpus or _CORPUS
     entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
+    stored = _stored_plans(given, entries) if "plans" in phases else StoredPlans(cases=())
     inputs = Inputs(
         entries=entries,
-        plans=load_plans(given.plans or _PLANS, entries) if "plans" in phases else (),
+        plans=stored.cases,
+        unread=stored.unread,
         seeds=seeds,
         unknown_allowed=given.unknown_allowed,
     )
@@ -246,7 +271,28 @@ def _on_reference(given: Options, seeds: range) -> Job:
         snapshot=place,
         before={} if place is None or given.accept else load(place),
         plans=len(inputs.plans) + sum(case.expectation.protocol == SAFE for case in entries),
+        notes=_notes(given, stored),
     )
+
+
+def _stored_plans(given: Options, entries: Sequence[Case]) -> StoredPlans:
+    if given.protocol not in (OWN, *VARIANTS):
+        raise UsageError(unknown("protocol", given.protocol, (OWN, *VARIANTS)))
+    if given.protocol != SAFE and given.accept:
+        raise UsageError("--accept keeps how plans behave on safe; remove --protocol")
+    return read_plans(given.plans or _PLANS, entries, protocol=given.protocol)
+
+
+def _notes(given: Options, stored: StoredPlans) -> tuple[str, ...]:
+    """On which protocol plans of the user are performed. Those of this repository are written to break others than `safe`."""
+    if given.plans is None or not stored.cases:
+        return ()
+    on = "the protocol that each names" if given.protocol == OWN else given.protocol
+    notes = [f"{len(stored.cases)} plans on {on}"]
+    if stored.elsewhere:
+        names = ", ".join(stored.elsewhere[:_NAMED]) + (" …" if len(stored.elsewhere) > _NAMED else "")
+        notes.append(f"{len(stored.elsewhere)} of them name another protocol: {names}; --protocol {OWN} performs each on its own")
+    return tuple(notes)
 
 
 def _snapshot(given: Options, phases: Sequence[Phase]) -> Path | None:
@@ -288,7 +334,9 @@ def _on_system(given: Options, seeds: range, request: Request) -> Job:
 
 def _repeat(given: Options, request: Request, job: Job) -> str:
     repeat = f"highwater chaos --first {job.seeds[0]} --seeds {len(job.seeds)} --derivation {DERIVATION}"
-    return repeat + request.words + (f" --parts {','.join(job.phases)}" if given.parts else "")
+    repeat += request.words
+    repeat += f" --protocol {given.protocol}" if given.protocol != SAFE else ""
+    return repeat + (f" --parts {','.join(job.phases)}" if given.parts else "")
 
 
 def _arguments(given: Options, repeat: str, workers: int) -> tuple[str, ...]:
@@ -300,6 +348,8 @@ def _arguments(given: Options, repeat: str, workers: int) -> tuple[str, ...]:
 def _show_head(job: Job, again: str) -> None:
     say(f"seed {format_seed(job.seeds[0])}  seeds {job.seeds[0]} to {job.seeds[-1]}")
     say(f"again   {again}")
+    for line in job.notes:
+        say(f"plans   {line}")
     for line in job.unfit:
         say(f"unfit   {line}")
 
@@ -423,6 +473,9 @@ def _show_comparison(comparison: Comparison) -> None:
         say(f"    {'worse' if run.worse else 'better':<6}  {run.name:<{width}}  {run.before} -> {run.now}  {run.repeat}")
     if len(comparison.changed) > _CHANGED:
         say(f"    and {len(comparison.changed) - _CHANGED} more; --json lists all")
+    worse = next((run for run in comparison.changed if run.worse), None)
+    if worse is not None:
+        say(f"    beside  highwater report RUN --beside {comparison.revision}  shows where a stored run parts from it")
     if not comparison.changed:
         say("    no run became better or worse")
     for line in comparison.behaviour:

@@ -20,8 +20,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from checkers.causes.cause import Cause, cause_of, told_first
-from checkers.engine.verdict import Validity, Verdict
+from checkers.engine.verdict import Validity
 from highwater.cli import options
 from highwater.cli.declaration import takes
 from highwater.cli.output import complain, first_of, followed, say, say_json
@@ -29,7 +28,6 @@ from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, of_verdict, worst
 from highwater.foreign.files import (
     CONSISTENCY,
-    LOG,
     MODELS,
     ModelChoice,
     arguments_of,
@@ -40,22 +38,13 @@ from highwater.foreign.files import (
 )
 from highwater.foreign.guess import Ruled, judge_subject, subject_of
 from highwater.run_folder import temporary_folder
+from highwater.runs.findings import VALIDITY_NAMES, in_full, in_short, worst_first
 from highwater.runs.memory import peak_mib
-from highwater.runs.summary import (
-    VALIDITY_NAMES,
-    in_full,
-    in_short,
-    origin_words,
-    told_first_of,
-    told_then_worst,
-    worst_first,
-)
 from history import store
 from history.errors import HistoryError, Mistakes
 from history.foreign.looks import looks_like
 from history.foreign.quotes import cited
 from history.foreign.read import Form, form_of
-from history.history import History
 
 _STDIN = "-"
 _OUTCOMES = {ExitCode.USAGE: "refused", ExitCode.NOT_LIVE: WORDS[ExitCode.NOT_LIVE]}  # others have their names
@@ -98,7 +87,7 @@ class Options(Struct, frozen=True, kw_only=True):
     json: options.AsJson = False
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class Place(Struct, frozen=True, kw_only=True):
     """A history to judge, and its name for the reader."""
 
     file: Path
@@ -118,7 +107,7 @@ def check(given: Options) -> int:
             options.file_of(value)
         if value is not None and len(names) > 1:
             raise UsageError(f"--{option} takes one history, not {len(names)}")
-    codes = [_check_one(name, asked, given, several=len(names) > 1) for name in names]
+    codes = [_check_one(name, asked, given) for name in names]
     code = worst(codes)
     if len(codes) > 1:
         _say_totals(codes, code, given)
@@ -153,19 +142,22 @@ def _at_hand(name: str) -> Iterator[Path]:
         yield file
 
 
-def _check_one(name: str, asked: ModelChoice, given: Options, *, several: bool) -> ExitCode:
+def _check_one(name: str, asked: ModelChoice, given: Options) -> ExitCode:
     """Judge one history; a file that cannot be judged is told, and does not end the command."""
     with _at_hand(name) as file:
-        place = _Place(file=file, name=name)
+        place = Place(file=file, name=name)
         try:
             if given.refines is not None:
-                return _check_refinement(place, given.refines, json=given.json)
+                # Imported here, as below, because it needs the checkers of logs: a history of another system is judged without.
+                from highwater.cli.check_run import check_refinement
+
+                return check_refinement(place, given.refines, json=given.json)
             return _check(place, asked, given)
         except (HistoryError, UsageError) as error:
             complaints = [line.replace(str(file), name) for line in _lines(error, file)]
     for line in complaints:
         complain(line)
-    if several and given.json:
+    if given.json:
         say_json({"file": name, "error": "; ".join(complaints), "exit": ExitCode.USAGE})
     return ExitCode.USAGE
 
@@ -186,19 +178,21 @@ def _say_totals(codes: list[ExitCode], code: ExitCode, given: Options) -> None:
     say(f"{len(codes)} histories: {', '.join(f'{count} {words}' for words, count in counted.items())}; {WORDS[code]}")
 
 
-def _check(place: _Place, asked: ModelChoice, given: Options) -> ExitCode:
+def _check(place: Place, asked: ModelChoice, given: Options) -> ExitCode:
     """Judge a history, print the verdict, write its page."""
     began = perf_counter()
     form = form_of(place.file)
     subject = subject_of(place.file, form, asked.model)
     if subject.log is not None:
-        return _check_ours(place, subject.log, began, given)
+        from highwater.cli.check_run import check_run
+
+        return check_run(place, subject.log, began, given)
     with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
         ruled = judge_subject(place.file, subject, asked)
     judgement = ruled.found
     if ruled.words and not given.json:
         say(ruled.words)
-    _say_judgement(place, form, ruled, _measured(began), given)
+    _say_judgement(place, form, ruled, measured(began), given)
     if given.certificate is not None:
         _write_certificate(place, ruled, given.certificate, json=given.json)
     repeat = _repeat(place, ruled.asked)
@@ -207,11 +201,11 @@ def _check(place: _Place, asked: ModelChoice, given: Options) -> ExitCode:
         store.write_file(given.report, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
     if not given.json:
         cut = not given.whole and len(judgement.anomalies) + len(judgement.unchecked) > 1
-        _say_next(repeat, given, failed=bool(judgement.anomalies), cut=cut)
+        say_next(repeat, given, failed=bool(judgement.anomalies), cut=cut)
     return of_verdict(judgement.validity, live=None)
 
 
-def _write_certificate(place: _Place, ruled: Ruled, out: Path, *, json: bool) -> None:
+def _write_certificate(place: Place, ruled: Ruled, out: Path, *, json: bool) -> None:
     # Imported here because most files are judged without a certificate.
     from checkers.certificates.certify import NoCertificate
     from highwater.foreign.certificates import certificate_of
@@ -225,7 +219,7 @@ def _write_certificate(place: _Place, ruled: Ruled, out: Path, *, json: bool) ->
         say(f"proof   highwater verify {shlex.quote(place.name)} {shlex.quote(str(out))}")
 
 
-def _say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
+def say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
     """Print the page that was written or the command that writes it, and the command that prints every finding."""
     if given.report is not None or failed:
         say(f"page    {given.report or f'{command} --report page.html'}")
@@ -233,71 +227,17 @@ def _say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
         say(f"all     {command} --all")
 
 
-def _repeat(place: _Place, asked: ModelChoice) -> str:
+def _repeat(place: Place, asked: ModelChoice) -> str:
     return shlex.join(["highwater", "check", place.name, *arguments_of(asked)])
 
 
-def _check_ours(place: _Place, history: History, began: float, given: Options) -> ExitCode:
-    """Judge a run of highwater, print the verdict, write its page."""
-    # Imported here because it imports every backend, which takes longer than judging a small history of another system.
-    from highwater.cli.run import headline
-    from highwater.runs.run import judge
-
-    with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
-        verdict = judge(history)
-    command = f"highwater check {shlex.quote(place.name)}"
-    if given.certificate is not None:
-        complain("no certificate: verdicts on logs have none")
-    if given.report is not None:
-        from highwater.runs.page import write_page
-
-        write_page(given.report, history, verdict, plan="", repeat=command)
-    measured = {"operations": history.operation_count, **_measured(began)}
-    code = of_verdict(verdict.validity, live=verdict.live)
-    if given.json:
-        say_json({"file": place.name, "model": LOG, "guessed": False, "exit": code, **encoded(verdict), **measured})
-        return code
-    say(headline(history.manifest))
-    say(_first_line(place, verdict.validity, measured))
-    cause = cause_of(history, verdict)
-    if cause is not None:
-        say(f"cause   {cause.sentence}")
-        if origin := origin_words(history, cause):
-            say(f"origin  {origin}")
-    lines = explained(verdict, cause, whole=given.whole)
-    for line in lines:
-        say(f"  {line}")
-    _say_next(command, given, failed=cause is not None, cut=lines != explained(verdict, cause, whole=True))
-    return code
-
-
-def _check_refinement(place: _Place, variant: str, *, json: bool) -> ExitCode:
-    """Compare a run with a variant of the abstract model, and print which rows are no step of it."""
-    from highwater.explore.abstract.rules import VARIANTS
-    from highwater.runs.conformance import validate
-
-    if variant not in VARIANTS:
-        raise UsageError(f"unknown variant {variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")
-    if form_of(place.file) is not Form.OURS:
-        raise UsageError(f"{place.name}: --refines needs a run of highwater")
-    trace = validate(store.load(place.file), VARIANTS[variant])
-    validity = Validity.INVALID if trace.unfit else Validity.VALID if trace.explained else Validity.UNKNOWN
-    if json:
-        say_json({"file": place.name, "refines": variant, "verdict": VALIDITY_NAMES[validity], **msgspec.structs.asdict(trace)})
-        return of_verdict(validity, live=None)
-    say(f"{VALIDITY_NAMES[validity]}: {place.name}: {trace.rows} rows of partitions, compared with {variant}")
-    for unfit in trace.unfit:
-        say(f"  row {unfit.row} of {unfit.topic}-{unfit.partition} is no step of {variant}: {unfit.wrong}")
-    say(f"  explained by: {', '.join(f'{action} {count}' for action, count in trace.explained.items()) or 'nothing'}")
-    return of_verdict(validity, live=None)
-
-
-def _first_line(place: _Place, validity: Validity, measured: dict[str, float]) -> str:
+def first_line(place: Place, validity: Validity, measured: dict[str, float]) -> str:
+    """The verdict on a history, and what judging it took."""
     spent = f"{measured['operations']} operations, {measured['seconds']} s, {measured['peak_mb']} MB"
     return f"{VALIDITY_NAMES[validity]}: {place.name}: {spent}"
 
 
-def _say_judgement(place: _Place, form: Form, ruled: Ruled, measured: dict[str, float], given: Options) -> None:
+def _say_judgement(place: Place, form: Form, ruled: Ruled, measured: dict[str, float], given: Options) -> None:
     """Print a judgement: in short the worst anomaly, in full all with the lines that they cite."""
     judgement = ruled.found
     if given.json:
@@ -308,7 +248,7 @@ def _say_judgement(place: _Place, form: Form, ruled: Ruled, measured: dict[str, 
         verdict = {"verdict": VALIDITY_NAMES[judgement.validity], "exit": code}
         say_json({"file": place.name, "model": ruled.asked.model, **guess, **verdict, **body, **measured})
         return
-    say(_first_line(place, judgement.validity, {"operations": judgement.operations, **measured}))
+    say(first_line(place, judgement.validity, {"operations": judgement.operations, **measured}))
     say_findings = in_full if given.whole else in_short
     cited_anomalies = worst_first(judgement.anomalies)[: None if given.whole else 1]
     quoted = (
@@ -328,22 +268,6 @@ def _say_judgement(place: _Place, form: Form, ruled: Ruled, measured: dict[str, 
         say(f"  {note}")
 
 
-def _measured(began: float) -> dict[str, float]:
+def measured(began: float) -> dict[str, float]:
+    """The seconds since a moment, and the peak memory of this process in MB."""
     return {"seconds": round(perf_counter() - began, 3), "peak_mb": peak_mib()}
-
-
-def encoded(verdict: Verdict) -> dict[str, object]:
-    """Convert a verdict to a JSON object, with the name of its validity under `verdict`."""
-    return {
-        "verdict": VALIDITY_NAMES[verdict.validity],
-        **{k: v for k, v in msgspec.structs.asdict(verdict).items() if k != "validity"},
-    }
-
-
-def explained(verdict: Verdict, cause: Cause | None = None, *, whole: bool) -> tuple[str, ...]:
-    """The findings of a verdict, first the one that its cause tells: all of them, or the first and how many there are."""
-    excused = [f"{e.topic}-{e.partition} offset {e.offset} {e.value!r}, by the wound in row {e.wound}" for e in verdict.excused]
-    say_findings = in_full if whole else in_short
-    anomalies = told_then_worst(verdict.anomalies, told_first(verdict) if verdict.anomalies else None)
-    not_live = verdict.not_live if cause is None else told_first_of(verdict.not_live, cause)
-    return say_findings(anomalies, not_live=not_live, excused=excused, unchecked=verdict.unchecked)

@@ -13,9 +13,9 @@ from highwater.cli.declaration import filled
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
-from highwater.rig.backend import Backend
+from highwater.rig.backend import Backend, BackendName
 from highwater.runs.provenance import present_build
-from highwater.runs.run import BackendName, Judged, Keep, backend_named, carry_out
+from highwater.runs.run import Judged, Keep, backend_named, carry_out
 from nemesis.profiles import ProfileName
 
 

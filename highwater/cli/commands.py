@@ -39,7 +39,7 @@ COMMANDS = (
     Command("bisect", "bisect", "Find the first bad one of a folder of Kafka builds."),
     Command("shrink", "shrink", "Find the smallest plan that fails in the same way."),
     Command("describe", "describe", "Show leaders, replicas and ISR of a cluster or run."),
-    Command("inspect", "inspect", "Look at any moment of a simulated run."),
+    Command("inspect", "inspect", "Look at any moment of a run or an explored path."),
     Command("check", "check", "Judge one history, also of Jepsen; store nothing."),
     Command("verify", "verify", "Verify what proves a verdict, without a judge."),
     Command("export", "export", "Write a history as EDN, for Elle, Knossos and Jepsen."),
@@ -74,11 +74,13 @@ GROUPS = (
     ),
     Group(
         "store",
-        "Keep runs as a dataset of Parquet files.",
+        "Keep runs: a dataset of Parquet files, old runs, a zip file.",
         (
             Command("ingest", "store", "Copy stored runs into a dataset."),
             Command("compact", "store", "Make few large files of many small ones."),
             Command("verify", "store", "Compare a dataset with its stored digests."),
+            Command("prune", "store_runs", "Remove the oldest runs of a store."),
+            Command("pack", "store_runs", "Put a stored run into a zip file."),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""`highwater inspect`: what every process of a simulated run holds at one moment, or a prompt that walks through the run.
+"""`highwater inspect`: what every process of a run or an explored path holds at one moment, or a prompt that walks through it.
 
 The run is performed again up to there. The rows of a stored run are compared with those of this performance: if the code behaves
 otherwise by now, the command refuses at the first row that differs.
@@ -13,16 +13,18 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from highwater.campaigns.campaign import Request
+from highwater.backends.sim.backend import SimBackend
 from highwater.cli import options
 from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
+from highwater.explore.backend import ExploreBackend
 from highwater.inspect.session import Session, row_words
-from highwater.inspect.view import CLIENTS, ZOOKEEPER
+from highwater.inspect.view import CLIENTS, INVARIANTS, ZOOKEEPER
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
+from highwater.rig.backend import REPEATABLE, Backend
 from history import store
 from history.history import History
 from reference.types import BrokerId, broker_address
@@ -56,7 +58,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 @takes(Options)
 def inspect(given: Options) -> int:
-    """Look at any moment of a simulated run: logs, roles, parked requests, timers, messages on their way, ZooKeeper."""
+    """Look at any moment of a simulated run or an explored path: logs, roles, requests, timers, messages, ZooKeeper."""
     if given.row is not None and (given.at is not None or given.until is not None):
         raise UsageError("--row names a moment by itself; leave out --at and --until")
     time_ns = None if given.at is None else _time_ns(given.at)
@@ -83,6 +85,10 @@ def inspect(given: Options) -> int:
 
 
 def _tell(session: Session, names: Sequence[str], *, json: bool) -> None:
+    there = session.moment.partitions
+    if session.partition and session.partition not in there:
+        at_s = session.moment.time_ns / _NS_PER_S
+        raise UsageError(f"--partition {session.partition}: not there at {at_s:.6f} s; there are {', '.join(there) or 'none'}")
     if session.row is not None and not names:
         names = _own(session)
     if json:
@@ -131,21 +137,30 @@ def _plan_of(what: str, protocol: str | None) -> tuple[Plan, History | None]:
     if protocol is not None and path.exists():
         raise UsageError(f"--protocol needs a seed; {what} is a file or folder that names its own protocol")
     if not path.exists():
+        from highwater.campaigns.campaign import Request  # a stored run is looked into sooner without it
+
         return Request(protocol=protocol or "safe").plan(options.seed_not_file(what, files="run folder or plan file")), None
     stored = store.load_run(path) if path.is_dir() else None
-    if stored is not None and stored.manifest.backend != "sim":
+    if stored is not None and stored.manifest.backend not in REPEATABLE:
         raise UsageError(
-            f"{what}: backend is {stored.manifest.backend}; only a simulated run can be performed again and looked into"
+            f"{what}: backend is {stored.manifest.backend}; only a simulated run or a path of the explorer can be performed again"
         )
     plan = load_plan(path / store.PLAN if path.is_dir() else path)
-    if plan.path:
-        raise UsageError(f"{what}: the plan is a path of the explorer; look at one with `highwater explore`")
+    backend: Backend = ExploreBackend() if plan.path else SimBackend()
+    refusal = backend.refuse(plan)
+    if refusal is not None:
+        raise UsageError(f"{what}: {refusal}")
     return plan, stored
 
 
 def _check_names(plan: Plan, names: Sequence[str], partition: str) -> None:
     """Refuse processes and partitions that the run does not have."""
-    known = (*(str(broker_address(BrokerId(number))) for number in range(1, plan.cluster.brokers + 1)), ZOOKEEPER, CLIENTS)
+    known = (
+        *(str(broker_address(BrokerId(number))) for number in range(1, plan.cluster.brokers + 1)),
+        ZOOKEEPER,
+        CLIENTS,
+        INVARIANTS,
+    )
     for name in names:
         if name not in known:
             raise UsageError(f"--node {name}: no process of this run; known: {', '.join(known)}")
@@ -158,7 +173,7 @@ def _check_names(plan: Plan, names: Sequence[str], partition: str) -> None:
 class _Prompt(Cmd):
     """The prompt of `highwater inspect`: each command goes to a moment of the run, or shows something of it."""
 
-    intro = "A simulated run, before its first action. `help` lists the commands; `row 100`, `next`, `back`, `show`, `quit`."
+    intro = "A run before its first action. `help` lists the commands; `row 100`, `next`, `back`, `show`, `quit`."
 
     def __init__(self, session: Session, names: Sequence[str], plan: Plan) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 
 from highwater.cli import options
-from highwater.cli.check import explained
+from highwater.cli.check_run import explained
 from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
@@ -17,8 +17,8 @@ from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.foreign.files import CONSISTENCY, LOG, MODELS, ModelChoice, check_asked
 from highwater.foreign.own import is_own
 from highwater.runs import judging
+from highwater.runs.findings import in_full, in_short
 from highwater.runs.judging import Case
-from highwater.runs.summary import in_full, in_short
 from pipeline.items import Item, Job
 from pipeline.ledger import Ledger
 from pipeline.local import cores

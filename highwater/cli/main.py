@@ -16,13 +16,15 @@ import typer
 from highwater import __version__
 from highwater.cli.commands import COMMANDS, GROUPS, Command, renamed_search_hint
 from highwater.cli.declaration import CommandWithSections
-from highwater.cli.output import complain, say
+from highwater.cli.extras import missing_extra
+from highwater.cli.output import complain, say, say_json
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
 from history.errors import HistoryError, Mistakes
 from pipeline.errors import PipelineError
 
 _COMPLETING = "_HIGHWATER_COMPLETE"  # set by the completion of a shell
+_AS_JSON = "--json"
 _TYPER_INTERRUPTED = 130  # Typer returns it on KeyboardInterrupt; no command returns it
 
 
@@ -76,7 +78,10 @@ def _options(
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; errors are printed as one line, without a traceback."""
+    """Run one command and return its exit code; errors are printed as one line, without a traceback.
+
+    With --json an error is an object on stdout as well, {"error": …, "exit": …}.
+    """
     code = _exit_code(arguments)
     return for_bisect(ExitCode(code)) if "--bisect" in arguments else code
 
@@ -84,33 +89,44 @@ def run_command_line(arguments: Sequence[str]) -> int:
 def _exit_code(arguments: Sequence[str]) -> int:
     """Run the command; each error becomes a line on stderr and its exit code."""
     if sys.flags.optimize:
-        complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
-        return ExitCode.USAGE
+        return _failed(
+            arguments,
+            ExitCode.USAGE,
+            "python -O is not allowed: it switches off assertions, which are part of the verdict",
+        )
     if now := renamed_search_hint(list(arguments)):
-        complain(now)
-        return ExitCode.USAGE
+        return _failed(arguments, ExitCode.USAGE, now)
     try:
         words = list(arguments) or ([] if _COMPLETING in os.environ else ["--help"])
         result = build(_command_named(arguments))(args=words, prog_name="highwater", standalone_mode=False)
     except typer.TyperException as error:
-        complain(f"{error.format_message()}{_value_refused(error, arguments)} ({_command_of(error)} --help)")
-        return ExitCode.USAGE
+        sentence = f"{error.format_message()}{_value_refused(error, arguments)} ({_command_of(error)} --help)"
+        return _failed(arguments, ExitCode.USAGE, sentence)
     except (typer.Abort, KeyboardInterrupt):
         return interrupted()
     except Mistakes as error:
-        for line in error.lines:
-            complain(line)
-        return ExitCode.USAGE
+        return _failed(arguments, ExitCode.USAGE, *error.lines)
     except (HistoryError, PipelineError) as error:  # PipelineError: Spark without Java is a usage error
-        complain(str(error))
-        return ExitCode.USAGE
+        return _failed(arguments, ExitCode.USAGE, str(error))
     except HighwaterError as error:
-        complain(str(error))
-        return error.exit_code
+        return _failed(arguments, error.exit_code, str(error))
+    except ModuleNotFoundError as error:
+        extra = missing_extra(error, " ".join(["highwater", *arguments[:1]]))
+        if extra is None:
+            raise
+        return _failed(arguments, ExitCode.USAGE, extra)
     except OSError as error:
-        complain(f"{error.filename or 'system error'}: {error.strerror or error}")
-        return ExitCode.LABORATORY_FAILED
+        return _failed(arguments, ExitCode.LABORATORY_FAILED, f"{error.filename or 'system error'}: {error.strerror or error}")
     return interrupted() if result == _TYPER_INTERRUPTED else int(result or 0)
+
+
+def _failed(arguments: Sequence[str], code: ExitCode, *lines: str) -> ExitCode:
+    """Print an error: its lines on stderr, and with --json an object on stdout."""
+    for line in lines:
+        complain(line)
+    if _AS_JSON in arguments:
+        say_json({"error": "; ".join(lines), "exit": code})
+    return code
 
 
 def _value_refused(error: typer.TyperException, arguments: Sequence[str]) -> str:

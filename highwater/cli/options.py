@@ -13,7 +13,7 @@ from msgspec import Struct
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED, check_derivation
 from highwater.plans.plan import DRAWS_END, REFERENCE, OwnJars, Plan, parsed_system, system_of
-from highwater.runs.run import BackendName
+from highwater.rig.backend import BackendName
 from history.fault_kinds import FAMILIES, KIND_NAMES
 from nemesis.kinds import MIXES
 from nemesis.profiles import ProfileName

@@ -19,8 +19,9 @@ from highwater.errors import Nondeterminism, UsageError
 from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import Plan, SystemSpec, checked, is_foreign, on_system
 from highwater.plans.text import load_plan
+from highwater.rig.backend import REPEATABLE, BackendName
 from highwater.runs.provenance import Build, present_build
-from highwater.runs.run import REPEATABLE, BackendName, Judged, Keep, backend_named, carry_out
+from highwater.runs.run import Judged, Keep, backend_named, carry_out
 from history import store
 from history.manifest import SCHEMA_VERSION, RunManifest
 from history.versions import digest_in

@@ -5,19 +5,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Verdict
 from highwater.cli import options
-from highwater.cli.output import say, say_json
+from highwater.cli.output import complain, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
-from highwater.plans.plan import checked
-from highwater.runs.beside import links_of, put_beside, stored_run
+from highwater.exit_codes import of_verdict
+from highwater.plans.plan import Plan, checked
+from highwater.rig.backend import REPEATABLE
+from highwater.runs.beside import Stored, links_of, put_beside, stored_run
+from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.page import write_page
 from highwater.runs.provenance import present_build
-from highwater.runs.run import REPEATABLE, Keep, backend_named, carry_out, judge
-from highwater.runs.summary import VALIDITY_NAMES
+from highwater.runs.revisions import commit_of, highwater_on, protocol_of
+from highwater.runs.run import Keep, backend_named, carry_out, judge
 from history import store
 from history.history import History
 from reference.config import VARIANTS
@@ -40,8 +44,8 @@ def report(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Also write a page of the run beside another one: the folder of a stored run, or a protocol on which "
-            "the plan of this run is performed and stored.",
+            help="Also write a page of the run beside another one: the folder of a stored run, or a protocol or a commit of "
+            "highwater on which the plan of this run is performed and stored.",
         ),
     ] = None,
     json: options.AsJson = False,
@@ -58,14 +62,16 @@ def report(
     if trace is not None:
         store.write_file(options.file_of(trace), trace_json(history, verdict))
     if json:
-        arguments = {} if compared is None else {"beside": str(compared)}
+        arguments = {} if compared is None else {"beside": str(compared.page), "warning": compared.warning}
         say_json({"run": str(run), "report": str(page), "verdict": VALIDITY_NAMES[verdict.validity], **arguments})
     else:
         say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {page}")
         if compared is not None:
-            say(f"beside  {compared}")
-    return 0
+            say(f"beside  {compared.page}")
+    if compared is not None and compared.warning:
+        complain(compared.warning)
+    return of_verdict(verdict.validity, live=verdict.live)
 
 
 def _window(text: str) -> tuple[int, int]:
@@ -76,25 +82,60 @@ def _window(text: str) -> tuple[int, int]:
     return int(float(match[1]) * NS_PER_S), int(float(match[2]) * NS_PER_S)
 
 
-def _beside(run: Path, history: History, verdict: Verdict, other: str) -> Path:
-    """Write the page of a run beside another one; returns it."""
+class _Beside(Struct, frozen=True, kw_only=True):
+    """The page of a run beside another one. `warning`: why it may say less than the reader expects."""
+
+    page: Path
+    warning: str = ""
+
+
+def _beside(run: Path, history: History, verdict: Verdict, other: str) -> _Beside:
+    """Write the page of a run beside another one."""
     mine = stored_run(run, verdict)
     repeat = f"highwater report {run} --beside {other}"
     if Path(other).is_dir():
-        return put_beside(mine, stored_run(Path(other)), repeat=repeat)
+        words, name, theirs = "", "", stored_run(Path(other))
+    else:
+        if history.manifest.backend not in REPEATABLE or mine.plan is None:
+            raise UsageError(
+                f"--beside {other} performs the plan in the simulator; {run} is of backend {history.manifest.backend}"
+            )
+        words, (name, theirs) = other, _neighbour(run, mine.plan, other)
+    written = put_beside(mine, theirs, repeat=repeat, words=words, name=name)
+    same = mine.plan == theirs.plan and mine.history.digest == theirs.history.digest
+    return _Beside(page=written, warning=f"--beside {other}: the run beside this one is the same, row by row" if same else "")
+
+
+def _neighbour(run: Path, plan: Plan, other: str) -> tuple[str, Stored]:
+    """The plan on another protocol, or on that of a commit, performed and stored; and the name of the page, if it has one."""
     if other not in VARIANTS:
-        raise UsageError(
-            f"--beside {other}: neither the folder of a stored run nor a protocol; `highwater protocols` lists these"
-        )
-    if history.manifest.backend not in REPEATABLE or mine.plan is None:
-        raise UsageError(f"--beside {other} performs the plan in the simulator; {run} is of backend {history.manifest.backend}")
-    changed = checked(replace(mine.plan, protocol=other, variant=None))
+        return _by_commit(run, other)
+    changed = checked(replace(plan, protocol=other, variant=None))
     folder = options.folder_of(run.resolve().parent.parent)
-    keep = Keep(store=folder)
     again = f"highwater run --plan {run / store.PLAN} --protocol {other}"
-    summary = carry_out(changed, backend_named("sim"), build=present_build(), repeat=again, keep=keep).summary
+    summary = carry_out(changed, backend_named("sim"), build=present_build(), repeat=again, keep=Keep(store=folder)).summary
     assert summary.store is not None
-    return put_beside(mine, stored_run(folder / summary.store), repeat=repeat, words=other)
+    return "", stored_run(folder / summary.store)
+
+
+def _by_commit(run: Path, revision: str) -> tuple[str, Stored]:
+    """The same plan on the protocol of another commit, stored below this run."""
+    option = "--beside"
+    try:
+        name = f"commit-{commit_of(revision, option=option)[:12]}"
+    except UsageError as error:
+        raise UsageError(
+            f"--beside {revision}: neither the folder of a stored run, nor a protocol (`highwater protocols` lists these), "
+            f"nor a commit of highwater: {str(error).removeprefix(f'{option} {revision}: ')}"
+        ) from None
+    folder = run / name
+    with protocol_of(revision, option=option) as protocol:
+        plan = ("--plan", str(run / store.PLAN), "--store", str(folder))
+        highwater_on(protocol, "run", *plan, what=f"{option} {revision}")
+    stored = [path.parent for path in folder.glob(f"*/*/{store.MANIFEST}")]
+    if len(stored) != 1:
+        raise UsageError(f"{option} {revision}: its protocol performed no run of this plan")
+    return name, stored_run(stored[0])
 
 
 def _text_of(plan: Path) -> str:

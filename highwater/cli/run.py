@@ -19,9 +19,11 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import followed, say, say_json
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
-from highwater.rig.backend import Backend
-from highwater.runs.run import BackendName, Keep, backend_named
-from highwater.runs.summary import Summary, in_short
+from highwater.rig.backend import Backend, BackendName
+from highwater.runs.findings import in_short
+from highwater.runs.run import Keep, backend_named
+from highwater.runs.summary import Summary, next_commands
+from history import store
 from history.manifest import RECORDED, RunManifest
 from history.seed import format_seed
 
@@ -29,12 +31,12 @@ from history.seed import format_seed
 class Options(Struct, frozen=True, kw_only=True):
     """The options of `highwater run`."""
 
-    choice: Choice = Choice()
-    store: options.Store = Path("store")
-    no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False
-    report: Annotated[bool, typer.Option(help="Write the report page.")] = True
-    bisect: options.Bisect = False  # run_command_line converts the exit code
-    json: options.AsJson = False
+    choice: Annotated[Choice, "What is run"] = Choice()
+    store: Annotated[options.Store, "Results"] = Path("store")
+    no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing."), "Results"] = False
+    report: Annotated[bool, typer.Option(help="Write the report page."), "Results"] = True
+    bisect: Annotated[options.Bisect, "Results"] = False  # run_command_line converts the exit code
+    json: Annotated[options.AsJson, "Results"] = False
 
 
 @takes(Options)
@@ -46,6 +48,8 @@ def run(given: Options) -> int:
         say(headline(plan.plan))
     with _with_progress(plan.backend, quiet=given.json) as performer:
         summary = perform(plan, keep, performer).summary
+    if summary.store is not None:
+        store.set_latest(given.store, given.store / summary.store)
     summary = replace(summary, store=_below(given.store, summary.store), report=_below(given.store, summary.report))
     say_json(summary) if given.json else show(summary)
     return summary.exit_code
@@ -118,10 +122,8 @@ def show(summary: Summary, *, folder: str | None = None) -> None:
     run = folder or summary.store
     if run and (summary.anomalies or summary.not_live or summary.unchecked):
         say(f"all     highwater check {run} --all")
-    if run and summary.backend == "sim" and summary.exit_code in (ExitCode.INVALID, ExitCode.NOT_LIVE):
-        say(f"shrink  highwater shrink {run}")
-        if summary.origin:
-            say(f"inspect highwater inspect {run} --{summary.origin.partition(':')[0]}")  # the words begin with "row 7:"
+    for command in next_commands(summary, run) if run else ():
+        say(f"{command.split()[1]:<7} {command}")
     sys.stdout.flush()
 
 

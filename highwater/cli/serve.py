@@ -30,13 +30,11 @@ def serve(
     json: options.AsJson = False,
 ) -> int:
     """Show all runs of a store in a browser: search, filter, compare; live while campaigns run. Read-only; ends with Ctrl-C."""
-    try:
-        import uvicorn
+    import uvicorn  # of the extra `serve`, as the two below: what `--help` says needs none of them
 
-        from highwater.serve.app import application
-        from highwater.serve.catalog import Catalog
-    except ModuleNotFoundError as error:
-        raise UsageError(f"serve needs {error.name}: pip install 'highwater-harness[serve]' installs it") from error
+    from highwater.serve.app import application
+    from highwater.serve.catalog import Catalog
+
     if not store.is_dir():
         raise UsageError(f"{store}: no such folder")
     with listening_on(host, port) as listening, Catalog(store) as catalog:

@@ -17,8 +17,8 @@ from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan, checked, unknown_protocol
 from highwater.plans.text import load_plan
-from highwater.runs.run import BackendName
-from highwater.runs.summary import ValidityName
+from highwater.rig.backend import BackendName
+from highwater.runs.findings import ValidityName
 from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, ShrinkOrder, Shrunk, folder_of, shrink_in, sizes
 from highwater.shrink.record import Recorded, record
 from highwater.shrink.search import Budget, Smallest
@@ -32,22 +32,30 @@ from reference.config import VARIANTS
 class Options(Struct, frozen=True, kw_only=True):
     """The options of `highwater shrink`."""
 
-    what: Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")]
-    protocol: options.ProtocolIfAny = None
-    derivation: options.Derivation = None
-    faults: options.Faults = ""
-    load: options.Load = options.Load()
-    against: Annotated[str, typer.Option(help="Protocol that must be VALID and live on each smaller plan.")] = SAFE
-    backend: options.BackendOption = None
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each plan on real nodes.")] = 1
-    failing: Annotated[int, typer.Option(min=1, help="How many of them must fail.")] = 1
-    trials: Annotated[int, typer.Option(min=1, help="Plans to try at most.")] = 500
-    cpu_seconds: Annotated[float, typer.Option(min=0.001, help="CPU seconds to spend on trying plans.")] = 120.0
-    workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")] = None
-    keep: Annotated[str | None, typer.Option("--keep", metavar="NAME", help="Add the result to the regression corpus.")] = None
-    corpus: Annotated[Path, typer.Option(help="Folder of the corpus, for --keep.")] = Path("corpus")
-    store: options.Store = Path("store")
-    json: options.AsJson = False
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed."), "What is shrunk"
+    ]
+    protocol: Annotated[options.ProtocolIfAny, "What is shrunk"] = None
+    derivation: Annotated[options.Derivation, "What is shrunk"] = None
+    faults: Annotated[options.Faults, "What is shrunk"] = ""
+    load: Annotated[options.Load, "What is shrunk"] = options.Load()
+    against: Annotated[str, typer.Option(help="Protocol that must be VALID and live on each smaller plan."), "What is shrunk"] = (
+        SAFE
+    )
+    backend: Annotated[options.BackendOption, "What is shrunk"] = None
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each plan on real nodes."), "Search"] = 1
+    failing: Annotated[int, typer.Option(min=1, help="How many of them must fail."), "Search"] = 1
+    trials: Annotated[int, typer.Option(min=1, help="Plans to try at most."), "Search"] = 500
+    cpu_seconds: Annotated[float, typer.Option(min=0.001, help="CPU seconds to spend on trying plans."), "Search"] = 120.0
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given."), "Search"
+    ] = None
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="NAME", help="Add the result to the regression corpus."), "Results"
+    ] = None
+    corpus: Annotated[Path, typer.Option(help="Folder of the corpus, for --keep."), "Results"] = Path("corpus")
+    store: Annotated[options.Store, "Results"] = Path("store")
+    json: Annotated[options.AsJson, "Results"] = False
 
 
 @takes(Options)

@@ -29,7 +29,7 @@ from reference.sealed import in_the_clear
 from reference.types import BrokerId, broker_address, index_of, topic_of
 from workloads.completion import completion_type
 
-_STEP_NS = 1_000_000
+STEP_NS = 1_000_000
 
 
 class ExploreBackend:
@@ -44,29 +44,66 @@ class ExploreBackend:
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Perform the plan's list of actions. An impossible action ends the run as a failure of the harness."""
         start = perf_counter()
-        model = MachineWorld(variant_of(plan), bounds_of(plan), keep_versions=True)
-        scribe = _Scribe(plan)
-        outcome: Outcome = "completed"
-        failure = None
-        state = model.initial(scribe)
-        for number, action in enumerate(plan.path, 1):
-            scribe.now_ns += _STEP_NS
-            try:
-                state = model.after(state, action, scribe)
-            except Impossible as error:
-                outcome, failure = "harness-fault", f"action {number} of the path is not possible: {error}"
-                break
-        scribe.close()
-        recorder = scribe.recorder
+        performance = Performance(plan)
+        while not performance.ended:
+            performance.step()
+        recorder, end_ns = performance.recorder, performance.now_ns
+        outcome: Outcome = "completed" if performance.failure is None else "harness-fault"
+        faults = _faults(performance.model.spent(performance.state))
         run_manifest = replace(
-            manifest(scene_of(plan), provenance, backend=self.name, outcome=outcome, faults=_faults(model.spent(state))),
-            end_ns=scribe.now_ns,
+            manifest(scene_of(plan), provenance, backend=self.name, outcome=outcome, faults=faults),
+            end_ns=end_ns,
             digest=digest(recorder.operations, recorder.events),
-            sim_seconds=scribe.now_ns / 1e9,
+            sim_seconds=end_ns / 1e9,
             wall_seconds=perf_counter() - start,
-            events_handled=scribe.handled,
+            events_handled=performance.handled,
         )
-        return Run(history=recorder.history(run_manifest), failure=failure)
+        return Run(history=recorder.history(run_manifest), failure=performance.failure)
+
+
+class Performance:
+    """A plan's list of actions, performed one by one. It begins in the state after the start of the cluster.
+
+    `failure`: why an action of the path was impossible, which ends the performance.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.model = MachineWorld(variant_of(plan), bounds_of(plan), keep_versions=True)
+        self.ended = False
+        self.failure: str | None = None
+        self._scribe = _Scribe(plan)
+        self._path = plan.path
+        self._performed = 0
+        self.state = self.model.initial(self._scribe)
+
+    @property
+    def now_ns(self) -> int:
+        """The time of the last action; each takes a millisecond."""
+        return self._scribe.now_ns
+
+    @property
+    def handled(self) -> int:
+        """How many events the brokers have handled."""
+        return self._scribe.handled
+
+    @property
+    def recorder(self) -> Recorder:
+        """The rows that have been recorded."""
+        return self._scribe.recorder
+
+    def step(self) -> None:
+        """Perform the next action. After the last one the calls that are still open complete as `info`."""
+        if self._performed == len(self._path) or self.failure is not None:
+            self._scribe.close()
+            self.ended = True
+            return
+        action = self._path[self._performed]
+        self._performed += 1
+        self._scribe.now_ns += STEP_NS
+        try:
+            self.state = self.model.after(self.state, action, self._scribe)
+        except Impossible as error:
+            self.failure = f"action {self._performed} of the path is not possible: {error}"
 
 
 class _Scribe:

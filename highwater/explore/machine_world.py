@@ -38,6 +38,7 @@ from highwater.plans.actions import (
     ZkPerform,
 )
 from reference.config import BrokerConfig, TopicSpec, Variant
+from reference.node import NodeState
 from reference.timers import Timer, timer_named
 from reference.types import BrokerId
 
@@ -83,6 +84,7 @@ class MachineWorld:
                 for broker in self._ids
             )
         )
+        self._machines = machines
         self._transitions = Transitions(
             machines,
             self._size,
@@ -140,6 +142,11 @@ class MachineWorld:
         assert isinstance(tree, bytes)
         hosts = tuple(self._transitions.brokers.host(number) for number in key[: self._size])
         return State(hosts, tree, self.network(key), self.ghost(key), self.spent(key))
+
+    def node_state(self, key: Key, index: int) -> NodeState | None:
+        """The state of the broker at this position; None if it is down."""
+        host = self._transitions.brokers.host(key[index])
+        return self._machines.node_state(index, host.core) if host.up else None
 
     def network(self, key: Key) -> tuple[Flight, ...]:
         """The messages in flight in a state."""

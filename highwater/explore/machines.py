@@ -113,20 +113,23 @@ class Machines:
         key = (index, core, event)
         cached = self._handled.get(key)
         if cached is None:
-            was = _decode(core)
-            state = NodeState(
-                config=self._configs[index],
-                life=was.process.life,
-                image=(),
-                session=was.process.session,
-                ids=was.process.ids,
-                broker=was.broker,
-                controller=was.controller,
-            )
-            node = Node(state)
+            node = Node(self.node_state(index, core))
             effects = tuple(node.handle(event, now=self._now(index, event)))
             cached = self._handled[key] = (self._encoded_core(core_of(node)), effects)
         return cached
+
+    def node_state(self, index: int, core: Encoded) -> NodeState:
+        """Decode the state of the broker at this position; its disk is no part of it."""
+        was = _decode(core)
+        return NodeState(
+            config=self._configs[index],
+            life=was.process.life,
+            image=(),
+            session=was.process.session,
+            ids=was.process.ids,
+            broker=was.broker,
+            controller=was.controller,
+        )
 
     def _encoded_core(self, core: Core) -> Encoded:
         """Equal encodings are one object, because some kilobytes of each are remembered in several places."""

@@ -51,7 +51,7 @@ class Standing(Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_decode = msgspec.msgpack.Decoder(MemoryZooKeeper).decode
+tree_of = msgspec.msgpack.Decoder(MemoryZooKeeper).decode  # decodes a tree, the part of a state
 
 
 class Change(Struct, frozen=True):
@@ -83,7 +83,7 @@ class ZooKeepers:
         """The ZooKeeper tree with this number, for reading."""
         tree_there = self._parts.values[tree]
         assert isinstance(tree_there, bytes)
-        return _decode(tree_there)
+        return tree_of(tree_there)
 
     def submit(self, tree: int, session: int, request: int) -> Change:
         """Perform a session's request on a tree."""
@@ -171,7 +171,7 @@ def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
 
 def standing(tree: bytes, partitions: int) -> Standing:
     """Decode what the search needs to know about an encoded ZooKeeper tree."""
-    zk = _decode(tree)
+    zk = tree_of(tree)
     topic = zk.nodes.get(paths.topic_path(TOPIC))
     assigned = dict(paths.decode_topic(TOPIC, topic.data)) if topic is not None else {}
     tps = tuple(tp_of(index) for index in range(partitions))

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from checkers.elle.judge import MODELS as TRANSACTIONS
 from checkers.elle.levels import NAMES as LEVELS
 from checkers.elle.levels import judge as judge_transactions
+from checkers.engine.collector import without_collector
 from checkers.engine.verdict import Validity
-from checkers.engine.whole import without_collector
 from checkers.jepsen import judge as jepsen
 from checkers.kafka.judge import MODEL as KAFKA
 from checkers.kafka.judge import judge as judge_queue
@@ -230,7 +230,7 @@ def page_of_file(file: Path, choice: ModelChoice, judgement: Judgement, *, guess
     """Render the page of a judged file as HTML. `guess` says how the model was chosen, `repeat` is the command."""
     # Imported here because most files are judged without a page, and importing its modules takes as long as judging a small one.
     from reports.foreign import Object, page_of
-    from reports.render import render_foreign
+    from reports.foreign_page import render_foreign
 
     form = form_of(file)
     mine = _ours(file, form)

@@ -1,1 +1,1 @@
-"""A look inside any moment of a simulated run: the run is performed again up to there, and the states are read."""
+"""A look inside any moment of a run or an explored path: it is performed again up to there, and the states are read."""

@@ -4,15 +4,19 @@
     session.to_row(15_736)
     session.before, session.moment    two views: before the row's action and after it
 
-A session goes on from where it stands. To go back it performs the run again, which takes as long as performing it did.
+A session goes on from where it stands. To go back it performs the run again, which takes as long as performing it did. A row is
+looked up in the stored run, or in the whole run performed once, so that the session knows at which time it has to stand still.
 """
 
 from collections.abc import Iterator, Sequence
 
 from highwater.errors import UsageError
-from highwater.inspect.playback import Playback, Row, check_same, line_of
+from highwater.inspect.explored import PathPlayback
+from highwater.inspect.playback import Playback, Row, check_same, from_index, has_words, in_order, line_of
+from highwater.inspect.simulated import SimPlayback
 from highwater.inspect.view import View, changes, view_of
 from highwater.plans.plan import Plan
+from history.event import ClusterEvent, EventKind
 from history.history import History
 
 _CHANGES_MAX = 40
@@ -29,10 +33,10 @@ class Session:
     def __init__(self, plan: Plan, *, stored: History | None = None, partition: str = "") -> None:
         self.partition = partition  # the lines of moments tell of it alone, of all if empty
         self._plan = plan
-        self._stored = stored
-        self._playback = Playback(plan)
+        self._made_by = None if stored is None else stored.manifest
+        self._known = None if stored is None else in_order([*stored.operations, *stored.events])  # all rows of the run
+        self._playback = playback_of(plan, self._known)
         self._compared = 0  # rows that are those of the stored run
-        self._stood_at = self._playback.actions
         self.row: Row | None = None
         self.moment = self.before = self._view()
 
@@ -46,19 +50,22 @@ class Session:
         return self._playback.ended
 
     def to_time(self, time_ns: int) -> None:
-        """Go to a moment in ns since the start of the run."""
+        """Go to a moment in ns since the start of the run. UsageError, and at its end, if the run is shorter."""
         if time_ns < self.moment.time_ns:
             self._begin_again()
         self._playback.run_to_time(time_ns)
         self._stand(None)
+        if self.ended and time_ns > self._playback.now_ns:
+            end_ns = self._playback.now_ns
+            raise UsageError(f"{time_ns / _NS_PER_S:.6f} s is after the end of the run at {end_ns / _NS_PER_S:.6f} s")
 
     def to_row(self, index: int) -> None:
         """Go to the action that recorded this row: `before` is the moment before it. UsageError if there is no such row."""
-        if index < self._playback.row_count:
-            self._begin_again()
-        self._playback.run_to_row(index)
-        row = next(iter(self._playback.rows(index)), None)
-        self._found(row, f"the run has no row {index}; the last is {self._playback.row_count - 1}")
+        known = self._rows_of_the_run()
+        at = from_index(known, index)
+        if at == len(known):
+            raise UsageError(f"the run has no row {index}; the last is {known[-1].index}")
+        self._to(known[at])
 
     def to_words(self, words: Sequence[str]) -> None:
         """Go on to the next row whose line has all these words. UsageError if there is none."""
@@ -66,12 +73,16 @@ class Session:
 
     def to_any(self, choices: Sequence[Sequence[str]]) -> None:
         """Go on to the next row whose line has all words of one of these choices. UsageError if there is none."""
-        sought = " or ".join(" ".join(words) for words in choices)
-        self._found(self._playback.run_to_words(choices), f"no later row says {sought}")
+        known = self._rows_of_the_run()
+        later = known[from_index(known, self._playback.row_count) :]
+        row = next((row for row in later if any(has_words(row, words) for words in choices)), None)
+        if row is None:
+            raise UsageError(f"no later row says {' or '.join(' '.join(words) for words in choices)}")
+        self._to(row)
 
     def step(self) -> None:
         """Perform one action: an arrival of a message, a timer, a fault."""
-        self._playback.run_to_action(self._playback.actions + 1)
+        self._playback.step()
         self._stand(None)
 
     def look_at(self, partition: str) -> None:
@@ -109,35 +120,49 @@ class Session:
         if len(told) > _CHANGES_MAX:
             yield f"and {len(told) - _CHANGES_MAX} more"
 
-    def _found(self, row: Row | None, complaint: str) -> None:
-        """Stand at the action that recorded a row, with the view before it: the run is performed again up to there."""
-        self._compare()
-        if row is None:
+    def _to(self, row: Row) -> None:
+        """Stand after the action that recorded a row, with the view before it."""
+        if row.index < self._playback.row_count:
             self._begin_again()
-            self._playback.run_to_action(self._stood_at)
-            raise UsageError(complaint)
-        number = self._playback.actions
-        self._begin_again()
-        self._playback.run_to_action(number - 1)
-        self.moment = self._view()
-        self._playback.run_to_action(number)
+        self._playback.run(lambda next_ns: next_ns >= row.time_ns)
+        while self._playback.row_count <= row.index and not self._playback.ended:
+            self.moment = self._view()
+            self._playback.step()
         self._stand(row)
+
+    def _rows_of_the_run(self) -> Sequence[Row]:
+        if self._known is None:
+            whole = playback_of(self._plan)
+            whole.run(lambda next_ns: False)
+            whole.close()
+            self._known = whole.rows()
+        return self._known
 
     def _stand(self, row: Row | None) -> None:
         self._compare()
         self.before, self.moment, self.row = self.moment, self._view(), row
-        self._stood_at = self._playback.actions
 
     def _compare(self) -> None:
-        if self._stored is not None:
-            self._compared = check_same(self._playback, self._stored, self._compared)
+        if self._known is not None and self._made_by is not None:
+            self._compared = check_same(self._playback, self._known, self._made_by, self._compared)
 
     def _view(self) -> View:
-        return view_of(self._playback.world, self.partition)
+        return view_of(self._playback.moment(), self.partition)
 
     def _begin_again(self) -> None:
         self._playback.close()
-        self._playback = Playback(self._plan)
+        self._playback = playback_of(self._plan, self._known)
+
+
+def playback_of(plan: Plan, known: Sequence[Row] | None = None) -> Playback:
+    """Performs a plan of the simulator or a path of the explorer, from before its first action on.
+
+    A run of which it is known that it breaks no rule is performed without the rules: its rows are the same.
+    """
+    if plan.path:
+        return PathPlayback(plan)
+    watched = known is None or any(isinstance(row, ClusterEvent) and row.kind is EventKind.RULE_BROKEN for row in known)
+    return SimPlayback(plan, watched=watched)
 
 
 def row_words(row: Row) -> str:

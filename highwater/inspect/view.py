@@ -1,35 +1,35 @@
 """What a simulated run holds at one moment: the state of each process as data, and the lines that tell it.
 
-    {"b1": {"up": true, "life": 1, "broker": {...}, "controller": {...}, "timers": {...}, "coming": [...]},
+    {"b1": {"up": true, "life": 1, "broker": {...}, "controller": {...}, "disk": {...}, "timers": {...}, "coming": [...]},
      "zookeeper": {path: text}, "clients": {"c-1": [...]}}
 
 The data is the whole state of the machines (`reference.node.NodeState`), so the difference of two moments is complete. The lines
 leave out what a reader seldom asks for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 from msgspec import Struct
 
-from highwater.backends.sim.network import Flight
-from highwater.backends.sim.node import NodeHost
-from highwater.backends.sim.world import World
+from highwater.inspect.moment import Coming, Moment, Process
 from highwater.rig.evidence import names
 from reference.broker import heartbeats
 from reference.controller.context import ControllerStep
 from reference.coordination import paths
 from reference.coordination.api import Data
+from reference.coordination.memory import Znode
 from reference.machine import Now
-from reference.node import Node, NodeState
+from reference.messages import PartitionState
+from reference.node import NodeState
 from reference.replica.partition import Follower, Idle, IsrChange, Leader, ParkedFetch, ParkedProduce, Partition, brokers_of
 from reference.sealed import in_the_clear
 from reference.types import NO_INCARNATION, BrokerId, TopicPartition, broker_address
 
 ZOOKEEPER = "zookeeper"
 CLIENTS = "clients"
-_MS = 1_000_000
+INVARIANTS = "invariants"
 _TAIL = 3  # records at the end of a log
 _COMING_MAX = 6
 _WORDS_MAX = 110
@@ -45,81 +45,98 @@ class View(Struct, frozen=True, kw_only=True):
     rows: int
     lines: tuple[tuple[str, tuple[str, ...]], ...]
     tree: Tree
+    partitions: tuple[str, ...]  # that a broker or ZooKeeper has
 
 
-def view_of(world: World, partition: str = "") -> View:
+def view_of(moment: Moment, partition: str = "") -> View:
     """Look at a run that stands still between two actions; the lines tell of one partition, or of all."""
-    flights = list(world.sim.network.flights())
-    now_ns = world.sim.scheduler.now
-    hosts = {str(host.address): host for host in world.nodes.values()}
-    lines = [
-        (name, tuple(_node_lines(host, [f for f in flights if f.target == name], now_ns, partition)))
-        for name, host in hosts.items()
-    ]
-    lines.append((ZOOKEEPER, tuple(_zookeeper_lines(world, partition))))
-    tree: Tree = {name: _node_tree(host, [f for f in flights if f.target == name], now_ns) for name, host in hosts.items()}
-    tree[ZOOKEEPER] = {path: _text(node.data) for path, node in sorted(world.server.tree.nodes.items()) if node.data}
-    tree[CLIENTS] = {
-        str(client.address): [_flight_words(f, now_ns) for f in flights if f.target == client.address] for client in world.clients
+    coming = {
+        name: [flight for flight in moment.coming if flight.target == name]
+        for name in (*(process.name for process in moment.processes), ZOOKEEPER, *moment.clients)
     }
-    return View(
-        time_ns=now_ns,
-        rows=world.sim.recorder.next_index,
-        lines=tuple(lines),
-        tree=tree,
-    )
+    lines = [(process.name, tuple(_node_lines(process, coming[process.name], partition))) for process in moment.processes]
+    lines.append((ZOOKEEPER, (*_zookeeper_lines(moment.znodes, partition), *_coming_lines(coming[ZOOKEEPER], partition))))
+    tree: Tree = {process.name: _node_tree(process, coming[process.name]) for process in moment.processes}
+    tree[ZOOKEEPER] = {path: _text(node.data) for path, node in sorted(moment.znodes.items()) if node.data}
+    tree[CLIENTS] = {name: [_coming_words(flight) for flight in coming[name]] for name in moment.clients}
+    if moment.broken:
+        lines.append((INVARIANTS, tuple(moment.broken)))
+        tree[INVARIANTS] = list(moment.broken)
+    return View(time_ns=moment.time_ns, rows=moment.rows, lines=tuple(lines), tree=tree, partitions=tuple(_partitions_of(moment)))
+
+
+def _partitions_of(moment: Moment) -> list[str]:
+    held = {
+        str(tp)
+        for process in moment.processes
+        for tp in (*process.logs, *(process.state.broker.partitions if process.state else ()))
+    }
+    return sorted({*held, *(str(tp) for tp, _ in assignments(moment.znodes))})
+
+
+def assignments(nodes: Mapping[str, Znode]) -> Iterator[tuple[TopicPartition, tuple[BrokerId, ...]]]:
+    """The partitions of all topics in ZooKeeper, each with its replicas."""
+    topics = nodes.get(paths.TOPICS)
+    for topic in topics.children if topics else ():
+        yield from paths.decode_topic(topic, nodes[paths.topic_path(topic)].data)
 
 
 # --- one broker -----------------------------------------------------------------------------------------------------------------
 
 
-def _state(host: NodeHost) -> NodeState | None:
-    return host.machine.state if isinstance(host.machine, Node) else None
-
-
-def _node_tree(host: NodeHost, coming: Sequence[Flight], now_ns: int) -> Tree:
-    state = _state(host)
+def _node_tree(process: Process, coming: Sequence[Coming]) -> Tree:
+    state = process.state
     machine = {} if state is None else {"session": state.session, "broker": state.broker, "controller": state.controller}
     built: Tree = msgspec.to_builtins(
         {
-            "up": host.up,
-            "paused": host.paused,
-            "life": host.life,
+            "up": process.up,
+            "paused": process.paused,
+            "life": process.life,
             **machine,
-            "timers": host.timers.due_ms() if host.up else {},
-            "coming": [_flight_words(flight, now_ns) for flight in coming],
+            "disk": dict(process.logs),
+            "timers": dict(process.timers),
+            "coming": [_coming_words(flight) for flight in coming],
         }
     )
     return built
 
 
-def _node_lines(host: NodeHost, coming: Sequence[Flight], now_ns: int, wanted: str) -> Iterator[str]:
+def _node_lines(process: Process, coming: Sequence[Coming], wanted: str) -> Iterator[str]:
     """The lines of one broker, the first without indentation."""
-    state = _state(host)
+    state = process.state
     if state is None:
-        yield f"down, after life {host.life}" if host.life else "not started"
+        yield f"down, after life {process.life}" if process.life else "not started"
+        yield from (f"  {tp}  LEO {leo} on its disk" for tp, leo in process.logs.items() if not wanted or tp == wanted)
         return
-    broker, now = state.broker, host.clock.now()
-    yield ", ".join(_standing(host, state))
+    broker = state.broker
+    yield ", ".join(_standing(process, state))
     for tp, partition in broker.partitions.items():
         if not wanted or tp == wanted:
-            yield from _partition_lines(tp, partition, now, state)
+            yield from _partition_lines(tp, partition, process.now)
     for tp in broker.offline:
         if not wanted or tp == wanted:
             yield f"  {tp}  offline: its directory failed"
-    due = [f"{name} {left_ms} ms" for name, left_ms in host.timers.due_ms().items() if not wanted or wanted in name]
+    due = [f"{name}{_left(left_ms)}" for name, left_ms in process.timers.items() if not wanted or wanted in name]
     if due:
         yield f"  timers  {', '.join(due)}"
+    yield from _coming_lines(coming, wanted)
+
+
+def _left(left_ms: int | None) -> str:
+    return "" if left_ms is None else f" {left_ms} ms"
+
+
+def _coming_lines(coming: Sequence[Coming], wanted: str) -> Iterator[str]:
     about = [flight for flight in coming if not wanted or getattr(flight.payload, "tp", wanted) == wanted]
-    yield from (f"  coming  {_flight_words(flight, now_ns)}" for flight in islice(about, _COMING_MAX))
+    yield from (f"  coming  {_coming_words(flight)}" for flight in islice(about, _COMING_MAX))
     if len(about) > _COMING_MAX:
         yield f"  coming  and {len(about) - _COMING_MAX} more"
 
 
-def _standing(host: NodeHost, state: NodeState) -> Iterator[str]:
+def _standing(process: Process, state: NodeState) -> Iterator[str]:
     """What the broker is in the cluster, as it knows it."""
     broker, controller = state.broker, state.controller
-    yield f"{'paused' if host.paused else 'up'}, life {host.life}"
+    yield f"{'paused' if process.paused else 'up'}, life {process.life}"
     registered = broker.incarnation != NO_INCARNATION
     yield f"registered as {broker.incarnation}" if registered else f"registration {broker.registration}"
     yield broker.membership.state.name.lower()
@@ -131,10 +148,10 @@ def _standing(host: NodeHost, state: NodeState) -> Iterator[str]:
         yield f"controller of epoch {controller.epoch} ({controller.step})"
 
 
-def _partition_lines(tp: TopicPartition, partition: Partition, now: Now, state: NodeState) -> Iterator[str]:
+def _partition_lines(tp: TopicPartition, partition: Partition, now: Now | None) -> Iterator[str]:
     log = partition.log
     flushed = f", flushed to {partition.flushed}" if partition.before_ack else ""
-    yield f"  {tp}  {_role(partition, state)}; LEO {log.leo}, HW {partition.hw}{flushed}"
+    yield f"  {tp}  {_role(partition)}; LEO {log.leo}, HW {partition.hw}{flushed}"
     tail = [
         f"{batch.base_offset + at} {value} (epoch {batch.leader_epoch})"
         for batch in log.batches[-_TAIL:]
@@ -146,12 +163,14 @@ def _partition_lines(tp: TopicPartition, partition: Partition, now: Now, state: 
     if isinstance(role, Leader):
         for follower in role.followers:
             end = "has not fetched" if follower.leo is None else f"at {follower.leo}"
-            yield f"      {broker_address(follower.broker)} {end}, caught up {now.monotonic_ms - follower.caught_up_ms} ms ago"
+            caught_up = "" if now is None else f", caught up {now.monotonic_ms - follower.caught_up_ms} ms ago"
+            yield f"      {broker_address(follower.broker)} {end}{caught_up}"
         if role.change is not None:
             yield f"      ISR change {_change(role.change)}"
     waiting: tuple[ParkedProduce | ParkedFetch, ...] = (*partition.produces, *partition.fetches)
     for parked in waiting:
-        yield f"      parked: {_request(parked)} by {parked.source}, for {parked.deadline_ms - now.monotonic_ms} ms more"
+        left = "" if now is None else f", for {parked.deadline_ms - now.monotonic_ms} ms more"
+        yield f"      parked: {_request(parked)} by {parked.source}{left}"
 
 
 def _request(parked: ParkedProduce | ParkedFetch) -> str:
@@ -160,7 +179,7 @@ def _request(parked: ParkedProduce | ParkedFetch) -> str:
     return f"fetch from offset {parked.offset}"
 
 
-def _role(partition: Partition, state: NodeState) -> str:
+def _role(partition: Partition) -> str:
     match partition.role:
         case Leader() as leader:
             elr = f", ELR {_set(brokers_of(leader.elr))}" if leader.elr else ""
@@ -183,47 +202,50 @@ def _set(brokers: tuple[BrokerId, ...]) -> str:
 # --- ZooKeeper and messages -----------------------------------------------------------------------------------------------------
 
 
-def _zookeeper_lines(world: World, wanted: str) -> Iterator[str]:
+def _zookeeper_lines(nodes: Mapping[str, Znode], wanted: str) -> Iterator[str]:
     """The first line: controller and registrations; then the state of each partition, and what is requested."""
-    nodes = world.server.tree.nodes
     held = nodes.get(paths.CONTROLLER)
     controller = "no controller" if held is None else f"controller {broker_address(paths.decode_controller(held.data))}"
     ids = nodes.get(paths.BROKER_IDS)
     yield f"{controller}, registered: {', '.join(f'b{name}' for name in (ids.children if ids else ())) or 'nobody'}"
-    topics = nodes.get(paths.TOPICS)
-    for topic in topics.children if topics else ():
-        for tp, replicas in paths.decode_topic(topic, nodes[paths.topic_path(topic)].data):
-            if not wanted or tp == wanted:
-                yield f"  {tp}  {_state_words(world, tp, replicas)}"
+    for tp, replicas in assignments(nodes):
+        if not wanted or tp == wanted:
+            yield f"  {tp}  {_state_words(nodes, tp, replicas)}"
     for path, node in sorted(nodes.items()):
         if path.startswith("/admin/") and node.data:
             yield f"  {path}  {_text(node.data)}"
 
 
-def _state_words(world: World, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> str:
-    znode = world.server.tree.nodes.get(paths.state_path(tp))
-    if znode is None:
+def _state_words(nodes: Mapping[str, Znode], tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> str:
+    state = state_of(nodes, tp, replicas)
+    if state is None:
         return f"replicas {_set(replicas)}, no state"
-    state = paths.decode_state(tp, replicas, Data(data=znode.data, version=znode.version, czxid=znode.czxid))
     leader = "no leader" if state.leader is None else f"leader {broker_address(state.leader)}"
     elr = f", ELR {_set(brokers_of(state.elr))}" if state.elr else ""
     isr = f"ISR {_set(brokers_of(state.isr))}{elr}"
     return f"{leader}, epoch {state.leader_epoch}, {isr}, replicas {_set(replicas)}, version {state.zk_version}"
 
 
+def state_of(nodes: Mapping[str, Znode], tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> PartitionState | None:
+    """The state of a partition in ZooKeeper; None if it has none yet."""
+    znode = nodes.get(paths.state_path(tp))
+    if znode is None:
+        return None
+    return paths.decode_state(tp, replicas, Data(data=znode.data, version=znode.version, czxid=znode.czxid))
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="backslashreplace")
 
 
-def _flight_words(flight: Flight, now_ns: int) -> str:
+def _coming_words(flight: Coming) -> str:
     """A message on its way, for example "Fetch (tp orders-0, offset 7) from b2, in 0.412 ms"."""
     payload = flight.payload
     fields = getattr(payload, "__struct_fields__", ())
     held = ((name, _field(getattr(payload, name))) for name in fields if name not in _BULK)
     words = ", ".join(f"{name} {value}" for name, value in held if value not in ("None", "()", "", "-1"))
     words = f"{words[:_WORDS_MAX]}…" if len(words) > _WORDS_MAX else words
-    when = "held back by a fault" if flight.due_ns is None else f"in {(flight.due_ns - now_ns) / _MS:.3f} ms"
-    return f"{type(payload).__name__}{f' ({words})' if words else ''} from {flight.source}, {when}"
+    return f"{type(payload).__name__}{f' ({words})' if words else ''} from {flight.source}, {flight.when}"
 
 
 def _field(value: object) -> str:

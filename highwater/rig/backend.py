@@ -4,12 +4,15 @@ A backend plays the plan's cluster, workload and schedule, and records rows. It 
 perform before anything starts (`refuse`), so that no fault is silently skipped.
 """
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from highwater.plans.plan import Plan
 from history.history import History
+
+BackendName = Literal["sim", "process", "docker"]
+REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
 
 
 class Provenance(Struct, frozen=True, kw_only=True):

@@ -50,9 +50,12 @@ def stored_run(folder: Path, verdict: Verdict | None = None) -> Stored:
     return Stored(folder=folder, history=history, verdict=verdict or judge(history), plan=plan)
 
 
-def put_beside(run: Stored, other: Stored, *, repeat: str, words: str = "", output: Path | None = None) -> Path:
-    """Write the page of both runs into the folder of the first one, and link to it; `words` names the neighbour on that link."""
-    page = output or run.folder / f"beside-{other.history.manifest.run_id}.html"
+def put_beside(run: Stored, other: Stored, *, repeat: str, words: str = "", name: str = "", output: Path | None = None) -> Path:
+    """Write the page of both runs into the folder of the first one, and link to it.
+
+    `words` names the neighbour on that link, `name` in the name of the page; its run id if not given.
+    """
+    page = output or run.folder / f"beside-{name or other.history.manifest.run_id}.html"
     plans = [PlanChange(what="the plan", left="", right="one of the plans cannot be read")]
     if run.plan is not None and other.plan is not None:
         plans = list(plan_changes(run.plan, other.plan))

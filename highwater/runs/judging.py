@@ -37,8 +37,8 @@ from highwater.foreign.files import LOG, ModelChoice, arguments_of, histories_be
 from highwater.foreign.guess import judge_subject, subject_of
 from highwater.run_folder import temporary_folder
 from highwater.runs import run
+from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.run import encode_verdict
-from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.errors import HistoryError
 from history.foreign.read import Form, form_of

@@ -15,6 +15,7 @@ from highwater.runs.run import SUMMARY, Judged, judge
 from highwater.runs.summary import Summary
 from history import store
 from history.errors import HistoryError
+from history.history import History
 from history.manifest import RunManifest
 from pipeline.dataset import with_evidence
 from pipeline.record import Known, Record, record_of, record_of_failure
@@ -60,12 +61,17 @@ def stored_record(directory: Path, *, evidence: bool) -> Record:
     `evidence`: with its operations and events. Raises HistoryError where a file is damaged.
     """
     history = store.load_run(directory)
-    stored = directory / store.VERDICT
-    verdict = _decoded_file(stored, Verdict) if stored.exists() else judge(history)
+    verdict = verdict_of(directory, history)
     # Which checkers gave a stored verdict is not stored.
-    checkers = "" if stored.exists() else digest_of_judges()
+    checkers = "" if (directory / store.VERDICT).exists() else digest_of_judges()
     record = record_of(_facts_of_run(directory, history.manifest, verdict, checkers), history, verdict)
     return with_evidence(record, history) if evidence else record
+
+
+def verdict_of(directory: Path, history: History) -> Verdict:
+    """The verdict that is stored beside a run, else judged now. Raises HistoryError where it is damaged."""
+    stored = directory / store.VERDICT
+    return _decoded_file(stored, Verdict) if stored.exists() else judge(history)
 
 
 def _facts_of_run(directory: Path, manifest: RunManifest, verdict: Verdict, checkers: str) -> Known:

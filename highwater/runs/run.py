@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Literal, assert_never
+from typing import assert_never
 
 import msgspec
 from msgspec import Struct
@@ -20,15 +20,15 @@ from msgspec.structs import replace
 
 import reference
 from checkers.causes.signature import signature
+from checkers.engine.collector import without_collector
 from checkers.engine.verdict import Validity, Verdict
-from checkers.engine.whole import without_collector
 from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, words_of
 from highwater.plans.text import plan_to_yaml
-from highwater.rig.backend import Backend, Provenance, Run
+from highwater.rig.backend import REPEATABLE, Backend, BackendName, Provenance, Run
 from highwater.runs.provenance import Build
 from highwater.runs.summary import Summary, summarize
 from history import store
@@ -36,8 +36,6 @@ from history.errors import HistoryError
 from history.history import History
 from history.manifest import RunManifest
 
-BackendName = Literal["sim", "process", "docker"]
-REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
 SUMMARY = "summary.json"
 SLOWED_MAX = 3.0  # chosen: runs under a load of 20 to 40 on two cores were slowed by 9 to 32; no idle machine was measured
 

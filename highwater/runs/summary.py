@@ -4,8 +4,9 @@ It follows from the plan, the history and the verdict; only the measured seconds
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeVar, get_args
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
 
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType
@@ -13,14 +14,14 @@ from msgspec import UNSET, Struct, UnsetType
 from checkers.causes.cause import Cause, cause_of
 from checkers.causes.steps import leader_changes
 from checkers.causes.telling import clause
-from checkers.engine.anomalies import Harm
-from checkers.engine.verdict import Anomaly, Validity, Verdict, counts, without_count
-from checkers.severity import harm, severity
+from checkers.engine.verdict import Validity, Verdict
 from highwater.behaviour.rows import Row
 from highwater.coverage.branches import Reach
 from highwater.coverage.sources import SOURCES
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
+from highwater.rig.backend import REPEATABLE
+from highwater.runs.findings import VALIDITY_NAMES, FoundAnomaly, ValidityName, by_kind, told_then_worst
 from highwater.runs.hazards import Shown, hazard_of
 from history.event import ClusterEvent
 from history.history import History
@@ -30,21 +31,6 @@ from reports.rows import event_line
 from workloads.client import RequestF
 
 CLIENTS = "clients"  # kind of the error counts that clients report, of any origin
-ValidityName = Literal["VALID", "UNKNOWN", "INVALID"]
-VALIDITY_NAMES: dict[Validity, ValidityName] = {
-    Validity.VALID: "VALID",
-    Validity.UNKNOWN: "UNKNOWN",
-    Validity.INVALID: "INVALID",
-}
-
-
-class FoundAnomaly(Struct, frozen=True, kw_only=True):
-    """An anomaly as summaries list it: without its witnesses, which are in the verdict."""
-
-    kind: str
-    checker: str
-    key: str
-    words: str
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -157,66 +143,6 @@ class Summary(Struct, frozen=True, kw_only=True):
         return (*by_kind(self.anomalies), *failed, *self.not_live, *self.unchecked)
 
 
-_A = TypeVar("_A", Anomaly, FoundAnomaly)
-
-
-def by_kind(anomalies: Sequence[_A]) -> tuple[str, ...]:
-    """Summarize anomalies in one line for each kind, worst first: its first anomaly and the number of further ones."""
-    return tuple(
-        f"{_titled(of_kind[0])}: {without_count(of_kind[0].words)}{_and_more(counts(of_kind).total())}"
-        for of_kind in _kinds(anomalies).values()
-    )
-
-
-def in_short(anomalies: Sequence[_A], **reasons: Sequence[str]) -> tuple[str, ...]:
-    """What a first screen says: the worst finding, the number of others by kind, the first of each list of reasons.
-
-    A list is introduced by its argument's name: `not_live=("b1 leads nothing",)` becomes `not live: b1 leads nothing`.
-    """
-    lines = list(by_kind(anomalies)[:1])
-    numbers = {kind: counts(of_kind).total() for kind, of_kind in list(_kinds(anomalies).items())[1:]}
-    if numbers:
-        kinds = f"{len(numbers)} other kind{'s' if len(numbers) > 1 else ''}"
-        lines.append(f"and {sum(numbers.values())} of {kinds}: {', '.join(f'{kind} {n}' for kind, n in numbers.items())}")
-    lines += [f"{_name(name)}: {why[0]}{_and_more(len(why))}" for name, why in reasons.items() if why]
-    return tuple(lines)
-
-
-def in_full(anomalies: Sequence[_A], **reasons: Sequence[str]) -> tuple[str, ...]:
-    """Every anomaly and every reason, in the order of `in_short`."""
-    lines = [f"{_titled(anomaly)}: {anomaly.words}" for anomaly in worst_first(anomalies)]
-    lines += [f"{_name(name)}: {words}" for name, why in reasons.items() for words in why]
-    return tuple(lines)
-
-
-def _titled(anomaly: Anomaly | FoundAnomaly) -> str:
-    return f"{anomaly.kind} {anomaly.key}".rstrip()
-
-
-def _name(argument: str) -> str:
-    return argument.replace("_", " ")
-
-
-def _and_more(all_: int) -> str:
-    return f" (and {all_ - 1} more)" if all_ > 1 else ""
-
-
-def worst_first(anomalies: Iterable[_A]) -> tuple[_A, ...]:
-    """Sort anomalies by severity; those of one kind keep their order.
-
-    The kind of the first one stays first if none does worse harm: it is the one that the cause tells (`told_first`).
-    """
-    given = tuple(anomalies)
-    harms = [harm(a.kind) or max(Harm) for a in given]
-    told = given[0].kind if given and harms[0] is min(harms) and harm(given[0].kind) is not None else ""
-    return tuple(sorted(given, key=lambda a: (a.kind != told, severity(a.kind))))
-
-
-def told_then_worst(anomalies: Iterable[Anomaly], told: Anomaly | None) -> tuple[Anomaly, ...]:
-    """The anomaly that a cause tells, and the others by severity."""
-    return worst_first(sorted(anomalies, key=lambda a: a != told))
-
-
 def told_first_of(not_live: Sequence[str], cause: Cause) -> tuple[str, ...]:
     """What a cluster lacks, and first what its cause tells: headline and cause are of one partition."""
     return tuple(sorted(not_live, key=lambda words: words != cause.words))
@@ -233,11 +159,14 @@ def origin_words(history: History, cause: Cause) -> str:
     return f"row {first.index}: {clause(first).words}{by}"
 
 
-def _kinds(anomalies: Sequence[_A]) -> dict[str, list[_A]]:
-    kinds: dict[str, list[_A]] = {}
-    for anomaly in worst_first(anomalies):
-        kinds.setdefault(anomaly.kind, []).append(anomaly)
-    return kinds
+def next_commands(summary: Summary, folder: Path | str) -> Iterator[str]:
+    """The commands that look further into a stored run that failed: `shrink`, and `inspect` where its origin is known."""
+    if summary.exit_code not in (ExitCode.INVALID, ExitCode.NOT_LIVE):
+        return
+    if summary.backend == "sim":
+        yield f"highwater shrink {folder}"
+    if summary.origin and summary.backend in REPEATABLE:
+        yield f"highwater inspect {folder} --{summary.origin.partition(':')[0]}"  # the words begin with "row 7:"
 
 
 def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:

@@ -11,9 +11,9 @@ from highwater.behaviour.tap import tapped
 from highwater.coverage.reach import watching
 from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
-from highwater.rig.backend import Backend
+from highwater.rig.backend import Backend, BackendName
 from highwater.runs.provenance import Build
-from highwater.runs.run import BackendName, Judged, Keep, backend_named, carry_out
+from highwater.runs.run import Judged, Keep, backend_named, carry_out
 from highwater.runs.summary import Summary, of_failure
 
 

@@ -20,7 +20,7 @@ from highwater.serve.catalog import Catalog, Run
 from highwater.serve.listing import listing, matrix, query_in, side_by_side
 from highwater.serve.trends import Trend, trends_of
 from history import store
-from reports.render import render_named, static_text
+from reports.templating import render_named, static_text
 from reports.trends import trend_figure
 
 _OWN = (

@@ -25,8 +25,9 @@ from checkers.engine.verdict import Verdict, counts
 from highwater.campaigns.folder import LEDGER, REQUEST, CampaignOrder
 from highwater.campaigns.pages import BRANCHES, CAUSES, INDEX, JUNIT, RUNS
 from highwater.plans.plan import words_of
+from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.run import SUMMARY
-from highwater.runs.summary import VALIDITY_NAMES, Summary
+from highwater.runs.summary import Summary
 from history import store
 from history.manifest import FaultCount, RunManifest
 from pipeline.blocks import FOLDER as BLOCKS

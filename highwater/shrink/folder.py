@@ -21,8 +21,8 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, topics_of, words_of
 from highwater.plans.text import plan_to_yaml
+from highwater.rig.backend import BackendName
 from highwater.runs.provenance import present_build
-from highwater.runs.run import BackendName
 from highwater.shrink.neighbours import Neighbour, nearest, neighbours
 from highwater.shrink.search import Budget, Judges, Smallest, SpentError, shrink
 from highwater.shrink.trial import NOTHING_TO_COMPARE, Goal, RunFacts

@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan, plan_digest
+from highwater.rig.backend import BackendName
 from highwater.runs.provenance import Build
-from highwater.runs.run import BackendName
 from highwater.shrink.passes import LAST, PASSES, Pass, Reduction, first_proposals, proposals
 from highwater.shrink.trial import Goal, Question, RunFacts, Trial, answer_encoded
 from pipeline.items import Item, Job, perform_item

@@ -26,9 +26,9 @@ from checkers.registry import ALL
 from highwater.errors import CrashError, HarnessError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan
-from highwater.rig.backend import Backend, Run
+from highwater.rig.backend import Backend, BackendName, Run
 from highwater.runs.provenance import Build
-from highwater.runs.run import BackendName, attempting, backend_named, judge, perform
+from highwater.runs.run import attempting, backend_named, judge, perform
 from highwater.runs.summary import Summary, of_failure, summarize
 from highwater.shrink.story import story
 from history.event import EventKind as K

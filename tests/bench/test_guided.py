@@ -7,7 +7,8 @@ import pytest
 
 from bench import guided
 from bench.guided import FIRSTS, Mode, Row, counts_of, faults_of, is_done, page, read_rows, variants
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.findings import FoundAnomaly
+from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 
 RARE, FREQUENT, NEVER, WORSE, HALF_DONE, OPEN, *_ = variants()

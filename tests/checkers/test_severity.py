@@ -1,7 +1,8 @@
 """The order in which anomalies are told."""
 
+from checkers.engine.anomalies import Harm
 from checkers.registry import ALL, OF_BLACK_BOXES
-from checkers.severity import severity
+from checkers.severity import KINDS, severity
 
 
 def test_every_anomaly_kind_has_one_declaration_and_rank() -> None:
@@ -9,6 +10,14 @@ def test_every_anomaly_kind_has_one_declaration_and_rank() -> None:
     kinds = {kind for checker in (*ALL, *OF_BLACK_BOXES) for kind in checker.reports if kind.is_anomaly}
 
     assert len({kind.name for kind in kinds}) == len(kinds) == len({(kind.harm, kind.rank) for kind in kinds})
+
+
+def test_order_is_the_one_that_checkers_declare() -> None:
+    """The order is written out, so that it can be read without the checkers of logs."""
+    kinds = {kind for checker in (*ALL, *OF_BLACK_BOXES) for kind in checker.reports if kind.is_anomaly}
+    declared = {harm: [kind for kind in kinds if kind.harm is harm] for harm in Harm}
+
+    assert {harm: tuple(k.name for k in sorted(of, key=lambda k: k.rank)) for harm, of in declared.items() if of} == KINDS
 
 
 def test_lost_record_is_worse_than_a_doubled_one() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from highwater.campaigns import against
 from highwater.campaigns.against import Other, compare, perform_on
 from highwater.campaigns.chaos import RunLine
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
+from highwater.runs import revisions
 
 GOOD = RunLine(
     part="seeds",
@@ -106,7 +106,7 @@ def _archive(path: Path | None) -> bytes:
 
 @pytest.mark.slow
 def test_protocol_with_another_interface_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(against, "_git", lambda *asked, what: _archive(None) if "archive" in asked else b"c0ffee")
+    monkeypatch.setattr(revisions, "_git", lambda *asked, what: _archive(None) if "archive" in asked else b"c0ffee")
 
     with pytest.raises(UsageError, match="--against old: its protocol does not fit this harness: ModuleNotFoundError"):
         perform_on("old", (), ("seeds",))
@@ -116,8 +116,8 @@ def test_protocol_with_another_interface_is_refused(monkeypatch: pytest.MonkeyPa
 def test_same_protocol_gives_the_same_runs_against_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same = _archive(against.ROOT / "reference")
-    monkeypatch.setattr(against, "_git", lambda *asked, what: same if "archive" in asked else b"c0ffee")
+    same = _archive(revisions.ROOT / "reference")
+    monkeypatch.setattr(revisions, "_git", lambda *asked, what: same if "archive" in asked else b"c0ffee")
 
     code = run_command_line(f"chaos --against old --parts seeds --first 1 --seeds 1 --jobs 1 --store {tmp_path}".split())
 
@@ -131,13 +131,13 @@ def test_other_behaviour_is_told_of_runs_of_seeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The other protocol makes the last replica of the ISR the leader, where this one takes the first."""
-    shutil.copytree(against.ROOT / "reference", tmp_path / "old", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(revisions.ROOT / "reference", tmp_path / "old", ignore=shutil.ignore_patterns("__pycache__"))
     rules = tmp_path / "old" / "controller" / "leader_selection.py"
     text, order = rules.read_text(), "order = [b for b in state.replicas if b in ids]"
     assert order in text
     rules.write_text(text.replace(order, "order = [b for b in reversed(state.replicas) if b in ids]"))
     old = _archive(tmp_path / "old")
-    monkeypatch.setattr(against, "_git", lambda *asked, what: old if "archive" in asked else b"c0ffee")
+    monkeypatch.setattr(revisions, "_git", lambda *asked, what: old if "archive" in asked else b"c0ffee")
 
     run_command_line(f"chaos --against old --parts seeds --first 1 --seeds 1 --jobs 1 --store {tmp_path / 'store'}".split())
 

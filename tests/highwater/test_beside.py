@@ -1,5 +1,8 @@
 """A stored run beside its neighbour: what differs in the plans, the page, and the link to it; parts of long runs."""
 
+import io
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from msgspec.structs import replace
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
+from highwater.runs import revisions
 from highwater.runs.beside import links_of, plan_changes
 from history import store
 
@@ -31,12 +35,48 @@ def test_plans_differ_in_a_fault_and_in_their_protocol() -> None:
 
 def test_report_puts_a_run_beside_its_plan_on_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = failing_run(tmp_path)
-    assert run_command_line(["report", str(folder), "--beside", "safe"]) == 0
+    assert run_command_line(["report", str(folder), "--beside", "safe"]) == ExitCode.INVALID
     ((words, page),) = links_of(folder)
     assert words == "safe"
     assert f"beside  {folder / page}" in capsys.readouterr().out
     assert "truncates to offset" in (folder / page).read_text(encoding="utf-8")
     assert f'<a href="{page}">safe</a>' in (folder / store.REPORT).read_text(encoding="utf-8")
+
+
+def test_report_warns_of_a_neighbour_that_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a branch `safe` is the code of the branch: the run would be compared with itself."""
+    folder = failing_run(tmp_path)
+    assert run_command_line(["report", str(folder), "--beside", load_plan(LOSS).protocol]) == ExitCode.INVALID
+    assert capsys.readouterr().err == "highwater: --beside v3: the run beside this one is the same, row by row\n"
+    assert run_command_line(["report", str(folder), "--beside", "safe"]) == ExitCode.INVALID
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_report_puts_a_run_beside_its_plan_by_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The protocol of the commit: followers truncate by epoch in `v3`, too, so nothing is lost."""
+    folder = failing_run(tmp_path)
+    shutil.copytree(revisions.ROOT / "reference", tmp_path / "old/reference", ignore=shutil.ignore_patterns("__pycache__"))
+    config = tmp_path / "old/reference/config.py"
+    config.write_text(config.read_text().replace('"v3": V3,', '"v3": SAFE,'))
+    archive = _archive(tmp_path / "old")
+    monkeypatch.setattr(revisions, "_git", lambda *asked, what: archive if "archive" in asked else b"c0ffee" * 7)
+
+    assert run_command_line(["report", str(folder), "--beside", "main"]) == ExitCode.INVALID
+    ((words, page),) = links_of(folder)
+    assert (words, page) == ("main", "beside-commit-c0ffeec0ffee.html")
+    assert capsys.readouterr().err == ""
+    assert "truncates to offset" in (folder / page).read_text(encoding="utf-8")
+
+
+def _archive(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as files:
+        for file in folder.rglob("*.py"):
+            files.write(file, file.relative_to(folder))
+    return packed.getvalue()
 
 
 @pytest.mark.parametrize("wrong", [["--beside", "unheard-of"], ["--window", "9..3"], ["--window", "x"]])

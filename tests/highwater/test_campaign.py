@@ -13,9 +13,10 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from history.manifest import FaultCount
 from nemesis.capability import refusals

@@ -15,9 +15,10 @@ from highwater.cli.run import show
 from highwater.explore.backend import ExploreBackend
 from highwater.plans.plan import checked
 from highwater.plans.text import load_plan
+from highwater.runs.findings import by_kind, in_short
 from highwater.runs.provenance import Build
 from highwater.runs.run import backend_named, judge, perform
-from highwater.runs.summary import by_kind, in_short, origin_words, summarize
+from highwater.runs.summary import origin_words, summarize
 from history import store
 from history.event import ClusterEvent
 from history.event import EventKind as K

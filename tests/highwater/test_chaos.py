@@ -36,9 +36,10 @@ from highwater.cli.main import run_command_line
 from highwater.coverage.branches import Step, packed
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, perform
 from nemesis.kinds import KINDS, select
 from reference.config import VARIANTS
@@ -332,7 +333,29 @@ def test_red_check_names_loss_plan_page_and_command() -> None:
         "    plan    corpus/plans/log-dirs/leader.yaml",
         "    page    store/p/r/report.html",
         "    repeat  highwater run --plan corpus/plans/log-dirs/leader.yaml --protocol safe",
+        "next    highwater shrink store/p/r",
     ]
+
+
+def test_red_checks_of_one_cause_are_told_together() -> None:
+    """Fifty red runs of one mistake are one thing to look at."""
+    told = "row 7: b2 truncates"
+    same = [msgspec.structs.replace(_red(signature="s", origin=told), name=f"seed-{n} on safe") for n in range(1, 9)]
+    other = msgspec.structs.replace(_red(signature="t"), sentence="another")
+    lines = list(lines_of([*same, other]))
+
+    assert lines.count(same[0].sentence) == 1
+    assert "    same    seed-2 on safe, seed-3 on safe, seed-4 on safe, seed-5 on safe, seed-6 on safe and 2 more" in lines
+    assert "another" in lines
+    assert lines[-2:] == ["next    highwater shrink store/p/r", "next    highwater inspect store/p/r --row 7"]
+
+
+def test_red_checks_of_later_causes_are_counted() -> None:
+    reds_of_causes = [msgspec.structs.replace(_red(), sentence=f"cause {n}", signature=f"s{n // 2}") for n in range(26)]
+    lines = list(lines_of(reds_of_causes))
+
+    assert "cause 6 (and 1 more of this cause)" in lines
+    assert "and 6 more of 3 causes" in lines
 
 
 def test_red_check_tells_the_cause_before_other_anomalies() -> None:

@@ -14,9 +14,10 @@ from highwater.campaigns.systems import CORPUS, PLANS, TRIES, cases_on, settle
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from tests.tidy.sources import ROOT
 

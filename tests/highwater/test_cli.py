@@ -1,5 +1,6 @@
 """The command line: its output, and that bad input is refused before anything is written."""
 
+import json
 import os
 import re
 import subprocess
@@ -388,3 +389,35 @@ def test_campaign_lists_branches_and_fails_on_a_missed_one(place: Path, capsys: 
     assert f"missed  branch:{goal}: goals that no run reached" in message
     assert f"never: {page.relative_to(place)}" in message
     assert "  if path == paths.LOG_DIR_EVENTS\n" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["run", "--seed", "x", "--json"], ExitCode.USAGE),
+        (["report", "absent", "--json"], ExitCode.USAGE),
+        (["check", "absent.edn", "--json"], ExitCode.USAGE),
+        (["run", "--unheard-of", "--json"], ExitCode.USAGE),
+    ],
+)
+def test_error_with_json_is_an_object_too(arguments: list[str], code: ExitCode, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program reads stdout; without an object it would read nothing."""
+    assert run_command_line(arguments) == code
+    captured = capsys.readouterr()
+    told = json.loads(captured.out)
+
+    assert told["exit"] == code
+    assert captured.err.startswith("highwater: ")
+    assert " ".join(told["error"].split()) in captured.err
+
+
+_LISTED_MAX = 13
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_help_lists_few_options_under_one_heading(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Forty options in one list are read by nobody."""
+    assert run_command_line([command, "--help"]) == ExitCode.VALID
+    headings = re.split(r"^[A-Z].*:$", capsys.readouterr().out, flags=re.MULTILINE)
+
+    assert max(len(re.findall(r"^  -", text, re.MULTILINE)) for text in headings) <= _LISTED_MAX

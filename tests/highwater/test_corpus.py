@@ -11,9 +11,10 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION, derive
 from highwater.plans.text import plan_to_yaml
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from highwater.runs.workers import perform
 
 ENTRY = f"""\

@@ -11,7 +11,8 @@ from highwater.campaigns.red import lines_of, red_runs, reds
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.findings import FoundAnomaly
+from highwater.runs.summary import Summary
 from highwater.shrink.folder import ShrinkOrder, Shrunk, Size
 from highwater.shrink.search import Budget
 from tests.highwater.shrink.plans import plan_with
@@ -114,6 +115,7 @@ def test_red_line_names_the_smaller_plan() -> None:
     told = list(lines_of(reds([part], Path("s"), {"a1": less})))
     assert "    shrunk  s/shrunk/a1/plan.yaml" in told
     assert "    beside  s/a1/beside-x.html" in told
+    assert not any("highwater shrink" in line for line in told)
 
 
 def test_known_bad_runs_are_not_shrunk() -> None:

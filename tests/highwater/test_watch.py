@@ -12,8 +12,9 @@ from highwater.campaigns.folder import REQUEST, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.campaigns.progress import CampaignProgress, Failure
 from highwater.cli.main import run_command_line
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from pipeline.blocks import Blocks, block_name
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at

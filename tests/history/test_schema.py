@@ -13,13 +13,14 @@ from hypothesis import given
 from msgspec import Struct, structs
 
 from history import schema
+from history.columns import TABLES, TableName, columns_of
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation
 from history.recorder import EventColumns, OperationColumns
 from tests.strategies import histories
 
-ROWS: list[tuple[schema.TableName, type[Struct]]] = [("operations", Operation), ("events", ClusterEvent)]
+ROWS: list[tuple[TableName, type[Struct]]] = [("operations", Operation), ("events", ClusterEvent)]
 
 
 def _column_type(annotation: object) -> str:
@@ -35,11 +36,11 @@ def _column_type(annotation: object) -> str:
 
 
 @pytest.mark.parametrize(("table", "row"), ROWS)
-def test_history_columns_are_the_fields_of_the_row_struct(table: schema.TableName, row: type[Struct]) -> None:
+def test_history_columns_are_the_fields_of_the_row_struct(table: TableName, row: type[Struct]) -> None:
     hints = typing.get_type_hints(row)
     fields = [(name, _column_type(hints[name]), not isinstance(hints[name], types.UnionType)) for name in row.__struct_fields__]
 
-    assert [(c.name, c.type, c.required) for c in schema.columns_of(table)] == fields
+    assert [(c.name, c.type, c.required) for c in columns_of(table)] == fields
 
 
 @pytest.mark.parametrize(("row", "columns"), [(Operation, OperationColumns), (ClusterEvent, EventColumns)])
@@ -83,6 +84,7 @@ def test_rows_become_columns_without_importing_pandas() -> None:
     code = """
 import sys
 from history import schema
+from history.columns import TABLES, TableName, columns_of
 from history.event import ClusterEvent, EventKind
 schema.to_table("events", [ClusterEvent(index=0, kind=EventKind.HEALED, time_ns=1)])
 sys.exit("pandas" in sys.modules)
@@ -133,6 +135,6 @@ def test_history_format_document_is_written_to_a_given_path(tmp_path: Path) -> N
 
 
 def test_history_format_document_names_every_column_and_kind() -> None:
-    names = [c.name for _, columns in schema.TABLES for c in columns] + [str(k) for k in EventKind]
+    names = [c.name for _, columns in TABLES for c in columns] + [str(k) for k in EventKind]
 
     assert [name for name in names if f"| `{name}` |" not in schema.document()] == []

@@ -9,12 +9,12 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from history import jsonl, parquet, store
+from history.columns import TableName
 from history.errors import HistoryError
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
 from history.recorder import Record, Recorder
-from history.schema import TableName
 from tests.strategies import MANIFEST, histories
 
 

@@ -18,7 +18,7 @@ from history.history import History
 from history.manifest import SCHEMA_VERSION
 from history.op import OpType
 from history.recorder import Record, Recorder
-from history.schema import to_table
+from history.schema import to_table, upgraded_table
 from tests.strategies import MANIFEST, events
 
 VERSION_1 = Path(__file__).parent / "version_1"
@@ -123,7 +123,7 @@ def test_version_1_rows_and_tables_are_upgraded_alike(row: ClusterEvent) -> None
     table = to_table("events", [old]).drop_columns(["broker", "count", "gauge", "digest"])
     table = table.replace_schema_metadata({b"highwater.table": b"events", b"highwater.schema_version": b"1"})
 
-    found: pa.Table = versions.upgraded_table("events", table)
+    found: pa.Table = upgraded_table("events", table)
 
     assert found.equals(to_table("events", [versions.upgraded(old)]), check_metadata=True)
     assert versions.digest_in(1, (), [versions.upgraded(old)]) == History(MANIFEST, events=[old]).digest

@@ -34,6 +34,43 @@ def test_gate_shows_red_plans_to_github(plans: list[str], code: int, failed: int
     assert (tmp_path / "store" / "chaos" / "index.html").is_file()
 
 
+@pytest.mark.slow
+def test_gate_performs_plans_beside_a_file_that_is_none(user: User, tmp_path: Path) -> None:
+    """One slip in one file must not hide what the others show."""
+    shutil.copytree(SAMPLE / "plans", tmp_path / "plans")
+    (tmp_path / "plans" / "broken.yaml").write_text("name: [\n")
+
+    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, GITHUB_ACTIONS="true")
+
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "::error file=plans/broken.yaml,title=broken not read::plans/broken.yaml:2: malformed YAML" in done.stdout
+    suite = ElementTree.parse(tmp_path / "store" / "chaos" / "junit.xml").getroot()
+    assert len(list(suite.iter("testcase"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("protocol", "code"), [("", 0), ("own", 10)])
+def test_gate_says_on_which_protocol_a_plan_is_performed(protocol: str, code: int, user: User, tmp_path: Path) -> None:
+    """A plan that pytest finds red was green in the gate, which performed it on `safe` and did not say so."""
+    (tmp_path / "plans").mkdir()
+    plan = (ROOT / "corpus/plans/kip101-scenario-1.yaml").read_text()
+    (tmp_path / "plans" / "hw.yaml").write_text(plan)
+
+    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, PROTOCOL=protocol)
+
+    assert done.returncode == code
+    told = "1 of them name another protocol: hw; --protocol own performs each on its own"
+    assert (told in done.stdout) is (protocol == "")
+
+
+@pytest.mark.slow
+def test_gate_judges_histories_without_any_plan(user: User, tmp_path: Path) -> None:
+    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, HISTORIES=str(SAMPLE / "history.edn"), MODEL="cas-register")
+
+    assert (done.returncode, done.stderr) == (10, "")
+    assert done.stdout.startswith("INVALID: ")
+
+
 def test_action_hands_every_input_to_its_script() -> None:
     action = yaml.safe_load((ACTION / "action.yml").read_text())
     (step,) = action["runs"]["steps"]

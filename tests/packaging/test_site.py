@@ -1,5 +1,7 @@
 """`make site`: every document is a page, and a dead link fails the build."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,3 +37,22 @@ def test_dead_link_fails_the_build(link: str, tmp_path: Path) -> None:
 
     assert done.returncode != 0
     assert "other.md:3: WARNING: " in done.stderr
+
+
+@pytest.mark.slow
+def test_example_store_has_every_page_that_is_linked(tmp_path: Path) -> None:
+    """`make site` performs the runs; what a page leads to must be there, because nobody can make it from the site."""
+    script = ["bash", str(ROOT / ".ci" / "example-store"), str(tmp_path)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        script, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    linked = re.findall(r'href="(example/[^"]+)"', (ROOT / "docs" / "example.md").read_text())
+    assert len(linked) == 4
+    index = tmp_path / "example" / "campaign" / "campaigns" / "first" / "index.html"
+    runs = re.findall(r'href="([^"#]+report.html)"', index.read_text())
+    assert [name for name in linked if not (tmp_path / name).is_file()] == []
+    assert runs
+    assert [name for name in runs if not (index.parent / name).is_file()] == []

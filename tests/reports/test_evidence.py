@@ -14,6 +14,7 @@ from history.op import Operation, OpType
 from history.recorder import Record
 from reports.bands import packed
 from reports.calls import Call, calls_of, quantile
+from reports.fault_windows import windows_of
 from reports.lag import lag_points
 from reports.nodes import nodes_of
 from reports.offset_story import AFTER_MAX, Place, story_of, witness_rows
@@ -21,7 +22,7 @@ from reports.replicas import PartitionTrack, ReplicaTrack, tracks_of
 from reports.rows import event_line, folded, operation_line
 from reports.svg import TimeScale
 from reports.timeline import lane_count
-from reports.windows import FaultWindow, category_of, windows_of
+from reports.windows import FaultWindow, category_of
 from tests.reports.scenes import MS, Scene, manifest_of, small_loss
 
 END = 30_000 * MS

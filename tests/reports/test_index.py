@@ -158,6 +158,13 @@ def _expected() -> list[RunRow]:
     ]
 
 
+def test_index_page_begins_with_the_causes() -> None:
+    """Ten broken checks may have one cause; who reads their list first looks at it ten times."""
+    html = campaign_html([_failed("x", "a")], title="", repeat="", banner=BANNER, broken=_expected()[1:])
+
+    assert 0 < html.index('<section id="causes">') < html.index('<section id="broken">')
+
+
 def test_index_separates_expected_failures_from_the_others() -> None:
     """A reader must not search for the one red run among forty known-bad ones."""
     broken = _expected()[1:]

@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from highwater.backends.real.containers.images import BROKER
 from highwater.backends.real.containers.images import PACKAGES as IN_IMAGE
+from highwater.cli.extras import EXTRAS
 from tests.tidy.import_graph import entries
 from tests.tidy.sources import PACKAGES, ROOT, sources
 
@@ -27,6 +28,16 @@ DISTRIBUTIONS = {
     "jinja2": "jinja2",
     "mypy_extensions": "mypy",
     "confluent_kafka": "confluent-kafka",
+    "grpc": "grpcio",
+}
+# What a package may import beside what the base of the wheel has.
+EXTRAS_OF = {
+    "history": ("sim",),
+    "checkers": ("sim",),
+    "reports": ("sim",),
+    "pipeline": ("sim", "spark", "s3"),
+    "highwater": ("sim", "real", "docker", "pytest", "serve"),
+    **dict.fromkeys(("proof", "bench", "mutation"), ("sim", "real", "docker")),
 }
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".j2", ".css", ".sh", ""}
 
@@ -45,8 +56,7 @@ def _declared(package: str) -> set[str]:
     project = PYPROJECT["project"]
     if package in IN_IMAGE:
         return set(BROKER)
-    extras = {"pipeline": ("spark", "s3"), "highwater": ("pytest", "serve")}.get(package, ())
-    optional = [requirement for extra in extras for requirement in project["optional-dependencies"][extra]]
+    optional = [requirement for extra in EXTRAS_OF.get(package, ()) for requirement in project["optional-dependencies"][extra]]
     return {_name(requirement) for requirement in project["dependencies"] + optional}
 
 
@@ -111,6 +121,20 @@ def test_wheel_holds_exactly_the_packages_declared(tmp_path: Path) -> None:
     assert sorted(set(listed.stdout.split()) - held) == []
 
 
+def test_every_package_of_an_extra_is_told_with_it() -> None:
+    """A command that lacks a package says which extra brings it; an extra that includes another one comes after it."""
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    users = {name: {_name(r) for r in extras[name]} for name in extras if name not in ("all", "docs", "dev")}
+    told = {extra: {DISTRIBUTIONS.get(name, _name(name)) for name in names} for extra, names in EXTRAS}
+    silent = {"highwater-harness", "googleapis-common-protos", "grpcio-status"}  # others import them
+
+    found: set[str] = set()
+    for extra, names in told.items():
+        assert names == users[extra] - silent - found
+        found |= names
+    assert set(told) == set(users)
+
+
 def test_constraints_are_names_and_versions_only() -> None:
     assert [line for line in _pins() if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+]+", line)] == []
 
@@ -120,7 +144,7 @@ def test_every_dependency_is_pinned() -> None:
     wanted = {_name(r) for r in project["dependencies"] + [r for e in project["optional-dependencies"].values() for r in e]}
     pinned = {_name(line) for line in _pins()}
 
-    assert sorted(wanted - pinned) == []
+    assert sorted(wanted - pinned - {project["name"]}) == []
 
 
 def test_pinned_packages_run_on_the_oldest_python() -> None:

@@ -22,6 +22,7 @@ from highwater.plans.plan import Plan
 from highwater.rig.evidence import Notebook
 from highwater.rig.topics import written
 from history.event import EventKind
+from monitors.engine import Watch
 from monitors.watch import watch_of
 from reference.config import BrokerConfig
 from reference.effects import (
@@ -63,12 +64,15 @@ class Handler(Protocol):
 
 
 Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
+Watching = Callable[[BrokerConfig], Watch]  # the rules by which one life of a broker is judged while it goes on
 
 
 class NodeHost:
     """A simulated broker process, with the clock, disk and address that it keeps over restarts."""
 
-    def __init__(self, sim: Simulation, server: ZooKeeper, config: BrokerConfig, boot: Boot, plan: Plan) -> None:
+    def __init__(
+        self, sim: Simulation, server: ZooKeeper, config: BrokerConfig, boot: Boot, plan: Plan, *, watch: Watching = watch_of
+    ) -> None:
         self.address: Address = broker_address(config.broker)
         self.config = config
         self.life = 0
@@ -93,7 +97,8 @@ class NodeHost:
         self.zk = ZkClient(self, server, sim, timeout_ms=config.session_timeout_ms)
         self.timers = Timers(sim.scheduler, sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes = Notebook(sim.recorder, self.address)
-        self._watch = watch_of(config)
+        self._new_watch = watch
+        self._watch = watch(config)
         self._durable = frozenset(topic.topic for topic in plan.promise.topics if topic.flush == "before_ack")
 
     # --- life and death -------------------------------------------------------------------------------------------------------
@@ -109,7 +114,7 @@ class NodeHost:
         self.zk = ZkClient(self, self._server, self._sim, timeout_ms=self.config.session_timeout_ms)
         self.timers = Timers(self._sim.scheduler, self._sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes.life = self.life
-        self._watch = watch_of(self.config)
+        self._watch = self._new_watch(self.config)
         self._sim.recorder.event(EventKind.NODE_STARTED, node=self.address, life=self.life)
         for index in range(len(self.disk.dirs)):
             self._note_flushed(index)  # a power loss may have spared what was never flushed

@@ -10,7 +10,7 @@ from highwater.backends.sim.clients import ClientHost
 from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.faults import Faults
 from highwater.backends.sim.inquirer import Inquirer
-from highwater.backends.sim.node import Boot, NodeHost
+from highwater.backends.sim.node import Boot, NodeHost, Watching
 from highwater.backends.sim.scheduler import MS, Scheduler
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer, ZooKeeper
@@ -20,6 +20,7 @@ from highwater.rig.evidence import ZkEvidence
 from highwater.rig.scene import Scene
 from highwater.rig.targets import state_of
 from history.event import EventKind
+from monitors.watch import watch_of
 from reference.broker import heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, Data
@@ -63,7 +64,9 @@ class Observer:
 class World:
     """One whole simulated run. `healed_at_ns` and `final_reads_at_ns` are None until those phases begin."""
 
-    def __init__(self, scene: Scene, boot: Boot = Node.boot, scheduler: Scheduler | None = None) -> None:
+    def __init__(
+        self, scene: Scene, boot: Boot = Node.boot, scheduler: Scheduler | None = None, *, watch: Watching = watch_of
+    ) -> None:
         plan = self.plan = scene.plan
         self._assignment = scene.assignment
         self.sim = Simulation(plan.draws, plan.network, scheduler)
@@ -71,7 +74,7 @@ class World:
         ensemble = Ensemble(self.sim, self.evidence, plan.cluster.zookeeper) if plan.cluster.zookeeper > 1 else None
         self.server: ZooKeeper = ensemble or ZkServer(self.sim, self.evidence)
         self.nodes: dict[BrokerId, NodeHost] = {
-            config.broker: NodeHost(self.sim, self.server, config, boot, plan) for config in scene.configs
+            config.broker: NodeHost(self.sim, self.server, config, boot, plan, watch=watch) for config in scene.configs
         }
         self.clients = tuple(ClientHost(self.sim, self.server, scene, number) for number, _ in enumerate(scene.processes))
         for node in self.nodes.values():

@@ -79,6 +79,8 @@ def test_prompt_ends_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "complaint"),
     [
         (["--at", "soon"], "soon is no time of a run; give seconds or milliseconds, for example 24.94s or 24940ms"),
+        (["--at", "900s"], "900.000000 s is after the end of the run at "),
+        (["--at", "3s", "--partition", "t-7"], "--partition t-7: not there at 3.000000 s; there are t-0"),
         (["--at", "-3s"], "-3s is no time of a run"),
         (["--row", "99999999"], "the run has no row 99999999; the last is "),
         (["--row", "3", "--at", "1s"], "--row names a moment by itself; leave out --at and --until"),
@@ -95,11 +97,22 @@ def test_moment_that_does_not_exist_is_refused(arguments: list[str], complaint: 
     assert capsys.readouterr().err.startswith(f"highwater: {complaint}")
 
 
-def test_path_of_the_explorer_is_refused(capsys: Printed) -> None:
-    path = next(iter(sorted((ROOT / "corpus/explored").glob("**/*.yaml"))))
+@pytest.mark.parametrize(
+    ("name", "words", "told"),
+    [
+        # What the cause of each counterexample speaks of: who truncated, led or dropped what at that moment.
+        ("truncate-to-hw", "truncate", "LEO 0"),
+        ("kip101", "b2 follows epoch 2", "log ends with 0 v2 (epoch 1)"),
+        ("kip279", "truncate", "t-0.log.leo: "),
+        ("kip320-first-try", "became-leader", ".role.type: "),
+        ("isr-no-version", "isr-change-ended", "t-0.role.isr"),
+    ],
+)
+def test_counterexample_shows_what_its_cause_tells(name: str, words: str, told: str, capsys: Printed) -> None:
+    path = str(ROOT / f"corpus/explored/{name}.yaml")
 
-    assert run_command_line(["inspect", str(path), "--at", "1s"]) == ExitCode.USAGE
-    assert "path of the explorer" in capsys.readouterr().err
+    assert run_command_line(["inspect", path, "--until", words]) == ExitCode.VALID
+    assert told in capsys.readouterr().out
 
 
 @pytest.mark.slow

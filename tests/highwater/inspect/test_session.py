@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.errors import UsageError
-from highwater.inspect.playback import Playback, in_order
+from highwater.explore.backend import ExploreBackend
+from highwater.inspect.playback import in_order
 from highwater.inspect.session import Session
+from highwater.inspect.simulated import SimPlayback
 from highwater.inspect.view import Tree, View
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
@@ -109,7 +111,7 @@ def test_steps_come_to_each_row_one_by_one(session: Session) -> None:
 
 
 def test_playback_to_the_end_is_the_run() -> None:
-    playback = Playback(_plan())
+    playback = SimPlayback(_plan())
     playback.run(lambda next_ns: False)
 
     assert playback.ended
@@ -141,6 +143,48 @@ def test_reader_stays_where_no_row_is_found(session: Session) -> None:
     session.step()
 
     assert session.moment.time_ns - cut.time_ns < 50_000_000
+
+
+def test_row_that_the_code_no_longer_reaches_is_refused() -> None:
+    later = replace(_history().events[-1], index=_history().events[-1].index + 1)
+    stored = History(_history().manifest, operations=_history().operations, events=[*_history().events, later])
+    session = Session(_plan(), stored=stored)
+
+    with pytest.raises(UsageError, match=f"row {later.index} is another one than in the stored run"):
+        session.to_row(later.index)
+    session.close()
+
+
+def _path() -> Plan:
+    """A counterexample of the explorer: b2 takes what it keeps for a record that all have, as KIP-101 alone does."""
+    return load_plan(ROOT / "corpus/explored/kip101.yaml")
+
+
+def test_path_of_the_explorer_is_walked_on_and_back() -> None:
+    run = ExploreBackend().perform(_path(), Provenance(run_id="run", plan_digest="")).history
+    session = Session(_path(), stored=run)
+    row = next(row for row in run.events if row.kind is EventKind.BECAME_LEADER and row.leader_epoch == 2)
+
+    session.to_row(row.index)
+    there = session.moment
+    assert row.node == "b3"
+    assert any("t-0.role.type" in line for line in session.differences(("b3",)))
+    session.to_time(run.manifest.end_ns or 0)
+    assert "weak-isr: " in str(session.moment.tree["invariants"])
+    session.to_row(row.index)
+    assert session.moment == there
+    assert "invariants" not in session.moment.tree
+    session.close()
+
+
+def test_path_ends_with_the_rows_of_its_run() -> None:
+    run = ExploreBackend().perform(_path(), Provenance(run_id="run", plan_digest="")).history
+    session = Session(_path(), stored=run)
+
+    session.to_row(max(row.index for row in run.operations))
+
+    assert session.row == max(run.operations, key=lambda row: row.index)
+    session.close()
 
 
 def test_closed_session_leaves_no_thread_behind() -> None:

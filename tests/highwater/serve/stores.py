@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from highwater.runs.findings import FoundAnomaly
 from highwater.runs.run import SUMMARY
-from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.summary import Summary
 from history import store
 from history.manifest import FaultCount
 from tests.strategies import MANIFEST

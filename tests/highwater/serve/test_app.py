@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.runs.summary import FoundAnomaly
+from highwater.runs.findings import FoundAnomaly
 from history import store
 from tests.highwater.serve.stores import EVIL, LOST, VALID, ask, put, serving
 from tests.highwater.test_signals import command
@@ -169,7 +169,9 @@ def test_server_without_its_extra_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert run_command_line(["serve", str(tmp_path)]) == ExitCode.USAGE
-    assert capsys.readouterr().err == ("highwater: serve needs uvicorn: pip install 'highwater-harness[serve]' installs it\n")
+    assert capsys.readouterr().err == (
+        "highwater: highwater serve needs uvicorn, which the extra serve brings: pip install 'highwater-harness[serve]'\n"
+    )
 
 
 def test_port_that_is_taken_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -232,8 +232,10 @@ def _requirements() -> list[str]:
 
 
 def _dependencies() -> list[str]:
-    dependencies: list[str] = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    return dependencies
+    """The requirements of the base and of the extras that brokers are part of."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    return [*project["dependencies"], *extras["sim"], *extras["real"]]
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:

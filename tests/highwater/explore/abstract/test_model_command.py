@@ -99,5 +99,5 @@ def test_model_that_outgrows_memory_is_one_line(monkeypatch: pytest.MonkeyPatch,
     assert run_command_line([*MODEL, "--max-epoch", "2", "--json"]) == ExitCode.USAGE
 
     printed = capsys.readouterr()
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert (msgspec.json.decode(printed.out)["exit"], printed.err.count("\n")) == (ExitCode.USAGE, 1)
     assert "the states do not fit in memory" in printed.err

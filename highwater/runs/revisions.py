@@ -1,0 +1,63 @@
+"""The protocol of another commit under this harness: `reference/` is taken from git, all else from this checkout.
+
+It runs in a process of its own, because a process has one `reference`. `option` is the one of the command, for complaints.
+"""
+
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.run_folder import temporary_folder
+
+ROOT = Path(__file__).parents[2]
+_PROBE = "import highwater.cli.main, highwater.backends.sim.backend"  # imports everything that a simulated run needs
+
+
+def commit_of(revision: str, *, option: str) -> str:
+    """The full hash of a commit of highwater's repository. UsageError if there is none."""
+    return _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=f"{option} {revision}").decode().strip()
+
+
+@contextmanager
+def protocol_of(revision: str, *, option: str) -> Iterator[Path]:
+    """A temporary folder with the `reference` of a commit. UsageError if there is none, or it does not fit this harness."""
+    what = f"{option} {revision}"
+    commit = commit_of(revision, option=option)
+    with temporary_folder("against") as folder:
+        with zipfile.ZipFile(io.BytesIO(_git("archive", "--format=zip", commit, "reference", what=what))) as files:
+            files.extractall(folder)
+        _python(folder, "-c", _PROBE, what=what)
+        yield folder
+
+
+def highwater_on(folder: Path, *arguments: str, what: str) -> None:
+    """Run a command of highwater with the `reference` of a folder. UsageError if it refuses its arguments or breaks."""
+    _python(folder, "-m", "highwater", *arguments, what=what)
+
+
+def _python(folder: Path, *arguments: str, what: str) -> None:
+    # -P keeps the working directory, which may be this checkout, from coming first.
+    command = [sys.executable, "-P", *arguments]
+    path = os.pathsep.join(map(str, (folder, ROOT)))
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    if done.returncode == ExitCode.USAGE or "Traceback" in done.stderr:
+        last_line = done.stderr.strip().splitlines()[-1]
+        raise UsageError(f"{what}: its protocol does not fit this harness: {last_line.removeprefix('highwater: ')}")
+
+
+def _git(*arguments: str, what: str) -> bytes:
+    """The output of a git command. Raises UsageError if git is missing or refuses."""
+    try:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
+    except FileNotFoundError:
+        raise UsageError(f"{what} needs git") from None
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode(errors="replace").strip() or "no such revision"
+        raise UsageError(f"{what}: {reason}") from None

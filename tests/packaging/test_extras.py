@@ -1,0 +1,97 @@
+"""The wheel without its extras: it judges recorded histories, and says of everything else which extra brings it."""
+
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import SAMPLE, User, closure, installed
+from tests.tidy.sources import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+_HISTORIES = ROOT / "corpus" / "histories"
+_MAX_MB = 120
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> User:
+    """A user who installed the wheel alone."""
+    return installed(wheel, tmp_path_factory.mktemp("base"))
+
+
+@pytest.mark.parametrize(
+    ("history", "code"),
+    [
+        (SAMPLE / "history.edn", 10),
+        (_HISTORIES / "linearizability" / "bad" / "register.edn", 10),
+        (_HISTORIES / "linearizability" / "ok" / "register.edn", 0),
+        (_HISTORIES / "elle" / "bad" / "list-append-G-single.edn", 10),
+        (_HISTORIES / "kafka" / "bad" / "G1a.edn", 10),
+    ],
+)
+def test_base_judges_a_history(history: Path, code: int, base: User, tmp_path: Path) -> None:
+    page, proof = tmp_path / "out.html", tmp_path / "proof.json"
+    done = base.run("highwater", "check", str(history), "--report", str(page), "--certificate", str(proof), cwd=tmp_path)
+
+    assert done.returncode == code
+    assert done.stderr == "" or done.stderr.startswith("highwater: no certificate: ")
+    assert page.is_file()
+    if proof.exists():
+        assert base.run("highwater", "verify", str(history), str(proof), cwd=tmp_path).returncode == 0
+
+
+def test_base_is_small() -> None:
+    assert sum(_size(distribution) for distribution in closure(())) < _MAX_MB * 1_000_000
+
+
+def _size(distribution: metadata.Distribution) -> int:
+    """The bytes of a distribution, without what Python compiles of it."""
+    files = (Path(str(distribution.locate_file(file))) for file in distribution.files or () if file.suffix != ".pyc")
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def test_base_checks_the_library_and_explores(base: User, tmp_path: Path) -> None:
+    library = base.run("python", "-c", "import checkers; print(checkers.model_named('register', initial=0))", cwd=tmp_path)
+    explored = base.run("highwater", "explore", "model", "kafka-replication", "--variant", "kip320", "--help", cwd=tmp_path)
+    faults = base.run("highwater", "faults", cwd=tmp_path)
+
+    assert (library.returncode, explored.returncode, faults.returncode) == (0, 0, 0), library.stderr + explored.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        (["run", "--seed", "1"], "polars", "sim"),
+        (["campaign", "--seeds", "1..2"], "crc32c", "sim"),
+        (["judge", "."], "polars", "sim"),
+        (["check", str(_HISTORIES / "bad" / "duplicates-resent.jsonl")], "polars", "sim"),
+        (["systems", "list"], "", "real"),
+        (["clean"], "", ""),
+    ],
+)
+def test_base_says_which_extra_a_command_needs(command: list[str], package: str, extra: str, base: User, tmp_path: Path) -> None:
+    done = base.run("highwater", *command, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith(f"highwater: highwater {command[0]} needs {package}")
+    assert done.stderr.endswith(f"{extra}]'\n")
+
+
+def test_simulator_alone_says_what_real_brokers_need(wheel: Path, tmp_path: Path) -> None:
+    of_sim = installed(wheel, tmp_path, "sim")
+    plan = str(SAMPLE / "plans" / "failover.yaml")
+    simulated = of_sim.run("highwater", "run", "--plan", plan, cwd=tmp_path)
+    processes = of_sim.run("highwater", "run", "--plan", plan, "--backend", "process", cwd=tmp_path)
+    containers = of_sim.run("highwater", "run", "--plan", plan, "--backend", "docker", cwd=tmp_path)
+
+    assert (simulated.returncode, simulated.stderr) == (0, "")
+    assert (processes.returncode, containers.returncode) == (2, 2)
+    assert processes.stderr.endswith("which the extra real brings: pip install 'highwater-harness[real]'\n")
+    assert containers.stderr.endswith("brings: pip install 'highwater-harness[docker]'\n")
+
+
+def test_library_without_polars_says_what_is_missing(base: User, tmp_path: Path) -> None:
+    done = base.run("python", "-c", "import highwater; highwater.load('store')", cwd=tmp_path)
+
+    assert "No module named 'polars'" in done.stderr
