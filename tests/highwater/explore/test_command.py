@@ -1,5 +1,6 @@
 """`highwater explore machines`: exit codes, one JSON object, and a plan that replays."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -155,7 +156,8 @@ def test_earlier_form_of_explore_tells_the_present_one(old: str, words: str, cap
     assert run_command_line(["explore", *old.split()]) == ExitCode.USAGE
 
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", f"highwater: {words}\n")
+    told = json.dumps({"error": words, "exit": ExitCode.USAGE}, separators=(",", ":")) + "\n" if "--json" in old else ""
+    assert (printed.out, printed.err) == (told, f"highwater: {words}\n")
 
 
 def test_help_lists_options_under_the_heading_of_their_group(capsys: pytest.CaptureFixture[str]) -> None:
