@@ -295,7 +295,7 @@ FACTS: tuple[Keep, ...] = (
         fact="hw",
         of=(
             *noted("became-leader", "hw", "recovered", "replica-deleted", keys=_high_watermark),
-            *did(CreateReplica, keys=lambda created, _: [(created.tp, 0)]),
+            *did(CreateReplica, keys=lambda created, _: [(created.tp, None)]),
         ),
     ),
     Keep(

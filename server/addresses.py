@@ -13,7 +13,7 @@ def host_and_port(text: str, default_port: int | None = None) -> tuple[str, int]
         host, port = text, str(default_port)
     bare = host.removeprefix("[").removesuffix("]")
     is_whole = bool(bare) and (":" in bare) == (host == f"[{bare}]") and not set(bare) & set("[]/ ,")
-    if not is_whole or not port.isascii() or not port.isdecimal() or not 0 < int(port) <= 65535:
+    if not is_whole or not port.isascii() or not port.isdecimal() or int(port) > 65535:
         form = "host:port" if default_port is None else "host or host:port"
         raise ValueError(f"an address must be {form}, not {text!r}")
     return bare, int(port)

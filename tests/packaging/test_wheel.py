@@ -18,6 +18,9 @@ INVALID = 10
 def test_wheel_prints_what_the_readme_shows(user: User, tmp_path: Path) -> None:
     """README.md, docs/commands.md: runs by seed, and from `pip install` to a verdict on a file of one's own, with its picture."""
     shutil.copy(SAMPLE / "history.edn", tmp_path)
+    path = Path("corpus/explored/kip101.yaml")  # a counterexample, which the wheel does not have
+    (tmp_path / path).parent.mkdir(parents=True)
+    shutil.copy(ROOT / path, tmp_path / path)
     text = "".join((ROOT / name).read_text() for name in ("README.md", "docs/commands.md"))
     text += (ROOT / "docs" / "triage.md").read_text().partition("## A look inside")[2]  # of the README's run
     shown = [(shlex.split(command, comments=True), output) for command, output in examples(text)]
@@ -32,7 +35,7 @@ def test_wheel_prints_what_the_readme_shows(user: User, tmp_path: Path) -> None:
         assert is_shown(output, done.stdout), (command, done.stdout)
         codes.append(done.returncode)
 
-    assert codes == [0, INVALID, INVALID, 0]
+    assert codes == [0, INVALID, INVALID, 0, 0]
     assert "<svg" in (tmp_path / "out.html").read_text()
 
 

@@ -20,7 +20,7 @@ def test_zookeeper_listens_on_2181_unless_said_otherwise(text: str, servers: str
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":2181", "a,,b", "a:", "a:0", "a:65536", "a:x", "a b:1", "::1", "[::1", "[a]:1", "a/", "a//b"]
+    "text", ["", ":2181", "a,,b", "a:", "a:65536", "a:x", "a b:1", "::1", "[::1", "[a]:1", "a/", "a//b"]
 )
 def test_bad_address_of_zookeeper_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):
