@@ -19,9 +19,7 @@ def test_zookeeper_listens_on_2181_unless_said_otherwise(text: str, servers: str
     assert zookeeper_servers(text) == servers
 
 
-@pytest.mark.parametrize(
-    "text", ["", ":2181", "a,,b", "a:", "a:65536", "a:x", "a b:1", "::1", "[::1", "[a]:1", "a/", "a//b"]
-)
+@pytest.mark.parametrize("text", ["", ":2181", "a,,b", "a:", "a:65536", "a:x", "a b:1", "::1", "[::1", "[a]:1", "a/", "a//b"])
 def test_bad_address_of_zookeeper_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):
         zookeeper_servers(text)
