@@ -79,7 +79,7 @@ def test_earlier_campaign_is_refused_run_by_run(earlier: Path, capsys: pytest.Ca
         str(earlier / "runs"),
         "--resume",
     )
-    assert (code, told.keys()) == (ExitCode.USAGE, {"error", "exit"})
+    assert (code, set(told)) == (ExitCode.USAGE, {"error", "exit"})
     assert "request.json: cannot resume: it was performed by commit e29caede129e" in words
     assert words.count("\n") == 1
 
