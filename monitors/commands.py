@@ -11,11 +11,13 @@ from monitors.patterns import (
     Heard,
     Key,
     Memory,
+    OfTimer,
     Outcome,
     Sent,
     answered,
+    armed,
     asked,
-    did,
+    fired,
     heard,
     noted,
     read,
@@ -25,9 +27,9 @@ from monitors.patterns import (
 from reference.config import asks_controller
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Delete, Exists, GetData, NoNode, SetData, Written
-from reference.effects import Note, SetTimer
+from reference.effects import Note
 from reference.errors import ErrorCode
-from reference.events import TimerFired, ZkReplied
+from reference.events import ZkReplied
 from reference.messages import (
     IsrChange,
     LeaderAndIsr,
@@ -36,11 +38,7 @@ from reference.messages import (
     UpdateMetadata,
 )
 from reference.timers import Timer
-from reference.types import BrokerId, BrokerState, broker_address
-
-
-def _broker(address: str) -> BrokerId:
-    return BrokerId(int(address[1:]))
+from reference.types import BrokerId, BrokerState, broker_address, broker_at
 
 
 def _not_held(send: Sent, memory: Memory) -> Iterable[Key]:
@@ -59,7 +57,7 @@ def _left_out(send: Sent, memory: Memory) -> Iterator[Key]:
     listed = {state.tp for state in command.states}
     for tp, replicas in memory.facts["assigned"].items():
         has_state = memory.of("state", tp) is not None and not memory.of("deleted", tp)
-        if has_state and _broker(send.to) in replicas and tp not in listed:
+        if has_state and broker_at(send.to) in replicas and tp not in listed:
             yield tp, send.to
 
 
@@ -117,7 +115,7 @@ def _told(send: Sent, memory: Memory) -> Iterator[Key]:
 def _of_a_stranger(send: Sent, memory: Memory) -> Iterator[Key]:
     for stop in send.message.partitions:
         replicas = memory.of("replicas", stop.tp)
-        if not stop.moved and replicas is not None and _broker(send.to) not in replicas:
+        if not stop.moved and replicas is not None and broker_at(send.to) not in replicas:
             yield stop.tp, send.to
 
 
@@ -159,23 +157,15 @@ def _has_standing(event: Heard, memory: Memory) -> Iterable[Key]:
         yield (str(heartbeat.broker),)
 
 
-def _timed(timer: SetTimer, memory: Memory) -> Iterable[Key]:
-    kind, _, about = timer.name.partition(":")
-    if kind == Timer.SILENCE:
-        yield (about,)
-
-
 def _refused(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     if exchange.reply.error is not ErrorCode.NONE:
         yield (str(exchange.request.broker),)
 
 
-def _fell_silent(event: TimerFired, memory: Memory) -> Iterable[Key]:
-    kind, _, about = event.name.partition(":")
-    if kind == Timer.SILENCE and memory.of("office"):
-        state, _ = memory.of("standing", BrokerId(int(about)), ("inactive", None))
-        if state != "inactive":
-            yield (about,)
+def _fell_silent(item: OfTimer, memory: Memory) -> Iterable[Key]:
+    state, _ = memory.of("standing", BrokerId(int(item.about)), ("inactive", None))
+    if memory.of("office") and state != "inactive":
+        yield (item.about,)
 
 
 def _inactive(note: Note, memory: Memory) -> Iterable[Key]:
@@ -281,13 +271,13 @@ COMMANDS: tuple[Rule, ...] = (
         clause="R-187",
         says="broker {0} sent a heartbeat, and its next one is not timed anew",
         after=heard(MetadataHeartbeat, keys=_has_standing),
-        then=(*did(SetTimer, keys=_timed), *replied(MetadataHeartbeat, keys=_refused)),
+        then=(*armed(Timer.SILENCE, keys=lambda item, _: [(item.about,)]), *replied(MetadataHeartbeat, keys=_refused)),
     ),
     Within(
         name="silence-ignored",
         clause="R-187",
         says="broker {0} sent no heartbeat in time, and does not count as inactive",
-        after=heard(TimerFired, keys=_fell_silent),
+        after=fired(Timer.SILENCE, keys=_fell_silent),
         then=noted("broker-state", keys=_inactive),
     ),
     Never(

@@ -4,16 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from monitors.engine import Never, Rising, Rule, Within
-from monitors.facts import COMMANDS, greeting
+from monitors.facts import COMMANDS, greeting, is_in_flight
 from monitors.patterns import (
     ALL,
     ANY,
     Exchange,
     Key,
     Memory,
+    OfTimer,
     Outcome,
     Sent,
     answered,
+    armed,
     asked,
     did,
     heard,
@@ -25,7 +27,7 @@ from monitors.patterns import (
 from reference.config import asks_controller
 from reference.coordination import paths
 from reference.coordination.api import Check, Create, Data, Exists, GetChildren, GetData, SetData
-from reference.effects import Note, SetTimer, ZkRequest
+from reference.effects import Note, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import ZkState
 from reference.messages import (
@@ -36,7 +38,7 @@ from reference.messages import (
     UpdateMetadata,
 )
 from reference.timers import Timer
-from reference.types import BrokerId, broker_address
+from reference.types import broker_address, broker_at
 
 
 def _told_states(send: Sent, memory: Memory) -> Iterable[tuple[Key, Any]]:
@@ -117,7 +119,7 @@ def _election_of(op: SetData | GetData, memory: Memory) -> Iterable[Key]:
 
 def _stranger(send: Sent, memory: Memory) -> Iterable[Key]:
     for state in send.message.states:
-        if BrokerId(int(send.to[1:])) not in state.replicas:
+        if broker_at(send.to) not in state.replicas:
             yield state.tp, send.to
 
 
@@ -180,7 +182,7 @@ def _first_command(send: Sent, memory: Memory) -> Iterable[Key]:
 def _commanded_before(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """The answer to the command in flight; the controller does not hear one that comes after the timeout."""
     request = exchange.request
-    if exchange.reply.error is ErrorCode.NONE and memory.of("in-flight", exchange.peer) == request.correlation:
+    if exchange.reply.error is ErrorCode.NONE and is_in_flight(exchange, memory):
         yield exchange.peer, request.controller_epoch, request.broker_incarnation
 
 
@@ -190,10 +192,9 @@ def _unwatched(op: Exists | GetChildren, memory: Memory) -> Iterable[Key]:
         yield (op.path,)
 
 
-def _silence_too_early(timer: SetTimer, memory: Memory) -> Iterable[Key]:
-    kind, _, about = timer.name.partition(":")
-    if kind == Timer.SILENCE and timer.lo_ms < memory.config.controller_heartbeat_timeout_ms:
-        yield about, timer.lo_ms
+def _silence_too_early(item: OfTimer, memory: Memory) -> Iterable[Key]:
+    if item.timer.lo_ms < memory.config.controller_heartbeat_timeout_ms:
+        yield item.about, item.timer.lo_ms
 
 
 CONTROLLER: tuple[Rule, ...] = (
@@ -216,7 +217,7 @@ CONTROLLER: tuple[Rule, ...] = (
         name="silence-too-early",
         clause="R-187, R-204",
         says="broker {0} is given {1} ms for its next heartbeat, less than controller.heartbeat.timeout.ms",
-        what=did(SetTimer, keys=_silence_too_early),
+        what=armed(Timer.SILENCE, keys=_silence_too_early),
     ),
     Never(
         name="stranger-told",

@@ -7,16 +7,16 @@ first ends spans, then is judged, then begins spans, and facts are kept last; so
 A rule holds under settings (`holds`): a variant of the protocol that leaves its clause out is not judged by it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from msgspec import Struct
 
-from monitors.patterns import ALL, ANY, Exchange, Key, Memory, Outcome, Pattern
+from monitors.patterns import ALL, ANY, Exchange, Key, Memory, OfTimer, Outcome, Pattern
 from reference.config import BrokerConfig
 from reference.coordination.api import AnyOp
-from reference.effects import AnyEffect, Note, Send, ZkRequest
-from reference.events import AnyEvent, ConnectionLost, Received, ZkReplied
+from reference.effects import AnyEffect, Note, Send, SetTimer, ZkRequest
+from reference.events import AnyEvent, ConnectionLost, Received, TimerFired, ZkReplied
 from reference.messages import Message, Reply, Request
 from reference.types import Address, TopicPartition
 
@@ -89,6 +89,7 @@ class Watch:
             {of: steps for (at, of), steps in on.items() if at == side}
             for side in ("heard", "sent", "noted", "did", "asked", "read", "answered", "replied")
         )
+        self._armed, self._fired = ({of: steps for (at, of), steps in on.items() if at == side} for side in ("armed", "fired"))
         self._requests: dict[tuple[Address, int], Message] = {}  # of this process, by peer and correlation
         self._operations: dict[int, tuple[AnyOp, ...]] = {}
 
@@ -201,6 +202,8 @@ class Watch:
                 self._take_answers(event)
             elif isinstance(event, ConnectionLost):
                 self._drop_requests_of(event.peer)
+            elif isinstance(event, TimerFired):
+                _look(self._fired, event)
             for step in self._heard.get(event.__class__, ()):
                 step(event)
         noted, did = self._noted, self._did
@@ -214,6 +217,8 @@ class Watch:
             else:
                 if cls is ZkRequest:
                     self._ask(effect)  # type: ignore[arg-type]
+                elif cls is SetTimer:
+                    _look(self._armed, effect)  # type: ignore[arg-type]
                 steps = did.get(cls)
             if steps is not None:
                 for step in steps:
@@ -272,6 +277,15 @@ class Watch:
         for op, answer in zip(ops, event.answers, strict=False):
             for step in self._read.get(op.__class__, ()):
                 step(Outcome(op, answer, len(ops) == 1))
+
+
+def _look(steps: Mapping[type | str, list[_Step]], timer: SetTimer | TimerFired) -> None:
+    """Show a timer to the steps of its kind."""
+    kind, _, about = timer.name.partition(":")
+    if kind in steps:
+        item = OfTimer(about, timer)
+        for step in steps[kind]:
+            step(item)
 
 
 def _end(spans: dict[Key, Any], key: Key) -> None:

@@ -4,12 +4,28 @@ from collections.abc import Iterable
 from typing import Any
 
 from monitors.engine import Keep
-from monitors.patterns import ANY, Exchange, Heard, Memory, Outcome, Sent, answered, asked, did, heard, noted, read, replied, sent
+from monitors.patterns import (
+    ANY,
+    Exchange,
+    Heard,
+    Memory,
+    Outcome,
+    Sent,
+    answered,
+    asked,
+    did,
+    fired,
+    heard,
+    noted,
+    read,
+    replied,
+    sent,
+)
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import Children, Create, Created, Data, Delete, Exists, GetChildren, GetData, SetData, Written
 from reference.effects import CreateReplica, Note, WriteCheckpoint
 from reference.errors import ErrorCode
-from reference.events import ShutDown, TimerFired, ZkState
+from reference.events import ShutDown, ZkState
 from reference.messages import (
     EpochEnd,
     Fetch,
@@ -88,12 +104,6 @@ def _buried(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
 def _last_fetch(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
     if send.message.replica is not None:
         yield send.message.tp, send.message.correlation
-
-
-def _asked_again(event: TimerFired, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    kind, _, about = event.name.partition(":")
-    if kind == Timer.ASK_ISR:
-        yield TopicPartition(about), None
 
 
 def _told_metadata(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -187,12 +197,6 @@ def _registered_before(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, 
         yield None, memory.of("registered")
 
 
-def _assigned(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    topic = outcome.op.path.removeprefix(f"{paths.TOPICS}/")
-    if outcome.op.path == paths.topic_path(topic) and "/" not in topic and isinstance(outcome.answer, Data):
-        yield from paths.decode_topic(topic, outcome.answer.data)
-
-
 def _owner(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """The session that an ephemeral znode belongs to, by the last answer about it."""
     match outcome.answer:
@@ -202,10 +206,16 @@ def _owner(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
             yield outcome.op.path, memory.of("session")
 
 
-def _assigned_now(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def topic_at(path: str) -> str | None:
+    """The topic whose znode stands at this path; None for other paths."""
+    topic = path.removeprefix(f"{paths.TOPICS}/")
+    return topic if path == paths.topic_path(topic) and "/" not in topic else None
+
+
+def _assigned(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """The replicas of partitions, as ZooKeeper showed them or took them from this process."""
-    topic = outcome.op.path.removeprefix(f"{paths.TOPICS}/")
-    if outcome.op.path != paths.topic_path(topic) or "/" in topic:
+    topic = topic_at(outcome.op.path)
+    if topic is None:
         return
     match outcome.answer:
         case Data(data=data):
@@ -223,12 +233,6 @@ def _moving(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
 def _idle(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
     if is_in_flight(exchange, memory) and exchange.reply.error is not ErrorCode.STALE_BROKER_EPOCH:
         yield exchange.peer, None
-
-
-def _idle_again(event: TimerFired, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    kind, _, about = event.name.partition(":")
-    if kind == Timer.CHANNEL:
-        yield broker_address(BrokerId(int(about))), None
 
 
 def _ordered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -317,7 +321,7 @@ FACTS: tuple[Keep, ...] = (
         of=(
             *sent(IsrChange, keys=lambda send, _: [(change.tp, send.message.correlation) for change in send.message.changes]),
             *noted("became-leader", "became-follower", "resigned", keys=lambda note, _: [(note.tp, None)]),
-            *heard(TimerFired, keys=_asked_again),
+            *fired(Timer.ASK_ISR, keys=lambda item, _: [(item.about, None)]),
         ),
     ),
     Keep(  # the ISRs that leaders have proposed to this broker
@@ -399,15 +403,13 @@ FACTS: tuple[Keep, ...] = (
         of=(
             *sent(*COMMANDS, keys=lambda send, _: [(send.to, True)]),
             *answered(*COMMANDS, keys=_idle),
-            *heard(TimerFired, keys=_idle_again),
+            *fired(Timer.CHANNEL, keys=lambda item, _: [(broker_address(BrokerId(int(item.about))), None)]),
         ),
     ),
     Keep(
         fact="moving", of=read(GetData, Exists, keys=_moving)
     ),  # partitions that were reassigned: replicas that go are told less
-    Keep(
-        fact="replicas", of=(*noted("controller-elected", keys=_forgotten), *read(GetData, SetData, Create, keys=_assigned_now))
-    ),
+    Keep(fact="replicas", of=(*noted("controller-elected", keys=_forgotten), *read(GetData, SetData, Create, keys=_assigned))),
     Keep(
         fact="deleted",  # partitions that are being deleted: their znodes are looked for first
         of=(

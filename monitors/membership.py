@@ -9,11 +9,12 @@ from monitors.patterns import (
     Heard,
     Key,
     Memory,
+    OfTimer,
     Outcome,
     Sent,
     answered,
+    armed,
     asked,
-    did,
     heard,
     noted,
     read,
@@ -23,7 +24,6 @@ from monitors.patterns import (
 from reference.config import asks_controller, sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import Children, GetChildren, GetData
-from reference.effects import SetTimer
 from reference.errors import ErrorCode
 from reference.events import ShutDown
 from reference.messages import (
@@ -34,7 +34,7 @@ from reference.messages import (
     MetadataHeartbeatReply,
     UpdateMetadata,
 )
-from reference.timers import Timer, name_of
+from reference.timers import Timer
 from reference.types import BrokerState
 
 
@@ -98,9 +98,9 @@ def _not_granted(exchange: Exchange, memory: Memory) -> Iterable[Key]:
         yield exchange.peer, reply.current_state.name.lower(), granted.name.lower()
 
 
-def _fence_too_early(timer: SetTimer, memory: Memory) -> Iterable[Key]:
-    if timer.name == name_of(Timer.FENCE) and timer.lo_ms < memory.config.broker_heartbeat_timeout_ms:
-        yield (timer.lo_ms,)
+def _fence_too_early(item: OfTimer, memory: Memory) -> Iterable[Key]:
+    if item.timer.lo_ms < memory.config.broker_heartbeat_timeout_ms:
+        yield (item.timer.lo_ms,)
 
 
 def _latest_refused(exchange: Exchange, memory: Memory) -> Iterable[Key]:
@@ -126,12 +126,6 @@ def _undecided(exchange: Exchange, memory: Memory) -> Iterable[Key]:
                 yield (change.tp,)
 
 
-def _repeated(timer: SetTimer, memory: Memory) -> Iterable[Key]:
-    kind, _, about = timer.name.partition(":")
-    if kind == Timer.ASK_ISR:
-        yield (about,)
-
-
 def _not_closing(event: Heard, memory: Memory) -> Iterable[Key]:
     """A command that is answered at once; a broker that closes answers nothing any more."""
     if not memory.of("shutting-down"):
@@ -149,7 +143,7 @@ MEMBERSHIP: tuple[Rule, ...] = (
         name="fence-too-early",
         clause="R-188",
         says="the broker fences itself after {0} ms without an answer, less than broker.heartbeat.timeout.ms",
-        what=did(SetTimer, keys=_fence_too_early),
+        what=armed(Timer.FENCE, keys=_fence_too_early),
     ),
     Within(
         name="command-not-answered",
@@ -177,7 +171,7 @@ MEMBERSHIP: tuple[Rule, ...] = (
         clause="R-199, R-200",
         says="the ISR proposed for {0} got no result, and the leader does not ask again",
         after=answered(IsrChange, keys=_undecided),
-        then=did(SetTimer, keys=_repeated),
+        then=armed(Timer.ASK_ISR, keys=lambda item, _: [(item.about,)]),
     ),
     Never(
         name="legacy-broker-asks",
@@ -201,7 +195,7 @@ MEMBERSHIP: tuple[Rule, ...] = (
         clause="R-185",
         says="a heartbeat was answered, and the timer of the fence was not set again",
         after=heard(MetadataHeartbeatReply, keys=_counted),
-        then=did(SetTimer, keys=lambda timer, _: [()] if timer.name == name_of(Timer.FENCE) else []),
+        then=armed(Timer.FENCE, keys=lambda item, _: [()]),
     ),
     Never(
         name="heartbeat-of-another-registration",
@@ -237,7 +231,7 @@ MEMBERSHIP: tuple[Rule, ...] = (
         since=heard(MetadataHeartbeatReply, keys=_late_reply),
         in_turn=True,
         what=(
-            *did(SetTimer, keys=lambda timer, _: [()] if timer.name == name_of(Timer.FENCE) else []),
+            *armed(Timer.FENCE, keys=lambda item, _: [()]),
             *noted("fenced", "unfenced", keys=lambda n, _: [()]),
         ),
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from monitors.engine import Never, Rule
-from monitors.facts import COMMANDS
+from monitors.facts import COMMANDS, topic_at
 from monitors.patterns import (
     ALL,
     ANY,
@@ -29,7 +29,7 @@ from reference.messages import (
     StopReplica,
     UpdateMetadata,
 )
-from reference.types import BrokerId, broker_address
+from reference.types import BrokerId, broker_address, broker_at
 
 
 def _stops(send: Sent, memory: Memory, *, delete: bool | None = None) -> Iterable[Key]:
@@ -66,7 +66,7 @@ def _is_active(send: Sent, memory: Memory) -> bool:
     A broker without heartbeats always counts. The controller notes no state of a registration that is over, so one of the two
     alone may be of another registration.
     """
-    broker = BrokerId(int(send.to[1:]))
+    broker = broker_at(send.to)
     if broker not in memory.of("registered", default=(broker,)):
         return False
     state, incarnation = memory.of("standing", broker, ("inactive", None))
@@ -112,8 +112,8 @@ def _newer_registration(event: Heard, memory: Memory) -> Iterable[Key]:
 
 def _narrowed(op: SetData, memory: Memory) -> Iterable[Key]:
     """Replicas that the assignment written here leaves out and the one that was read last has."""
-    topic = op.path.removeprefix(f"{paths.TOPICS}/")
-    if op.path != paths.topic_path(topic) or "/" in topic:
+    topic = topic_at(op.path)
+    if topic is None:
         return
     for tp, replicas in paths.decode_topic(topic, op.data):
         for broker in memory.of("assigned", tp, ()):

@@ -1,8 +1,9 @@
 """Patterns: which items of a turn a rule is about, and for which keys.
 
 A turn of a broker process is one event and the effects that the machine returned for it. Its items are, in this order: the event,
-or the message in it; the request that the message answers; each operation that ZooKeeper answered; then for each effect the
-message sent, the request that it answers, the operation asked of ZooKeeper, the note, or the effect itself.
+the message in it or the timer that fired; the request that the message answers; each operation that ZooKeeper answered; then for
+each effect the message sent, the request that it answers, the operation asked of ZooKeeper, the timer, the note, or the effect
+itself.
 
 `keys` gets the item and the `Memory` of the process, and returns what the item is about: nothing if it is none of the rule's
 business. Keys are tuples; `ANY` in a key that ends a span stands for every value in its place.
@@ -16,6 +17,7 @@ from msgspec import Struct
 from reference.config import BrokerConfig
 from reference.coordination.api import AnyAnswer
 from reference.events import AnyEvent
+from reference.timers import Timer
 from reference.types import Address
 
 Key = tuple[Hashable, ...]
@@ -51,6 +53,13 @@ class Outcome(Struct, frozen=True):
     op: Any
     answer: AnyAnswer
     alone: bool
+
+
+class OfTimer(Struct, frozen=True):
+    """A timer: the effect SetTimer or the event TimerFired. `about` is a broker's id or a partition, "" if nothing."""
+
+    about: str
+    timer: Any
 
 
 class Memory:
@@ -119,6 +128,16 @@ def noted(*kinds: str, keys: Keys) -> tuple[Pattern, ...]:
     return _patterns("noted", kinds, keys)
 
 
+def armed(*timers: Timer, keys: Keys) -> tuple[Pattern, ...]:
+    """A timer of one of these kinds that is set; the item is an `OfTimer`."""
+    return _patterns("armed", timers, keys)
+
+
+def fired(*timers: Timer, keys: Keys) -> tuple[Pattern, ...]:
+    """A timer of one of these kinds that fired; the item is an `OfTimer`."""
+    return _patterns("fired", timers, keys)
+
+
 def did(*classes: type, keys: Keys) -> tuple[Pattern, ...]:
-    """Another effect: a timer, a disk effect, a request to ZooKeeper as a whole; the item is the effect."""
+    """Another effect: on a disk, a request to ZooKeeper as a whole; the item is the effect."""
     return _patterns("did", classes, keys)

@@ -63,7 +63,7 @@ from reference.messages import (
 )
 from reference.replica import follower
 from reference.timers import Timer, timer_named
-from reference.types import Address, BrokerId, TopicPartition
+from reference.types import Address, BrokerId, TopicPartition, broker_at
 
 
 class NodeState(Struct):
@@ -183,7 +183,7 @@ class Node:
             case LogInfo():
                 commands.on_log_info(turn, broker, source, message)
             case LeaderAndIsrReply() | UpdateMetadataReply() | StopReplicaReply() | LogInfoReply():
-                controllers.on_reply(turn, controller, BrokerId(int(source[1:])), message)
+                controllers.on_reply(turn, controller, broker_at(source), message)
             case MetadataHeartbeat() | IsrChange():
                 controllers.on_request(turn, controller, source, message)
             case MetadataHeartbeatReply():

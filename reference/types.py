@@ -52,6 +52,11 @@ def broker_address(broker: BrokerId) -> Address:
     return Address(f"b{broker}")
 
 
+def broker_at(address: Address) -> BrokerId:
+    """The broker with this address: 1 for "b1"."""
+    return BrokerId(int(address[1:]))
+
+
 def topic_partition(topic: str, index: int) -> TopicPartition:
     """The name of a partition: "orders-0" for index 0 of topic orders."""
     return TopicPartition(f"{topic}-{index}")
