@@ -18,7 +18,7 @@ def silence(history: History, found: Signature) -> Told:
     node = next((word for word in re.findall(r"\w+", found.words) if word in history.manifest.brokers), None)
     head = Clause(f"not live: {found.words}", ())
     if found.checker in _NAMING_ROWS:
-        named = [scene.row(int(number)) for number in re.findall(r"\brow (\d+)", found.words)]
+        named = [scene.row(int(index)) for index in re.findall(r"\brow (\d+)", found.words)]
         return _not_live(head, [clause(row) for row in named if row is not None])
     if "is not registered" in found.words or "controller" in found.words:
         rows = [

@@ -99,7 +99,7 @@ def rustworkx_components(source: Ints, target: Ints, count: int) -> Ints:
 
 def scipy_components(source: Ints, target: Ints, count: int) -> Ints:
     """`components` by SciPy."""
-    # Imported here because it takes 0.1 s, and every run imports this module for the sake of those with transactions.
+    # Imported here because it takes 0.1 s, and only histories with dependencies come so far.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -13,6 +13,7 @@ from tests.tidy.sources import ROOT
 GENERATED = {
     "docs/history-format.md": ("history.schema", "document"),
     "docs/properties.md": ("checkers.properties", "document"),
+    "checkers/severity.txt": ("checkers.severity_document", "document"),
     "docs/faults.md": ("nemesis.document", "document"),
     "docs/campaigns.md": ("bench.guided", "document"),
     "docs/data.md": ("pipeline.tables", "document"),
