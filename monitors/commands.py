@@ -196,12 +196,14 @@ def _mixed_up(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 
 def _notification(outcome: Outcome, memory: Memory) -> Iterable[Key]:
-    if outcome.op.path.startswith(paths.LOG_DIR_EVENT) and isinstance(outcome.answer, Data) and memory.of("office"):
+    is_told = outcome.op.path.startswith(paths.LOG_DIR_EVENT) and isinstance(outcome.answer, Data) and outcome.last
+    if is_told and memory.of("office"):
         yield (outcome.op.path,)
 
 
 def _nobody_in_office(outcome: Outcome, memory: Memory) -> Iterable[Key]:
-    if outcome.op.path == paths.CONTROLLER and isinstance(outcome.answer, NoNode) and not memory.of("office"):
+    is_free = outcome.op.path == paths.CONTROLLER and isinstance(outcome.answer, NoNode) and outcome.last
+    if is_free and not memory.of("office"):
         yield (outcome.op.path,)
 
 

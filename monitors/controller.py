@@ -99,15 +99,16 @@ def _dead_leader(outcome: Outcome, memory: Memory) -> Iterable[Key]:
     """A partition whose state was read for an election and names a leader that is not registered.
 
     Nobody is asked for the end of a log before such an election: that needs all of the ISR. An operator's order does not, so the
-    rule is silent once one was read, and for a partition that is deleted. The answer to a read counts only if no other one of the
-    partition is under way.
+    rule is silent once one was read, and for a partition that is deleted.
     """
     tp, told = paths.tp_of_state_path(outcome.op.path), memory.of("told-live")
-    if tp is None or not outcome.alone or outcome.op.watch or told is None or not isinstance(outcome.answer, Data):
+    if tp is None or not (outcome.alone and outcome.last) or outcome.op.watch:
+        return
+    if told is None or not isinstance(outcome.answer, Data):
         return
     leader = paths.decode_state(tp, (), outcome.answer).leader
     gone = leader is not None and leader not in told and leader not in memory.of("registered", default=())
-    if gone and memory.of("reads", tp) == 1 and not memory.of("ordered", tp) and not memory.of("deleted", tp):
+    if gone and not memory.of("ordered", tp) and not memory.of("deleted", tp):
         yield (tp,)
 
 

@@ -275,8 +275,11 @@ class Watch:
     def _take_answers(self, event: ZkReplied) -> None:
         ops = self._operations.pop(event.id, ())
         for op, answer in zip(ops, event.answers, strict=False):
-            for step in self._read.get(op.__class__, ()):
-                step(Outcome(op, answer, len(ops) == 1))
+            if steps := self._read.get(op.__class__):
+                last = not any(op in later for later in self._operations.values())
+                outcome = Outcome(op, answer, len(ops) == 1, last)
+                for step in steps:
+                    step(outcome)
 
 
 def _look(steps: Mapping[type | str, list[_Step]], timer: SetTimer | TimerFired) -> None:

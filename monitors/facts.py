@@ -280,18 +280,6 @@ def _heard_of(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
         yield None, told | {event.message.broker}
 
 
-def _more_reads(op: GetData, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    tp = paths.tp_of_state_path(op.path)
-    if tp is not None and not op.watch:
-        yield tp, memory.of("reads", tp, 0) + 1
-
-
-def _fewer_reads(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    tp = paths.tp_of_state_path(outcome.op.path)
-    if tp is not None and not outcome.op.watch:
-        yield tp, memory.of("reads", tp, 0) - 1
-
-
 FACTS: tuple[Keep, ...] = (
     Keep(fact="role", of=noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_role)),
     Keep(fact="epoch", of=noted("became-leader", "became-follower", keys=lambda note, _: [(note.tp, note.leader_epoch)])),
@@ -434,5 +422,4 @@ FACTS: tuple[Keep, ...] = (
             *noted("controller-resigned", keys=lambda n, _: [(None, None)]),
         ),
     ),
-    Keep(fact="reads", of=(*asked(GetData, keys=_more_reads), *read(GetData, keys=_fewer_reads))),  # of states, without an answer
 )

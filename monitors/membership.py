@@ -112,7 +112,7 @@ def _latest_refused(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 def _topics(outcome: Outcome, memory: Memory) -> Iterable[Key]:
     """The topics that a broker is told of that learns its own replicas; a controller sets a watch."""
-    is_asked = outcome.op.path == paths.TOPICS and not outcome.op.watch
+    is_asked = outcome.op.path == paths.TOPICS and not outcome.op.watch and outcome.last
     if is_asked and isinstance(outcome.answer, Children):
         for topic in outcome.answer.names:
             yield (paths.topic_path(topic),)

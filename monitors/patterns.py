@@ -48,11 +48,16 @@ class Exchange(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """An operation and what ZooKeeper answered; `alone`: it was the only one of its request."""
+    """An operation and what ZooKeeper answered.
+
+    `alone`: it was the only one of its request; `last`: the process has not asked the same again since, as it does where a watch
+    fires before the answer is there. An answer that is not the last may be left unused.
+    """
 
     op: Any
     answer: AnyAnswer
     alone: bool
+    last: bool
 
 
 class OfTimer(Struct, frozen=True):

@@ -134,6 +134,8 @@ def isr_written(epoch: int, *members: int) -> AnyEffect:
 ACTIVE_B3 = did(note("broker-state", broker=B3, detail="active", incarnation=30))
 EVENT = f"{paths.LOG_DIR_EVENT}0001"
 READS_EVENT = did(zk(5, GetData(EVENT)))
+LOOKS = Exists(paths.CONTROLLER, watch=True)
+CLAIMS = Create(paths.CONTROLLER, b'{"version":1,"brokerid":1}', ephemeral=True)
 READS_B2 = (did(zk(5, GetData(paths.broker_path(B2)))), answers(5, Data(b"", 0, 20)))
 # b2 holds a replica, is registered, and was told something that it has answered
 IDLE_B2 = (
@@ -163,7 +165,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "silence-ignored": (ELECTED, ACTIVE_B3, silent()),
     "results-mixed-up": (ELECTED, heard("b2", proposes(2), takes(2, 3))),
     "notification-kept": (ELECTED, READS_EVENT, answers(5, Data(b"", 0, 9))),
-    "office-not-claimed": (did(zk(5, Exists(paths.CONTROLLER, watch=True))), answers(5, NoNode())),
+    "office-not-claimed": (did(zk(5, LOOKS)), answers(5, NoNode())),
     "elected-without-znode": (CONNECTED, *owner(paths.CONTROLLER, 6), ELECTED),
     "registered-without-znode": (CONNECTED, *owner(paths.broker_path(B1), 6), REGISTERED),
     "unknown-znode": (did(zk(5, GetChildren("/brokers/topic"))),),
@@ -213,8 +215,16 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "results of what was proposed": (ELECTED, heard("b2", proposes(2), takes(2))),
     "notification deleted": (ELECTED, READS_EVENT, answers(5, Data(b"", 0, 9), effects=(zk(6, Delete(EVENT)),))),
     "office claimed": (
-        did(zk(5, Exists(paths.CONTROLLER, watch=True))),
-        answers(5, NoNode(), effects=(zk(6, Create(paths.CONTROLLER, b'{"version":1,"brokerid":1}', ephemeral=True)),)),
+        did(zk(5, LOOKS)),
+        answers(5, NoNode(), effects=(zk(6, CLAIMS),)),
+    ),
+    "office looked for twice": (  # two watches fired: the first answer is not used
+        *(did(zk(5, LOOKS)), did(zk(6, LOOKS))),
+        *(answers(5, NoNode()), answers(6, NoNode(), effects=(zk(7, CLAIMS),))),
+    ),
+    "notification read twice": (
+        *(ELECTED, READS_EVENT, did(zk(6, GetData(EVENT)))),
+        *(answers(5, Data(b"", 0, 9)), answers(6, Data(b"", 0, 9), effects=(zk(7, Delete(EVENT)),))),
     ),
     "controller by its own znode": (CONNECTED, *owner(paths.CONTROLLER, 7), ELECTED),
     "controller by the znode that it created": (
