@@ -60,3 +60,8 @@ def test_replicas_are_placed_round_robin_on_the_brokers() -> None:
 
     assert placed(brokers, partitions=4, replication_factor=2) == ((1, 2), (2, 3), (3, 1), (1, 2))
     assert all(len(set(replicas)) == 3 for replicas in placed(brokers, partitions=5, replication_factor=3))
+
+
+def test_brokers_are_sorted_as_numbers() -> None:
+    """R-132: as text, 10 would come before 9."""
+    assert placed((BrokerId(10), BrokerId(9), BrokerId(101)), partitions=1, replication_factor=3) == ((9, 10, 101),)

@@ -71,6 +71,16 @@ def test_bad_dir_halts_the_broker_before_kip_112() -> None:
         assert lab.halted == halted
 
 
+def test_empty_bad_dir_halts_the_broker_before_kip_112() -> None:
+    """R-073, C-23: also where the directory holds no replica that could go offline."""
+    for name, halted in (("log-dir-fails-broker", {1: "log directories 1 failed"}), ("safe", {})):
+        lab = jbod(variant=VARIANTS[name])
+        assert lab.disks[1].dirs[1].logs == {}
+        lab.tell(1, DirFailed(1, "EIO"))
+
+        assert lab.halted == halted
+
+
 def test_bad_dir_keeps_the_broker_down_before_kip_112() -> None:
     """R-073, C-23: a broker that starts with one bad directory of two is as broken as one that loses it later."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 1 failed"}), ("safe", {})):

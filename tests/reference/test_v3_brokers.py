@@ -69,6 +69,18 @@ def test_broker_becomes_follower_by_leader_and_isr(variant: str) -> None:
     assert role.leader == 2
 
 
+def test_v3_follower_changes_its_leader_whatever_its_id() -> None:
+    """R-032, V3 §C step 2.2: "not already following L" asks which broker it follows, and not which id is greater."""
+    lab = full("v3")
+    followed = []
+    for leader in (2, 1, 2):
+        command(lab, 3, state_for(lab, leader))
+        role = lab.partition(3).role
+        followed.append(role.leader if isinstance(role, Follower) else None)
+
+    assert followed == [2, 1, 2]
+
+
 def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
     """R-032, R-080, V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` truncates again."""
     for name, expected in (("v3", 0), ("safe", 1)):

@@ -437,6 +437,19 @@ def test_update_metadata_matches_kip_112() -> None:
     assert received(frame, {}) == UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, (BrokerId(2),), (told,))
 
 
+def test_update_metadata_lists_every_offline_replica() -> None:
+    """R-311, KIP-112 "Protocol": offline_replicas is an array; order and number of replicas are kept."""
+    offline = (BrokerId(3), BrokerId(1))
+    state = replace(STATE, offline=offline)
+    update = UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (BrokerId(2), BrokerId(3)), (state,), True, 3)
+    frame = request_frame(update, version=0)
+    read = received(frame, {})
+
+    assert b"\0\0\0\2" + b"\0\0\0\3" + b"\0\0\0\1" in frame
+    assert isinstance(read, UpdateMetadata)
+    assert (read.live_brokers, [told.offline for told in read.states]) == ((2, 3), [offline])
+
+
 def test_stop_replica_matches_v3_and_stops_any_epoch() -> None:
     """R-014, StopReplicaRequest of V3: a set of partitions without epochs; decoded with the epoch of a deletion, which no
     replica's epoch exceeds.
