@@ -75,7 +75,8 @@ class EventKind(StrEnum):
     FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, count: how often it took effect (messages dropped, ...)"
     FAULT_PROBED = (
         "fault-probed",
-        "fault, node, detail: acts | no-effect | healed | still-there | not-measured, and what the probe observed",
+        "fault, node, detail: acts | no-effect | healed | still-there | not-measured, and what the probe observed, count: of the "
+        "messages that the fault picked, those that arrived after their sender had given up the connection",
     )
     HEALED = "healed", "all faults have ended; none is in force from here on"
     FINAL_READS = "final-reads", "the final readers start"

@@ -7,7 +7,7 @@ the container backend itself detects what the host's kernel lacks.
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from nemesis.faults import (
     AnswerLate,
@@ -37,6 +37,7 @@ from nemesis.faults import (
     Slow,
     ZooKeeperDown,
     ZooKeeperLinks,
+    picks_messages,
 )
 from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, ClientPlace, Everyone
@@ -62,9 +63,13 @@ Ability = Can | Cannot
 
 ONE_PROTOCOL = "a process keeps the settings that it was given at the start of the run"
 OUTSIDE = "the effects of a machine cannot be seen from outside its process"
-_NO_PACKETS = "refused where doubled, reordered or for some messages"
-_TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
-_PEERS_ONLY = "a proxy tells messages apart between brokers only (links: peers)"
+_NO_PACKETS = "refused where doubled or reordered"
+_TCP_HIDES = "TCP hides doubled and reordered packets"
+_PROXIED = ("peers", "clients")  # the links whose proxies tell messages apart
+_NO_KINDS = f"a proxy tells messages apart between brokers and on clients' links only (links: {', '.join(_PROXIED)})"
+_PICKED = "a TCP proxy parses messages, and delays, holds or drops the picked ones, or resets their connection"
+_PEERS_ONLY = "a proxy tells messages apart between brokers only, where it holds all of some kinds (clog, links: peers)"
+_NOT_PICKED = "its connections cannot pick single messages by kind, chance or connection"
 _CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsynced"
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
@@ -79,7 +84,7 @@ def ability(backend: Backend, fault: AnyFault, target: AnyTarget = _ANY) -> Abil
         return Cannot(_ONE_PLACE)
     match backend:
         case "sim":
-            return Can(_simulated_ability(fault))
+            return Cannot(_NOT_PICKED) if _unsimulated(fault, target) else Can(_simulated_ability(fault))
         case "process":
             return _of_processes(fault)
         case "docker":
@@ -101,6 +106,15 @@ def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
 def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ...]:
     """The scheduled faults that this backend can inject."""
     return tuple(window for window in windows if isinstance(ability(backend, window.fault, window.target), Can))
+
+
+def _unsimulated(fault: AnyFault, target: AnyTarget) -> bool:
+    """Whether the simulator cannot pick the messages of this fault: between brokers it holds or loses those of some kinds."""
+    if isinstance(fault, Packets) and not isinstance(target, ClientPlace):
+        return fault.connection is not UNSET
+    if isinstance(fault, Clog) and not isinstance(target, ClientPlace):
+        return fault.chance_per_mille is not UNSET or fault.connection is not UNSET
+    return picks_messages(fault)
 
 
 def _simulated_ability(fault: AnyFault) -> str:
@@ -171,12 +185,14 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
             return Cannot(OUTSIDE)
-        case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
+        case Packets(duplicate_per_mille=0, reorder_per_mille=0):
             return Can(f"a TCP proxy sends dropped bytes later, as TCP does; {_NO_PACKETS}")
         case Packets():
             return Cannot(_TCP_HIDES)
-        case Clog(kinds=kinds, links=links) if kinds and links != ("peers",):
-            return Cannot(_PEERS_ONLY)
+        case Slow() | Clog() | Reset() if picks_messages(fault) and not {*fault.links} <= {*_PROXIED}:
+            return Cannot(_NO_KINDS)
+        case Slow() | Clog() | Reset() if picks_messages(fault):
+            return Can(_PICKED)
         case Clog(kinds=kinds) if kinds:
             return Can("a TCP proxy parses messages between brokers and holds those of these kinds back")
         case Partition() | Clog():
@@ -214,12 +230,12 @@ def _of_processes(fault: AnyFault) -> Ability:
 def _of_containers(fault: AnyFault) -> Ability:
     """How containers perform this fault, or why they cannot."""
     match fault:
-        case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
+        case Packets() | Slow() | Clog() | Reset() if picks_messages(fault):
+            return Cannot(_PEERS_ONLY)
+        case Packets(duplicate_per_mille=0, reorder_per_mille=0):
             return Can(f"packets dropped by iptables, at random; {_NO_PACKETS}")
         case Packets():
             return Cannot(_TCP_HIDES)
-        case Clog(kinds=kinds, links=links) if kinds and links != ("peers",):
-            return Cannot(_PEERS_ONLY)
         case Clog(kinds=kinds) if kinds:
             return Can("a TCP proxy in the broker's network parses messages between brokers and holds those of these kinds back")
         case Partition():

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from history.promise import Flush
 
 Links = Literal["peers", "zookeeper", "clients"]
+Direction = Literal["both", "inbound", "outbound"]
 # What a broker asks ZooKeeper for: writes, and reads of the same znodes
 ZkStep = Literal[
     "registration",
@@ -29,6 +30,7 @@ ZkStep = Literal[
     "read-topic",
     "read-admin",
 ]
+Connection = Literal["one", "all"]
 ALL_LINKS: tuple[Links, ...] = ("peers", "zookeeper", "clients")
 
 
@@ -48,7 +50,7 @@ class Partition(Fault, frozen=True, kw_only=True, tag="partition"):
 
     shape: Literal["isolate", "halves", "majorities-ring", "bridge"] = "isolate"
     links: tuple[Links, ...] = ALL_LINKS
-    direction: Literal["both", "inbound", "outbound"] = "both"  # seen from the target (or from the first half)
+    direction: Direction = "both"  # seen from the target (or from the first half)
     peer: int | None = None  # isolate: restricts the cut to the links with that broker
 
 
@@ -61,6 +63,7 @@ class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
     requests to ZooKeeper are not touched, because their connections keep order.
 
     On the links of a client place only `drop_per_mille` is allowed: TCP repeats the dropped bytes, so that they arrive later.
+    The parameters `direction` and `connection` of Packets restrict it as in Slow.
     """
 
     drop_per_mille: int = 0
@@ -69,31 +72,58 @@ class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
     copy_late_ms_max: int = 6000
     kinds: tuple[str, ...] = ()
     peer: int | None = None
+    direction: Direction | UnsetType = UNSET
+    connection: Connection | UnsetType = UNSET
 
 
 class Slow(Fault, frozen=True, kw_only=True, tag="slow"):
-    """Messages over the links of the target arrive up to `extra_ms` later, drawn from 0."""
+    """Messages over the links of the target arrive up to `extra_ms` later, drawn from 0.
+
+    Slow, and Clog, Packets and Reset, act on single messages if they have one of these parameters: `kinds` (such as `end-txn` or
+    `fetch-reply`, nemesis/messages.py), `chance_per_mille` (so many messages of 1000, drawn), `connection` (`one`: on each link
+    the first connection that has such a message, and no other). What follows a late message on its connection is late, too: order
+    is kept. It arrives even after the sender has given up the connection. `direction` is seen from the target.
+    """
 
     extra_ms: int
     links: tuple[Links, ...] = ALL_LINKS
     peer: int | None = None
+    kinds: tuple[str, ...] | UnsetType = UNSET
+    chance_per_mille: int | UnsetType = UNSET
+    direction: Direction | UnsetType = UNSET
+    connection: Connection | UnsetType = UNSET
 
 
 class Clog(Fault, frozen=True, kw_only=True, tag="clog"):
-    """Links of the target deliver nothing while the fault lasts, and everything after it: bytes wait in buffers."""
+    """Links of the target deliver nothing while the fault lasts, and everything after it: bytes wait in buffers.
+
+    With `kinds`, messages of these kinds wait, and between brokers (`links` are `peers` alone) other kinds overtake them. With
+    `chance_per_mille` or `connection` (as in Slow), and on the links of clients, what follows on their connections waits, too.
+    """
 
     links: tuple[Links, ...] = ALL_LINKS
-    kinds: tuple[str, ...] = ()  # restricts the fault to message kinds, as in Packets
+    kinds: tuple[str, ...] = ()
     peer: int | None = None
-    direction: Literal["both", "inbound", "outbound"] = "both"
+    direction: Direction = "both"
+    chance_per_mille: int | UnsetType = UNSET
+    connection: Connection | UnsetType = UNSET
 
 
 class Reset(Fault, frozen=True, kw_only=True, tag="reset"):
-    """Connections of the target break every `period_ms`: requests in flight have an unknown outcome."""
+    """Connections of the target break every `period_ms`: requests in flight have an unknown outcome.
 
-    period_ms: int
+    If `period_ms` is 0 and `kinds` are given, a connection breaks at each message of these kinds (`chance_per_mille`, `direction`
+    and `connection` as in Slow) instead of delivering it. At `end-txn` the broker never gets the request; at `end-txn-reply` the
+    broker has performed it, and the answer is lost.
+    """
+
+    period_ms: int = 0
     links: tuple[Links, ...] = ALL_LINKS
     peer: int | None = None
+    kinds: tuple[str, ...] | UnsetType = UNSET
+    chance_per_mille: int | UnsetType = UNSET
+    direction: Direction | UnsetType = UNSET
+    connection: Connection | UnsetType = UNSET
 
 
 # --- clocks --------------------------------------------------------------------------------------------------------------
@@ -288,6 +318,26 @@ def hits_every_broker(fault: AnyFault) -> bool:
     return isinstance(fault, ZooKeeperFault) or (isinstance(fault, Partition) and fault.shape != "isolate")
 
 
+def kinds_of(fault: AnyFault) -> tuple[str, ...]:
+    """The kinds of messages that the fault names; empty if it names none."""
+    kinds = fault.kinds if isinstance(fault, Packets | Slow | Clog | Reset) else UNSET
+    return () if kinds is UNSET else kinds
+
+
+def picks_messages(fault: AnyFault) -> bool:
+    """True for a fault of single messages that wait, break or are repeated in their connection's order.
+
+    False for Clog between brokers that names kinds alone: other messages overtake those that it holds.
+    """
+    if isinstance(fault, Clog) and fault.links == ("peers",) and fault.kinds:
+        return fault.chance_per_mille is not UNSET or fault.connection is not UNSET
+    if isinstance(fault, Packets):
+        return bool(fault.kinds) or fault.connection is not UNSET
+    if isinstance(fault, Slow | Clog | Reset):
+        return bool(kinds_of(fault)) or fault.chance_per_mille is not UNSET or fault.connection is not UNSET
+    return False
+
+
 def withholds(fault: AnyFault) -> bool:
     """True if this fault makes all replicas in one log directory unreadable while it lasts."""
     return isinstance(fault, DirUnreadable | DirFile | DirFailure)
@@ -335,7 +385,8 @@ def complaints(fault: AnyFault, *, brokers: int, log_dirs: int, servers: int) ->
         yield f"peer restricts the shape isolate alone, not {fault.shape}"
     if isinstance(fault, CrashAt | AnswerLost | AnswerLate | DeposedAt) and fault.nth < 1:
         yield f"nth must be at least 1, not {fault.nth}"
-    if isinstance(fault, Reset | ClockStrobe) and fault.period_ms < 1:
+    yield from _picking_complaints(fault)
+    if isinstance(fault, Reset | ClockStrobe) and fault.period_ms < 1 and not (picks_messages(fault) and fault.period_ms == 0):
         yield f"period_ms must be at least 1, not {fault.period_ms}"
     if isinstance(fault, Slow | DiskSlow | ZooKeeperLinks) and fault.extra_ms < 0:
         yield f"extra_ms must be at least 0, not {fault.extra_ms}"
@@ -345,3 +396,19 @@ def complaints(fault: AnyFault, *, brokers: int, log_dirs: int, servers: int) ->
         yield "links must name at least one of peers, zookeeper, clients"
     if isinstance(fault, LinkFault) and fault.peer is not None and not 1 <= fault.peer <= brokers:
         yield f"there is no broker {fault.peer}, only 1 to {brokers}"
+
+
+def _picking_complaints(fault: AnyFault) -> Iterator[str]:
+    """What is wrong with how a fault picks messages."""
+    if not isinstance(fault, Slow | Clog | Reset):
+        return
+    chance = fault.chance_per_mille
+    if chance is not UNSET and not 1 <= chance <= 1000:
+        yield f"chance_per_mille must be from 1 to 1000, not {chance}"
+    if isinstance(fault, Reset) and not picks_messages(fault) and fault.direction is not UNSET:
+        yield "a reset breaks a connection in both directions: only one at messages (kinds) has a direction"
+    if isinstance(fault, Reset) and picks_messages(fault):
+        if not kinds_of(fault):
+            yield "a reset at messages must name their kinds"
+        if fault.period_ms:
+            yield f"a reset at messages has no period: period_ms must be 0, not {fault.period_ms}"

@@ -10,7 +10,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from history.promise import Flush
-from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, Clog, DiskFault, LinkFault, Packets, Partition, complaints
+from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, DiskFault, LinkFault, Packets, Partition, complaints
 from nemesis.targets import (
     AnyTarget,
     ClientPlace,
@@ -175,14 +175,12 @@ def _at_place(fault: AnyFault) -> Iterator[str]:
     if not isinstance(fault, LinkFault):
         yield "only faults of links can hit a client place"
     elif isinstance(fault, Packets):
-        if fault.duplicate_per_mille or fault.reorder_per_mille or fault.kinds:
+        if fault.duplicate_per_mille or fault.reorder_per_mille:
             yield "on the links of a client place packets can only be dropped (drop_per_mille): TCP keeps them in order"
     elif "clients" not in fault.links:
         yield "a client place has links of the kind clients alone"
     elif isinstance(fault, Partition) and fault.shape != "isolate":
         yield f"a client place can be cut off by the shape isolate alone, not {fault.shape}"
-    elif isinstance(fault, Clog) and fault.kinds:
-        yield "on the links of a client place messages cannot be chosen by kind"
 
 
 def _no_broker(broker: int, shape: Shape) -> str:

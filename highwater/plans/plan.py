@@ -19,7 +19,8 @@ from history.event import EventKind
 from history.manifest import SystemFacts
 from history.promise import Promise
 from history.store import name_complaint
-from nemesis.faults import Clog, CrashAt, Packets, ZkStep
+from nemesis.faults import CrashAt, ZkStep, kinds_of
+from nemesis.messages import KINDS, QUORUM_FETCH, REPLY
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from reference.config import VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
@@ -78,7 +79,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
 
 
-Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr", "last-replica"]
+Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr", "last-replica", "orphan-request"]
 REFERENCE = "reference"  # the system of a plan that names none
 
 
@@ -393,14 +394,15 @@ def _schedule(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the fault windows."""
     for complaint in validate(plan.schedule, shape_of(plan)):
         yield Complaint(path=("schedule", complaint.index), sentence=complaint.sentence)
-    messages = {kebab(message.__name__) for message in get_args(AnyMessage)}
-    effects = {kebab(effect.__name__) for effect in get_args(AnyEffect)} | {f"send:{message}" for message in messages}
+    own = {kebab(message.__name__) for message in get_args(AnyMessage)}
+    requests = {*KINDS.values(), QUORUM_FETCH}
+    messages = own | requests | {f"{request}{REPLY}" for request in requests}
+    effects = {kebab(effect.__name__) for effect in get_args(AnyEffect)} | {f"send:{message}" for message in own}
     effects |= {f"zk-request:{step}" for step in get_args(ZkStep)}
     for index, window in enumerate(plan.schedule):
-        named = window.fault.kinds if isinstance(window.fault, Packets | Clog) else ()
-        for kind in named:
+        for kind in kinds_of(window.fault):
             if kind not in messages:
-                sentence = f"window {window.id}: unknown message {kind!r}; known: {', '.join(sorted(messages))}"
+                sentence = f"window {window.id}: {unknown('message', kind, sorted(messages))}"
                 yield Complaint(path=("schedule", index, "fault", "kinds"), sentence=sentence)
         if isinstance(window.fault, CrashAt) and window.fault.effect not in effects:
             sentence = f"window {window.id}: unknown effect {window.fault.effect!r}; known: {', '.join(sorted(effects))}"
@@ -432,5 +434,5 @@ def _marks(plan: Plan) -> Iterator[Complaint]:
             sentence = f"unknown mark {mark!r}; known: {', '.join(marks)}"
             yield Complaint(path=("required_marks", index), sentence=sentence)
     partitions = sum(topic.partitions for topic in plan.cluster.topics)
-    if plan.hazard is not UNSET and partitions != 1:
+    if plan.hazard not in (UNSET, "orphan-request") and partitions != 1:
         yield Complaint(path=("hazard",), sentence=f"a plan with a hazard must have one partition, not {partitions}")

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, assert_never
+from typing import assert_never
+
+from msgspec import UnsetType
 
 from highwater.rig.targets import shuffled
 from history.seed import Draws
-from nemesis.faults import Links, Partition
+from nemesis.faults import Direction, Links, Partition
 from reference.types import Address, BrokerId, broker_address
 
-Direction = Literal["both", "inbound", "outbound"]
 Pair = tuple[Address, Address]
 ZOOKEEPER = Address("zk")  # a single server, or all servers together
 
@@ -37,11 +38,15 @@ class Geography:
         self._places = places
 
     def links_of(
-        self, node: Address, links: tuple[Links, ...], direction: Direction = "both", peer: int | None = None
+        self,
+        node: Address,
+        links: tuple[Links, ...],
+        direction: Direction | UnsetType = "both",
+        peer: int | None = None,
     ) -> list[Pair]:
         """The links of a broker to these kinds of others (brokers, clients, ZooKeeper), or of a client place to brokers.
 
-        `direction` is as seen from the broker or the place.
+        `direction` is as seen from the broker or the place; unset, it is both.
         """
         others: list[Address] = []
         if node in self._places or "peers" in links:

@@ -24,6 +24,7 @@ WORDS: dict[Hazard, str] = {
     "missed-elections": "while a running replica had no session, another replica was elected, and then one more",
     "outlived-isr": "no member of the ISR had a session, and another broker had one",
     "last-replica": "the only member of the ISR lost acknowledged records",
+    "orphan-request": "a request arrived after its client had given up the connection",
 }
 
 
@@ -50,6 +51,8 @@ def _measures(hazard: Hazard, history: History) -> Iterator[int]:
             return _isr_without_brokers(history)
         case "last-replica":
             return _records_lost_by_last_member(history)
+        case "orphan-request":
+            return (row.count for row in _of_kind(history, EventKind.FAULT_PROBED) if row.count is not None)
         case _:
             assert_never(hazard)
 

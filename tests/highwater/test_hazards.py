@@ -51,6 +51,7 @@ HISTORIES: dict[Hazard, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
         ("ok produce value=a offset=0", "state-written leader=b1 isr=b1,b2", "wound node=b1 offset=0"),
         ("ok produce value=a offset=0", "wound node=b1 offset=0"),
     ),
+    "orphan-request": (("fault-probed node=p1 count=2",), ("fault-probed node=p1 count=0",), ("fault-probed node=p1",)),
 }
 
 

@@ -83,7 +83,7 @@ def test_valid_plan_has_no_complaints() -> None:
         ),
         (
             replace(GOOD, schedule=(Window(id="f1", kind="k", at_ms=0, until_ms=1, fault=Packets(kinds=("fetsch",))),)),
-            "unknown message 'fetsch'; known: epoch-end, epoch-end-reply, fetch, fetch-reply",
+            "unknown message 'fetsch'; did you mean 'fetch'?",
         ),
         (
             replace(GOOD, schedule=(Window(id="f1", kind="k", at_ms=0, until_ms=1, fault=CrashAt(effect="send:fetsch")),)),

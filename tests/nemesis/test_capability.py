@@ -16,6 +16,8 @@ from nemesis.faults import (
     DeposedAt,
     Packets,
     Partition,
+    Reset,
+    Slow,
     ZooKeeperLinks,
 )
 from nemesis.schedule import Window
@@ -41,11 +43,10 @@ def test_containers_refuse_faults_of_a_client_place() -> None:
     assert performable("docker", (cut,)) == ()
 
 
-@pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",))])
 @pytest.mark.parametrize("backend", ["process", "docker"])
-def test_real_backends_refuse_duplicated_and_selected_packets(backend: Backend, fault: AnyFault) -> None:
-    assert isinstance(ability(backend, fault), Cannot)
-    assert isinstance(ability(backend, sample(type(fault))), Can)
+def test_real_backends_refuse_duplicated_packets(backend: Backend) -> None:
+    assert isinstance(ability(backend, Packets(duplicate_per_mille=1)), Cannot)
+    assert isinstance(ability(backend, sample(Packets)), Can)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -54,12 +55,37 @@ def test_every_backend_can_hold_messages_of_some_kinds(backend: Backend) -> None
     assert isinstance(ability(backend, Clog(links=("peers",), kinds=("fetch",))), Can)
 
 
-@pytest.mark.parametrize("backend", ["process", "docker"])
-def test_real_backends_tell_messages_apart_between_brokers_only(backend: Backend) -> None:
-    why = "a proxy tells messages apart between brokers only (links: peers)"
+PICKING = (
+    Slow(extra_ms=9, links=("clients",), kinds=("end-txn",)),
+    Slow(extra_ms=9, links=("peers",), chance_per_mille=100),
+    Clog(links=("clients",), kinds=("produce-reply",)),
+    Clog(links=("peers",), connection="one"),
+    Packets(drop_per_mille=100, kinds=("produce",), connection="one"),
+    Reset(links=("clients", "peers"), kinds=("fetch-reply",)),
+)
 
-    assert ability(backend, Clog(links=("clients",), kinds=("fetch",))) == Cannot(why)
-    assert ability(backend, Clog(kinds=("fetch",))) == Cannot(why)
+
+@pytest.mark.parametrize("fault", PICKING)
+def test_processes_alone_pick_single_messages(fault: AnyFault) -> None:
+    able = [backend for backend in BACKENDS if isinstance(ability(backend, fault, ClientPlace(place=1)), Can)]
+
+    assert able == ["process"]
+
+
+def test_simulator_chooses_kinds_between_brokers_alone() -> None:
+    kinds = ("fetch",)
+
+    assert isinstance(ability("sim", Packets(drop_per_mille=9, kinds=kinds)), Can)
+    assert isinstance(ability("sim", Packets(drop_per_mille=9, kinds=kinds), ClientPlace(place=1)), Cannot)
+    assert isinstance(ability("sim", Slow(extra_ms=9, links=("peers",), kinds=kinds)), Cannot)
+
+
+@pytest.mark.parametrize("fault", [Clog(kinds=("fetch",)), Slow(extra_ms=9, chance_per_mille=9), Reset(kinds=("fetch",))])
+def test_processes_pick_no_message_of_zookeeper(fault: AnyFault) -> None:
+    """Its protocol is not Kafka's."""
+    why = "a proxy tells messages apart between brokers and on clients' links only (links: peers, clients)"
+
+    assert ability("process", fault) == Cannot(why)
 
 
 def test_refused_fault_error_names_window_and_reason() -> None:

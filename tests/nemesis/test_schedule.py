@@ -81,7 +81,11 @@ def test_fault_that_ends_after_the_fault_phase_is_refused() -> None:
         (_window(0, 5, Partition(shape="halves"), ClientPlace(place=1)), "by the shape isolate alone, not halves"),
         (_window(0, 5, Slow(extra_ms=1, links=("peers",)), ClientPlace(place=1)), "has links of the kind clients alone"),
         (_window(0, 5, Packets(reorder_per_mille=1), ClientPlace(place=1)), "can only be dropped (drop_per_mille)"),
-        (_window(0, 5, Clog(kinds=("produce",)), ClientPlace(place=1)), "messages cannot be chosen by kind"),
+        (_window(0, 5, Slow(extra_ms=1, chance_per_mille=0)), "chance_per_mille must be from 1 to 1000, not 0"),
+        (_window(0, 5, Clog(chance_per_mille=1001)), "chance_per_mille must be from 1 to 1000, not 1001"),
+        (_window(0, 5, Reset(chance_per_mille=5)), "a reset at messages must name their kinds"),
+        (_window(0, 5, Reset(kinds=("end-txn",), period_ms=5)), "period_ms must be 0, not 5"),
+        (_window(0, 5, Reset(period_ms=5, direction="inbound")), "only one at messages (kinds) has a direction"),
     ],
 )
 def test_invalid_fault_error_names_parameter_and_limit(window: Window, words: str) -> None:

@@ -1,6 +1,6 @@
 """Network faults on real brokers: the faults active on each link are combined into one setting for it.
 
-A link is held where one window holds it; delays are added; the highest loss counts.
+A link is held where one window holds it; delays are added; the highest loss counts. Faults of single messages act one by one.
 """
 
 import asyncio
@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import assert_never
 
-from highwater.backends.real.site import JOINED, LinkCondition, Links, Pair, Probe, Proof
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from highwater.backends.real.site import JOINED, LinkCondition, Links, Pair, Pick, Probe, Proof
 from highwater.rig.cuts import Geography
 from history.seed import Draws
-from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
+from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow, kinds_of, picks_messages
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
 
@@ -52,14 +55,18 @@ class LinkFaults:
         pairs = self._of[window.id] = self._touched_links(self._pairs(window, fault, hit))
         if not pairs:
             return _no_link, pairs
-        if isinstance(fault, Reset):
+        picks = picks_messages(fault)
+        if isinstance(fault, Reset) and not picks:
             self._broken[window.id] = 0
             resetting = self._reset_again(window.id, pairs, fault.period_ms)
             self._resetting[window.id] = asyncio.get_running_loop().create_task(resetting)
             return self._until_seen(window.id, lambda: self._broken[window.id], "connections broken"), pairs
+        condition = self._picking(window.id, fault) if picks else _condition(fault)
         for pair in pairs:
-            self._done.setdefault(pair, {})[window.id] = _condition(fault)
+            self._done.setdefault(pair, {})[window.id] = condition
         probe_of_links = await self._apply(pairs)
+        if picks:
+            return self._at_the_end(window.id, " or ".join(kinds_of(fault)) or "messages"), ()  # counted apart from other windows
         if isinstance(fault, Packets):
             return self._until_hit(window.id, pairs, "packets repeated"), pairs
         if isinstance(fault, Clog) and fault.kinds:
@@ -108,6 +115,37 @@ class LinkFaults:
 
         return probe
 
+    def _at_the_end(self, window_id: str, what: str) -> Probe:
+        """A probe that waits for the end of the window, and tells how many messages it picked."""
+        self._watched.add(window_id)
+
+        async def probe() -> Proof:
+            while window_id in self._watched:
+                await asyncio.sleep(LOOK_S)
+            picked = self._links.picked(window_id)
+            detail = f"{picked.messages} times {what}, {picked.orphans} of them over a connection that the sender had given up"
+            return Proof(picked.messages > 0, detail, picked.messages, picked.orphans)
+
+        return probe
+
+    def _picking(self, window_id: str, fault: LinkFault) -> LinkCondition:
+        """The condition of a link on which this fault picks messages."""
+        one = isinstance(fault, Packets | Slow | Clog | Reset) and fault.connection == "one"
+        seed = self._draws.bits(f"pick {window_id}")
+        pick = Pick(window=window_id, seed=seed, kinds=kinds_of(fault), one_connection=one)
+        match fault:
+            case Packets(drop_per_mille=drop):
+                pick = replace(pick, per_mille=drop, lost=True)
+            case Slow(chance_per_mille=chance, extra_ms=extra_ms):
+                pick = replace(pick, per_mille=1000 if chance is UNSET else chance, delay_ms=extra_ms)
+            case Clog(chance_per_mille=chance):
+                pick = replace(pick, per_mille=1000 if chance is UNSET else chance, held=True)
+            case Reset(chance_per_mille=chance):
+                pick = replace(pick, per_mille=1000 if chance is UNSET else chance, cut=True)
+            case _:
+                raise AssertionError(REFUSED)
+        return LinkCondition(picks=(pick,))
+
     def _hits(self, pairs: Iterable[Pair]) -> int:
         counts = self._links.counts()
         return sum(counts.get(pair, 0) for pair in pairs)
@@ -127,12 +165,10 @@ class LinkFaults:
         match fault:
             case Partition():
                 return self._geography.cut_by(fault, hit, self._draws, purpose=f"cut {window.id}")
-            case Packets(peer=peer):
-                return [pair for node in hit for pair in of(node, ("peers",), peer=peer)]
-            case Clog(links=links, peer=peer, direction=direction):
-                return [pair for node in hit for pair in of(node, links, direction, peer)]
-            case Slow(links=links, peer=peer) | Reset(links=links, peer=peer):
-                return [pair for node in hit for pair in of(node, links, peer=peer)]
+            case Packets(peer=peer, direction=direction):
+                return [pair for node in hit for pair in of(node, ("peers",), direction, peer)]
+            case Clog() | Slow() | Reset():
+                return [pair for node in hit for pair in of(node, fault.links, fault.direction, fault.peer)]
             case _:
                 assert_never(fault)
 
@@ -155,7 +191,7 @@ def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
     return tuple(f"{source}>{target}" for source, target in pairs)
 
 
-def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
+def _condition(fault: LinkFault) -> LinkCondition:
     """What the fault does to each of its links."""
     match fault:
         case Clog(kinds=kinds) if kinds:
@@ -164,7 +200,7 @@ def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
             return LinkCondition(held=True)
         case Packets(drop_per_mille=drop, duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
             return LinkCondition(loss_per_mille=drop)
-        case Packets():
+        case Packets() | Reset():
             raise AssertionError(REFUSED)
         case Slow(extra_ms=extra_ms):
             return LinkCondition(delay_ms=extra_ms)
@@ -181,5 +217,6 @@ def _sum(done: Iterable[LinkCondition]) -> LinkCondition:
             delay_ms=total.delay_ms + condition.delay_ms,
             loss_per_mille=max(total.loss_per_mille, condition.loss_per_mille),
             held_kinds=tuple(sorted({*total.held_kinds, *condition.held_kinds})),
+            picks=(*total.picks, *condition.picks),
         )
     return total

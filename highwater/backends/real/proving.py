@@ -17,7 +17,7 @@ from reference.types import Address
 
 
 class Proving:
-    """The probes of one run. `acted` is called with fault, broker and 1 when a fault was seen to take effect."""
+    """The probes of one run. `acted` is called with fault, broker and count when a fault was seen to take effect."""
 
     def __init__(self, recorder: Recorder, *, acted: Callable[[Window, Address, int], None]) -> None:
         self._recorder = recorder
@@ -65,11 +65,12 @@ class Proving:
         if not is_unchanged():
             return
         word = _word(proof, healing=healing)
-        self._recorder.event(EventKind.FAULT_PROBED, fault=window.id, node=node, detail=f"{word}: {proof.detail}")
+        detail = f"{word}: {proof.detail}"
+        self._recorder.event(EventKind.FAULT_PROBED, fault=window.id, node=node, detail=detail, count=proof.orphans)
         if healing and proof.holds is False:
             self.failure = self.failure or HarnessError(f"window {window.id} ({window.kind}) is not healed: {proof.detail}")
         if not healing and proof.holds:
-            self._acted(window, node, 1)
+            self._acted(window, node, proof.count)
 
     def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
         """A function that is true while none of these subjects has changed since this call, before the probe begins."""

@@ -33,14 +33,43 @@ HostPort = tuple[str, int]
 class Proof(Struct, frozen=True):
     """What a probe found: `holds` is whether the fault (or its end) took effect, None if that could not be measured.
 
-    `detail` says in words what was measured; it becomes part of a row of the history.
+    `detail` says in words what was measured; it becomes part of a row of the history. `count` is how often the fault took effect,
+    as far as that was counted. `orphans`: how many messages that it picked arrived after their sender gave up the connection.
     """
 
     holds: bool | None
     detail: str
+    count: int = 1
+    orphans: int | None = None
 
 
 Probe = Callable[[], Awaitable[Proof]]
+
+
+class Pick(Struct, frozen=True, kw_only=True):
+    """A fault of single messages on one direction of a link, by the id of its window. `seed` begins its draws.
+
+    It picks messages of these `kinds` (all if empty), `per_mille` of 1000. `one_connection`: those of the first connection, in
+    either direction, that had one. A picked message is `held` until the fault ends, late by a draw from 0 to `delay_ms`, `lost`
+    once, so that TCP repeats it, or `cut`: its connection is reset instead. What follows on its connection waits: order is kept.
+    """
+
+    window: str
+    seed: int
+    kinds: tuple[str, ...] = ()
+    per_mille: int = 1000
+    one_connection: bool = False
+    held: bool = False
+    delay_ms: int = 0
+    lost: bool = False
+    cut: bool = False
+
+
+class Picked(Struct, frozen=True):
+    """How many messages a window picked, and how many of them arrived after their sender gave up the connection."""
+
+    messages: int = 0
+    orphans: int = 0
 
 
 class LinkCondition(Struct, frozen=True, kw_only=True):
@@ -50,12 +79,14 @@ class LinkCondition(Struct, frozen=True, kw_only=True):
     wait for it (TCP retransmits unacknowledged data). `delay_ms`: each packet is late by a draw from 0 to this value.
     `loss_per_mille`: so many first copies of 1000 packets are lost; the retransmitted copy arrives later.
     `held_kinds`: messages of these kinds between brokers ("fetch-reply") wait until the link is joined; other kinds pass.
+    `picks`: faults of single messages.
     """
 
     held: bool = False
     delay_ms: int = 0
     loss_per_mille: int = 0
     held_kinds: tuple[str, ...] = ()
+    picks: tuple[Pick, ...] = ()
 
 
 JOINED = LinkCondition()
@@ -167,6 +198,9 @@ class Links(Protocol):
 
     def counts(self) -> Mapping[Pair, int]:
         """How many packets or messages a fault held, delayed or dropped on each link since the run began."""
+
+    def picked(self, window: str) -> Picked:
+        """What the fault of this window has picked so far, on all links."""
 
 
 class Site(Protocol):

@@ -6,6 +6,7 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from highwater.backends.sim.node import Boot
+from highwater.backends.sim.transport import is_sent
 from highwater.backends.sim.world import TooManyEvents, World
 from highwater.plans.plan import Plan, beyond_reference, is_foreign, system_of, words_of
 from highwater.rig.backend import Provenance, Run
@@ -13,7 +14,17 @@ from highwater.rig.scene import manifest, scene_of
 from history.digest import digest
 from history.manifest import Outcome
 from nemesis.capability import refusals
+from nemesis.faults import kinds_of
 from reference.node import Node
+
+
+def _unsent(plan: Plan) -> str | None:
+    """Which kind of message a fault names that no simulated process sends, in a sentence; None if there is none."""
+    for window in plan.schedule:
+        for kind in kinds_of(window.fault):
+            if not is_sent(kind):
+                return f"window {window.id} ({window.kind}): the sim backend cannot: its processes do not send {kind}"
+    return None
 
 
 class SimBackend:
@@ -29,7 +40,7 @@ class SimBackend:
         """Why the simulator cannot perform this plan; None if it can."""
         if is_foreign(plan):
             return f"the simulator runs the reference only, not {words_of(system_of(plan))}; run it with --backend process"
-        return beyond_reference(plan) or next(iter(refusals("sim", plan.schedule)), None)
+        return beyond_reference(plan) or next(iter(refusals("sim", plan.schedule)), None) or _unsent(plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Simulate the plan and record its history.

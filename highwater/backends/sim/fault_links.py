@@ -45,16 +45,16 @@ class LinkFaults:
         """Make the links of one broker, or of one client place, slow, lossy, clogged or unstable."""
         acting, sim = opened.actings[node], self._sim
         match fault:
-            case Packets(peer=peer, drop_per_mille=drop) if node not in self._nodes:
-                for pair in self._geography.links_of(node, ("clients",), peer=peer):
+            case Packets(peer=peer, drop_per_mille=drop, direction=direction) if node not in self._nodes:
+                for pair in self._geography.links_of(node, ("clients",), direction, peer):
                     opened.hold_in(sim.network.link(*pair).losses, (drop, acting))
-            case Packets(peer=peer):
+            case Packets(peer=peer, direction=direction):
                 loss = PacketLoss(acting, fault)
-                for pair in self._geography.links_of(node, ("peers",), peer=peer):
+                for pair in self._geography.links_of(node, ("peers",), direction, peer):
                     sim.transport.lose(sim.network.link(*pair), loss)
                     opened.undo.append(partial(sim.transport.spare, sim.network.link(*pair), loss))
-            case Slow(extra_ms=extra_ms, links=links, peer=peer):
-                for pair in self._geography.links_of(node, links, peer=peer):
+            case Slow(extra_ms=extra_ms, links=links, peer=peer, direction=direction):
+                for pair in self._geography.links_of(node, links, direction, peer):
                     opened.hold_in(sim.network.link(*pair).slows, (extra_ms * MS, acting))
             case Clog(links=links, kinds=kinds, peer=peer, direction=direction):
                 stop = Stop(acting, kinds_named(kinds) if kinds else None)

@@ -49,6 +49,11 @@ def kinds_named(names: tuple[str, ...]) -> frozenset[type]:
     return frozenset(_KINDS[name.replace("-", "")] for name in names)
 
 
+def is_sent(name: str) -> bool:
+    """Whether simulated processes send messages of the kind that plans call so."""
+    return name.replace("-", "") in _KINDS
+
+
 class PacketLoss:
     """A network fault on one link: messages are lost, duplicated or reordered."""
 

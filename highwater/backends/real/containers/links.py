@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from highwater.backends.real.containers.agent import PROBE_PORT, Probes
 from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
-from highwater.backends.real.site import CLIENTS, HostPort, LinkCondition, Pair, Probe, Proof
+from highwater.backends.real.site import CLIENTS, HostPort, LinkCondition, Pair, Picked, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Address
 
@@ -204,6 +204,10 @@ class ContainerLinks:
         hits = {pair: link.hits for pair, link in self._proxied.items()}
         return {pair: self._counts.get(pair, 0) + hits.get(pair, 0) for pair in {**self._counts, **hits}}
 
+    def picked(self, window: str) -> Picked:
+        """Nothing: faults that pick messages are refused before the run."""
+        return Picked()
+
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
     async def _count(self) -> None:
@@ -263,8 +267,8 @@ class ContainerLinks:
 
 
 def _rule(condition: LinkCondition) -> dict[str, Any]:
-    """A condition as an agent takes it, which refuses fields that it does not know: all but the kinds, which a proxy holds."""
-    return {name: value for name, value in msgspec.structs.asdict(condition).items() if name != "held_kinds"}
+    """A condition as an agent takes it, which refuses fields that it does not know: all but what a proxy does."""
+    return {name: value for name, value in msgspec.structs.asdict(condition).items() if name not in ("held_kinds", "picks")}
 
 
 def _proof_of(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: float) -> Proof:

@@ -14,7 +14,7 @@ from highwater.backends.real.containers.links import AgentClient, ContainerLinks
 from highwater.backends.real.containers.place import Grounds, Place, make_grounds, make_place
 from highwater.backends.real.containers.runner import ContainerRunner
 from highwater.backends.real.containers.server import ANYWHERE, ZOOKEEPER_PORT, ServerContainer
-from highwater.backends.real.processes.conversation import between_brokers
+from highwater.backends.real.processes.conversation import of_kafka
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.systems.port import System, SystemNode, Wiring, chronicle_of
 from highwater.backends.real.zookeeper.servers import commits
@@ -105,7 +105,7 @@ class ContainerSite:
         await asyncio.gather(*(agent.open() for agent in agents.values()))
         brokers = [broker_address(broker) for broker in self.nodes] if self._proxied else []
         for me, peer in itertools.permutations(brokers, 2):
-            await self.links.wire(me, peer, (addresses[peer], PEERS_PORT), at=_way(peer), conversation=between_brokers)
+            await self.links.wire(me, peer, (addresses[peer], PEERS_PORT), at=_way(peer), conversation=of_kafka)
             if self._system.quorum:  # a system may know its peers by one host name for all ports
                 await self.links.wire(me, peer, (addresses[peer], QUORUM_PORT), at=(_way(peer)[0], QUORUM_PORT))
 

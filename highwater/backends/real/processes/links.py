@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 
 from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
-from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair, Probe, Proof
+from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair, Picked, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Address
 
@@ -29,6 +29,7 @@ class ProxyLinks:
         self._host = host
         self._chance = chance
         self._links: dict[Pair, Link] = {}
+        self._ones: dict[frozenset[Address], dict[str, object]] = {}  # by the two places of a link
         self._proxies: dict[Pair, list[Proxy]] = {}  # by wire
         self._beats: dict[Pair, _Beat] = {}
         self._divided: set[Pair] = set()  # links whose messages can be told apart
@@ -66,7 +67,7 @@ class ProxyLinks:
         """Apply these network faults to their links; other links keep theirs. HarnessError for a link without a proxy."""
         self._check(conditions)
         for pair, condition in conditions.items():
-            if condition.held_kinds and pair not in self._divided:
+            if (condition.held_kinds or condition.picks) and pair not in self._divided:
                 raise HarnessError(f"no proxy tells messages from {pair[0]} to {pair[1]} apart")
         for pair, condition in conditions.items():
             self._link(pair).set(condition)
@@ -90,6 +91,11 @@ class ProxyLinks:
         """How many reads or messages were held or delayed on each link."""
         return {pair: link.hits for pair, link in self._links.items()}
 
+    def picked(self, window: str) -> Picked:
+        """What an open window has picked so far, on all links."""
+        pickers = [link.pickers[window] for link in self._links.values() if window in link.pickers]
+        return Picked(sum(picker.hits for picker in pickers), sum(picker.orphans for picker in pickers))
+
     async def close(self) -> None:
         """Close all proxies and the connections through them."""
         for proxies in self._proxies.values():
@@ -110,7 +116,8 @@ class ProxyLinks:
 
     def _link(self, pair: Pair) -> Link:
         if pair not in self._links:
-            self._links[pair] = Link(pair, random.Random(self._chance.getrandbits(64)))
+            ones = self._ones.setdefault(frozenset(pair), {})
+            self._links[pair] = Link(pair, random.Random(self._chance.getrandbits(64)), ones)
         return self._links[pair]
 
     # --- probes ------------------------------------------------------------------------------------------------------------

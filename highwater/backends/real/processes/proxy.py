@@ -16,13 +16,13 @@ import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
+from highwater.backends.real.processes.picking import Picker, repeats_s
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair
 from highwater.errors import HarnessError
 
 WAITING_BYTES_MAX = 1024 * 1024  # per direction of a connection
-REPEAT_S = 0.2  # Linux's minimal retransmission timeout of TCP
-REPEATS_MAX = 6
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -34,8 +34,11 @@ Conversation = Callable[[], tuple[Divide, Divide]]  # for a new connection: one 
 class Link:
     """One direction between two processes: its network fault, how often it acted, and the connections over it."""
 
-    def __init__(self, pair: Pair, chance: random.Random) -> None:
+    def __init__(self, pair: Pair, chance: random.Random, ones: dict[str, object] | None = None) -> None:
+        """`ones`: for each window of one connection, which it is; both directions between two places share it."""
         self.pair = pair
+        self.pickers: dict[str, Picker] = {}  # by window
+        self._ones = {} if ones is None else ones
         self.condition = JOINED
         self.hits = 0  # pieces (reads, or messages of a divided flow) that were held or delayed
         self.flows: dict[Flow, None] = {}
@@ -51,6 +54,9 @@ class Link:
         Without a fault nothing is late any more: else bytes that a lossy link once delayed would be late for 12 s after it.
         """
         self.condition = condition
+        self.pickers = {
+            pick.window: self.pickers.get(pick.window) or Picker(pick, self.pair, self._ones) for pick in condition.picks
+        }
         (self._healed.set if condition == JOINED else self._healed.clear)()
         if condition.held:
             self._joined.clear()
@@ -74,11 +80,28 @@ class Link:
         if condition == JOINED:
             return 0.0
         late_s = self._chance.uniform(0, condition.delay_ms) / 1000
-        for repeat in range(REPEATS_MAX):
-            if self._chance.randrange(1000) >= condition.loss_per_mille:
-                break
-            late_s += REPEAT_S * 2**repeat
-        return late_s
+        return late_s + repeats_s(self._chance.randrange, condition.loss_per_mille)
+
+    def pickers_of(self, kind: str, connection: object) -> tuple[Picker, ...]:
+        """Those that pick a message of this kind on this connection."""
+        return tuple(picker for picker in self.pickers.values() if picker.picks(kind, connection))
+
+    def holds(self, kind: str) -> bool:
+        """Whether the link's fault holds messages of this kind, or all."""
+        return self.condition.held or kind in self.condition.held_kinds
+
+    def is_stopped_by(self, pickers: tuple[Picker, ...]) -> bool:
+        """Whether one of these, which picked a message, still holds it."""
+        return any(picker.pick.held and picker in self.pickers.values() for picker in pickers)
+
+
+class _Piece(NamedTuple):
+    """Data that waits in a flow."""
+
+    due_s: float
+    kind: str
+    pickers: tuple[Picker, ...]  # that picked it
+    data: bytes | None  # None: the end of the stream
 
 
 class Flow:
@@ -87,13 +110,14 @@ class Flow:
     A piece is what one read returned or, with `divide`, a whole message with its kind.
     """
 
-    def __init__(self, link: Link, *, counted: bool, divide: Divide | None = None) -> None:
+    def __init__(self, connection: "_Connection", link: Link, *, counted: bool, divide: Divide | None = None) -> None:
         self.link = link
+        self._connection = connection
         self._counted = counted
         self._divide = divide
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
-        self._waiting: deque[tuple[float, str, bytes | None]] = deque()  # due time, kind, bytes; None: end of the stream
+        self._waiting: deque[_Piece] = deque()
         self.waiting_bytes = 0
         self._congested = False  # whether the target's write buffer is full
         self._due_s = 0.0
@@ -108,10 +132,15 @@ class Flow:
             pieces = list(self._divide(data))
         for kind, piece in pieces:
             late_s = self.link.late_s()
-            if self._counted and (late_s or self._is_held(kind)):
+            if self._counted and (late_s or self.link.holds(kind)):
                 self.link.hits += 1
+            pickers = self.link.pickers_of(kind, self._connection) if piece is not None and self._divide is not None else ()
+            if any(picker.pick.cut for picker in pickers):
+                self._connection.reset()
+                return
+            late_s += sum(picker.late_s() for picker in pickers)
             self._due_s = max(0.0 if self.link.condition == JOINED else self._due_s, loop.time() + late_s)
-            self._waiting.append((self._due_s, kind, piece))
+            self._waiting.append(_Piece(self._due_s, kind, pickers, piece))
             self.waiting_bytes += 0 if piece is None else len(piece)
         self.pump()
         self._read_what_there_is_room_for()
@@ -125,19 +154,23 @@ class Flow:
         if self.target is None:
             return
         waiting, self._waiting = self._waiting, deque()
-        for due_s, kind, piece in waiting:
+        stopped = False  # by a message that a fault picked: nothing overtakes it
+        for piece in waiting:
+            stopped = stopped or self.link.is_stopped_by(piece.pickers)
             # Other kinds overtake messages of a held kind. The end of the stream overtakes nothing.
-            if self._timer is not None or self._is_held(kind) or (piece is None and self._waiting):
-                self._waiting.append((due_s, kind, piece))
-            elif due_s > loop.time() and self.link.condition != JOINED:
-                self._waiting.append((due_s, kind, piece))
-                self._timer = loop.call_at(due_s, self.pump)
-            elif piece is None:
+            if stopped or self._timer is not None or self.link.holds(piece.kind) or (piece.data is None and self._waiting):
+                self._waiting.append(piece)
+            elif piece.due_s > loop.time() and self.link.condition != JOINED:
+                self._waiting.append(piece)
+                self._timer = loop.call_at(piece.due_s, self.pump)
+            elif piece.data is None:
                 self.target.close()
                 return
             else:
-                self.waiting_bytes -= len(piece)
-                self.target.write(piece)
+                for picker in piece.pickers:
+                    picker.orphans += self.source is None
+                self.waiting_bytes -= len(piece.data)
+                self.target.write(piece.data)
         self._read_what_there_is_room_for()
 
     def congest(self, *, congested: bool) -> None:
@@ -153,10 +186,6 @@ class Flow:
             self.source.pause_reading()
         else:
             self.source.resume_reading()
-
-    def _is_held(self, kind: str) -> bool:
-        condition = self.link.condition
-        return condition.held or kind in condition.held_kinds
 
     def end(self) -> None:
         """Stop writing to the proxied connection's target."""
@@ -254,8 +283,8 @@ class _Connection:
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
         requests, answers = (None, None) if proxy.conversation is None else proxy.conversation()
-        self._there = Flow(proxy.there, counted=proxy.counted, divide=requests)
-        self._back = Flow(proxy.back, counted=proxy.counted, divide=answers)
+        self._there = Flow(self, proxy.there, counted=proxy.counted, divide=requests)
+        self._back = Flow(self, proxy.back, counted=proxy.counted, divide=answers)
         self._target = target
         self._sockets = proxy.sockets
         self._register = register

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from highwater.backends.real.means import means
 from highwater.backends.real.node.clocks import library, remove_all_faketime_memory
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, NO_SETPRIV, unprivileged_prefix
-from highwater.backends.real.processes.conversation import between_brokers
+from highwater.backends.real.processes.conversation import of_kafka, of_quorum
 from highwater.backends.real.processes.links import ProxyLinks
 from highwater.backends.real.processes.runner import ProcessRunner
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
@@ -23,7 +23,7 @@ from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import brokers_of, places_of
 from highwater.run_folder import RunFolder
-from nemesis.faults import AnyFault
+from nemesis.faults import AnyFault, picks_messages
 from reference.types import Address, BrokerId, broker_address
 
 _PROXIES = 254  # last number of the address at which the proxies of clients and ZooKeeper listen; a broker's own is its id
@@ -84,6 +84,8 @@ class ProcessSite:
             self._ensemble = self._zookeeper.servers
             self.servers = tuple(ServerProcess(server) for server in self._ensemble)
         brokers = brokers_of(self._plan)
+        # Clients' bytes are parsed only for a fault of single messages: it costs time.
+        conversation = of_kafka if any(picks_messages(window.fault) for window in self._plan.schedule) else None
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
             self._peers[address] = (host, self._port_beside(host))
@@ -91,7 +93,7 @@ class ProcessSite:
                 self._quorum[address] = (host, self._port_beside(host))
             for place, doors in self._doors.items():
                 doors[address] = (host, free_port(host))
-                self.clients[place][address] = await self.links.wire(place, address, doors[address])
+                self.clients[place][address] = await self.links.wire(place, address, doors[address], conversation=conversation)
             self.harness[address] = self._doors[CLIENTS][address]
         for broker in brokers:
             runner = ProcessRunner(broker_address(broker))
@@ -103,12 +105,12 @@ class ProcessSite:
         host = f"{self._net}.{_WAYS + broker}"
         for peer, target in self._quorum.items():
             if peer != me:
-                await self.links.wire(me, peer, target, at=(host, target[1]))
+                await self.links.wire(me, peer, target, conversation=of_quorum, at=(host, target[1]))
         return Wiring(
             broker=broker,
             peers=self._peers[me],
             ways={
-                peer: await self.links.wire(me, peer, target, conversation=between_brokers, at=(host, target[1]))
+                peer: await self.links.wire(me, peer, target, conversation=of_kafka, at=(host, target[1]))
                 for peer, target in self._peers.items()
                 if peer != me
             },

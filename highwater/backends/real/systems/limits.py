@@ -7,7 +7,8 @@ from msgspec import UNSET
 
 from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.plans.plan import Plan, system_of
-from nemesis.faults import AnyFault, Clog, LinkFault, Packets, PowerLoss
+from nemesis import messages
+from nemesis.faults import AnyFault, LinkFault, Links, Packets, PowerLoss, kinds_of
 from nemesis.schedule import Window
 from nemesis.targets import (
     AnyTarget,
@@ -67,18 +68,19 @@ def unused(plan: Plan, *used: str) -> str | None:
     return f"system {system.name} does not use these settings: {', '.join(extra)}" if extra else None
 
 
-def no_link(fault: LinkFault, requests: Collection[str], *, zookeeper: bool) -> str | None:
+def no_link(fault: LinkFault, requests: Collection[str], asked: Collection[str], *, zookeeper: bool) -> str | None:
     """Why a network fault would touch nothing; None if it touches something.
 
-    `requests` are the kinds of messages that brokers of the system send each other, without replies.
+    `requests` are the kinds of messages that brokers of the system send each other, `asked` those of clients, without replies.
     """
-    if isinstance(fault, Packets):
-        return None
-    if fault.links == ("zookeeper",) and not zookeeper:
+    links: tuple[Links, ...] = ("peers", "clients") if isinstance(fault, Packets) else fault.links
+    if links == ("zookeeper",) and not zookeeper:
         return NO_ZOOKEEPER
-    kinds = fault.kinds if isinstance(fault, Clog) else ()
-    if kinds and not {kind.removesuffix("-reply") for kind in kinds} & {*requests}:
-        return f"its brokers do not send each other {' or '.join(kinds)}"
+    kinds = kinds_of(fault)
+    known = {*(requests if "peers" in links else ()), *(asked if "clients" in links else ())}
+    if kinds and not messages.requests(kinds) & known:
+        names = " or ".join(kinds)
+        return f"its clients do not send {names}" if links == ("clients",) else f"its brokers do not send each other {names}"
     return None
 
 

@@ -9,7 +9,7 @@ from highwater.backends.real.means import means_of
 from highwater.backends.real.node.folder import Start
 from highwater.backends.real.node.reference import ReferenceNode
 from highwater.backends.real.node.runner import Runner
-from highwater.backends.real.processes.conversation import KINDS
+from highwater.backends.real.processes.conversation import OF_REFERENCE
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.limits import insufferable, no_link, unused
 from highwater.backends.real.systems.port import Packing, Wiring
@@ -20,8 +20,12 @@ from history.manifest import Source
 from nemesis import faults
 from nemesis.capability import ONE_PROTOCOL, OUTSIDE
 from nemesis.faults import AnyFault
+from nemesis.messages import KINDS
 from reference.types import Address
 from server.runtime.settings import Listener
+from server.wire.clients.apis import ApiKey
+
+_ASKED = frozenset(KINDS[key] for key in ApiKey)  # by clients
 
 
 class Reference:
@@ -51,7 +55,7 @@ class Reference:
             case faults.Shutdown(protocol="legacy" | "kip343"):
                 return ONE_PROTOCOL
             case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
-                return no_link(fault, KINDS.values(), zookeeper=True)
+                return no_link(fault, OF_REFERENCE.values(), _ASKED, zookeeper=True)
             case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.PowerLoss():
                 return None
             case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from highwater.backends.real.fault_links import LinkFaults
-from highwater.backends.real.site import JOINED, LinkCondition, Pair, Probe, Proof
+from highwater.backends.real.site import JOINED, LinkCondition, Pair, Pick, Picked, Probe, Proof
 from history.seed import Draws
 from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
 from nemesis.schedule import Window
@@ -37,6 +37,9 @@ class Recorded:
 
     def counts(self) -> Mapping[Pair, int]:
         return self.hits
+
+    def picked(self, window: str) -> Picked:
+        return Picked(3, 2) if any(pick.window == window for now in self.now.values() for pick in now.picks) else Picked()
 
     def wrong(self) -> dict[str, LinkCondition]:
         """The links with a condition."""
@@ -175,6 +178,42 @@ def test_packets_on_a_link_with_two_faults_prove_neither() -> None:
         Proof(False, "0 connections broken"),
         Proof(None, "other windows do something to the same links"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "does"),
+    [
+        (Slow(extra_ms=7, kinds=("end-txn",), chance_per_mille=250, direction="outbound"), {"delay_ms": 7, "per_mille": 250}),
+        (Clog(kinds=("end-txn",), direction="outbound"), {"held": True}),
+        (Packets(drop_per_mille=9, kinds=("end-txn",), direction="outbound"), {"lost": True, "per_mille": 9}),
+        (Reset(kinds=("end-txn",), direction="outbound", connection="one"), {"cut": True, "one_connection": True}),
+    ],
+)
+def test_fault_of_messages_picks_them_on_its_links(fault: LinkFault, does: dict[str, object]) -> None:
+    """Draws are those of the plan: the same windows pick the same messages of equal traffic."""
+    links = Recorded()
+    faults_begun(links, fault, at=Address("p1"))
+    seed = Draws(1).bits("pick f0")
+
+    pick = Pick(window="f0", seed=seed, kinds=("end-txn",), **does)  # type: ignore[arg-type]  # fields of Pick by name
+    assert links.wrong() == dict.fromkeys(("p1>b1", "p1>b2"), LinkCondition(picks=(pick,)))
+
+
+def test_probe_of_picked_messages_counts_them_at_the_end() -> None:
+    """A probe that ended with the first message would tell nothing of how often the fault acted."""
+
+    async def scene() -> Proof:
+        faults = LinkFaults(Recorded(), BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
+        late = Slow(extra_ms=7, links=("clients",), kinds=("end-txn",))
+        probe, _ = await faults.do(window("f1", late), late, (Address("p1"),))
+        found = asyncio.ensure_future(probe())
+        await asyncio.sleep(0.05)
+        assert not found.done()
+        faults.closing("f1")
+        return await found
+
+    detail = "3 times end-txn, 2 of them over a connection that the sender had given up"
+    assert asyncio.run(scene()) == Proof(True, detail, 3, 2)
 
 
 def test_link_fault_names_the_links_before_it_changes_them() -> None:

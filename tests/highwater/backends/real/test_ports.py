@@ -137,7 +137,7 @@ def test_condition_without_a_hook_raises(condition: LinkCondition) -> None:
         Hooks(NODES, Path()).run("kill", B1)
 
 
-@pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(reorder_per_mille=1), Packets(kinds=("fetch",))])
+@pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(reorder_per_mille=1)])
 def test_packets_that_a_proxy_cannot_tell_are_an_error(fault: Packets) -> None:
     with pytest.raises(AssertionError, match="must refuse a plan with this fault"):
         faults_begun(Recorded(), fault)

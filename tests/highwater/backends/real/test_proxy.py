@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from highwater.backends.real.processes.proxy import WAITING_BYTES_MAX, Link, Proxy
+from highwater.backends.real.processes.proxy import WAITING_BYTES_MAX, Conversation, Link, Proxy
 from highwater.backends.real.site import JOINED, LinkCondition
 from highwater.backends.real.zookeeper.local import free_port
 from reference.types import Address
@@ -37,10 +37,11 @@ class Far(asyncio.Protocol):
 class Wire:
     """A proxy from "a" to "b"; the far end echoes what it receives, in capitals."""
 
-    def __init__(self) -> None:
-        chance = random.Random(1)
-        self.there = Link((Address("a"), Address("b")), chance)
-        self.back = Link((Address("b"), Address("a")), chance)
+    def __init__(self, conversation: Conversation | None = None) -> None:
+        chance, ones = random.Random(1), dict[str, object]()
+        self.conversation = conversation
+        self.there = Link((Address("a"), Address("b")), chance, ones)
+        self.back = Link((Address("b"), Address("a")), chance, ones)
         self.heard: list[bytes] = []
         self.near: list[asyncio.StreamWriter] = []
         self.far: list[asyncio.Transport] = []
@@ -48,7 +49,7 @@ class Wire:
     async def open(self, *, listening: bool = True) -> None:
         self.server = await asyncio.get_running_loop().create_server(lambda: Far(self), HOST, 0)
         target = self.server.sockets[0].getsockname()[:2] if listening else (HOST, free_port())
-        self.proxy = Proxy(self.there, self.back, target)
+        self.proxy = Proxy(self.there, self.back, target, conversation=self.conversation)
         self.port = await self.proxy.listen(HOST)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -64,9 +65,9 @@ class Wire:
         await asyncio.sleep(0.01)
 
 
-def play(scene: Callable[[Wire], Awaitable[None]], *, listening: bool = True) -> None:
+def play(scene: Callable[[Wire], Awaitable[None]], *, listening: bool = True, conversation: Conversation | None = None) -> None:
     async def run() -> None:
-        wire = Wire()
+        wire = Wire(conversation)
         await wire.open(listening=listening)
         try:
             await asyncio.wait_for(scene(wire), 20)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from highwater.backends.real.processes.conversation import between_brokers
+from highwater.backends.real.processes.conversation import of_kafka
 from highwater.backends.real.processes.links import ProxyLinks
 from highwater.backends.real.site import JOINED, LinkCondition, Pair
 from reference.errors import ErrorCode
@@ -134,7 +134,7 @@ EPOCH_END = EpochEnd(7, TopicPartition("t-0"), BrokerId(2), LeaderEpoch(1), Lead
 
 
 def test_proxy_tells_message_kinds_of_requests_and_replies() -> None:
-    asked, answered = between_brokers()
+    asked, answered = of_kafka()
     version = version_of(EPOCH_END)
     request = request_frame(EPOCH_END, client_id="b2")
     reply = reply_frame(EPOCH_END, version, EpochEndReply(7, EPOCH_END.tp, ErrorCode.NONE, LeaderEpoch(1), Offset(3)))
@@ -146,7 +146,7 @@ def test_proxy_tells_message_kinds_of_requests_and_replies() -> None:
 
 
 def test_bytes_that_are_no_kafka_frame_pass_unchanged() -> None:
-    asked, _ = between_brokers()
+    asked, _ = of_kafka()
     garbage = b"\xff" * 32
 
     assert list(asked(garbage)) == [("", garbage)]

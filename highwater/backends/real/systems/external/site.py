@@ -16,6 +16,7 @@ from highwater.backends.real.site import (
     HostPort,
     LinkCondition,
     Pair,
+    Picked,
     Probe,
     Proof,
     end_all,
@@ -204,6 +205,10 @@ class ExternalLinks:
     def counts(self) -> Mapping[Pair, int]:
         """Nothing is counted."""
         return {}
+
+    def picked(self, window: str) -> Picked:
+        """Nothing: refused before the run."""
+        return Picked()
 
     def restore(self) -> None:
         """Heal every link that is still cut."""

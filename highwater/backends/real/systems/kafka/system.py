@@ -30,6 +30,7 @@ from history.manifest import Source
 from nemesis import faults
 from nemesis.capability import ONE_PROTOCOL, OUTSIDE
 from nemesis.faults import AnyFault
+from nemesis.messages import AMONG_BROKERS, OF_CLIENTS, QUORUM_FETCH
 from reference.events import DirImage
 from reference.types import Address, TopicPartition
 from server.lab.notes import NoteLine
@@ -37,8 +38,10 @@ from server.lab.power import Loss, Wound
 from workloads.registry import OF_SESSIONS
 
 NAME = "kafka"
-_REQUESTS = ("fetch", "epoch-end")  # between brokers of all releases; with ZooKeeper, controllers send commands too
-_COMMANDS = ("leader-and-isr", "stop-replica", "update-metadata")
+# Between brokers of all releases. With ZooKeeper controllers send commands too, with KRaft brokers ask controllers.
+_REQUESTS = ("fetch", "epoch-end", "write-txn-markers", "api-versions")
+_COMMANDS = ("leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown", "alter-partition")
+_OF_QUORUM = (*AMONG_BROKERS - {*_COMMANDS[:4]}, QUORUM_FETCH)
 # 2.0 and later log no level FATAL.
 _FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
 BESIDE_HEAP_MB = 512  # of the memory of a container
@@ -90,8 +93,8 @@ class Kafka:
             case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks() | faults.Restart(session_ends=True):
                 return None if self.zookeeper else NO_ZOOKEEPER
             case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
-                requests = (*_REQUESTS, *(_COMMANDS if self.zookeeper else ()))
-                return no_link(fault, requests, zookeeper=self.zookeeper)
+                requests = (*_REQUESTS, *(_COMMANDS if self.zookeeper else _OF_QUORUM))
+                return no_link(fault, requests, OF_CLIENTS, zookeeper=self.zookeeper)
             case faults.PowerLoss():
                 return power.missing()
             case faults.DirFile(removed=True) | faults.DiskSwap():

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from highwater.backends.real.faults import Faults
 from highwater.backends.real.node.runner import Runner
-from highwater.backends.real.processes.conversation import KINDS as MESSAGES
+from highwater.backends.real.processes.conversation import OF_REFERENCE as MESSAGES
 from highwater.backends.real.processes.site import ProcessSite, missing_for
 from highwater.backends.real.site import HostPort, Site
 from highwater.backends.real.systems.kafka.system import Kafka, KafkaNode
