@@ -1,6 +1,7 @@
 """From the options of `highwater run` to a plan, a backend and the command that repeats the run; tests of users use them, too."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, TypedDict, Unpack
 
 import typer
@@ -41,6 +42,9 @@ class Choice(Struct, frozen=True, kw_only=True):
     load: options.Load = options.Load()
     backend: options.BackendOption = None
     under: options.UnderTest = options.UnderTest()
+    client: Annotated[
+        str | None, typer.Option(metavar="NAME:VERSION", help="Library of the clients in place of librdkafka: java:4.1.0.")
+    ] = None
 
 
 class Options(TypedDict, total=False):
@@ -55,6 +59,7 @@ class Options(TypedDict, total=False):
     system: str | None
     described: Path | None
     jars: Path | None
+    client: str | None
 
 
 def choose(
@@ -81,6 +86,9 @@ def chosen(given: Choice) -> Chosen:
         raise UsageError("--derivation needs --seed")
     options.check_seeds(given.derivation)
     plan, repeat = _plan_and_repeat(given.seed, given.plan, loaded, given.protocol, request)
+    if given.client is not None:
+        plan = replace(plan, workload=replace(plan.workload, client=given.client))
+        repeat += f" --client {quote(given.client)}"
     return Chosen(plan=plan, backend=backend, repeat=repeat)
 
 

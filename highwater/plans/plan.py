@@ -76,6 +76,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     places: int = 1  # over which the clients are spread in turn; link faults cut one place and not the others
     scratch: TopicSpec | None = None  # the topic that create-delete and everything create and delete
     edits: bool | UnsetType = UNSET  # an operator edits znodes under /admin by hand
+    client: str | UnsetType = UNSET  # the library of the clients on real brokers, such as java:4.1.0; librdkafka if unset
     only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
 
 

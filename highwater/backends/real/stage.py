@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from highwater.backends.real.clients import libraries
 from highwater.backends.real.clients.worker import Administrator, Phases, Worker
 from highwater.backends.real.cluster_state import EndState, at_rest, znodes_of
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
@@ -53,7 +54,7 @@ def unplayable(plan: Plan) -> str | None:
     """Why this plan cannot be performed on real brokers on this machine, in a sentence; None if it can."""
     if plan.workload.name in ("misuse", "everything"):
         return f"the workload {plan.workload.name!r} breaks rules that librdkafka cannot break; run it with --backend sim"
-    return beyond_reference(plan) or tmpdir_too_long()
+    return beyond_reference(plan) or libraries.refusal(plan) or tmpdir_too_long()
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, system: System, *, backend: str) -> Run:

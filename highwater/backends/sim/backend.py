@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from time import perf_counter
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from highwater.backends.sim.node import Boot
@@ -40,6 +41,8 @@ class SimBackend:
         """Why the simulator cannot perform this plan; None if it can."""
         if is_foreign(plan):
             return f"the simulator runs the reference only, not {words_of(system_of(plan))}; run it with --backend process"
+        if plan.workload.client is not UNSET:
+            return f"the simulator has clients of its own, not {plan.workload.client}; run it with --backend process"
         return beyond_reference(plan) or next(iter(refusals("sim", plan.schedule)), None) or _unsent(plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:

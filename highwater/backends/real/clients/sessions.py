@@ -39,7 +39,7 @@ MEMBER_MS = 6000  # the least session timeout that brokers allow by default
 ABORTED = "ABORTED"  # not Kafka's: the client aborted as it was asked to
 POLLED_MAX = 500
 _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name
-_ERRORS = {int(code): code.name for code in ErrorCode}
+ERRORS = {int(code): code.name for code in ErrorCode}
 _READING = {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 50}
 
 Records = dict[str, list[list[object]]]  # by partition: offset and value
@@ -47,7 +47,7 @@ Records = dict[str, list[list[object]]]  # by partition: offset and value
 
 def name_of(error: KafkaError) -> str:
     """The name of an error: Kafka's for a broker's error; librdkafka's, which begins with "_", for one of its own."""
-    return _ERRORS.get(error.code(), error.name())
+    return ERRORS.get(error.code(), error.name())
 
 
 class Sessions:

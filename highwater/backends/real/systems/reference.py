@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_never
 
-from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.libraries import Clients
 from highwater.backends.real.means import means_of
 from highwater.backends.real.node.folder import Start
 from highwater.backends.real.node.reference import ReferenceNode
@@ -12,7 +12,7 @@ from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.processes.conversation import OF_REFERENCE
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.limits import insufferable, no_link, unused
-from highwater.backends.real.systems.port import Packing, Wiring
+from highwater.backends.real.systems.port import Client, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.plans.plan import REFERENCE, Plan
 from highwater.rig.scene import broker_config
@@ -42,6 +42,7 @@ class Reference:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._clients = Clients(plan)
 
     def refuse(self) -> str | None:
         """What of the plan would do nothing; None if all does something, for the reference runs wherever the harness does."""
@@ -85,9 +86,9 @@ class Reference:
         """The running cluster, through its ZooKeeper."""
         return ZooKeeperCluster(zookeeper, brokers)
 
-    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
-        """A librdkafka client."""
-        return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
+    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> Client:
+        """A client of the plan's library."""
+        return self._clients.client(name, brokers)
 
 
 def _text(where: HostPort) -> str:

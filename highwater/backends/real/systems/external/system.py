@@ -11,7 +11,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import assert_never
 
-from highwater.backends.real.clients.kafka import KafkaClient
+from msgspec import UNSET
+
+from highwater.backends.real.clients.libraries import Clients
 from highwater.backends.real.clients.settings import refused
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
@@ -19,7 +21,7 @@ from highwater.backends.real.systems.external.cluster import ExternalCluster
 from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, asked_at, load
 from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
 from highwater.backends.real.systems.limits import WORKLOAD, refusal, unused
-from highwater.backends.real.systems.port import SystemNode, Wiring
+from highwater.backends.real.systems.port import Client, SystemNode, Wiring
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, SystemSpec, system_of
 from highwater.plans.scaled import beyond
@@ -52,6 +54,7 @@ class External:
         self._path = path
         self.version = system_of(plan).version or self._description.version
         self._hooks = Hooks(self._description, path.resolve().parent)
+        self._clients = Clients(plan)
         self._addresses = addresses_of(self._description)
         self._run = f"-{token_hex(4)}"
 
@@ -69,6 +72,8 @@ class External:
             return f"{self._path} has {nodes} nodes, and {why}"
         if places > 1:
             return f"the clients of an external system are at one place, not {places}"
+        if self._description.clients and self._plan.workload.client is not UNSET:
+            return f"{self._path}: clients: these are settings of librdkafka, not of {self._plan.workload.client}"
         wrong = refused(self._description.clients)
         if wrong is not None:
             return f"{self._path}: clients: {wrong}"
@@ -97,10 +102,9 @@ class External:
         """The running cluster, through its brokers."""
         return ExternalCluster(brokers, self._description, self._path, self._plan)
 
-    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
-        """A librdkafka client."""
-        timeout_ms, settings = self._plan.workload.request_timeout_ms, self._description.clients
-        return KafkaClient(name, brokers, request_timeout_ms=timeout_ms, run=self._run, settings=settings)
+    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> Client:
+        """A client of the plan's library."""
+        return self._clients.client(name, brokers, run=self._run, settings=self._description.clients)
 
 
 def _path_of(system: SystemSpec) -> Path:

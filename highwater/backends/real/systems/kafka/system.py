@@ -11,7 +11,7 @@ from typing import assert_never
 
 from msgspec import UNSET, Struct
 
-from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.libraries import Clients
 from highwater.backends.real.means import means_of
 from highwater.backends.real.node.plain import PlainNode, Prepared, Shape
 from highwater.backends.real.node.runner import Launch, Runner
@@ -21,7 +21,7 @@ from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import Release, release_named
 from highwater.backends.real.systems.limits import NO_ZOOKEEPER, WORKLOAD, no_link, refusal
-from highwater.backends.real.systems.port import Cluster, Packing, Wiring
+from highwater.backends.real.systems.port import Client, Cluster, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan, SystemSpec, system_of
@@ -64,6 +64,7 @@ class Kafka:
     def __init__(self, plan: Plan) -> None:
         release, self._own = release_and_build(system_of(plan))
         self._plan = plan
+        self._clients = Clients(plan)
         self.release: Release = release
         self.version = release.version
         self.idempotence = release.idempotence
@@ -134,9 +135,9 @@ class Kafka:
         log_folders = [path for node in nodes if isinstance(node, KafkaNode) for path in node.log_dirs[:1]]
         return metadata_log.commits_of(metadata_log.committed(log_folders))
 
-    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
-        """A librdkafka client."""
-        return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
+    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> Client:
+        """A client of the plan's library."""
+        return self._clients.client(name, brokers)
 
 
 class Broker(Struct, frozen=True, kw_only=True):

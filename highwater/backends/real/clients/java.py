@@ -1,0 +1,68 @@
+"""The Java client as the client of a run: `Worker.java`, compiled against the kafka-clients of any release of Kafka.
+
+The client's jars are those of the release (`highwater systems get kafka:VERSION`). What is compiled is kept beside them.
+"""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from highwater.backends.real.systems.kafka import jars
+from highwater.backends.real.systems.kafka.releases import release_named
+from highwater.errors import HarnessError, UsageError
+
+NAME = "java"
+FIRST = (2, 0)  # its consumers take times as Durations
+_SOURCE = "Worker.java"
+_COMPILE_S_MAX = 120.0
+
+
+def release_of(version: str) -> str:
+    """The release of Kafka whose client this is. UsageError if there is none that can be asked."""
+    release = release_named(version)
+    if tuple(map(int, release.jars.split(".")[:2])) < FIRST:
+        raise UsageError(f"the Java client must be 2.0 or later, not {version}")
+    return release.jars
+
+
+def missing(version: str) -> str | None:
+    """What this machine lacks to run the Java client of this version, in a sentence; None if nothing."""
+    lacks = jars.missing(release_named(release_of(version)))
+    if lacks is None and shutil.which("javac") is None:
+        lacks = "it is compiled here, and there is no javac on the PATH (Debian, Ubuntu: apt install default-jdk-headless)"
+    return None if lacks is None else f"client {NAME}:{version}: {lacks}"
+
+
+def command(version: str) -> list[str]:
+    """The command line of the process that performs calls with this client. HarnessError if it cannot be compiled."""
+    folder = jars.folder_of(release_named(release_of(version)))
+    classes = _compiled(folder)
+    return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{classes}:{folder}/*", "Worker"]
+
+
+def _compiled(folder: Path) -> Path:
+    """The folder of the worker's classes for the jars of this folder; compiled unless they are there."""
+    source = files(__package__).joinpath(_SOURCE).read_bytes()
+    key = hashlib.sha256(source).hexdigest()[:16]
+    classes = jars.cache_folder() / "clients" / f"{folder.name}-{key}"
+    if (classes / "Worker.class").exists():
+        return classes
+    classes.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{classes.name}-", dir=classes.parent) as temporary:
+        (Path(temporary) / _SOURCE).write_bytes(source)
+        made = Path(temporary) / "classes"
+        line = ["javac", "-nowarn", "-d", str(made), "-cp", f"{folder}/*", str(Path(temporary) / _SOURCE)]
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=_COMPILE_S_MAX)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HarnessError(f"compiling the Java client: {error}") from error
+        if done.returncode:
+            errors = [said for said in done.stderr.splitlines() if re.search(r"\berror\b", said)]
+            raise HarnessError(f"compiling the Java client: {(errors or ['javac failed'])[0]}")
+        if not classes.exists():
+            made.rename(classes)
+    return classes

@@ -1,0 +1,51 @@
+"""The client library that a plan names: librdkafka, or one whose calls another process performs."""
+
+from collections.abc import Mapping
+
+from msgspec import UNSET
+
+from highwater.backends.real.clients import java
+from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.piped import PipedClient, PipedWorker
+from highwater.backends.real.clients.settings import NONE, Settings
+from highwater.backends.real.site import HostPort
+from highwater.errors import UsageError
+from highwater.plans.plan import Plan
+from history.errors import unknown
+from reference.types import Address
+
+LIBRARIES = (java.NAME,)  # beside librdkafka, which a plan does not name
+WORKLOADS = ("produce-consume", "transactions")  # that they perform
+
+
+def refusal(plan: Plan) -> str | None:
+    """Why the client library of the plan cannot perform it here, in a sentence; None if it can. UsageError for an unknown one."""
+    named = plan.workload.client
+    if named is UNSET:
+        return None
+    name, _, version = named.partition(":")
+    if name not in LIBRARIES:
+        raise UsageError(unknown("client", name, LIBRARIES))
+    java.release_of(version)
+    if plan.workload.name not in WORKLOADS:
+        names = ", ".join(map(repr, WORKLOADS))
+        return f"client {named} performs the workloads {names} only, not {plan.workload.name!r}"
+    return java.missing(version)
+
+
+class Clients:
+    """Makes the clients of one run with the library of its plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._timeout_ms = plan.workload.request_timeout_ms
+        self._users: set[Address] = set()
+        version = "" if plan.workload.client is UNSET else plan.workload.client.partition(":")[2]
+        self._worker = PipedWorker(lambda: java.command(version)) if version else None
+
+    def client(
+        self, name: Address, brokers: Mapping[Address, HostPort], *, run: str = "", settings: Settings = NONE
+    ) -> KafkaClient | PipedClient:
+        """A client that reaches the brokers at these addresses; `run` and `settings` as in KafkaClient."""
+        if self._worker is None:
+            return KafkaClient(name, brokers, request_timeout_ms=self._timeout_ms, run=run, settings=settings)
+        return PipedClient(name, brokers, self._worker, self._users, request_timeout_ms=self._timeout_ms, run=run)

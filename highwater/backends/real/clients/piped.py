@@ -1,0 +1,162 @@
+"""Clients in another language: a process performs their calls, and speaks JSON lines over its stdin and stdout.
+
+A request is {"number": 7, "client": "c1", "brokers": "host:port,…", "timeout_ms": 1000, "transactional_id": "…",
+"act": "ProduceCall", "call": {…}}: `act` is the class of the call, or "close", and `call` has its fields. The answer, at any
+time, is {"number": 7, "heard": {…}} with the fields of `Heard` and, as `code`, the error's number in Kafka, if it has one.
+The process performs the calls of one client in order, and those of different clients at once. It ends when its stdin ends, so it
+does not outlive the harness.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from highwater.backends.real.clients.sessions import ERRORS
+from highwater.backends.real.site import HostPort
+from highwater.errors import HarnessError
+from highwater.rig.attempts import Heard
+from highwater.rig.sessions import SessionCall
+from reference.client.calls import Call
+from reference.types import Address
+
+CLOSE_S = 10.0
+_LINE_BYTES_MAX = 64 * 1024 * 1024  # of one answer
+
+
+class PipedWorker:
+    """The process that performs the calls of all clients of a run; it starts with the first call. Belongs to one asyncio loop."""
+
+    def __init__(self, command: Callable[[], Sequence[str]]) -> None:
+        """`command` gives the command line, and may take a while (a compiler); HarnessError if it cannot."""
+        self._command = command
+        self._starting = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._numbers = itertools.count()
+        self._open: dict[int, asyncio.Future[Heard]] = {}
+
+    async def ask(self, request: Mapping[str, object]) -> Heard:
+        """Have a call performed. HarnessError if the process has ended."""
+        async with self._starting:
+            if self._process is None:
+                await self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        number = next(self._numbers)
+        heard: asyncio.Future[Heard] = asyncio.get_running_loop().create_future()
+        self._open[number] = heard
+        if self._reading is None or self._reading.done():
+            raise HarnessError(self._ending())
+        try:
+            self._process.stdin.write(msgspec.json.encode({"number": number, **request}) + b"\n")
+            await self._process.stdin.drain()
+        except ConnectionError as error:
+            raise HarnessError(self._ending()) from error
+        return await heard
+
+    async def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), CLOSE_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        if self._reading is not None:
+            await self._reading
+
+    async def _start(self) -> None:
+        command = await asyncio.to_thread(self._command)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                limit=_LINE_BYTES_MAX,
+                start_new_session=True,  # Ctrl-C is for the harness, which ends the process in order
+            )
+        except OSError as error:
+            raise HarnessError(f"the clients cannot be started: {command[0]}: {error.strerror}") from error
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        """Hand each answer to its caller, until the process ends; then the open calls fail."""
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            answer = msgspec.json.decode(line)
+            future = self._open.pop(answer["number"], None)
+            if future is not None and not future.done():
+                future.set_result(_heard(answer["heard"]))
+        await process.wait()
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(HarnessError(self._ending()))
+        self._open.clear()
+
+    def _ending(self) -> str:
+        code = None if self._process is None else self._process.returncode
+        return f"the process of the clients ended by itself, with exit code {code}"
+
+
+class PipedClient:
+    """One client of a run, whose calls the worker performs. The last client to close ends the worker."""
+
+    def __init__(
+        self,
+        name: Address,
+        brokers: Mapping[Address, HostPort],
+        worker: PipedWorker,
+        users: set[Address],
+        *,
+        request_timeout_ms: int,
+        run: str = "",
+    ) -> None:
+        """`users`: the open clients of the worker. `run` ends the transactional id, as for librdkafka's clients."""
+        users.add(name)
+        self._worker = worker
+        self._users = users
+        self._name = name
+        self._opening = {
+            "client": name,
+            "brokers": ",".join(f"{host}:{port}" for host, port in brokers.values()),
+            "timeout_ms": request_timeout_ms,
+            "transactional_id": f"highwater-{name}{run}",
+        }
+
+    async def call(self, call: Call) -> Heard:
+        """Perform one call (produce, poll …)."""
+        return await self._ask(type(call).__name__, call)
+
+    async def perform(self, call: SessionCall) -> Heard:
+        """Perform one call of a session."""
+        return await self._ask(type(call).__name__, call)
+
+    async def close(self) -> None:
+        """Close the client after the call in progress, at most CLOSE_S later, and the worker with its last client."""
+        with suppress(HarnessError, TimeoutError):
+            await asyncio.wait_for(self._ask("close", None), CLOSE_S)
+        self._users.discard(self._name)
+        if not self._users:
+            await self._worker.close()
+
+    async def _ask(self, act: str, call: Call | SessionCall | None) -> Heard:
+        return await self._worker.ask({**self._opening, "act": act, "call": call})
+
+
+def _heard(told: dict[str, Any]) -> Heard:
+    """The outcome of a call, with the names of errors that librdkafka's clients give."""
+    code = told.pop("code", None)
+    if code in ERRORS:
+        told["error"] = ERRORS[code]
+    return msgspec.convert(told, Heard)
