@@ -52,6 +52,8 @@ BAD_INPUT = [
     ["run", "--seed", "1", "--seconds", "soon"],
     ["run", "--seed", "1", "--seconds", "0"],
     ["run", "--seed", "1", "--backend", "moon"],
+    ["run", "--seed", "1", "--client", "java:4.1.0"],
+    ["run", "--seed", "1", "--backend", "process", "--client", "cobol:1"],
     ["run"],
     ["run", "--plan", "absent.yaml"],
     ["run", "--plan", "bad.yaml"],

@@ -38,11 +38,14 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One node: its id in the cluster and the address ("host:port") at which clients reach it.
 
     `harness`: where the harness asks its own questions, without encryption and password; the same address if not given.
+    `door`: where the node listens for clients, if it tells them `address` and nothing listens there: then a proxy of the harness
+    does, through which it can do something to the links of clients.
     """
 
     id: int
     address: str
     harness: str = ""
+    door: str = ""
 
 
 class Description(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,8 +131,15 @@ def asked_at(description: Description) -> dict[Address, HostPort]:
     """The address of each node for the harness, by its name in plans."""
     nodes = sorted(description.nodes, key=lambda node: node.id)
     return {
-        broker_address(BrokerId(number)): _host_and_port(node.harness or node.address) for number, node in enumerate(nodes, 1)
+        broker_address(BrokerId(number)): _host_and_port(node.harness or node.door or node.address)
+        for number, node in enumerate(nodes, 1)
     }
+
+
+def doors_of(description: Description) -> dict[Address, HostPort]:
+    """Where each node listens for clients behind a proxy of the harness, by its name in plans; empty without proxies."""
+    nodes = sorted(description.nodes, key=lambda node: node.id)
+    return {broker_address(BrokerId(number)): _host_and_port(node.door) for number, node in enumerate(nodes, 1) if node.door}
 
 
 def ids_of(description: Description) -> dict[Address, int]:
@@ -145,6 +155,9 @@ def _check(description: Description, path: Path) -> None:
     if min(ids) < 0 or len({*ids}) < len(ids):
         raise UsageError(f"{path}: the ids of the nodes must be different numbers from 0 on, not {ids}")
     _check_addresses(description, path)
+    behind = [node.id for node in description.nodes if node.door]
+    if behind and len(behind) < len(ids):
+        raise UsageError(f"{path}: all nodes must have a door, or none: only {', '.join(map(str, behind))} have one")
     for hook, command in description.hooks.items():
         if not command:
             raise UsageError(f"{path}: the command of hook {hook} must not be empty")
@@ -163,7 +176,7 @@ def _check_addresses(description: Description, path: Path) -> None:
     """Raises UsageError for an address that is none, or that of two nodes."""
     found: dict[HostPort, int] = {}
     for node in description.nodes:
-        for address in dict.fromkeys((node.address, node.harness or node.address)):
+        for address in dict.fromkeys((node.address, node.harness or node.address, node.door or node.address)):
             try:
                 where = _host_and_port(address)
             except ValueError:

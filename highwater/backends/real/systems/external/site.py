@@ -4,10 +4,13 @@ Nothing is started or removed by the harness. What a fault did to a node is undo
 """
 
 import asyncio
+import random
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from highwater.backends.real.processes.conversation import of_kafka
+from highwater.backends.real.processes.links import ProxyLinks
 from highwater.backends.real.site import (
     CLIENTS,
     JOINED,
@@ -34,6 +37,7 @@ from server.wire.clients.apis import ApiKey
 SERVES_S_MAX = 60.0
 LOOK_S = 0.2
 CONNECT_S = 1.0
+LOOPBACK = "127.0.0.1"  # of the probes' own connections
 
 
 class ExternalNode:
@@ -173,15 +177,20 @@ async def _is_down() -> Proof:
 
 
 class ExternalLinks:
-    """The network between the nodes of a user's cluster: the hooks `cut` and `heal` for each direction of a link."""
+    """The network of a user's cluster: the hooks `cut` and `heal` for each direction of a link between nodes, and proxies for the
+    links of clients, if there are any.
+    """
 
-    def __init__(self, nodes: Collection[Address], hooks: Hooks) -> None:
+    def __init__(self, nodes: Collection[Address], hooks: Hooks, proxies: ProxyLinks | None = None) -> None:
         self._nodes = nodes
         self._hooks = hooks
+        self._proxies = proxies
         self._cut: dict[Pair, None] = {}
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Cut and heal links by hooks; whether nothing passes cannot be measured from outside. HarnessError for another fault."""
+        """Do to the links what the conditions say, by proxies or hooks. HarnessError for a fault that neither can inject."""
+        if self._proxies is not None and all(CLIENTS in pair for pair in conditions):
+            return await self._proxies.set(conditions)
         for pair, condition in conditions.items():
             if condition not in (JOINED, LinkCondition(held=True)) or not {*pair} <= {*self._nodes}:
                 raise HarnessError(f"no hook does this to the link from {pair[0]} to {pair[1]}: {condition}")
@@ -199,16 +208,18 @@ class ExternalLinks:
         return probe
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Raises HarnessError: refused before the run."""
-        raise HarnessError("no hook resets connections")
+        """Reset connections of clients by their proxies. HarnessError without proxies."""
+        if self._proxies is None:
+            raise HarnessError("no hook resets connections")
+        return await self._proxies.reset(pairs)
 
     def counts(self) -> Mapping[Pair, int]:
-        """Nothing is counted."""
-        return {}
+        """What the proxies count; nothing without them."""
+        return {} if self._proxies is None else self._proxies.counts()
 
     def picked(self, window: str) -> Picked:
-        """Nothing: refused before the run."""
-        return Picked()
+        """What the proxies count; nothing without them."""
+        return Picked() if self._proxies is None else self._proxies.picked(window)
 
     def restore(self) -> None:
         """Heal every link that is still cut."""
@@ -224,25 +235,40 @@ class ExternalSite:
     zookeeper = ""
 
     def __init__(
-        self, addresses: Mapping[Address, HostPort], hooks: Hooks, harness: Mapping[Address, HostPort] | None = None
+        self,
+        addresses: Mapping[Address, HostPort],
+        hooks: Hooks,
+        harness: Mapping[Address, HostPort] | None = None,
+        doors: Mapping[Address, HostPort] | None = None,
     ) -> None:
-        """`addresses` are those for clients, `harness` those at which the harness asks, if they are others."""
+        """`addresses` are those for clients, `harness` those at which the harness asks, if they are others.
+
+        With `doors`, where the nodes listen for clients, proxies of the harness listen at the addresses for clients.
+        """
         self.harness = dict(harness or addresses)
         self.clients = {CLIENTS: dict(addresses)}
-        self.links = ExternalLinks(addresses, hooks)
+        self._doors = dict(doors or {})
+        self._proxies = ProxyLinks(LOOPBACK, random.Random()) if doors else None
+        self.links = ExternalLinks(addresses, hooks, self._proxies)
         self.nodes = {
             BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks)
             for address, where in self.harness.items()
         }
 
     async def open(self) -> None:
-        """Ask each node whether it serves. HarnessError if one does not."""
+        """Open the proxies, and ask each node whether it serves. HarnessError if one does not."""
+        if self._proxies is not None:
+            for node, door in self._doors.items():
+                at = self.clients[CLIENTS][node]
+                await self._proxies.wire(CLIENTS, node, door, conversation=of_kafka, at=at)
         for address, where in self.harness.items():
             if await asyncio.to_thread(served_version, where, ApiKey.METADATA) is None:
                 raise HarnessError(f"{address} does not answer at {where[0]}:{where[1]}: is the cluster running?")
 
     async def leave(self) -> None:
-        """Nothing of this site lives in the asyncio loop."""
+        """Close the proxies."""
+        if self._proxies is not None:
+            await self._proxies.close()
 
     def stop(self) -> None:
         """Undo what is left of faults, so that the user's cluster is as it was."""

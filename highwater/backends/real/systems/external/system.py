@@ -18,16 +18,17 @@ from highwater.backends.real.clients.settings import refused
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.cluster import ExternalCluster
-from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, asked_at, load
+from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, asked_at, doors_of, load
 from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
-from highwater.backends.real.systems.limits import WORKLOAD, refusal, unused
+from highwater.backends.real.systems.limits import WORKLOAD, no_link, refusal, unused
 from highwater.backends.real.systems.port import Client, SystemNode, Wiring
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, SystemSpec, system_of
 from highwater.plans.scaled import beyond
 from history.manifest import Source
 from nemesis import faults
-from nemesis.faults import AnyFault
+from nemesis.faults import AnyFault, picks_messages
+from nemesis.messages import OF_CLIENTS
 from reference.types import Address
 from server.lab.power import Loss
 from workloads.registry import OF_SESSIONS
@@ -81,7 +82,13 @@ class External:
         return unused(self._plan, WITH) or refusal(self._plan, "the external system", self.lacks, workloads=workloads)
 
     def lacks(self, fault: AnyFault) -> str | None:
-        """Why a fault cannot be injected: it needs a hook that the file does not name, or none can do it."""
+        """Why a fault cannot be injected: it needs a hook or a proxy that the file does not name, or neither can do it."""
+        if isinstance(fault, faults.Partition | faults.Slow | faults.Clog | faults.Reset) and fault.links == ("clients",):
+            if not doors_of(self._description):
+                return f"{self._path} names no doors of its nodes, before which proxies for clients could stand"
+            if picks_messages(fault) and "SSL" in str(self._description.clients.get("security.protocol", "")).upper():
+                return "a proxy cannot tell apart what clients encrypt"
+            return no_link(fault, (), OF_CLIENTS, zookeeper=False)
         needed = _hooks_needed(fault)
         for hook in needed:
             if not self._hooks.has(hook):
@@ -92,7 +99,7 @@ class External:
 
     def site(self) -> ExternalSite:
         """The site of the user's cluster."""
-        return ExternalSite(self._addresses, self._hooks, asked_at(self._description))
+        return ExternalSite(self._addresses, self._hooks, asked_at(self._description), doors_of(self._description))
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> SystemNode:
         """Never called: the nodes are the user's, and its site knows them."""
@@ -156,11 +163,11 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
     if wrong is not None:
         raise UsageError(f"{description_file}: clients: {wrong}")
     hooks = Hooks(description, description_file.resolve().parent)
-    site = ExternalSite(addresses_of(description), hooks, asked_at(description))
-    await site.open()
+    site = ExternalSite(addresses_of(description), hooks, asked_at(description), doors_of(description))
     cluster = ExternalCluster(site.harness, description, description_file)
-    attempts = [("cluster", True, await _complete(cluster))]
     try:
+        await site.open()
+        attempts = [("cluster", True, await _complete(cluster))]
         for node in site.nodes.values():
             for does, undoes in (("kill", "start"), ("terminate", "start"), ("pause", "resume")):
                 if does not in description.hooks:
@@ -180,6 +187,7 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
                 await asyncio.to_thread(hooks.run, hook, first, second)
                 attempts.append((f"{first} {hook} {second}", True, "the hook ended well; its effect is not measured"))
     finally:
+        await site.leave()
         await asyncio.to_thread(site.stop)
     return attempts
 
