@@ -92,12 +92,14 @@ def plan_named(name: str) -> Plan:
 
 def subject_of(plan: Plan) -> str:
     """What a plan tests: a system, or the reference with a protocol."""
-    return words_of(system_of(plan)) if is_foreign(plan) else f"reference, {plan.protocol}"
+    subject = words_of(system_of(plan)) if is_foreign(plan) else f"reference, {plan.protocol}"
+    return subject if plan.workload.client is UNSET else f"{subject}, client {plan.workload.client}"
 
 
 def digest_of(plan: Plan) -> str:
-    """The digest of what a plan performs, on whatever system and with whatever protocol."""
-    return plan_digest(replace(plan, story="", protocol="", variant=None, system=UNSET))
+    """The digest of what a plan performs, on whatever system, with whatever protocol and client."""
+    workload = replace(plan.workload, client=UNSET)
+    return plan_digest(replace(plan, story="", protocol="", variant=None, system=UNSET, workload=workload))
 
 
 def measured(plan: Plan, history: History, summary: Summary) -> Measured:

@@ -89,7 +89,8 @@ def headline(of: Plan | RunManifest) -> str:
 def _played(of: Plan | RunManifest) -> str:
     """What was under test: the reference with a protocol, or another system."""
     if isinstance(of, Plan):
-        return f"system {words_of(system_of(of))}" if is_foreign(of) else f"protocol {of.protocol}"
+        played = f"system {words_of(system_of(of))}" if is_foreign(of) else f"protocol {of.protocol}"
+        return played if of.workload.client is UNSET else f"{played}  client {of.workload.client}"
     if of.system is None:
         return f"protocol {of.protocol}"
     return f"system {words_of(of.system)}"

@@ -1,4 +1,4 @@
-"""The Java client as the client of a run: `Worker.java`, compiled against the kafka-clients of any release of Kafka.
+"""The Java client as the client of a run: the program in `jvm`, compiled against the kafka-clients of any release of Kafka.
 
 The client's jars are those of the release (`highwater systems get kafka:VERSION`). What is compiled is kept beside them.
 """
@@ -17,7 +17,7 @@ from highwater.errors import HarnessError, UsageError
 
 NAME = "java"
 FIRST = (2, 0)  # its consumers take times as Durations
-_SOURCE = "Worker.java"
+_SOURCES = "jvm"  # the folder beside this module
 _COMPILE_S_MAX = 120.0
 
 
@@ -46,16 +46,18 @@ def command(version: str) -> list[str]:
 
 def _compiled(folder: Path) -> Path:
     """The folder of the worker's classes for the jars of this folder; compiled unless they are there."""
-    source = files(__package__).joinpath(_SOURCE).read_bytes()
-    key = hashlib.sha256(source).hexdigest()[:16]
+    found = (source for source in files(__package__).joinpath(_SOURCES).iterdir() if source.name.endswith(".java"))
+    sources = {source.name: source.read_bytes() for source in sorted(found, key=lambda source: source.name)}
+    key = hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     classes = jars.cache_folder() / "clients" / f"{folder.name}-{key}"
     if (classes / "Worker.class").exists():
         return classes
     classes.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{classes.name}-", dir=classes.parent) as temporary:
-        (Path(temporary) / _SOURCE).write_bytes(source)
+        for name, source in sources.items():
+            (Path(temporary) / name).write_bytes(source)
         made = Path(temporary) / "classes"
-        line = ["javac", "-nowarn", "-d", str(made), "-cp", f"{folder}/*", str(Path(temporary) / _SOURCE)]
+        line = ["javac", "-nowarn", "-d", str(made), "-cp", f"{folder}/*", *(f"{temporary}/{name}" for name in sources)]
         try:
             done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=_COMPILE_S_MAX)
         except (OSError, subprocess.TimeoutExpired) as error:
