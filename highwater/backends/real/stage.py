@@ -26,7 +26,7 @@ from highwater.backends.real.load import CpuTime
 from highwater.backends.real.merge import merged
 from highwater.backends.real.site import CLIENTS, Site
 from highwater.backends.real.systems.metadata import INTERNAL
-from highwater.backends.real.systems.port import Client, Cluster, System, chronicle_of
+from highwater.backends.real.systems.port import Client, Cluster, ColdClient, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
 from highwater.plans.plan import REFERENCE, Plan, beyond_reference
@@ -146,8 +146,10 @@ class Stage:
             await cluster.create_topics(self._plan)
             await self._warm_up(cluster, faults)
             phases = Phases()
+            performers = list(self._workers(clients, administrators))
+            await asyncio.gather(*(client.open() for client in clients if isinstance(client, ColdClient)))
             async with asyncio.TaskGroup() as tasks:
-                workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(clients, administrators)]
+                workers = [tasks.create_task(worker.run(phases)) for worker in performers]
                 nemesis = tasks.create_task(faults.run())
                 await self._pass_time(self._plan.faults_ms / 1000, faults)
                 await nemesis  # every window closes within faults_ms

@@ -1,8 +1,8 @@
 """Clients in another language: a process performs their calls, and speaks JSON lines over its stdin and stdout.
 
 A request is {"number": 7, "client": "c1", "brokers": "host:port,…", "timeout_ms": 1000, "transactional_id": "…",
-"act": "ProduceCall", "call": {…}}: `act` is the class of the call, or "close", and `call` has its fields. The answer, at any
-time, is {"number": 7, "heard": {…}} with the fields of `Heard` and, as `code`, the error's number in Kafka, if it has one.
+"act": "ProduceCall", "call": {…}}: `act` is the class of the call, "open" or "close", and `call` has its fields. The answer, at
+any time, is {"number": 7, "heard": {…}} with the fields of `Heard` and, as `code`, the error's number in Kafka, if it has one.
 The process performs the calls of one client in order, and those of different clients at once. It ends when its stdin ends, so it
 does not outlive the harness.
 """
@@ -133,6 +133,12 @@ class PipedClient:
             "timeout_ms": request_timeout_ms,
             "transactional_id": f"highwater-{name}{run}",
         }
+
+    async def open(self) -> None:
+        """Start the worker, and have it load what a call needs. HarnessError if it does not start, or reaches no broker."""
+        heard = await self._ask("open", None)
+        if heard.error is not None:
+            raise HarnessError(f"client {self._name} cannot reach the cluster: {heard.error}")
 
     async def call(self, call: Call) -> Heard:
         """Perform one call (produce, poll …)."""

@@ -132,6 +132,14 @@ class SessionClient(Protocol):
         """Perform one call of a session."""
 
 
+@runtime_checkable
+class ColdClient(Protocol):
+    """A client that is slow only once: that must not look like a slow system, nor last until the first faults are over."""
+
+    async def open(self) -> None:
+        """Get ready. HarnessError if that fails."""
+
+
 class System(Protocol):
     """A system under test, for one plan. `zookeeper` says whether ZooKeeper servers must run beside it."""
 

@@ -21,6 +21,7 @@ import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.errors.TimeoutException;
 
 final class Logs {
+    private static final int OPEN_S = 30;
     private static final int BATCH_MS = 5;  // the values of one produce travel as one batch
 
     private final Settings settings;
@@ -29,6 +30,12 @@ final class Logs {
 
     Logs(Settings settings) {
         this.settings = settings;
+    }
+
+    // Reaches the cluster once as consumer and as producer, so that their classes are loaded.
+    void open() {
+        reader().listTopics(Duration.ofSeconds(OPEN_S));
+        new KafkaProducer<String, String>(settings.producing()).close(Duration.ZERO);
     }
 
     void produce(JsonNode call, ObjectNode heard) {

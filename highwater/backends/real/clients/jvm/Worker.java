@@ -64,6 +64,7 @@ public final class Worker {
                 case "LatestCall": logs.bound(call, true, heard); break;
                 case "EarliestCall": logs.bound(call, false, heard); break;
                 case "TxnCall": transactions.perform(call, heard); break;
+                case "open": logs.open(); break;
                 case "close": transactions.close(); logs.close(); break;
                 default: heard.put("error", "_UNKNOWN_CALL").put("attempts", 0);
             }
