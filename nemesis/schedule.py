@@ -10,7 +10,8 @@ from typing import assert_never
 from msgspec import Struct
 
 from history.promise import Flush
-from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, DiskFault, LinkFault, Packets, Partition, complaints
+from nemesis.fault_rules import complaints
+from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, DiskFault, LinkFault, Packets, Partition
 from nemesis.targets import (
     AnyTarget,
     ClientPlace,

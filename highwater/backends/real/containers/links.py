@@ -20,7 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from highwater.backends.real.containers.agent import PROBE_PORT, Probes
-from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
+from highwater.backends.real.processes.link import Link
+from highwater.backends.real.processes.proxy import Conversation, Proxy
 from highwater.backends.real.site import CLIENTS, HostPort, LinkCondition, Pair, Picked, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Address

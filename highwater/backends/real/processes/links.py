@@ -10,7 +10,8 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 
-from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
+from highwater.backends.real.processes.link import Link
+from highwater.backends.real.processes.proxy import Conversation, Proxy
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair, Picked, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Address

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from highwater.backends.real.processes.proxy import WAITING_BYTES_MAX, Conversation, Link, Proxy
+from highwater.backends.real.processes.link import Link
+from highwater.backends.real.processes.proxy import WAITING_BYTES_MAX, Conversation, Flow, Proxy
 from highwater.backends.real.site import JOINED, LinkCondition
 from highwater.backends.real.zookeeper.local import free_port
 from reference.types import Address
@@ -304,6 +305,7 @@ def test_proxy_buffers_a_bounded_number_of_bytes() -> None:
         await asyncio.sleep(0.2)
         (flow,) = wire.there.flows
 
+        assert isinstance(flow, Flow)
         assert flow.waiting_bytes < 2 * WAITING_BYTES_MAX
 
         wire.there.set(JOINED)
@@ -322,6 +324,7 @@ def test_proxy_stops_reading_if_the_far_end_takes_nothing() -> None:
         writer.write(b"a")
         await comes(reader, 1)
         (flow,) = wire.there.flows
+        assert isinstance(flow, Flow)
         assert flow.target is not None
         wire.far[0].pause_reading()
         for transport, buffer in ((flow.target, socket.SO_SNDBUF), (wire.far[0], socket.SO_RCVBUF)):
