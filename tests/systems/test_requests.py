@@ -21,8 +21,10 @@ def need_client(version: str) -> None:
         pytest.skip(missing)
 
 
-@pytest.mark.systems
-@pytest.mark.parametrize("client", ["librdkafka", "java:4.1.0"])
+@pytest.mark.parametrize(
+    "client",
+    [pytest.param("java:4.1.0", marks=pytest.mark.systems), pytest.param("librdkafka", marks=pytest.mark.systems_all)],
+)
 def test_answers_of_ended_transactions_may_be_lost(client: str, tmp_path: Path) -> None:
     need_client("4.1.0")
     named = () if client == "librdkafka" else ("--client", client)
