@@ -24,7 +24,7 @@ from highwater.rig.backend import BackendName
 from highwater.run_folder import temporary_folder
 from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
-from highwater.runs.run import Keep
+from highwater.runs.run import Keep, backend_named
 from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task, encode_task, perform_encoded
 from nemesis.capability import performable, refusals
@@ -56,6 +56,7 @@ class Request(Struct, frozen=True, kw_only=True):
     system: str = ""  # "kafka:3.9.1"; empty: the reference
     described: str = ""  # the file that describes the user's cluster, for the system "external"
     jars: OwnJars | None = None  # a build of the user's own, for the system "kafka"
+    client: str = ""  # "java:4.1.0"; empty: librdkafka
 
     @property
     def spec(self) -> SystemSpec:
@@ -77,6 +78,7 @@ class Request(Struct, frozen=True, kw_only=True):
         parts += [f"--seconds {self.seconds}"] if self.seconds is not None else []
         parts += [f"--workload {self.workload}"] if self.workload != MIXED else []
         parts += [self.words.strip()] if self.words else []
+        parts += [f"--client {quote(self.client)}"] if self.client else []
         parts += [f"--backend {self.backend}"] if self.backend != ("process" if self.system else "sim") else []
         return " ".join(parts)
 
@@ -97,13 +99,21 @@ class Request(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
-        plan = fitted(put_on(plan, self.spec)) if self.words else plan
+        plan = self.with_client(fitted(put_on(plan, self.spec)) if self.words else plan)
         can = performable(self.backend, plan.schedule)
         can = bearable(plan, can) if self.words else can
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
 
+    def with_client(self, plan: Plan) -> Plan:
+        """The plan with the client library of this request."""
+        return replace(plan, workload=replace(plan.workload, client=self.client)) if self.client else plan
+
     def check(self, seeds: Sequence[int]) -> None:
         """Raise PlanError or UsageError if a run of these seeds would be refused."""
+        if self.client:
+            refused = backend_named(self.backend).refuse(self.plan(seeds[0]))
+            if refused is not None:
+                raise UsageError(refused)
         for seed in seeds[:1] if self.backend == "sim" else seeds:
             reason = next(iter(refusals(self.backend, self.plan(seed).schedule)), None)
             if reason is not None:

@@ -44,6 +44,7 @@ class Order(Struct, frozen=True, kw_only=True):
     system: str = ""  # "kafka:3.9.1"; empty: the reference
     described: str = ""  # the file that describes the user's cluster, for the system "external"
     jars: OwnJars | None = None  # a build of the user's own, for the system "kafka"
+    client: str = ""  # "java:4.1.0"; empty: librdkafka
     keep_all: bool = False
     branches: bool = False  # count branches of the protocol (highwater.coverage.branches)
     generation: int = 0  # plans in each generation of a guided campaign; 0: it is not guided
@@ -80,7 +81,7 @@ class Order(Struct, frozen=True, kw_only=True):
             self.seconds,
             self.workload,
             self.backend,
-            *filter(None, [self.system, self.described, self.jars]),
+            *filter(None, [self.system, self.described, self.jars, self.client]),
         )
         plain = (((),), "within", None, MIXED, "sim")
         name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
@@ -99,6 +100,7 @@ class Order(Struct, frozen=True, kw_only=True):
             system=self.system,
             described=self.described,
             jars=self.jars,
+            client=self.client,
         )
 
     def trial(self, number: int) -> Trial:

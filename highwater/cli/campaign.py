@@ -85,6 +85,7 @@ class Options(Struct, frozen=True, kw_only=True):
     load: Annotated[options.Load, "What is run"] = options.Load()
     backend: Annotated[options.BackendOption, "What is run"] = None
     under: Annotated[options.UnderTest, "What is run"] = options.UnderTest()
+    client: Annotated[options.Client, "What is run"] = None
     jobs: Annotated[options.Jobs, "Work"] = None
     on: Annotated[options.OnSpark, "Work"] = options.OnSpark()
     resume: Annotated[
@@ -189,6 +190,7 @@ def _order(given: Options) -> Order:
         system=given.under.name,
         described=given.under.file,
         jars=given.under.build,
+        client=given.client or "",
         keep_all=given.keep_all,
         branches=given.branches,
         generation=_generation_size(given.generation, guided=given.guided),

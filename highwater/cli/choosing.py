@@ -42,9 +42,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     load: options.Load = options.Load()
     backend: options.BackendOption = None
     under: options.UnderTest = options.UnderTest()
-    client: Annotated[
-        str | None, typer.Option(metavar="NAME:VERSION", help="Library of the clients in place of librdkafka: java:4.1.0.")
-    ] = None
+    client: options.Client = None
 
 
 class Options(TypedDict, total=False):
@@ -81,14 +79,12 @@ def chosen(given: Choice) -> Chosen:
         system=given.under.name,
         described=given.under.file,
         jars=given.under.build,
+        client=given.client or "",
     )
     if given.derivation is not None and given.seed is None:
         raise UsageError("--derivation needs --seed")
     options.check_seeds(given.derivation)
     plan, repeat = _plan_and_repeat(given.seed, given.plan, loaded, given.protocol, request)
-    if given.client is not None:
-        plan = replace(plan, workload=replace(plan.workload, client=given.client))
-        repeat += f" --client {quote(given.client)}"
     return Chosen(plan=plan, backend=backend, repeat=repeat)
 
 
@@ -116,6 +112,7 @@ def _plan_and_repeat(
         system=request.system,
         described=request.described,
         jars=request.jars,
+        client=request.client,
     )
     if request != kept:
         raise UsageError("only --protocol, --backend and --system may be combined with --plan; remove the other options")
@@ -125,6 +122,9 @@ def _plan_and_repeat(
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))
         repeat += f" --protocol {protocol}"
+    if request.client:
+        plan = request.with_client(plan)
+        repeat += f" --client {quote(request.client)}"
     if request.words:
         from highwater.backends.real.systems.registry import put_on  # a simulated run needs no real backend
 

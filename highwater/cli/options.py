@@ -132,6 +132,12 @@ JarsOption = Annotated[
 ]
 
 
+Client = Annotated[
+    str | None,
+    typer.Option("--client", metavar="NAME:VERSION", help="Library of clients in place of librdkafka: java:4.1.0."),
+]
+
+
 class Load(Struct, frozen=True, kw_only=True):
     """How the plan of a seed loads the cluster."""
 

@@ -54,6 +54,8 @@ BAD_INPUT = [
     ["run", "--seed", "1", "--backend", "moon"],
     ["run", "--seed", "1", "--client", "java:4.1.0"],
     ["run", "--seed", "1", "--backend", "process", "--client", "cobol:1"],
+    ["campaign", "--seeds", "1..2", "--client", "java:4.1.0"],
+    ["campaign", "--seeds", "1..2", "--backend", "process", "--client", "cobol:1"],
     ["run"],
     ["run", "--plan", "absent.yaml"],
     ["run", "--plan", "bad.yaml"],
