@@ -61,6 +61,13 @@ def _left_out(send: Sent, memory: Memory) -> Iterator[Key]:
             yield tp, send.to
 
 
+def _first_without_init(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The first command of a term, if it is one, in the turn in which the last state was read."""
+    takes_office = isinstance(memory.event, ZkReplied) and memory.of("office") and not memory.of("commanding")
+    if takes_office and not send.message.init:
+        yield send.to, send.message.controller_epoch
+
+
 def _created(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     if exchange.reply.error is ErrorCode.NONE and is_in_flight(exchange, memory):
         codes = dict(exchange.reply.errors)
@@ -235,6 +242,13 @@ COMMANDS: tuple[Rule, ...] = (
         clause="R-042, R-307",
         says="the first command to {1} leaves out {0}, of which it has a replica",
         what=sent(LeaderAndIsr, keys=_left_out),
+    ),
+    Never(
+        name="init-missing",
+        clause="R-042",
+        says="the first command of the controller of epoch {1}, to {0}, lacks the flag INIT",
+        holds=lambda config: config.variant.controller_epoch,
+        what=sent(LeaderAndIsr, keys=_first_without_init),
     ),
     Never(
         name="new-replica-again",

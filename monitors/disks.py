@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from monitors.engine import Never, Rule
+from monitors.engine import Never, Rule, Within
 from monitors.patterns import Exchange, Key, Memory, did, noted, replied
 from reference.config import BrokerConfig
-from reference.effects import CreateReplica, DeleteReplica, Note, WriteCheckpoint
+from reference.effects import CreateReplica, DeleteReplica, Halt, Note, WriteCheckpoint
 from reference.errors import ErrorCode
 from reference.events import Booted, Received
 from reference.messages import EpochEnd, Fetch, LeaderAndIsr, ListOffsets, Produce
@@ -62,7 +62,20 @@ def _untrue(note: Note, memory: Memory) -> Iterable[Key]:
         yield note.detail, note.gauge
 
 
+def _of_directories(note: Note, memory: Memory) -> Iterable[Key]:
+    if note.detail == _DIRECTORIES:
+        yield ()
+
+
 DISKS: tuple[Rule, ...] = (
+    Within(
+        name="failure-not-shown",
+        clause="R-312",
+        says="a log directory failed, and OfflineLogDirectoryCount was not told",
+        holds=lambda config: config.variant.log_dir_failure == "replicas",
+        after=noted("dir-failed", keys=lambda note, _: [()]),
+        then=(*noted("gauge", keys=_of_directories), *did(Halt, keys=lambda effect, _: [()])),
+    ),
     Never(
         name="another-checkpoint",
         clause="R-038",

@@ -25,7 +25,7 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import Children, Create, Created, Data, Delete, Exists, GetChildren, GetData, SetData, Written
 from reference.effects import CreateReplica, Note, WriteCheckpoint
 from reference.errors import ErrorCode
-from reference.events import ShutDown, ZkState
+from reference.events import Received, ShutDown, ZkState
 from reference.messages import (
     EpochEnd,
     Fetch,
@@ -256,6 +256,12 @@ def _living(item: Outcome | Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
         yield name, max(item.message.incarnation, memory.of("living", name, -1))
 
 
+def _led_from(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    command = memory.event.message if isinstance(memory.event, Received) else None
+    told = command.states if note.kind == "became-leader" and isinstance(command, LeaderAndIsr) else ()
+    yield note.tp, next((state.zk_version for state in told if state.tp == note.tp), None)
+
+
 def _stopped(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """A replica that is stopped may be created again in another directory, and all replicas of a partition that is deleted."""
     stops = {stop.tp: stop.moved for stop in send.message.partitions}
@@ -302,6 +308,13 @@ FACTS: tuple[Keep, ...] = (
         of=(
             *noted("recovered", "replica-deleted", keys=lambda note, _: [(note.tp, note.dir)]),
             *did(CreateReplica, keys=lambda created, _: [(created.tp, created.dir)]),
+        ),
+    ),
+    Keep(
+        fact="led-from",  # the version of the state in the command that made a replica leader, until an ISR change is answered
+        of=(
+            *noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_led_from),
+            *answered(IsrChange, keys=lambda exchange, _: [(change.tp, None) for change in exchange.request.changes]),
         ),
     ),
     Keep(

@@ -76,6 +76,12 @@ def _heartbeat_of_another(send: Sent, memory: Memory) -> Iterable[Key]:
         yield (send.message.incarnation,)
 
 
+def _unwanted(send: Sent, memory: Memory) -> Iterable[Key]:
+    wanted = BrokerState.STOPPING if memory.of("shutting-down") else BrokerState.ACTIVE
+    if send.message.target_state is not wanted:
+        yield send.message.target_state.name, wanted.name
+
+
 def _of_another_registration(event: Heard, memory: Memory) -> Iterable[Key]:
     if event.message.broker_incarnation != memory.of("registration"):
         yield event.source, event.message.correlation
@@ -158,6 +164,12 @@ MEMBERSHIP: tuple[Rule, ...] = (
         says="the heartbeat of {0} under registration {1} was refused, and no later one is known",
         holds=lambda config: config.variant.broker_incarnation,
         what=replied(MetadataHeartbeat, keys=_latest_refused),
+    ),
+    Never(
+        name="another-state-wanted",
+        clause="R-189",
+        says="a heartbeat asks for the state {0}, and the broker would like {1}",
+        what=sent(MetadataHeartbeat, keys=_unwanted),
     ),
     Within(
         name="topic-not-read",

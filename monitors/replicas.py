@@ -128,6 +128,13 @@ def _proposal_out_of_role(send: Sent, memory: Memory) -> Iterable[Key]:
             yield (change.tp,)
 
 
+def _of_another_version(send: Sent, memory: Memory) -> Iterable[Key]:
+    for change in send.message.changes:
+        version = memory.of("led-from", change.tp)
+        if version is not None and change.zk_version != version:
+            yield change.tp, change.zk_version, version
+
+
 def _uncalled(note: Note, memory: Memory) -> Iterable[Key]:
     """A role that neither the command of this turn gave, nor a state that was read from ZooKeeper."""
     event = memory.event
@@ -246,6 +253,13 @@ REPLICAS: tuple[Rule, ...] = (
         clause="R-192",
         says="an ISR of {0} was proposed by a replica that does not lead, or without it",
         what=sent(IsrChange, keys=_proposal_out_of_role),
+    ),
+    Never(
+        name="other-version-proposed",
+        clause="R-010, R-195",
+        says="the first ISR proposed for {0} is from version {1} of its state; the command that made this replica leader has {2}",
+        holds=lambda config: config.variant.isr_change_version,
+        what=sent(IsrChange, keys=_of_another_version),
     ),
     Never(
         name="role-not-commanded",

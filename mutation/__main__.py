@@ -12,7 +12,7 @@ python -m mutation --causes [ID ...] [--held-out N] [--jobs N] [--write]
     others (mutation/causes.py). `--held-out` does the same for the edits of N clauses, by which the rules were not made.
     `--write` puts table and figures into docs/evidence.md.
 
-python -m mutation --clauses N [--jobs N] [--within S] [--write]
+python -m mutation --clauses N [--after M] [--jobs N] [--within S] [--write]
     Says how many edits of N drawn clauses are red by judges in the stored plans (mutation/clause_gate.py).
 
 The exit code is 0 if every row is proved, decided or fits, 1 if one is not, 2 if the arguments or the register are wrong.
@@ -72,11 +72,13 @@ def _exit_code(options: argparse.Namespace) -> int:
         return _measure(options)
     elif options.clauses:
         stored = {name: plan for name, plan in plans().items() if not name.startswith("seeds/")}
-        edits = clause_gate.measured(stored, options.clauses, jobs=options.jobs, within_s=options.within, say=_say)
-        for line in (*clause_gate.missed(edits), *clause_gate.table(edits)):
+        edits = clause_gate.measured(
+            stored, options.clauses, after=options.after, jobs=options.jobs, within_s=options.within, say=_say
+        )
+        for line in (*clause_gate.missed(edits), *clause_gate.table(edits, after=options.after)):
             _say(line)
         if options.write:
-            clause_gate.write(edits)
+            clause_gate.write(edits, after=options.after)
     elif options.causes:
         found = measured(options.ids, jobs=options.jobs, say=_say)
         others = held_out(options.held_out, jobs=options.jobs, say=_say) if options.held_out else ()
@@ -159,6 +161,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=60.0, metavar="S", help="seconds for the tests, or the plan, of a row")
     parser.add_argument("--causes", action="store_true", help="say how many causes of caught edits begin with a row of the edit")
     parser.add_argument("--held-out", type=int, default=0, metavar="N", help="with --causes: also edits of N clauses")
+    parser.add_argument("--after", type=int, default=0, metavar="M", help="with --clauses: leave out the first M that are drawn")
     parser.add_argument("--clauses", type=int, default=0, metavar="N", help="say how many edits of N clauses judges turn red")
     parser.add_argument("--reaim", action="store_true", help="say where edits belong that do not fit any more")
     parser.add_argument("--write", action="store_true", help="with --reaim: into the register; with --causes, --clauses: docs")

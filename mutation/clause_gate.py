@@ -1,4 +1,4 @@
-"""How many edits of clauses do judges turn red in the stored plans? `python -m mutation --clauses N`.
+"""How many edits of clauses do judges turn red in the stored plans? `python -m mutation --clauses N [--after M]`.
 
 A clause of the register names tests that fail under its edit; a gate judges runs. So N clauses are drawn by a fixed seed, and
 each edit is performed in the runs of `corpus` and `plans` that reach it until one is red. An edit acts if the history of a run
@@ -16,7 +16,7 @@ from mutation.rows import Row, clauses
 from mutation.trees import ROOT
 
 _DRAW = 36
-_LOOKED_AT = 100  # of the drawn clauses, before rules over turns were written for those that no judge saw
+_LOOKED_AT = 420  # of the drawn clauses, before rules over turns were written for those that no judge saw
 _PAGE = ROOT / "docs" / "evidence.md"
 _BEGIN, _END = "<!-- clauses -->", "<!-- end of clauses -->"
 
@@ -28,9 +28,11 @@ def sample(count: int) -> list[Row]:
     return with_edit[:count]
 
 
-def measured(plans: Mapping[str, Plan], count: int, *, jobs: int, within_s: float, say: Callable[[str], None]) -> list[Progress]:
-    """Perform the edits of that many clauses in these plans, as far as the time allows."""
-    chosen = sample(count)
+def measured(
+    plans: Mapping[str, Plan], count: int, *, after: int, jobs: int, within_s: float, say: Callable[[str], None]
+) -> list[Progress]:
+    """Perform the edits of that many clauses, `after` so many of the sample, in these plans, as far as the time allows."""
+    chosen = sample(after + count)[after:]
     bench = Bench(jobs, plans, within_s=within_s, say=say)
     names = list(plans)
     with bench.open():
@@ -42,12 +44,13 @@ def measured(plans: Mapping[str, Plan], count: int, *, jobs: int, within_s: floa
         return [gate.progress(row) for row in chosen]
 
 
-def table(found: Sequence[Progress]) -> Iterator[str]:
-    """Lines of Markdown: what became of the edits of a sample, and which checkers turn runs red."""
+def table(found: Sequence[Progress], *, after: int) -> Iterator[str]:
+    """Lines of Markdown: what became of the edits of a sample from `after` on, and which checkers turn runs red."""
+    looked_at = max(0, _LOOKED_AT - after)
     yield "| clauses | drawn | act in a run of `corpus` or `plans` | red by judges alone |"
     yield "|---|---|---|---|"
-    yield _line("looked at when the rules were written", found[:_LOOKED_AT])
-    yield _line("others", found[_LOOKED_AT:])
+    yield _line("looked at when the rules were written", found[:looked_at])
+    yield _line("others", found[looked_at:])
     yield ""
     yield "| red by | edits |"
     yield "|---|---|"
@@ -71,8 +74,8 @@ def missed(found: Sequence[Progress]) -> Iterator[str]:
             yield f"{one.mutant.id} {one.mutant.aim.at}: differs in {one.differed} of {one.reached} runs: {one.mutant.text}"
 
 
-def write(found: Sequence[Progress]) -> None:
+def write(found: Sequence[Progress], *, after: int) -> None:
     """Put the table into docs/evidence.md."""
     before, _, rest = _PAGE.read_text(encoding="utf-8").partition(f"{_BEGIN}\n")
-    text = "\n".join([_BEGIN, "", *table(found), "", _END])
+    text = "\n".join([_BEGIN, "", *table(found, after=after), "", _END])
     _PAGE.write_text(f"{before}{text}{rest.partition(_END)[2]}", encoding="utf-8")

@@ -115,6 +115,10 @@ RULES: tuple[Kind, ...] = tuple(
             ("offline-replica-not-told", "META"),
             ("unknown-znode", "CTL"),
             ("another-znode-form", "CTL"),
+            ("init-missing", "LIVE"),
+            ("other-version-proposed", "ISR"),
+            ("another-state-wanted", "LIVE"),
+            ("failure-not-shown", "META"),
         ),
         1,
     )

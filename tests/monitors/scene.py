@@ -164,8 +164,8 @@ def grant(to: str, granted: BrokerState = BrokerState.ACTIVE) -> AnyEffect:
 STOPPING = did(note("broker-state", broker=B3, detail="stopping", incarnation=30))
 
 
-def propose(epoch: int, broker: BrokerId = B2) -> IsrChange:
-    proposal = IsrProposal(TP, LeaderEpoch(epoch), (IsrMember(B1, Incarnation(10)),), ZkVersion(0))
+def propose(epoch: int, broker: BrokerId = B2, *, version: int = 0) -> IsrChange:
+    proposal = IsrProposal(TP, LeaderEpoch(epoch), (IsrMember(B1, Incarnation(10)),), ZkVersion(version))
     return IsrChange(40, broker, Incarnation(20), (proposal,))
 
 
@@ -194,7 +194,8 @@ def answer(error: ErrorCode, *effects: AnyEffect, number: int = 70) -> Turn:
     return heard("b2", MetadataHeartbeatReply(number, error, None, BrokerState.ACTIVE), *effects)
 
 
-HELD, BAD_DIR = did(CreateReplica(0, TP)), did(note("dir-failed", dir=0))
+GAUGE = "kafka.server:name=OfflineLogDirectoryCount,type=LogManager"
+HELD, BAD_DIR = did(CreateReplica(0, TP)), did(note("dir-failed", dir=0), note("gauge", gauge=1, detail=GAUGE))
 
 
 def stops(*effects: AnyEffect, delete: bool = False, number: int = 1) -> Turn:
@@ -206,10 +207,18 @@ def stops(*effects: AnyEffect, delete: bool = False, number: int = 1) -> Turn:
 REFUSED = ErrorCode.INVALID_INCARNATION_ID
 
 
-def commanded(source: str, *effects: AnyEffect, epoch: ControllerEpoch = EPOCH, to: int = 10, leader_epoch: int = 7) -> Turn:
+def commanded(
+    source: str,
+    *effects: AnyEffect,
+    epoch: ControllerEpoch = EPOCH,
+    to: int = 10,
+    leader: int = 2,
+    leader_epoch: int = 7,
+    version: int = 0,
+) -> Turn:
     """A command for b1 under a registration, and the effects."""
-    command = LeaderAndIsr(1, B2, epoch, Incarnation(to), init=False, states=(state(leader_epoch),))
-    return heard(source, command, *effects)
+    states = (state(leader_epoch, version, leader=leader),)
+    return heard(source, LeaderAndIsr(1, B2, epoch, Incarnation(to), init=False, states=states), *effects)
 
 
 def obeyed(to: str, error: ErrorCode = NONE, *codes: tuple[TopicPartition, ErrorCode]) -> AnyEffect:

@@ -9,7 +9,7 @@ from monitors.disks import DISKS
 from monitors.fetches import FETCHES
 from monitors.obedience import OBEDIENCE
 from reference.config import VARIANTS, TopicSpec
-from reference.effects import CreateReplica, DeleteReplica, WriteCheckpoint
+from reference.effects import CreateReplica, DeleteReplica, Halt, WriteCheckpoint
 from reference.errors import ErrorCode
 from reference.messages import (
     Batch,
@@ -31,6 +31,7 @@ from tests.monitors.scene import (
     DELETED,
     EPOCH,
     FOLLOWS,
+    GAUGE,
     HELD,
     LEADS,
     NONE,
@@ -81,7 +82,6 @@ def from_leader(hw: int, *effects: Any, records: int = 0, number: int = 5) -> Tu
 
 ASKS = did(send("b2", fetch(B1, offset=5)))
 HW = note("hw", tp=TP, hw=5)
-GAUGE = "kafka.server:name=OfflineLogDirectoryCount,type=LogManager"
 
 BAD: dict[str, tuple[Turn, ...]] = {
     "command-ignored": (REGISTERED, FOLLOWS, commanded("b2", obeyed("b2", NONE, OK), leader_epoch=8)),
@@ -100,6 +100,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "created-in-failed-directory": (BAD_DIR, creating("new", effects=(CreateReplica(0, TP),))),
     "created-beside-failed-directory": (BAD_DIR, creating()),
     "storage-error-without-failure": (FOLLOWS, heard("c1", fetch(), fetched(STORAGE))),
+    "failure-not-shown": (did(note("dir-failed", dir=0)),),
     "untrue-gauge": (BAD_DIR, did(note("gauge", gauge=2, detail=GAUGE))),
 }
 
@@ -156,7 +157,8 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "new replica in a good directory": (BAD_DIR, creating("new")),
     "replica created while all directories are good": (creating(),),
     "storage error in a failed directory": (HELD, BAD_DIR, heard("c1", fetch(), fetched(STORAGE))),
-    "gauge of the failed directories": (BAD_DIR, did(note("gauge", gauge=1, detail=GAUGE))),
+    "gauge of the failed directories": (BAD_DIR,),
+    "process that ends tells no gauge": (did(note("dir-failed", dir=0), Halt("log directory 0 failed")),),
 }
 
 JUDGED = (*OBEDIENCE, *FETCHES, *DISKS)

@@ -52,6 +52,7 @@ from tests.monitors.scene import (
     grant,
     heartbeat_refused,
     lead,
+    metadata,
     read,
     reads,
     registered,
@@ -154,6 +155,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "state-not-told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, *WRITTEN)),
     "stranger-stopped": (ELECTED, *THREE, deletes("b4")),
     "init-incomplete": (ELECTED, *THREE, reads(), begins(())),
+    "init-missing": (ELECTED, reads(), read(LEADER_2, lead(1, LEADER_2))),
     "new-replica-again": (ELECTED, did(creates(1)), told(1, NONE, creates(2))),
     "unreadable-replica-elected": (
         *(ELECTED, *READS_B2, did(creates(1)), told(1, ErrorCode.KAFKA_STORAGE_ERROR)),
@@ -174,7 +176,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
 
 GOOD: dict[str, tuple[Turn, ...]] = {
     "state told as it was read": (ELECTED, reads(), read(LEADER_2), did(lead(1, LEADER_2))),
-    "state told as it was written": (ELECTED, *ELECTS, answers(91, *WRITTEN, effects=(lead(1, NEXT),))),
+    "state told as it was written": (ELECTED, *ELECTS, answers(91, *WRITTEN, effects=(lead(1, NEXT, init=True),))),
     "broker that has not answered is told later": (*IDLE_B2, *ELECTS, answers(91, *WRITTEN)),
     "election that another write overtook is not told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, NodeExists(), NodeExists())),
     "new leader epoch told": (
@@ -214,6 +216,8 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "silence after the office": (ELECTED, ACTIVE_B3, did(note("controller-resigned")), silent()),
     "results of what was proposed": (ELECTED, heard("b2", proposes(2), takes(2))),
     "notification deleted": (ELECTED, READS_EVENT, answers(5, Data(b"", 0, 9), effects=(zk(6, Delete(EVENT)),))),
+    "first command has the flag": (ELECTED, reads(), read(LEADER_2, lead(1, LEADER_2, init=True))),
+    "later command has no flag": (ELECTED, did(metadata(1)), reads(), read(LEADER_2, lead(1, LEADER_2))),
     "office claimed": (
         did(zk(5, LOOKS)),
         answers(5, NoNode(), effects=(zk(6, CLAIMS),)),

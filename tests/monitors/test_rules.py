@@ -19,6 +19,8 @@ from reference.effects import CreateReplica, SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import ConnectionLost, TimerFired, ZkReplied, ZkState
 from reference.messages import (
+    IsrChangeReply,
+    IsrResult,
     MetadataHeartbeatReply,
     StopReplicaReply,
 )
@@ -97,6 +99,11 @@ from tests.monitors.turns import CONFIG, Turn, broken, did, heard, note, send
 
 # ----------------------------------------------------------------------------------------------------------------------------
 
+LEADS_FROM_3 = (
+    REGISTERED,
+    commanded("b2", note("became-leader", tp=TP, leader_epoch=7, hw=3), obeyed("b2"), leader=1, version=3),
+)
+
 BAD: dict[str, tuple[Turn, ...]] = {
     "narrowed-early": (ELECTED, ACTIVE_B2, *THREE, did(stop(2)), did(assign(B3, B1))),
     "deleted-before-stopped": (
@@ -157,6 +164,8 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "appended-out-of-role": (FOLLOWS, did(note("append", tp=TP, detail="leader", batches=(batch(1),)))),
     "leader-truncated": (LEADS, did(note("truncate", tp=TP, offset=3))),
     "proposal-out-of-role": (FOLLOWS, did(send("b2", propose(7)))),
+    "other-version-proposed": (*LEADS_FROM_3, did(send("b2", propose(7)))),
+    "another-state-wanted": (REGISTERED, SHUTS_DOWN, did(send("b2", beat(B1, 10)))),
     "role-not-commanded": (
         REGISTERED,
         commanded("b2", FOLLOWS_B2, obeyed("b2"), leader_epoch=8),
@@ -168,6 +177,12 @@ BAD: dict[str, tuple[Turn, ...]] = {
 }
 
 GOOD: dict[str, tuple[Turn, ...]] = {
+    "proposal from the version of the command": (*LEADS_FROM_3, did(send("b2", propose(7, version=3)))),
+    "later proposal from a later version": (
+        *(*LEADS_FROM_3, did(send("b2", propose(7, version=3)))),
+        *(heard("b2", IsrChangeReply(40, NONE, None, (IsrResult(NONE),))), did(send("b2", propose(7, version=5)))),
+    ),
+    "heartbeat of a broker that stops": (REGISTERED, SHUTS_DOWN, did(send("b2", beat(B1, 10, asks_for=BrokerState.STOPPING)))),
     "narrowed after the answer": (ELECTED, ACTIVE_B2, *THREE, did(stop(2)), stopped(2), did(assign(B3, B1))),
     "narrowed without a broker that counts as inactive": (
         *(ELECTED, ACTIVE_B2, *THREE, did(stop(2)), did(note("broker-state", broker=B2, detail="inactive", incarnation=20))),
