@@ -18,6 +18,7 @@ from history.foreign.pairing import Paired
 from history.foreign.step import UNKNOWN, Call
 from history.manifest import RunManifest
 from history.promise import Promise, TopicPromise
+from history.seed import Rng
 
 Ints = NDArray[np.int64]
 
@@ -35,6 +36,7 @@ _PROCESSES = 16  # in a history of calls
 _APPENDS = 0.4  # share of the calls of a log
 _KEYS = 10  # keys in use by transactions at the same time
 _READ, _APPEND = "r", "append"
+_BUSY_VALUES = 5
 INVOKE, OK, FAIL, INFO = range(4)
 _TYPES = ("invoke", "ok", "fail", "info")
 
@@ -264,3 +266,41 @@ def _manifest() -> RunManifest:
         versions={}, outcome="completed", brokers=(), assignments=(),
         promise=Promise(topics=topics, session_timeout_ms=1, replica_lag_time_max_ms=1, request_timeout_ms=1),
     )  # fmt: skip
+
+
+def busy_calls(clients: int, count: int, *, seed: int = 1, impossible: bool = False) -> list[Call]:
+    """Generate calls on a compare-and-set register of five values by clients who are nearly always busy, as a list by invocation.
+
+    Each takes effect at a moment between its invocation and its return. `impossible`: one of the last reads has a value that
+    nobody wrote, so that a search for an order must try all of them.
+    """
+    rng = Rng(seed).fork(f"busy {clients} {count}")
+    register: int | None = None
+    calls: list[Call] = []
+    idle, waiting, done = list(range(clients)), dict[int, tuple[Call, int, int]](), dict[int, Call]()  # by process
+    now = 0
+    while len(calls) < count or waiting or done:
+        now += 1
+        step = rng.below(3)
+        if step == 0 and idle and len(calls) < count:
+            process, old, new = idle.pop(rng.below(len(idle))), rng.below(_BUSY_VALUES), rng.below(_BUSY_VALUES)
+            f, argument = rng.pick((("read", None), ("write", new), ("cas", (old, new))))
+            at = len(calls)
+            calls.append(Call(index=at, line=at + 1, process=process, f=f, argument=argument, result=None, start=now, end=None))
+            waiting[process] = calls[at], old, new
+        elif step == 1 and waiting:
+            process = rng.pick(sorted(waiting))
+            call, old, new = waiting.pop(process)
+            acts = call.f == "write" or (call.f == "cas" and register == old)
+            answer = {"read": register, "write": None, "cas": True if acts else "false"}[call.f]
+            register = new if acts else register
+            done[process] = replace(call, result=answer)
+        elif step == 2 and done and (rng.below(5) == 0 or len(idle) < clients / 5 or len(calls) == count):
+            process = rng.pick(sorted(done))
+            call = done.pop(process)
+            calls[call.index] = replace(call, end=now)
+            idle.append(process)
+    if impossible:
+        read = rng.pick([call for call in calls[count * 3 // 5 :] if call.f == "read"])
+        calls[read.index] = replace(read, result=2 * _BUSY_VALUES)
+    return calls

@@ -29,6 +29,7 @@ Each of the two fails if judge and definition disagree on one history.
   It has sequential objects (register, queue …) of its own, written independently of the judge's models.
   The exhaustive part has every way in which that many calls can overlap in time, with every choice from a few answers.
   For a history without an order, the longest prefix that has one and the call that cannot be placed are compared, too.
+  Of a register's history that has an order, each part between two times must have one, because the judge refutes by such parts.
   A history in which no call completed must be undecided.
 - **Transactions:** the definitions try abstract executions (Cerone, Bernardi, Gotsman) and version orders (Adya).
   Each history is judged at one isolation level, the levels in turn.

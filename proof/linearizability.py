@@ -13,9 +13,10 @@ from checkers.certificates.certify import NoCertificate, certify_object
 from checkers.engine.verdict import Validity
 from checkers.linearizability import unique
 from checkers.linearizability.judge import judge
-from checkers.linearizability.model import Model
+from checkers.linearizability.model import Holds, Model
 from checkers.linearizability.registry import model_named
 from checkers.linearizability.search import Placed, Search, Stuck
+from checkers.linearizability.windows import Window, has_order_within
 from history.foreign.pairing import Paired
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng
@@ -160,6 +161,8 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
         outcome = Search(model, calls).run(STEPS_MAX)
         if isinstance(outcome, Placed) != possible:
             return "the search"
+        if possible and isinstance(model, Holds) and _is_refuted(model, calls):
+            return "the search of a window"
     find = unique._finder(model)
     if find is not None:
         try:
@@ -179,6 +182,13 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
     if (judgement.validity is Validity.VALID) != possible:
         return "the judge"
     return "" if possible else _wrong_witness(subject, calls, judgement.longest[0], tally)
+
+
+def _is_refuted(model: Holds, calls: tuple[Call, ...]) -> bool:
+    """Whether some window of the calls has no order, whatever was before."""
+    times = sorted({time for call in calls for time in (call.start, call.end) if time is not None})
+    windows = [Window(begin, end) for at, begin in enumerate(times) for end in times[at + 1 :]]
+    return any(has_order_within(model, calls, window, STEPS_MAX) is False for window in windows)
 
 
 def _may_be_wrong(call: Call) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from checkers.linearizability.model import Model
+from checkers.linearizability.prefix import cut
 from checkers.linearizability.search import Placed, Search, Stuck
-from checkers.linearizability.witness import cut
 from history.foreign.step import UNKNOWN, Call
 from verifier.certificate import Linearization, NoLinearization, Refused
 from verifier.objects import Object, has_order, objects

@@ -26,6 +26,7 @@ from checkers.linearizability import unique
 from checkers.linearizability.independent import alone, by_key
 from checkers.linearizability.model import Model, Sociable, Traced
 from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Undecided
+from checkers.linearizability.windows import refuted
 from checkers.linearizability.witness import of_search
 from history.errors import HistoryError
 from history.foreign.step import Call, named, short, tells
@@ -35,6 +36,7 @@ NOTHING_ANSWERED = "no call certainly completed with an answer that could have b
 _FIRST_ROUND = 2_000
 _GROWTH = 5
 STEPS_MAX = 2_000_000  # default budget of one part
+_WITNESS_STEPS = 20  # times the steps after which a window had no order: its calls alone tell no order of those before
 ANOMALIES_MAX = 8
 _LAST_PLACED = 3  # the number of witnesses placed before the impossible call
 
@@ -159,10 +161,15 @@ def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[t
     for part in searches:
         outcome: Outcome = part.search.run(budget - part.search.steps)
         if isinstance(outcome, Stuck):
-            stuck = of_search(model, part.calls, max(part.search.steps, _FIRST_ROUND))
+            stuck = of_search(model, part.calls, max(part.search.steps, _FIRST_ROUND), near=part.search.blocked)
             anomalies.append((_anomaly(part.key, part.calls, stuck), stuck))
         elif isinstance(outcome, Undecided):
-            left.append(part)
+            window = refuted(model, part.calls, around=part.search.blocked, steps=budget)
+            if window is None:
+                left.append(part)
+                continue
+            stuck = of_search(model, part.calls, _WITNESS_STEPS * budget, near=part.search.blocked, window=window)
+            anomalies.append((_anomaly(part.key, part.calls, stuck), stuck))
         else:
             assert isinstance(outcome, Placed)
     return anomalies, left

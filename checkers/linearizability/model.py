@@ -63,6 +63,13 @@ class Traced(Model, Protocol):
 
 
 @runtime_checkable
+class Holds(Traced, Protocol):
+    """A model whose state is the first one or a value that some call gave, so that the state at any time is one of few."""
+
+    holds_a_given_value: bool
+
+
+@runtime_checkable
 class Sociable(Model, Protocol):
     """A model with answers that only another answer contradicts: alone they are right, whatever the object does."""
 

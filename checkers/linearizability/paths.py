@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from checkers.linearizability.model import Illegal, Model, State
+from checkers.linearizability.prefix import cut
 from checkers.linearizability.search import Placed, Search, Stuck, Undecided
-from checkers.linearizability.witness import cut
 from history.foreign.step import Call
 
 _STEPS_MAX = 200_000  # of the search for an order of the prefix

@@ -18,6 +18,7 @@ class Register:
 
     name = "register"
     claim = "read returns the value written last"
+    holds_a_given_value = True
 
     def __init__(self, initial: Hashable = None, *, nil_is_a_value: bool = True) -> None:
         self._initial = initial

@@ -4,24 +4,31 @@ A configuration of the search is the set of placed calls and the object's state 
 unplaced call returned before it was invoked. The search is deterministic and its budget counts steps, so that a history has the
 same verdict on every machine.
 
-Four rules keep the search small without losing a possible order:
+Five rules keep the search small without losing a possible order:
 
 1. Placed calls are stored as a base (all calls before it are placed) and a bit mask relative to it; this is cheap in long
    histories.
 2. A call that only observes and is legal now is placed now: in any order that places it later it can be moved here.
 3. Calls of unknown outcome are tried last, only if they change the state, and of equal calls only the earliest.
 4. A configuration is dropped if one with the same placed calls and state, and no more crashed calls used, has failed before.
+5. Of equal calls that are ready, only the one that returned first is tried: in an order that places another one now, the two can
+   change places.
+
+A part of a history can be searched for itself (`checkers.linearizability.windows`): then the state at its beginning is one of
+several, and calls that were under way by then may have acted before, so that each of them is optional, up to its return. A call
+invoked after that return ends this choice, so rules 2 and 5 leave it alone as long as there is one.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 
 from msgspec import Struct
 
-from checkers.linearizability.model import Foresees, Illegal, Model
+from checkers.linearizability.model import Foresees, Illegal, Model, State
 from history.foreign.step import Call
 
 _Chain = tuple[int, "_Chain | None"]  # the last placed call, and the calls before it
 _FOREVER = 1 << 62
+_BEGINNING = -1
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -64,17 +71,26 @@ class _Frame:
 
 
 class Search:
-    """A search for an order of calls that can be continued: each `run` spends a budget and returns the outcome so far."""
+    """A search for an order of calls that can be continued: each `run` spends a budget and returns the outcome so far.
 
-    def __init__(self, model: Model, calls: Sequence[Call]) -> None:
+    `under_way`: returned calls that may have acted before all others. `states`: those that the object may have at first.
+    """
+
+    def __init__(
+        self, model: Model, calls: Sequence[Call], *, under_way: Sequence[Call] = (), states: Sequence[State] | None = None
+    ) -> None:
         required = sorted((c for c in calls if c.end is not None), key=lambda c: c.start)
-        crashed = sorted((c for c in calls if c.end is None and not model.observes(c)), key=lambda c: c.start)
+        # Calls that need no place. Of equal ones the first in this list is tried: it must be placed before the others, or may be
+        # placed when they may.
+        crashed = sorted((c for c in under_way if not model.observes(c)), key=_end)
+        crashed += sorted((c for c in calls if c.end is None and not model.observes(c)), key=lambda c: c.start)
         self._calls = required
         self._starts = [c.start for c in required] + [_FOREVER]
-        self._ends = [_FOREVER if c.end is None else c.end for c in required]
+        self._ends = [_end(c) for c in required]
         self._observes = [model.observes(c) for c in required]
         self._crashed = crashed
-        self._crashed_starts = [c.start for c in crashed]
+        self._crashed_starts = [c.start if c.end is None else _BEGINNING for c in crashed]
+        self._returns = [_end(c) for c in crashed if c.end is not None]  # of calls under way at first
         kinds: dict[Hashable, int] = {}
         self._table = _Table(model)
         self._kinds = [kinds.setdefault((c.f, c.argument, c.result), len(kinds)) for c in required]
@@ -83,16 +99,21 @@ class Search:
         self._hope = _Hope(model, required, crashed) if isinstance(model, Foresees) else None
         self._failed: dict[tuple[int, int, int], list[int]] = {}
         self._steps = 0
+        self._blocked = _BEGINNING
         self._best: tuple[int, int, _Chain | None, int] | None = None  # (first return not passed, its call, path, state)
-        first = _Frame(0, 0, 0, self._table.number(model.initial()), None)
-        self._stack = [first]
         self._done: _Frame | None = None
-        self._arrive(first)
+        first = [_Frame(0, 0, 0, self._table.number(state), None) for state in (states or [model.initial()])]
+        self._stack = [frame for frame in first if self._arrive(frame)]
 
     @property
     def steps(self) -> int:
         """The number of configurations (sets of placed calls with a state) that the search has visited so far."""
         return self._steps
+
+    @property
+    def blocked(self) -> int:
+        """The latest return of a call that the search could not pass so far."""
+        return max(self._blocked, self._best[0] if self._best else _BEGINNING)
 
     def run(self, steps: int) -> Outcome:
         """Continue the search: visit at most `steps` more configurations (sets of placed calls with a state)."""
@@ -133,6 +154,7 @@ class Search:
         table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
         base, mask = frame.base, frame.mask
         count = len(ends)
+        fence = self._fence(base, mask, frame.spent)
         while True:
             # The calls that may be next: invoked before the first return of an unplaced call.
             first_end, last = _FOREVER, -1
@@ -148,7 +170,9 @@ class Search:
             looking = [
                 c
                 for c in near
-                if self._observes[c] and starts[c] < first_end and table.after(frame.state, kinds[c], self._calls[c]) >= 0
+                if self._observes[c]
+                and starts[c] < min(first_end, fence)
+                and table.after(frame.state, kinds[c], self._calls[c]) >= 0
             ]
             if not looking:
                 break
@@ -166,35 +190,50 @@ class Search:
             self._best = (first_end, last, frame.chain, frame.state)
         if self._hope is not None:
             state = table.state(frame.state)
-            if any(self._observes[c] and self._hope.is_lost(c, state, base, mask, frame.spent) for c in near):
+            lost = [c for c in near if self._observes[c] and self._hope.is_lost(c, state, base, mask, frame.spent)]
+            if lost:
+                self._blocked = max(self._blocked, *(ends[c] for c in lost))
                 self._failed.setdefault(frame.key, []).append(frame.spent)
                 return False
-        self._list_moves(frame, near, first_end)
+        self._list_moves(frame, near, first_end, fence)
         return True
 
-    def _list_moves(self, frame: _Frame, near: list[int], first_end: int) -> None:
+    def _fence(self, base: int, mask: int, spent: int) -> int:
+        """The first return of a call that was under way at first, is not placed, and may still be."""
+        latest = self._latest(base, mask)
+        return next((end for j, end in enumerate(self._returns) if not spent >> j & 1 and end >= latest), _FOREVER)
+
+    def _latest(self, base: int, mask: int) -> int:
+        """The invocation of the call that was invoked last of those placed."""
+        last = base + mask.bit_length() - 1
+        return self._starts[last] if last >= 0 else _BEGINNING
+
+    def _list_moves(self, frame: _Frame, near: list[int], first_end: int, fence: int) -> None:
         """The calls that may be placed next: ready ones, and one crashed call of each kind."""
         table, kinds, state = self._table, self._kinds, frame.state
         moves: list[tuple[int, int]] = []
         kinds_listed: set[int] = set()
+        latest = self._latest(frame.base, frame.mask)
         for j, start in enumerate(self._crashed_starts):
             if start > first_end:
                 break
             kind = self._crashed_kinds[j]
-            if frame.spent >> j & 1 or kind in kinds_listed:
+            if frame.spent >> j & 1 or kind in kinds_listed or (j < len(self._returns) and self._returns[j] < latest):
                 continue
             kinds_listed.add(kind)
             after = table.after(state, kind, self._crashed[j])
             if after >= 0 and after != state:
                 moves.append((-1 - j, after))
         moves.reverse()
-        ready = [c for c in near if self._starts[c] < first_end and not self._observes[c]]
+        ready = [c for c in near if self._starts[c] < first_end and (not self._observes[c] or self._starts[c] >= fence)]
         # Try the call that returned first before the others, because it blocks them.
         ready.sort(key=self._ends.__getitem__, reverse=True)
+        first_of_kind = {kinds[call]: call for call in ready if self._starts[call] < fence}
         for call in ready:
-            after = table.after(state, kinds[call], self._calls[call])
-            if after >= 0:
-                moves.append((call, after))
+            if first_of_kind.get(kinds[call], call) == call or self._starts[call] >= fence:
+                after = table.after(state, kinds[call], self._calls[call])
+                if after >= 0:
+                    moves.append((call, after))
         frame.moves = moves
 
 
@@ -222,6 +261,10 @@ class _Hope:
         crashed = sum(1 << j for j, other in enumerate(self._crashed) if other.start < call.end and helps(other, call))
         self._of[read] = (required, crashed)
         return required, crashed
+
+
+def _end(call: Call) -> int:
+    return _FOREVER if call.end is None else call.end
 
 
 def _with(base: int, mask: int, call: int) -> tuple[int, int]:

@@ -23,9 +23,10 @@ import numpy.typing as npt
 
 from checkers.linearizability.collections import FifoQueue, GrowSet, PartitionLog, UnorderedQueue, elements_read
 from checkers.linearizability.model import Model
+from checkers.linearizability.prefix import cut, opened
 from checkers.linearizability.registers import Register
 from checkers.linearizability.search import Outcome, Placed, Stuck, Undecided
-from checkers.linearizability.witness import cut, first_impossible, opened
+from checkers.linearizability.witness import first_impossible
 from history.foreign.step import UNKNOWN, Call, short
 
 _FOREVER = 1 << 62

@@ -6,55 +6,50 @@ order exists, and the call that returned there cannot be placed. It is found by 
 budget counts as one with an order: the witness is then sound, but may be longer than necessary.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from checkers.linearizability.model import Illegal, Model, State
+from checkers.linearizability.prefix import cut
 from checkers.linearizability.search import Placed, Search, Stuck
-from history.foreign.step import UNKNOWN, Call
+from checkers.linearizability.windows import Window, has_order
+from history.foreign.step import Call
 
 # Whether the calls have an order; None if undecided.
 HasOrder = Callable[[Sequence[Call]], bool | None]
 
 
-def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """Return the part of a history up to the given return; calls that returned later become calls without an answer."""
-    return [c if c.end is not None and c.end <= end else opened(c) for c in calls if c.start < end]
-
-
-def opened(call: Call) -> Call:
-    """Return a call as it was before it returned: without an answer."""
-    return Call(
-        index=call.index, line=call.line, process=call.process, f=call.f, key=call.key,
-        argument=call.argument, result=UNKNOWN, start=call.start, end=None,
-    )  # fmt: skip
-
-
-def first_impossible(calls: Sequence[Call], has_order: HasOrder, *, known: int = 0) -> int:
+def first_impossible(calls: Sequence[Call], is_possible: HasOrder, *, near: int = 0) -> int:
     """The position, among the sorted returns of a history, of the first return up to which there is no order.
 
-    The whole history has no order; the prefix of the first `known` returns has one. Steps double from `known` on, because the
-    position is rarely far from it.
+    The whole history has no order. Steps double from the return at the time `near` on: the position is rarely far from it.
     """
     returns = sorted(call.end for call in calls if call.end is not None)
-    good, bad, step = known, len(returns), 1
+
+    def has_none(count: int) -> bool:
+        return is_possible(cut(calls, returns[count - 1])) is False
+
+    good, bad = 0, len(returns)
+    guess, step = min(bisect_left(returns, near), bad - 1), 1
+    while guess > good and has_none(guess):
+        guess, bad, step = max(good, guess - step), guess, 2 * step
+    good, step = guess, 1
     while bad - good > 1:
         middle = min(good + step, (good + bad) // 2)
-        if has_order(cut(calls, returns[middle - 1])) is False:
+        if has_none(middle):
             bad = middle
         else:
             good, step = middle, 2 * step
     return bad - 1
 
 
-def of_search(model: Model, calls: Sequence[Call], steps_max: int) -> Stuck:
-    """For calls without an order that explains them: an order of the longest prefix, and the call that cannot follow it."""
+def of_search(model: Model, calls: Sequence[Call], steps_max: int, *, near: int, window: Window | None = None) -> Stuck:
+    """For calls without an order that explains them: an order of the longest prefix, and the call that cannot follow it.
 
-    def has_order(prefix: Sequence[Call]) -> bool | None:
-        outcome = Search(model, prefix).run(steps_max)
-        return True if isinstance(outcome, Placed) else False if isinstance(outcome, Stuck) else None
-
+    `near`: the time of a return that the search could not pass. `window`: a part of the history without an order, if known.
+    """
     returned = sorted((call for call in calls if call.end is not None), key=lambda call: call.end or 0)
-    at = first_impossible(calls, has_order)
+    at = first_impossible(calls, lambda prefix: has_order(model, prefix, steps_max, near=window), near=near)
     prefix = cut(calls, returned[at - 1].end or 0) if at else []
     outcome = Search(model, prefix).run(steps_max)
     order = outcome.order if isinstance(outcome, Placed) else ()

@@ -51,7 +51,7 @@ def free_mutex_may_be_released(patch: Patch) -> None:
 
 def witness_is_the_last_call(patch: Patch) -> None:
     """A valid witness that is not the smallest."""
-    patch.setattr("checkers.linearizability.witness.first_impossible", lambda calls, has_order, known=0: _last(calls))
+    patch.setattr("checkers.linearizability.witness.first_impossible", lambda calls, is_possible, near=0: _last(calls))
 
 
 def _last(calls: Sequence[Call]) -> int:

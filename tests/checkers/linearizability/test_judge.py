@@ -88,7 +88,7 @@ def test_verdict_ignores_process_numbers_and_line_numbers(model: Model, intent: 
 def test_exhausted_search_budget_makes_the_verdict_unknown() -> None:
     """Never a silent VALID."""
     rng = Rng(Seed(10)).fork("budget")
-    verdict = judge(CasRegister(0), overlapping_calls(rng, 6, _cas), steps_max=0)
+    verdict = judge(KeyValue(), overlapping_calls(rng, 6, _kv), steps_max=0)
 
     assert verdict.validity is Validity.UNKNOWN
     assert verdict.unchecked == ("not decided within 0 steps of search",)

@@ -7,8 +7,8 @@ from checkers.linearizability import paths
 from checkers.linearizability.judge import judge
 from checkers.linearizability.model import Illegal, Model
 from checkers.linearizability.paths import Account, Path, account
+from checkers.linearizability.prefix import cut
 from checkers.linearizability.registers import CasRegister, Register
-from checkers.linearizability.witness import cut
 from history.foreign.read import history_of
 from history.foreign.step import Call
 from history.seed import Rng, Seed

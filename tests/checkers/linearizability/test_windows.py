@@ -1,0 +1,89 @@
+"""A window of a history: it refutes no history that has an order, and it refutes the hard ones."""
+
+import pytest
+
+from bench.histories import busy_calls
+from checkers.engine.verdict import Validity
+from checkers.linearizability.judge import judge
+from checkers.linearizability.registers import CasRegister, KeyValue
+from checkers.linearizability.search import Placed, Search, Stuck, Undecided
+from checkers.linearizability.windows import Window, has_order_within, refuted
+from history.foreign.step import UNKNOWN
+from history.seed import Rng
+from tests.checkers.linearizability.histories import Intent, call, overlapping_calls
+
+_STEPS = 100_000
+
+
+def _cas(rng: Rng, index: int) -> Intent:
+    one, two = rng.below(3), rng.below(3)
+    return rng.pick((("write", one, None), ("read", None, one), ("cas", (one, two), True), ("cas", (one, two), "false")))
+
+
+def test_window_of_a_history_with_an_order_has_one() -> None:
+    """Every window of those that have one; of the others many a window has none. `proof` does this for 100,000 histories."""
+    possible = refutations = 0
+    for seed in range(150):
+        calls = overlapping_calls(Rng(seed), 5, _cas)
+        times = sorted(time for one in calls for time in (one.start, one.end) if time is not None)
+        windows = [Window(begin, end) for at, begin in enumerate(times) for end in times[at + 1 :]]
+        found = [has_order_within(CasRegister(0), calls, window, _STEPS) for window in windows]
+        if isinstance(Search(CasRegister(0), calls).run(_STEPS), Placed):
+            possible += 1
+            assert all(found), calls
+        else:
+            refutations += not all(found)
+
+    assert possible > 20
+    assert refutations > 40
+
+
+def test_call_under_way_may_act_before_the_window_or_in_it() -> None:
+    write = call(0, "write", 1, None, 0, 5)
+    before = [write, call(1, "read", None, 1, 3, 4), call(2, "read", None, 1, 6, 7)]
+    after = [call(0, "write", 2, None, 0, 5), call(1, "read", None, 1, 3, 4), call(2, "read", None, 2, 6, 7)]
+
+    assert has_order_within(CasRegister(1), before, Window(2, 7), _STEPS)
+    assert has_order_within(CasRegister(1), after, Window(2, 7), _STEPS)
+
+
+def test_call_under_way_does_not_act_after_its_return() -> None:
+    late = [call(0, "write", 1, None, 0, 3), call(1, "read", None, 2, 4, 5), call(2, "read", None, 1, 6, 7)]
+
+    assert has_order_within(CasRegister(2), late, Window(2, 7), _STEPS) is False
+
+
+def test_call_of_unknown_outcome_may_act_after_any_window() -> None:
+    calls = [call(0, "write", 1, UNKNOWN, 0, None), call(1, "read", None, 2, 4, 5), call(2, "read", None, 1, 6, 7)]
+
+    assert has_order_within(CasRegister(2), calls, Window(2, 7), _STEPS)
+
+
+def test_equal_calls_change_places() -> None:
+    """b returns before a is invoked a second time: of the two equal writes either may be the one that was read."""
+    calls = [
+        *(call(0, "write", 1, None, 0, 9), call(1, "write", 1, None, 1, 3), call(2, "write", 2, None, 4, 5)),
+        *(call(3, "read", None, 2, 6, 7), call(4, "read", None, 1, 8, 11)),
+    ]
+
+    assert isinstance(Search(CasRegister(0), calls).run(_STEPS), Placed)
+    assert isinstance(Search(CasRegister(0), [*calls[1:4], call(4, "read", None, 1, 8, 11)]).run(_STEPS), Stuck)
+
+
+@pytest.mark.parametrize(("clients", "seed"), [(20, 2), (30, 5)])
+def test_window_decides_what_the_search_alone_does_not(clients: int, seed: int) -> None:
+    """A value that nobody wrote is read among busy clients."""
+    calls = busy_calls(clients, 300, seed=seed, impossible=True)
+    alone = Search(CasRegister(), calls).run(10_000)
+    found = judge(CasRegister(), calls, steps_max=10_000)
+
+    assert isinstance(alone, Undecided)
+    assert found.validity is Validity.INVALID
+    assert found.anomalies[0].words.endswith("no call wrote 10")
+    assert judge(CasRegister(), busy_calls(clients, 300, seed=seed)).validity is Validity.VALID
+
+
+def test_object_whose_state_is_no_given_value_has_no_windows() -> None:
+    calls = [call(0, "put", "a", None, 0, 1), call(1, "get", None, "b", 2, 3)]
+
+    assert refuted(KeyValue(), calls, around=3, steps=_STEPS) is None
