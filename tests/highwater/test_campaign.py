@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from highwater.backends.real.containers import backend as docker
 from highwater.backends.real.containers.backend import with_time_for_containers
 from highwater.campaigns.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
+from highwater.campaigns.load import Load
+from highwater.campaigns.order import Order
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
@@ -144,6 +146,20 @@ def test_repeat_command_has_only_non_default_options() -> None:
         Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
         == f"highwater run --seed 7 --derivation {DERIVATION} --protocol v3 --faults pause,clock --profile beyond --seconds 9"
     )
+
+
+def test_each_load_option_is_in_repeat_commands_and_folder_names() -> None:
+    """A campaign that asks for another load must not go on in the folder of an earlier one."""
+    plain, other = Order(first=7, last=7), {"profile": "beyond", "seconds": 9, "workload": "mining"}
+    orders = [replace(plain, **{name: value}) for name, value in other.items()]
+
+    commands = [order.command() for order in orders]
+
+    assert list(other) == [field.name for field in fields(Load)]
+    assert [command.removeprefix(f"{plain.command()} ") for command in commands] == [
+        f"--{name} {value}" for name, value in other.items()
+    ]
+    assert len({order.name for order in (plain, *orders)}) == 4
 
 
 @pytest.mark.parametrize("faults", [(), ("all",), ("network", "point"), ("clog", "commands")])
