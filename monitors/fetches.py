@@ -11,7 +11,7 @@ from reference.sealed import count
 from reference.types import NO_EPOCH, TopicPartition, topic_of
 
 
-def _elsewhere(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _answers_from_elsewhere(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """Records that do not begin with the batch that holds the offset asked for."""
     request, reply = exchange.request, exchange.reply
     if reply.error is ErrorCode.NONE and reply.batches:
@@ -20,21 +20,23 @@ def _elsewhere(exchange: Exchange, memory: Memory) -> Iterable[Key]:
             yield request.tp, request.offset, first.base_offset
 
 
-def _in_range(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _refusals_in_range(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """An OFFSET_OUT_OF_RANGE for an offset that is not beyond the log end."""
     request, end = exchange.request, memory.of("leo", exchange.request.tp)
     if exchange.reply.error is ErrorCode.OFFSET_OUT_OF_RANGE and end is not None and 0 <= request.offset <= end:
         yield request.tp, request.offset, end
 
 
-def _beyond_the_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _answers_beyond_the_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """An answer without error to a fetch beyond the log end that names no epoch."""
     request, end = exchange.request, memory.of("leo", exchange.request.tp)
     names_its_epoch = request.last_epoch != NO_EPOCH  # then it is told where the logs diverge
     if exchange.reply.error is ErrorCode.NONE and not names_its_epoch and end is not None and request.offset > end:
         yield request.tp, request.offset, end
 
 
-def _higher(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """An answer to the follower's last fetch, with a high watermark that its log reaches and that is above its own."""
+def _raised_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """The partition of an answer to the follower's last fetch that raises its high watermark, as far as its log reaches."""
     request, reply = exchange.request, exchange.reply
     hw, end = memory.of("hw", request.tp), memory.of("leo", request.tp)
     is_awaited = request.replica is not None and memory.of("fetch", request.tp) == request.correlation
@@ -47,7 +49,8 @@ def _higher(exchange: Exchange, memory: Memory) -> Iterable[Key]:
         yield (request.tp,)
 
 
-def _answered_at_once(event: Heard, memory: Memory) -> Iterable[Key]:
+def _appended_under_acks_1(event: Heard, memory: Memory) -> Iterable[Key]:
+    """A produce with acks=1 to the leader that waits for no flush."""
     produce = event.message
     leads = memory.of("role", produce.tp) == "" and not memory.of("shutting-down")
     if produce.acks == 1 and leads and not _is_flushed_first(memory.config, produce.tp):
@@ -63,33 +66,33 @@ FETCHES: tuple[Rule, ...] = (
         name="answered-from-elsewhere",
         clause="R-016",
         says="a fetch of {0} from offset {1} was answered with records from {2} on",
-        what=replied(Fetch, keys=_elsewhere),
+        what=replied(Fetch, keys=_answers_from_elsewhere),
     ),
     Never(
         name="offset-in-range-refused",
         clause="R-036, R-078",
         says="a fetch of {0} from offset {1} was out of range; the log ends at {2}",
         holds=lambda config: config.variant.fetch_between_hw_leo == "empty",
-        what=replied(Fetch, keys=_in_range),
+        what=replied(Fetch, keys=_refusals_in_range),
     ),
     Never(
         name="fetched-beyond-the-end",
         clause="R-078",
         says="a fetch of {0} from offset {1} was carried out; the log ends at {2}",
-        what=replied(Fetch, keys=_beyond_the_end),
+        what=replied(Fetch, keys=_answers_beyond_the_end),
     ),
     Within(
         name="hw-not-followed",
         clause="R-061",
         says="the leader told a higher high watermark of {0}, and the follower did not take it",
-        after=answered(Fetch, keys=_higher),
+        after=answered(Fetch, keys=_raised_hw),
         then=noted("hw", keys=lambda note, _: [(note.tp,)]),
     ),
     Within(
         name="acknowledgement-waits",
         clause="R-140",
         says="a produce of {0} with acks=1 was not answered when its records were appended",
-        after=heard(Produce, keys=_answered_at_once),
+        after=heard(Produce, keys=_appended_under_acks_1),
         then=replied(Produce, keys=lambda x, _: [(x.peer, x.reply.correlation)]),
     ),
 )

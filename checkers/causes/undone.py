@@ -193,7 +193,7 @@ def _unled(scene: Scene, words: str) -> Row | None:
     return _latest(left, _last(unanswered), _last(back))
 
 
-def _out_of_the_isr(scene: Scene, words: str) -> Row | None:
+def _start_of_absence_from_isr(scene: Scene, words: str) -> Row | None:
     """Where the log of a replica stopped that did not catch up; else where the replica began to follow."""
     if "not in the ISR of" not in words or not scene.written:
         return None
@@ -204,21 +204,21 @@ def _out_of_the_isr(scene: Scene, words: str) -> Row | None:
     return scene.last(*_ROLES, node=node)
 
 
-def _other_role(scene: Scene, words: str) -> Row | None:
-    """What a replica did last, or the state in ZooKeeper that it does not follow."""
+def _start_of_other_role(scene: Scene, words: str) -> Row | None:
+    """For "b2 acts in …": the later of the replica's last change of role and the state in ZooKeeper; None for other words."""
     if "acts in " not in words:
         return None
     own = (K.RESIGNED, K.REPLICA_DELETED, K.RECOVERED, K.REGISTERED, *_ROLES)
     return _latest(_last(scene.written), scene.last(*own, node=_broker(scene, words)))
 
 
-def _other_log(scene: Scene, words: str) -> Row | None:
+def _start_of_other_log(scene: Scene, words: str) -> Row | None:
     """Where a replica whose log differs from the leader's was last found on its disk."""
     match = re.match(r"the log of \S+ on (\w+) ends at .* with digest|the log of (\w+) differs", words)
     return None if match is None else scene.last(K.RECOVERED, node=match[1] or match[2])
 
 
-def _unknown_result(scene: Scene, words: str) -> Row | None:
+def _start_of_unknown_result(scene: Scene, words: str) -> Row | None:
     """What a leader does not know of its ISR change: the state beside it or after it, or a controller that never answered it."""
     if "does not know the result of its ISR change" not in words:
         return None
@@ -416,10 +416,10 @@ _RULES: Sequence[Rule] = (
     _without_directory,
     _unserved,
     _unled,
-    _out_of_the_isr,
-    _other_role,
-    _other_log,
-    _unknown_result,
+    _start_of_absence_from_isr,
+    _start_of_other_role,
+    _start_of_other_log,
+    _start_of_unknown_result,
     _never_stopped,
     _out_of_office,
     _lagging,

@@ -73,36 +73,37 @@ class _Agreement:
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
+        """Update logs, leaders and ISRs by the next row, and compare the logs that the row lets differ or be compared further."""
         kind = row.kind
         if kind == K.HW:
-            leader = self.leading.get(row.node)
-            if row.detail == "leader" and leader is not None and leader.epoch == row.leader_epoch:
+            leader = self._leading_in_epoch(row)
+            if row.detail == "leader" and leader is not None:
                 leader.hw, leader.at = row.hw, row.at
-                self._look(row.node, row.at)
+                self._compare_members(row.node, row.at)
         elif kind in REPLAYED:
             if kind == K.WOUND:
                 self.wounded.see(row)
             if kind == K.REPLICA_DELETED and row.node not in self.isr:
                 self.dropped.add(row.node)
             if self.replicas.replay(row) or kind == K.REPLICA_DELETED:
-                self._shorter(row.node, row.at)
+                self._forget_agreement_above(row.node, row.at)
         elif kind == K.BECAME_LEADER:
             self.leading[row.node] = _Leading(row)
             self.obeyed[row.node] = row.leader_epoch
-            self._look(row.node, row.at)
+            self._compare_members(row.node, row.at)
         elif kind == K.ISR_CHANGE_SENT:
-            self._asked(row)
+            self._judge_joining(row)
         elif kind == K.ISR_CHANGE_ENDED:
-            leader = self.leading.get(row.node)
-            if leader is not None and leader.epoch == row.leader_epoch:
+            leader = self._leading_in_epoch(row)
+            if leader is not None:
                 leader.isr = row.isr
-                self._look(row.node, row.at)
+                self._compare_members(row.node, row.at)
         elif kind == K.STATE_WRITTEN:
             self.wounded.see(row)
             self.isr = row.isr
             self.dropped -= set(row.isr)
             for node in self.leading:
-                self._look(node, row.at)
+                self._compare_members(node, row.at)
         elif kind in _ENDS_OFFICE:
             self.leading.pop(row.node, None)
             if kind == K.BECAME_FOLLOWER:
@@ -110,7 +111,12 @@ class _Agreement:
         else:
             self.wounded.see(row)
 
-    def _asked(self, row: EventRow) -> None:
+    def _leading_in_epoch(self, row: EventRow) -> _Leading | None:
+        """The leadership of the row's broker; None if it does not lead in the row's epoch."""
+        leader = self.leading.get(row.node)
+        return leader if leader is not None and leader.epoch == row.leader_epoch else None
+
+    def _judge_joining(self, row: EventRow) -> None:
         """Judge the members that a leader wants to take into its ISR by the length of their logs."""
         leader = self.leading.get(row.node)
         if leader is None or row.node in self.wounded.since:
@@ -136,16 +142,18 @@ class _Agreement:
     def _is_left_out(self, member: str) -> bool:
         return member in self.wounded.since or member in self.dropped
 
-    def _shorter(self, node: str, at: int) -> None:
+    def _forget_agreement_above(self, node: str, at: int) -> None:
+        """Compare the log of this broker anew from its end on, which moved down: other records may be appended there."""
         leo = len(self.replicas.log(node).values)
         for pair, upto in self.agreed.items():
             if node in pair and upto > leo:
                 self.agreed[pair] = leo
         for leader in self.leading:
             if leader != node:
-                self._look(leader, at)
+                self._compare_members(leader, at)
 
-    def _look(self, node: str, at: int) -> None:
+    def _compare_members(self, node: str, at: int) -> None:
+        """Report each ISR member whose log differs from that of leader `node` below its HW; `at` is the row that led to this."""
         leader = self.leading[node]
         if node in self.wounded.since:
             return
@@ -164,6 +172,7 @@ class _Agreement:
                 self._accuse("strong-isr", node, member, offset, at)
 
     def _first_difference(self, node: str, member: str, limit: int) -> int | None:
+        """The first offset below `limit` at which the member lacks or contradicts the leader's record; None if there is none."""
         known = self.agreed.get((node, member), 0)
         ours, theirs = self.replicas.log(node).values, self.replicas.log(member).values
         limit = min(limit, len(ours))

@@ -304,11 +304,11 @@ def _is_late(error: str | None) -> bool:
 
 
 def _calls_that_knew_the_leader(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
-    """Return the produces whose process knew the leader: its last produce under acks=all was acknowledged.
+    """Return the produces whose process knew the leader: its last acks=all produce was acknowledged, and no state written since.
 
-    No state was written since shortly before that one, which a leader that was just replaced may still answer, until the request
-    arrived at the latest. With stale metadata such a produce may get lost: the answer to acks=0 does not tell the client that it
-    asked the wrong broker.
+    With stale metadata a produce may get lost: the answer to acks=0 does not tell the client that it asked the wrong broker.
+    `patience_ns` widens the time without a written state on both sides: a leader that was just replaced may still acknowledge,
+    and a request arrives later than it is sent.
     """
     informed: list[Call] = []
     knows: dict[int, int | None] = {}  # process -> since when

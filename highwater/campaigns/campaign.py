@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.campaigns.goals import Reached, table
+from highwater.campaigns.load import Load, words_of_load
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, derive
@@ -28,7 +29,6 @@ from highwater.runs.run import Keep, backend_named
 from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task, encode_task, perform_encoded
 from nemesis.capability import performable, refusals
-from nemesis.profiles import ProfileName
 from pipeline.items import Item, Job
 from pipeline.ledger import Row
 from pipeline.work import perform
@@ -44,14 +44,11 @@ class Performer(Protocol):
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Load, frozen=True, kw_only=True):
     """The command-line options of a run or campaign; together with a seed they give a plan."""
 
     protocol: str = "safe"
     faults: tuple[str, ...] = ()
-    profile: ProfileName = "within"
-    seconds: int | None = None
-    workload: str = MIXED
     backend: BackendName = "sim"
     system: str = ""  # "kafka:3.9.1"; empty: the reference
     described: str = ""  # the file that describes the user's cluster, for the system "external"
@@ -74,9 +71,7 @@ class Request(Struct, frozen=True, kw_only=True):
         parts = [f"highwater run --seed {seed} --derivation {DERIVATION}"]
         parts += [f"--protocol {self.protocol}"] if self.protocol != "safe" else []
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []
-        parts += [f"--profile {self.profile}"] if self.profile != "within" else []
-        parts += [f"--seconds {self.seconds}"] if self.seconds is not None else []
-        parts += [f"--workload {self.workload}"] if self.workload != MIXED else []
+        parts += words_of_load(self)
         parts += [self.words.strip()] if self.words else []
         parts += [f"--client {quote(self.client)}"] if self.client else []
         parts += [f"--backend {self.backend}"] if self.backend != ("process" if self.system else "sim") else []

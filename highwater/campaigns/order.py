@@ -7,11 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Request
+from highwater.campaigns.load import Load, load_of
 from highwater.errors import UsageError
-from highwater.plans.derive import MIXED
 from highwater.plans.plan import OwnJars
 from highwater.rig.backend import BackendName
-from nemesis.profiles import ProfileName
 from pipeline.items import Item
 
 _NAME_MAX = 60  # characters of the protocols or of a mix within a name
@@ -30,16 +29,13 @@ class Trial(Struct, frozen=True, kw_only=True, array_like=True):
         return f"{self.protocol}.{mix_name(self.faults)}.{self.seed}"
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class Order(Load, frozen=True, kw_only=True):
     """The options of `highwater campaign` that decide which runs there are and what is kept of them."""
 
     first: int
     last: int
     protocols: tuple[str, ...] = ("safe",)
     mixes: tuple[tuple[str, ...], ...] = ((),)  # an empty mix: the default kinds of the profile
-    profile: ProfileName = "within"
-    seconds: int | None = None
-    workload: str = MIXED
     backend: BackendName = "sim"
     system: str = ""  # "kafka:3.9.1"; empty: the reference
     described: str = ""  # the file that describes the user's cluster, for the system "external"
@@ -77,13 +73,11 @@ class Order(Struct, frozen=True, kw_only=True):
         name = f"{protocols}-{self.first}-{self.last}"
         others = (
             self.mixes,
-            self.profile,
-            self.seconds,
-            self.workload,
+            *load_of(self).values(),
             self.backend,
             *filter(None, [self.system, self.described, self.jars, self.client]),
         )
-        plain = (((),), "within", None, MIXED, "sim")
+        plain = (((),), *load_of(Load()).values(), "sim")
         name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
         name += "-branches" if self.branches else ""
         return f"{name}-guided-{self.generation}" if self.generation else name
@@ -93,9 +87,7 @@ class Order(Struct, frozen=True, kw_only=True):
         return Request(
             protocol=trial.protocol,
             faults=trial.faults,
-            profile=self.profile,
-            seconds=self.seconds,
-            workload=self.workload,
+            **load_of(self),
             backend=self.backend,
             system=self.system,
             described=self.described,

@@ -139,7 +139,7 @@ Client = Annotated[
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """How the plan of a seed loads the cluster."""
+    """How the plan of a seed loads the cluster: the fields of `highwater.campaigns.load.Load`, with their help."""
 
     profile: ProfileOption = "within"
     seconds: Seconds = None

@@ -121,10 +121,10 @@ class Canonical:
         if cached is None:
             if len(self._networks) >= NETWORKS_MAX:
                 self._networks.clear()
-            cached = self._networks[key] = self._network(flights, facts, *self._renamings.values[renaming])
+            cached = self._networks[key] = self._canonical_network(flights, facts, *self._renamings.values[renaming])
         return cached
 
-    def _network(
+    def _canonical_network(
         self, flights: tuple[int, ...], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], versions: Versions
     ) -> tuple[int, ...]:
         """The messages under way in canonical form, in order; those that change nothing are left out."""
@@ -135,13 +135,16 @@ class Canonical:
             key = (flight, awaited, versions)
             form = self._flights.get(key)
             if form is None:
-                form = self._flights[key] = self._flight(flight, awaited, versions)
+                form = self._flights[key] = self._canonical_flight(flight, awaited, versions)
             if form != _IGNORED:
                 forms.append(form)
         return tuple(sorted(forms, key=lambda flight: facts[flight].order))
 
-    def _flight(self, number: int, waiting: Waiting, versions: Versions) -> int:
-        """A message in canonical form; `_IGNORED` for a reply that nobody waits for."""
+    def _canonical_flight(self, number: int, waiting: Waiting, versions: Versions) -> int:
+        """The number, in `_parts`, of this message under way in canonical form; `_IGNORED` for a reply that nobody waits for.
+
+        `waiting` numbers the requests of the broker that asked, `versions` those of the partition states.
+        """
         flight = self._parts.values[number]
         assert isinstance(flight, Flight)
         message = renamed_message(flight.message, waiting, versions)

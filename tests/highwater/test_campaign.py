@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import FieldInfo, fields, replace
 
 from highwater.backends.real.containers import backend as docker
 from highwater.backends.real.containers.backend import with_time_for_containers
 from highwater.campaigns.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
+from highwater.campaigns.load import Load
+from highwater.campaigns.order import Order
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
@@ -144,6 +146,17 @@ def test_repeat_command_has_only_non_default_options() -> None:
         Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
         == f"highwater run --seed 7 --derivation {DERIVATION} --protocol v3 --faults pause,clock --profile beyond --seconds 9"
     )
+
+
+@pytest.mark.parametrize("field", fields(Load), ids=lambda field: field.name)
+def test_load_option_is_in_repeat_command_and_folder_name(field: FieldInfo) -> None:
+    """A campaign that asks for another load must not go on in the folder of an earlier one."""
+    plain = Order(first=7, last=7)
+
+    other = replace(plain, **{field.name: "other"})
+
+    assert other.command() == f"{plain.command()} --{field.name.replace('_', '-')} other"
+    assert other.name != plain.name
 
 
 @pytest.mark.parametrize("faults", [(), ("all",), ("network", "point"), ("clog", "commands")])

@@ -6,8 +6,11 @@ from typing import Annotated, get_type_hints
 import pytest
 import typer
 from msgspec import Struct, defstruct
+from msgspec.structs import fields
 from typer.testing import CliRunner
 
+from highwater.campaigns.load import Load
+from highwater.cli import options
 from highwater.cli.commands import COMMANDS, GROUPS, Command
 from highwater.cli.declaration import CommandWithSections, parameters_of, takes
 
@@ -87,3 +90,10 @@ def test_many_options_of_a_command_are_fields_of_a_struct(command: Command) -> N
         (kind,) = (hint for name, hint in get_type_hints(inner).items() if name != "return")
         assert list(function.__annotations__) == [parameter.name for parameter in parameters_of(kind)]
         assert list(function.__annotations__)[-1] == "json"
+
+
+def test_load_options_are_the_fields_of_requests() -> None:
+    """An option that a request lacks would end `run`, `campaign` and `shrink` with a traceback."""
+    declared, requested = ({field.name: field.default for field in fields(kind)} for kind in (options.Load, Load))
+
+    assert declared == requested

@@ -123,7 +123,9 @@ COMPACTING: dict[str, Step] = {
 }
 
 
-def _refused(work: Act) -> Act:
+def _expecting_refusal(work: Act) -> Act:
+    """An act that does the work of a second writer, and asserts that the dataset refuses it."""
+
     def act() -> None:
         with pytest.raises(PipelineError, match=r"process \d+ on .* writes here; wait for its end"):
             work()
@@ -136,7 +138,7 @@ def _refused(work: Act) -> Act:
 def test_writer_within_an_ingest_is_refused(step: str, second: str, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one would delete the files that have no manifest yet."""
     work = partial(compact, storage) if second == "compact" else partial(ingest, storage, "one", _entries(2, 6))
-    acted = INGESTING[step](monkeypatch, _refused(work))
+    acted = INGESTING[step](monkeypatch, _expecting_refusal(work))
     ingested = ingest(storage, "one", _entries(2, 5))
 
     assert acted
@@ -149,7 +151,7 @@ def test_writer_within_an_ingest_is_refused(step: str, second: str, storage: Sto
 @pytest.mark.parametrize("step", COMPACTING)
 def test_ingest_within_a_compaction_is_refused(step: str, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     work = partial(ingest, storage, "one", _entries(2, 6))
-    acted = COMPACTING[step](monkeypatch, _refused(work))
+    acted = COMPACTING[step](monkeypatch, _expecting_refusal(work))
     compact(storage)
 
     assert acted

@@ -66,6 +66,7 @@ class Race(Lab):
     late_watches: Fired | None = None
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        """Hold back a request to create /controller; perform every other effect."""
         claims = isinstance(effect, ZkRequest) and any(
             isinstance(op, Create) and op.path == paths.CONTROLLER for op in effect.ops
         )

@@ -98,5 +98,10 @@ def document() -> str:
     return head + MARKER + "\n" + drawing()
 
 
-if __name__ == "__main__" and "--rewrite" in sys.argv:
+def rewrite() -> None:
+    """Write docs/ARCHITECTURE.md with an up-to-date drawing."""
     DOCUMENT.write_text(document(), encoding="utf-8")
+
+
+if __name__ == "__main__" and "--rewrite" in sys.argv:
+    rewrite()

@@ -7,28 +7,16 @@ from pathlib import Path
 import pytest
 
 from highwater.cli.commands import COMMANDS, GROUPS
+from tests.tidy.documents import GENERATED, generated_part, text_of
 from tests.tidy.sources import ROOT
 
-# document -> the function that writes it
-GENERATED = {
-    "docs/history-format.md": ("history.schema", "document"),
-    "docs/properties.md": ("checkers.properties", "document"),
-    "checkers/severity.txt": ("checkers.severity_document", "document"),
-    "docs/faults.md": ("nemesis.document", "document"),
-    "docs/campaigns.md": ("bench.guided", "document"),
-    "docs/data.md": ("pipeline.tables", "document"),
-    "docs/wire.md": ("highwater.catalogue.wire_document", "document"),
-}
 HISTORIES = ROOT / "corpus" / "histories"
 
 
 @pytest.mark.parametrize("name", sorted(GENERATED))
 def test_generated_document_is_up_to_date(name: str) -> None:
-    """Below its marker, if it has one: what stands above is written by hand."""
-    module, function = GENERATED[name]
-    *_, below = re.split(r"^<!-- generated: .* -->\n", (ROOT / name).read_text(), flags=re.MULTILINE)
-
-    assert below == getattr(importlib.import_module(module), function)()
+    """After a change: `python -m tests.tidy.documents --rewrite`."""
+    assert generated_part(name) == text_of(name)
 
 
 def _names(folder: Path) -> list[str]:

@@ -377,10 +377,10 @@ class KafkaReplication:
             yield from self._toggle(chunk, removes, both, leader, follower)
         may = true_leader & ~inside & self._where_acknowledged(chunk, leader, follower, chunk.hw[leader], rules.expansion)
         if rules.expansion_in_epoch:
-            may &= self._hw_in_own_epoch(chunk, leader)
+            may &= self._is_hw_in_own_epoch(chunk, leader)
         yield from self._toggle(chunk, f"{_name(leader)} adds {_name(follower)} to the ISR", may, leader, follower)
 
-    def _hw_in_own_epoch(self, chunk: Chunk, leader: int) -> Flags:
+    def _is_hw_in_own_epoch(self, chunk: Chunk, leader: int) -> Flags:
         """Whether the record at the HW is of the leader's epoch, or the HW is the end of the log."""
         hw = _wide(chunk.hw[leader])
         at_end = chunk.hw[leader] == chunk.end[leader]

@@ -101,7 +101,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
         metadata = yield from metadata_of(call)
         led = Counter(topic_of(state.tp) for state in metadata.states if state.leader is not None)
         waited = {name: partitions for name, partitions in waited.items() if led[name] < partitions}
-        if waited and (yield from _is_late(call, deadline_ms)):
+        if waited and (yield from _timed_out(call, deadline_ms)):
             for name in waited:
                 text = "the topic is asked for, and not ready yet"
                 results[name] = TopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text)
@@ -164,8 +164,8 @@ def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, 
         raise _RefusedError(ErrorCode(client_code(result.error)), f"{task.topic}: {result.error.name}")
 
 
-def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
-    """True if the time is up; else wait for LOOK_AGAIN_MS and return False."""
+def _timed_out(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
+    """Whether the time is up. If it is not, wait for LOOK_AGAIN_MS first, so that the caller can look again."""
     if call.now_ms >= deadline_ms:
         return True
     yield from pause(call, LOOK_AGAIN_MS)
@@ -216,7 +216,7 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> Exchange:
     while waited:
         metadata = yield from metadata_of(call)
         waited &= {topic_of(state.tp) for state in metadata.states}
-        if waited and (yield from _is_late(call, deadline_ms)):
+        if waited and (yield from _timed_out(call, deadline_ms)):
             errors.update(dict.fromkeys(sorted(waited), ErrorCode.REQUEST_TIMED_OUT))
             break
     return DeleteTopicsResponse(tuple(DeletedTopic(name=name, error_code=error) for name, error in errors.items()))

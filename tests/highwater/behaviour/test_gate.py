@@ -55,8 +55,8 @@ def _edited(folder: Path, module: str, *edits: tuple[str, str]) -> Path:
 
 
 @pytest.mark.slow
-def test_refactoring_is_silent_and_planted_edit_is_changed(job: list[str], tmp_path: Path) -> None:
-    """Renamed and reordered code changes no snapshot; a first command without its flag is told, and no judge is red."""
+def test_gate_ignores_refactoring_and_tells_changed_behaviour(job: list[str], tmp_path: Path) -> None:
+    """Renamed code changes no snapshot. A first LeaderAndIsr without its flag `init` does, though no checker reports anything."""
     code, output = _chaos(job, "--accept")
     assert (code, "behaviour              accepted" in output) == (0, True), output
 

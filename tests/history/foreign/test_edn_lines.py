@@ -92,20 +92,20 @@ def _assert_same(data: bytes) -> None:
 @example(file="{:a #{1 1}}\n{:a #{1 2}}\n", piece=1 << 16)
 @example(file="{:a ::b}\n", piece=1 << 16)
 @example(file="{:f :end, :end :items, :begin {:items [:text]}}\n", piece=1 << 16)
-def test_lines_are_read_as_their_tokens_are(file: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_read_as_by_the_exact_reader(file: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(text, "_PIECE_BYTES", piece)
         _assert_same(file.encode())
 
 
 @given(at=st.integers(0, 3 * len(_LINE)), size=st.integers(0, 12), put=st.sampled_from((*_ATOMS, *_GAPS, *"[](){}")))
-def test_damaged_lines_are_read_as_their_tokens_are(at: int, size: int, put: str) -> None:
+def test_damaged_lines_are_read_as_by_the_exact_reader(at: int, size: int, put: str) -> None:
     file = f"{_LINE}\n" * 3
 
     _assert_same((file[:at] + put + file[at + size :]).encode())
 
 
-def test_stored_histories_are_read_as_their_tokens_are() -> None:
+def test_stored_histories_are_read_as_by_the_exact_reader() -> None:
     paths = sorted(ROOT.rglob("*.edn"))
 
     assert len(paths) > 100
