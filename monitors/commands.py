@@ -76,8 +76,11 @@ def _created(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 
 def _new_again(send: Sent, memory: Memory) -> Iterable[Key]:
-    for tp in send.message.new:
-        yield tp, send.to, send.message.broker_incarnation
+    """Where the ISR and the ELR do not count on the replica, a move may tell again, after its directory has failed (KAFKA-10314)."""
+    broker = broker_at(send.to)
+    for state in send.message.states:
+        if state.tp in send.message.new and broker in {member.broker for member in (*state.isr, *state.elr)}:
+            yield state.tp, send.to, send.message.broker_incarnation
 
 
 def _not_any_more(send: Sent, memory: Memory) -> Iterable[Key]:
@@ -253,7 +256,7 @@ COMMANDS: tuple[Rule, ...] = (
     Never(
         name="new-replica-again",
         clause="R-302",
-        says="{1} was told that its replica of {0} is new after it had created it",
+        says="{1} was told that its replica of {0}, which counts, is new after it had created it",
         since=answered(LeaderAndIsr, keys=_created),
         until=(
             *sent(StopReplica, keys=_not_any_more),

@@ -48,7 +48,7 @@ class Never(Rule, frozen=True, kw_only=True):
 
 
 class Within(Rule, frozen=True, kw_only=True):
-    """In a turn that has `after` for a key, `then` follows for it."""
+    """In a turn that has `after` for a key, `then` follows for it. A process that closes (fact "shutting-down") owes nothing."""
 
     after: tuple[Pattern, ...]
     then: tuple[Pattern, ...]
@@ -147,6 +147,8 @@ class Watch:
             wanted.clear()
 
         def begin(key: Key) -> None:
+            if self.memory.facts.get("shutting-down"):
+                return  # a process that closes ignores all but its disks
             if not wanted:
                 self._ends.append(end)
             wanted[key] = None

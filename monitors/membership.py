@@ -126,16 +126,10 @@ def _topics(outcome: Outcome, memory: Memory) -> Iterable[Key]:
 
 def _undecided(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """A proposal without a result: the request as a whole was refused."""
-    if exchange.reply.error is not ErrorCode.NONE and not memory.of("shutting-down"):
+    if exchange.reply.error is not ErrorCode.NONE:
         for change in exchange.request.changes:
             if memory.of("proposed", change.tp) == exchange.request.correlation:
                 yield (change.tp,)
-
-
-def _not_closing(event: Heard, memory: Memory) -> Iterable[Key]:
-    """A command that is answered at once; a broker that closes answers nothing any more."""
-    if not memory.of("shutting-down"):
-        yield event.source, event.message.correlation
 
 
 def _led(event: ShutDown, memory: Memory) -> Iterable[Key]:
@@ -155,7 +149,7 @@ MEMBERSHIP: tuple[Rule, ...] = (
         name="command-not-answered",
         clause="R-013, R-186",
         says="a command of {0} was not answered in its turn",
-        after=heard(LeaderAndIsr, LogInfo, UpdateMetadata, keys=_not_closing),
+        after=heard(LeaderAndIsr, LogInfo, UpdateMetadata, keys=lambda event, _: [(event.source, event.message.correlation)]),
         then=replied(LeaderAndIsr, LogInfo, UpdateMetadata, keys=lambda x, _: [(x.peer, x.reply.correlation)]),
     ),
     Never(

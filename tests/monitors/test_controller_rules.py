@@ -46,6 +46,7 @@ from tests.monitors.scene import (
     LIST,
     NONE,
     REGISTERED,
+    SHUTS_DOWN,
     THREE,
     TP,
     beat,
@@ -64,6 +65,7 @@ from tests.monitors.turns import CONFIG, Turn, broken, did, heard, note, send
 
 CONNECTED: Turn = (ZkState("connected", 7), [])
 LEADER_2 = state(7, 3)
+WITHOUT_B2 = replace(state(7, 3, leader=3, stamp=30), isr=LEADER_2.isr[1:])
 
 
 def zk(number: int, *ops: object, atomic: bool = False) -> AnyEffect:
@@ -89,9 +91,9 @@ def begins(told: tuple[PartitionState, ...]) -> Turn:
     return read(LEADER_2, send("b2", command))
 
 
-def creates(number: int) -> AnyEffect:
-    """b2 is told that its replica is new."""
-    return send("b2", LeaderAndIsr(number, B1, EPOCH, Incarnation(20), init=False, states=(), new=(TP,), number=number))
+def creates(number: int, *told: PartitionState) -> AnyEffect:
+    """b2 is told that its replica is new, and a state of the partition."""
+    return send("b2", LeaderAndIsr(number, B1, EPOCH, Incarnation(20), init=False, states=told, new=(TP,), number=number))
 
 
 def told(number: int, code: ErrorCode = NONE, *effects: AnyEffect) -> Turn:
@@ -156,7 +158,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "stranger-stopped": (ELECTED, *THREE, deletes("b4")),
     "init-incomplete": (ELECTED, *THREE, reads(), begins(())),
     "init-missing": (ELECTED, reads(), read(LEADER_2, lead(1, LEADER_2))),
-    "new-replica-again": (ELECTED, did(creates(1)), told(1, NONE, creates(2))),
+    "new-replica-again": (ELECTED, reads(), read(LEADER_2), did(creates(1)), told(1, NONE, creates(2, LEADER_2))),
     "unreadable-replica-elected": (
         *(ELECTED, *READS_B2, did(creates(1)), told(1, ErrorCode.KAFKA_STORAGE_ERROR)),
         *(reads(), read(state(7, 3, leader=3), isr_written(8, 2, 3))),
@@ -193,6 +195,11 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         *(ELECTED, did(creates(1))),
         did(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr"), creates(2)),
     ),
+    "replica that does not count told again that it is new": (
+        *(ELECTED, reads(), read(WITHOUT_B2), did(creates(1))),
+        told(1, NONE, creates(2, WITHOUT_B2)),
+    ),
+    "heartbeat while the controller closes": (ELECTED, ACTIVE_B3, SHUTS_DOWN, heard("b3", beat(B3, 30))),
     "replica created again after it was stopped": (ELECTED, did(creates(1)), told(1, NONE, stop(2)), did(creates(3))),
     "replica that can be read again elected": (
         *(ELECTED, *READS_B2, did(creates(1)), told(1, ErrorCode.KAFKA_STORAGE_ERROR, creates(2)), told(2)),
