@@ -76,7 +76,7 @@ def _created(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 
 def _new_again(send: Sent, memory: Memory) -> Iterable[Key]:
-    """Where the ISR and the ELR do not count on the replica, a move may tell again, after its directory has failed (KAFKA-10314)."""
+    """Where ISR and ELR do not count on the replica, a move may tell again, after its directory has failed (KAFKA-10314)."""
     broker = broker_at(send.to)
     for state in send.message.states:
         if state.tp in send.message.new and broker in {member.broker for member in (*state.isr, *state.elr)}:
