@@ -255,6 +255,17 @@ def test_cluster_without_create_topics_must_bring_them(nodes: Nodes) -> None:
     asyncio.run(nodes.seen(partitions=(state("t", 7, (0, 7)),)).create_topics(PLAN))
 
 
+def test_cluster_without_create_topics_needs_no_controller(nodes: Nodes) -> None:
+    """Mock brokers of librdkafka name the controller 0, which is none of them; nothing asks for one there."""
+    unnamed = nodes.seen(controller=9)
+    assert not asyncio.run(unnamed.gathered())
+    assert asyncio.run(unnamed.lacking()) == "the nodes name no controller that is in my.yaml"
+
+    del nodes.versions[ApiKey.CREATE_TOPICS]
+
+    assert asyncio.run(unnamed.gathered())
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> ExternalSite:
     path = tmp_path / "my.yaml"

@@ -63,6 +63,10 @@ class ExternalCluster(QuorumCluster):
                 raise HarnessError(f"{self._words(name)} serves Metadata up to version {version}; {needed}")
         return await super().gathered() and await self._greets_clients()
 
+    async def _has_controller(self) -> bool:
+        """Whether there is one, or none is needed: nobody but CreateTopics asks for it."""
+        return await super()._has_controller() or await asyncio.to_thread(served_version, self._any, ApiKey.CREATE_TOPICS) is None
+
     async def _greets_clients(self) -> bool:
         """Whether clients are told the addresses of the file, if they have others than the harness, or settings."""
         addresses, settings = addresses_of(self._description), self._description.clients
@@ -85,7 +89,7 @@ class ExternalCluster(QuorumCluster):
             missing = [str(id) for id in self._ids.values() if str(id) not in lists]
             if missing:
                 return f"{self._words(name)} lists the nodes {', '.join(lists)}, and {self._file} has {', '.join(missing)}, too"
-        return None
+        return None if await self._has_controller() else f"the nodes name no controller that is in {self._file}"
 
     async def create_topics(self, plan: Plan) -> None:
         """Create the topics that the cluster does not have. HarnessError if one that it has does not fit, or none can be made."""

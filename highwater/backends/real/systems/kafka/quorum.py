@@ -83,7 +83,10 @@ class QuorumCluster(Uncoordinated):
         told = await self._told(partitions=False)
         everybody = {int(node.removeprefix("b")) for node in self._brokers}
         listed = all(answer is not None and {*answer.brokers} == everybody for answer in told.values())
-        return listed and await self._leader() is not None
+        return listed and await self._has_controller()
+
+    async def _has_controller(self) -> bool:
+        return await self._leader() is not None
 
     async def create_topics(self, plan: Plan) -> None:
         """Create the topics of the plan by a request to the first broker, which hands it on to the controller."""
