@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from monitors.engine import Never, Rule, Within
-from monitors.patterns import Exchange, Key, Memory, did, noted, replied
+from monitors.patterns import Exchange, Key, Memory, did, noted, refused, replied
 from reference.config import BrokerConfig
 from reference.effects import CreateReplica, DeleteReplica, Halt, Note, WriteCheckpoint
 from reference.errors import ErrorCode
@@ -47,8 +47,7 @@ def _perhaps_unreadable(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
 def _without_a_failure(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     request, reply = exchange.request, exchange.reply
     errors = (error for _, error in reply.errors) if isinstance(request, LeaderAndIsr) else (reply.error,)
-    if not memory.facts["failed-dir"] and ErrorCode.KAFKA_STORAGE_ERROR in errors:
-        yield (exchange.peer,)
+    return [(exchange.peer,)] if not memory.facts["failed-dir"] and ErrorCode.KAFKA_STORAGE_ERROR in errors else ()
 
 
 def _untrue(note: Note, memory: Memory) -> Iterable[Key]:
@@ -107,7 +106,10 @@ DISKS: tuple[Rule, ...] = (
         name="storage-error-without-failure",
         clause="R-294, R-301",
         says="{0} was answered KAFKA_STORAGE_ERROR, and no directory has failed",
-        what=replied(LeaderAndIsr, Produce, Fetch, ListOffsets, EpochEnd, keys=_without_a_failure),
+        what=(
+            *replied(LeaderAndIsr, keys=_without_a_failure),
+            *refused(Produce, Fetch, ListOffsets, EpochEnd, keys=_without_a_failure),
+        ),
     ),
     Never(
         name="untrue-gauge",

@@ -7,15 +7,17 @@ first ends spans, then is judged, then begins spans, and facts are kept last; so
 A rule holds under settings (`holds`): a variant of the protocol that leaves its clause out is not judged by it.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from msgspec import Struct
 
-from monitors.patterns import ALL, ANY, Exchange, Key, Memory, OfTimer, Outcome, Pattern
+from monitors.patterns import ALL, ANY, Exchange, Key, Keys, Memory, OfTimer, Outcome, Pattern
 from reference.config import BrokerConfig
 from reference.coordination.api import AnyOp
 from reference.effects import AnyEffect, Note, Send, SetTimer, ZkRequest
+from reference.errors import ErrorCode
 from reference.events import AnyEvent, ConnectionLost, Received, TimerFired, ZkReplied
 from reference.messages import Message, Reply, Request
 from reference.types import Address, TopicPartition
@@ -68,7 +70,11 @@ class Keep(Struct, frozen=True, kw_only=True):
     of: tuple[Pattern, ...]
 
 
-_Step = Callable[[Any], None]
+# The keys of an item, what is done for each, and the spans without which nothing is done.
+_Step = tuple[Keys, Callable[[Any], object], Mapping[Any, Any]]
+_Steps = dict[type | str, list[_Step]]  # by class, kind of note or kind of timer
+_ANSWERS = ("granted", "refused")  # the sides of an answer of the process
+_ALWAYS: Mapping[Any, Any] = {ALL: None}
 
 
 class Watch:
@@ -78,41 +84,28 @@ class Watch:
         self.memory = Memory(config)
         self._broken: list[Note] = []
         self._ends: list[Callable[[], None]] = []  # to be done at the end of the turn
-        self._steps: dict[tuple[str, type | str], list[_Step]] = {}
+        on: defaultdict[str, _Steps] = defaultdict(dict)
+        self._on_side = on
         for rule in rules:
             if rule.holds(config):
                 self._add(rule)
         for keep in facts:
             self._keep(keep)
-        on = self._steps
-        self._heard, self._sent, self._noted, self._did, self._asked, self._read, self._answered, self._replied = (
-            {of: steps for (at, of), steps in on.items() if at == side}
-            for side in ("heard", "sent", "noted", "did", "asked", "read", "answered", "replied")
-        )
-        self._armed, self._fired = ({of: steps for (at, of), steps in on.items() if at == side} for side in ("armed", "fired"))
+        self._heard, self._sent, self._answered = on["heard"], on["sent"], on["answered"]
+        self._granted, self._refused = (on[side] for side in _ANSWERS)
+        self._replied = self._granted.keys() | self._refused.keys()
+        self._asked, self._read, self._noted, self._did = on["asked"], on["read"], on["noted"], on["did"]
+        self._armed, self._fired = on["armed"], on["fired"]
         self._requests: dict[tuple[Address, int], Message] = {}  # of this process, by peer and correlation
         self._operations: dict[int, tuple[AnyOp, ...]] = {}
 
     # --- rules --------------------------------------------------------------------------------------------------------------
 
-    def _on(self, patterns: tuple[Pattern, ...], act: Callable[[Any], None], spans: dict[Key, Any] | None = None) -> None:
+    def _on(self, patterns: tuple[Pattern, ...], act: Callable[[Any], object], spans: Mapping[Any, Any] = _ALWAYS) -> None:
         """Do something for each key of each item that a pattern fits; with `spans` only while one is open."""
         for pattern in patterns:
-            self._steps.setdefault((pattern.side, pattern.of), []).append(self._step(pattern, act, spans))
-
-    def _step(self, pattern: Pattern, act: Callable[[Any], None], spans: dict[Key, Any] | None) -> _Step:
-        keys, memory = pattern.keys, self.memory
-
-        def step(item: Any) -> None:
-            for key in keys(item, memory):
-                act(key)
-
-        def step_in_span(item: Any) -> None:
-            if spans:
-                for key in keys(item, memory):
-                    act(key)
-
-        return step if spans is None else step_in_span
+            for side in _ANSWERS if pattern.side == "replied" else (pattern.side,):
+                self._on_side[side].setdefault(pattern.of, []).append((pattern.keys, act, spans))
 
     def _add(self, rule: Rule) -> None:
         match rule:
@@ -197,17 +190,18 @@ class Watch:
     def turn(self, event: AnyEvent, effects: Sequence[AnyEffect]) -> list[Note]:
         """The notes of the rules that this turn breaks."""
         self.memory.event = event
-        if isinstance(event, Received):
-            self._hear(event)
+        cls: type = event.__class__
+        if cls is Received:
+            self._hear(event)  # type: ignore[arg-type]
         else:
-            if isinstance(event, ZkReplied):
-                self._take_answers(event)
-            elif isinstance(event, ConnectionLost):
-                self._drop_requests_of(event.peer)
-            elif isinstance(event, TimerFired):
-                _look(self._fired, event)
-            for step in self._heard.get(event.__class__, ()):
-                step(event)
+            if cls is ZkReplied:
+                self._take_answers(event)  # type: ignore[arg-type]
+            elif cls is ConnectionLost:
+                self._drop_requests_of(event.peer)  # type: ignore[union-attr]
+            elif cls is TimerFired:
+                self._look(self._fired, event)  # type: ignore[arg-type]
+            if cls in self._heard:
+                self._show(self._heard[cls], event)
         noted, did = self._noted, self._did
         for effect in effects:
             cls = effect.__class__
@@ -220,11 +214,10 @@ class Watch:
                 if cls is ZkRequest:
                     self._ask(effect)  # type: ignore[arg-type]
                 elif cls is SetTimer:
-                    _look(self._armed, effect)  # type: ignore[arg-type]
+                    self._look(self._armed, effect)  # type: ignore[arg-type]
                 steps = did.get(cls)
             if steps is not None:
-                for step in steps:
-                    step(effect)
+                self._show(steps, effect)
         if self._ends:
             for end in self._ends:
                 end()
@@ -234,19 +227,30 @@ class Watch:
         broken, self._broken = self._broken, []
         return broken
 
+    def _show(self, steps: list[_Step], item: Any) -> None:
+        memory = self.memory
+        for keys, act, spans in steps:
+            if spans:
+                for key in keys(item, memory):
+                    act(key)
+
+    def _look(self, steps: _Steps, timer: SetTimer | TimerFired) -> None:
+        """Show a timer to the steps of its kind."""
+        kind, _, about = timer.name.partition(":")
+        if kind in steps:
+            self._show(steps[kind], OfTimer(about, timer))
+
     def _hear(self, event: Received) -> None:
         message = event.message
         cls = message.__class__
         if cls in _REPLIES:
             request = self._requests.pop((event.source, message.correlation), None)
             if request is not None:
-                exchange = Exchange(event.source, request, message)
-                for step in self._answered.get(request.__class__, ()):
-                    step(exchange)
+                self._show(self._answered[request.__class__], Exchange(event.source, request, message))
         elif cls in self._replied:
             self.memory.unanswered[event.source, message.correlation] = message
-        for step in self._heard.get(cls, ()):
-            step(event)
+        if cls in self._heard:
+            self._show(self._heard[cls], event)
 
     def _drop_requests_of(self, peer: Address) -> None:
         """Forget what a peer asked: a real broker drops the parked requests of a client that is gone."""
@@ -261,36 +265,26 @@ class Watch:
         elif cls in _REPLIES:
             request = self.memory.unanswered.pop((effect.to, message.correlation), None)
             if request is not None:
-                exchange = Exchange(effect.to, request, message)
-                for step in self._replied[request.__class__]:
-                    step(exchange)
-        for step in self._sent.get(cls, ()):
-            step(effect)
+                is_granted = message.error is ErrorCode.NONE  # type: ignore[union-attr]
+                steps = (self._granted if is_granted else self._refused).get(request.__class__)
+                if steps is not None:
+                    self._show(steps, Exchange(effect.to, request, message))
+        if cls in self._sent:
+            self._show(self._sent[cls], effect)
 
     def _ask(self, effect: ZkRequest) -> None:
         if any(op.__class__ in self._read for op in effect.ops):
             self._operations[effect.id] = effect.ops
         for op in effect.ops:
-            for step in self._asked.get(op.__class__, ()):
-                step(op)
+            if op.__class__ in self._asked:
+                self._show(self._asked[op.__class__], op)
 
     def _take_answers(self, event: ZkReplied) -> None:
         ops = self._operations.pop(event.id, ())
         for op, answer in zip(ops, event.answers, strict=False):
             if steps := self._read.get(op.__class__):
                 last = not any(op in later for later in self._operations.values())
-                outcome = Outcome(op, answer, len(ops) == 1, last)
-                for step in steps:
-                    step(outcome)
-
-
-def _look(steps: Mapping[type | str, list[_Step]], timer: SetTimer | TimerFired) -> None:
-    """Show a timer to the steps of its kind."""
-    kind, _, about = timer.name.partition(":")
-    if kind in steps:
-        item = OfTimer(about, timer)
-        for step in steps[kind]:
-            step(item)
+                self._show(steps, Outcome(op, answer, len(ops) == 1, last))
 
 
 def _end(spans: dict[Key, Any], key: Key) -> None:

@@ -65,7 +65,7 @@ def _role(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
 
 
 def _high_watermark(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    yield note.tp, None if note.kind == "replica-deleted" else note.hw
+    return [(note.tp, None if note.kind == "replica-deleted" else note.hw)]
 
 
 def _log_end(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -73,11 +73,11 @@ def _log_end(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
     match note.kind:
         case "append":
             last = note.batches[-1]
-            yield note.tp, last.base_offset + count(last.values)
+            return [(note.tp, last.base_offset + count(last.values))]
         case "recovered":
-            yield note.tp, note.leo
+            return [(note.tp, note.leo)]
         case _:
-            yield note.tp, None
+            return [(note.tp, None)]
 
 
 def _reset_heartbeat(event: Heard | ZkState, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -102,8 +102,7 @@ def _buried(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
 
 
 def _last_fetch(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    if send.message.replica is not None:
-        yield send.message.tp, send.message.correlation
+    return [] if send.message.replica is None else [(send.message.tp, send.message.correlation)]
 
 
 def _told_metadata(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from monitors.engine import Never, Rule, Within
-from monitors.patterns import Exchange, Heard, Key, Memory, answered, heard, noted, replied
+from monitors.patterns import Exchange, Heard, Key, Memory, answered, granted, heard, noted, refused, replied
 from reference.config import BrokerConfig
 from reference.errors import ErrorCode
 from reference.messages import Fetch, Produce
@@ -14,10 +14,11 @@ from reference.types import NO_EPOCH, TopicPartition, topic_of
 def _answers_from_elsewhere(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """Records that do not begin with the batch that holds the offset asked for."""
     request, reply = exchange.request, exchange.reply
-    if reply.error is ErrorCode.NONE and reply.batches:
-        first = reply.batches[0]
-        if not first.base_offset <= request.offset < first.base_offset + count(first.values):
-            yield request.tp, request.offset, first.base_offset
+    if not reply.batches:
+        return ()
+    first = reply.batches[0]
+    is_there = first.base_offset <= request.offset < first.base_offset + count(first.values)
+    return () if is_there else [(request.tp, request.offset, first.base_offset)]
 
 
 def _refusals_in_range(exchange: Exchange, memory: Memory) -> Iterable[Key]:
@@ -31,8 +32,8 @@ def _answers_beyond_the_end(exchange: Exchange, memory: Memory) -> Iterable[Key]
     """An answer without error to a fetch beyond the log end that names no epoch."""
     request, end = exchange.request, memory.of("leo", exchange.request.tp)
     names_its_epoch = request.last_epoch != NO_EPOCH  # then it is told where the logs diverge
-    if exchange.reply.error is ErrorCode.NONE and not names_its_epoch and end is not None and request.offset > end:
-        yield request.tp, request.offset, end
+    is_beyond = not names_its_epoch and end is not None and request.offset > end
+    return [(request.tp, request.offset, end)] if is_beyond else ()
 
 
 def _raised_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
@@ -41,20 +42,19 @@ def _raised_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     hw, end = memory.of("hw", request.tp), memory.of("leo", request.tp)
     is_awaited = request.replica is not None and memory.of("fetch", request.tp) == request.correlation
     if not is_awaited or reply.error is not ErrorCode.NONE or reply.diverging is not None or None in (hw, end):
-        return
+        return ()
     if reply.batches:
         last = reply.batches[-1]
         end = last.base_offset + count(last.values) if reply.batches[0].base_offset == end else hw
-    if min(reply.hw, end) > hw:
-        yield (request.tp,)
+    return [(request.tp,)] if min(reply.hw, end) > hw else ()
 
 
 def _appended_under_acks_1(event: Heard, memory: Memory) -> Iterable[Key]:
     """A produce with acks=1 to the leader that waits for no flush."""
     produce = event.message
     leads = memory.of("role", produce.tp) == "" and not memory.of("shutting-down")
-    if produce.acks == 1 and leads and not _is_flushed_first(memory.config, produce.tp):
-        yield event.source, produce.correlation
+    is_prompt = produce.acks == 1 and leads and not _is_flushed_first(memory.config, produce.tp)
+    return [(event.source, produce.correlation)] if is_prompt else ()
 
 
 def _is_flushed_first(config: BrokerConfig, tp: TopicPartition) -> bool:
@@ -66,20 +66,20 @@ FETCHES: tuple[Rule, ...] = (
         name="answered-from-elsewhere",
         clause="R-016",
         says="a fetch of {0} from offset {1} was answered with records from {2} on",
-        what=replied(Fetch, keys=_answers_from_elsewhere),
+        what=granted(Fetch, keys=_answers_from_elsewhere),
     ),
     Never(
         name="offset-in-range-refused",
         clause="R-036, R-078",
         says="a fetch of {0} from offset {1} was out of range; the log ends at {2}",
         holds=lambda config: config.variant.fetch_between_hw_leo == "empty",
-        what=replied(Fetch, keys=_refusals_in_range),
+        what=refused(Fetch, keys=_refusals_in_range),
     ),
     Never(
         name="fetched-beyond-the-end",
         clause="R-078",
         says="a fetch of {0} from offset {1} was carried out; the log ends at {2}",
-        what=replied(Fetch, keys=_answers_beyond_the_end),
+        what=granted(Fetch, keys=_answers_beyond_the_end),
     ),
     Within(
         name="hw-not-followed",

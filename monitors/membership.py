@@ -56,13 +56,12 @@ def _late_reply(event: Heard, memory: Memory) -> Iterable[Key]:
 
 
 def _while_fenced(event: Heard, memory: Memory) -> Iterable[Key]:
-    if memory.of("fenced"):
-        yield event.source, event.message.correlation
+    return [(event.source, event.message.correlation)] if memory.of("fenced") else ()
 
 
 def _served(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    if exchange.reply.error is not ErrorCode.BROKER_NOT_AVAILABLE:
-        yield exchange.peer, exchange.reply.correlation
+    is_served = exchange.reply.error is not ErrorCode.BROKER_NOT_AVAILABLE
+    return [(exchange.peer, exchange.reply.correlation)] if is_served else ()
 
 
 def _counted(event: Heard, memory: Memory) -> Iterable[Key]:

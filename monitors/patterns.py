@@ -118,6 +118,16 @@ def replied(*classes: type, keys: Keys) -> tuple[Pattern, ...]:
     return _patterns("replied", classes, keys)
 
 
+def granted(*classes: type, keys: Keys) -> tuple[Pattern, ...]:
+    """An answer of the process without an error to a request of this class; the item is an `Exchange`."""
+    return _patterns("granted", classes, keys)
+
+
+def refused(*classes: type, keys: Keys) -> tuple[Pattern, ...]:
+    """An answer of the process with an error to a request of this class; the item is an `Exchange`."""
+    return _patterns("refused", classes, keys)
+
+
 def asked(*classes: type, keys: Keys) -> tuple[Pattern, ...]:
     """An operation that the process asks of ZooKeeper; the item is the operation."""
     return _patterns("asked", classes, keys)

@@ -13,8 +13,10 @@ from monitors.patterns import (
     Memory,
     Sent,
     did,
+    granted,
     heard,
     noted,
+    refused,
     replied,
     sent,
 )
@@ -60,13 +62,11 @@ def _obedience(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 def _fetch_from_other(send: Sent, memory: Memory) -> Iterable[Key]:
     message = send.message
-    if message.replica is not None and memory.of("role", message.tp) != send.to:
-        yield message.tp, send.to
+    return [(message.tp, send.to)] if message.replica is not None and memory.of("role", message.tp) != send.to else ()
 
 
 def _append(note: Note, memory: Memory) -> Iterable[Key]:
-    if (memory.of("role", note.tp) == "") is not (note.detail == "leader"):
-        yield note.tp, note.detail
+    return [(note.tp, note.detail)] if (memory.of("role", note.tp) == "") is not (note.detail == "leader") else ()
 
 
 def _closes_while_leading(note: Note, memory: Memory) -> Iterable[Key]:
@@ -78,48 +78,45 @@ def _closes_while_leading(note: Note, memory: Memory) -> Iterable[Key]:
 
 
 def _out_of_role(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    if exchange.reply.error is ErrorCode.NONE and memory.of("role", exchange.request.tp) != "":
-        yield exchange.request.tp, exchange.peer
+    return [(exchange.request.tp, exchange.peer)] if memory.of("role", exchange.request.tp) != "" else ()
 
 
 def _other_epoch(send: Sent, memory: Memory) -> Iterable[Key]:
-    message = send.message
-    if message.replica is not None and message.leader_epoch != memory.of("epoch", message.tp):
-        yield message.tp, message.leader_epoch, memory.of("epoch", message.tp)
+    message, epoch = send.message, memory.of("epoch", send.message.tp)
+    is_other = message.replica is not None and message.leader_epoch != epoch
+    return [(message.tp, message.leader_epoch, epoch)] if is_other else ()
 
 
 def _elsewhere(send: Sent, memory: Memory) -> Iterable[Key]:
     message, end = send.message, memory.of("leo", send.message.tp)
-    if message.replica is not None and end is not None and message.offset != end:
-        yield message.tp, message.offset, end
+    is_elsewhere = message.replica is not None and end is not None and message.offset != end
+    return [(message.tp, message.offset, end)] if is_elsewhere else ()
 
 
 def _above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
-    if request.acks != -1 or reply.error is not ErrorCode.NONE or hw is None:
-        return
-    if reply.offset + count(request.values) > hw:
-        yield request.tp, reply.offset, hw
+    is_above = request.acks == -1 and hw is not None and reply.offset + count(request.values) > hw
+    return [(request.tp, reply.offset, hw)] if is_above else ()
 
 
 def _another_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     reply, hw = exchange.reply, memory.of("hw", exchange.request.tp)
-    if reply.error is ErrorCode.NONE and hw is not None and reply.hw != hw:
-        yield exchange.request.tp, reply.hw, hw
+    return [(exchange.request.tp, reply.hw, hw)] if hw is not None and reply.hw != hw else ()
 
 
 def _another_latest(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
-    if request.timestamp == LATEST and reply.error is ErrorCode.NONE and hw is not None and reply.offset != hw:
-        yield request.tp, reply.offset, hw
+    is_other = request.timestamp == LATEST and hw is not None and reply.offset != hw
+    return [(request.tp, reply.offset, hw)] if is_other else ()
 
 
 def _given_above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     reply = exchange.reply
-    if exchange.request.replica is None and reply.error is ErrorCode.NONE and reply.batches:
-        last = reply.batches[-1]
-        if last.base_offset + count(last.values) > reply.hw:
-            yield exchange.request.tp, last.base_offset, reply.hw
+    if exchange.request.replica is not None or not reply.batches:
+        return ()
+    last = reply.batches[-1]
+    is_above = last.base_offset + count(last.values) > reply.hw
+    return [(exchange.request.tp, last.base_offset, reply.hw)] if is_above else ()
 
 
 def _proposal_out_of_role(send: Sent, memory: Memory) -> Iterable[Key]:
@@ -180,8 +177,8 @@ def _denied(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """A replica in a directory that failed is known, and only out of service."""
     tp = exchange.request.tp
     is_offline = memory.of("failed-dir", memory.of("dir", tp))
-    if is_offline and exchange.reply.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        yield tp, exchange.peer
+    is_denied = exchange.reply.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return [(tp, exchange.peer)] if is_offline and is_denied else ()
 
 
 REPLICAS: tuple[Rule, ...] = (
@@ -189,7 +186,7 @@ REPLICAS: tuple[Rule, ...] = (
         name="offline-replica-denied",
         clause="R-298, C-22",
         says="{1} was told that the broker does not lead {0}, whose directory failed, and not KAFKA_STORAGE_ERROR",
-        what=replied(Produce, Fetch, ListOffsets, EpochEnd, keys=_denied),
+        what=refused(Produce, Fetch, ListOffsets, EpochEnd, keys=_denied),
     ),
     Never(
         name="not-stopped",
@@ -208,7 +205,7 @@ REPLICAS: tuple[Rule, ...] = (
         name="served-out-of-role",
         clause="R-131, R-055",
         says="a request of {1} for {0} was carried out by a replica that does not lead",
-        what=replied(Produce, Fetch, EpochEnd, ListOffsets, keys=_out_of_role),
+        what=granted(Produce, Fetch, EpochEnd, ListOffsets, keys=_out_of_role),
     ),
     Never(
         name="fetched-in-another-epoch",
@@ -227,26 +224,26 @@ REPLICAS: tuple[Rule, ...] = (
         name="acknowledged-above-hw",
         clause="R-140",
         says="records of {0} at offset {1} were acknowledged to acks=all while the high watermark was {2}",
-        what=replied(Produce, keys=_above_hw),
+        what=granted(Produce, keys=_above_hw),
     ),
     Never(
         name="another-hw-told",
         clause="R-016",
         says="the high watermark of {0} was told as {1}; it is {2}",
-        what=replied(Fetch, keys=_another_hw),
+        what=granted(Fetch, keys=_another_hw),
     ),
     Never(
         name="latest-is-not-hw",
         clause="KIP-207",
         says="the latest offset of {0} was told as {1}; the high watermark is {2}",
-        what=replied(ListOffsets, keys=_another_latest),
+        what=granted(ListOffsets, keys=_another_latest),
     ),
     Never(
         name="given-above-hw",
         clause="R-136",
         says="a consumer was given records of {0} from offset {1} on, above the high watermark {2}",
         holds=lambda config: config.variant.consumer_limit == "hw",
-        what=replied(Fetch, keys=_given_above_hw),
+        what=granted(Fetch, keys=_given_above_hw),
     ),
     Never(
         name="proposal-out-of-role",

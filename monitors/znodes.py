@@ -141,8 +141,7 @@ def _fits(wanted: list[str], parts: list[str]) -> bool:
 
 
 def _unknown(op: AnyOp, memory: Memory) -> Iterable[Key]:
-    if documented(op.path) is None:
-        yield (op.path,)
+    return [(op.path,)] if documented(op.path) is None else ()
 
 
 def _other_form(op: Create | SetData, memory: Memory) -> Iterable[Key]:

@@ -3,16 +3,19 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.engine import Never, Rising, Rule, Watch, Within
-from monitors.patterns import ALL, ANY, Key, Memory, noted
+from monitors.patterns import ALL, ANY, Exchange, Key, Memory, granted, noted, refused, replied
 from reference.config import BrokerConfig
 from reference.effects import Note
+from reference.errors import ErrorCode
 from reference.events import Booted
+from reference.messages import Metadata, MetadataReply
 from reference.types import BrokerId
-from tests.monitors.turns import CONFIG
+from tests.monitors.turns import CONFIG, broken, heard, send
 
 # A note stands for an item: its kind says what happens, `broker` and `dir` are the key, `gauge` is a value.
 KINDS = ("begin", "end", "end-any", "end-all", "happen")
@@ -135,3 +138,16 @@ def test_rule_that_does_not_hold_judges_nothing() -> None:
     rule = Never(name="never", clause="", says=SAYS, holds=never, what=noted("happen", keys=key_of))
 
     assert found(rule, [[("happen", 1, 1, 0)]]) == []
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_answer_is_judged_in_the_order_of_the_rules(error: ErrorCode) -> None:
+    def about(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+        return [(exchange.peer,)]
+
+    rules = tuple(
+        Never(name=name, clause="", says="", what=side(Metadata, keys=about))
+        for name, side in (("all", replied), ("granted", granted), ("refused", refused), ("every", replied))
+    )
+    turn = heard("c1", Metadata(correlation=1), send("c1", MetadataReply(correlation=1, brokers=(), states=(), error=error)))
+    assert broken(turn, rules=rules) == ["all", "granted" if error is ErrorCode.NONE else "refused", "every"]
