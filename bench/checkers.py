@@ -2,8 +2,8 @@
 
 Each round is a process of its own, so it measures its own peak of memory, and only the file cache is warm. Seconds are printed
 twice: of the processor, on which other jobs of the machine have little influence, and of the wall clock. Generating a history is
-not counted; reading it from a file is. Every history is VALID, but for some of busy clients, which are
-impossible; the benchmark fails on any other verdict.
+not counted; reading it from a file is. Every history is VALID, and the benchmark fails on any other verdict. Those of busy
+clients are impossible, and it fails if one is VALID.
 """
 
 import argparse

@@ -29,7 +29,7 @@ from highwater.cli.output import say
 from highwater.errors import HarnessError
 from highwater.runs.summary import Summary
 from history.store import EVENTS, OPERATIONS
-from pipeline.blocks import FOLDER, SUFFIX
+from pipeline.blocks import FOLDER, SUFFIX, rows_of_block
 
 _HIGHWATER = (sys.executable, "-m", "highwater")
 _LOOK_S = 0.2
@@ -53,7 +53,7 @@ class _Campaign:
         """The finished runs: those with a row of their own, and those of whole blocks."""
         alone = sum(1 for _ in self._folder.glob("campaigns/*/ledger/*.json"))
         blocks = self._folder.glob(f"campaigns/*/ledger/{FOLDER}/*{SUFFIX}")
-        return alone + sum(len(block.read_bytes().splitlines()) - 1 for block in blocks)
+        return alone + sum(len(rows_of_block(block.read_bytes())) for block in blocks)
 
     def wait_for(self, rows: int) -> bool:
         """Wait until so many runs have a row; False if the driver ends before. HarnessError if no row appears for long."""

@@ -52,7 +52,7 @@ def _raised_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 def _appended_under_acks_1(event: Heard, memory: Memory) -> Iterable[Key]:
     """A produce with acks=1 to the leader that waits for no flush."""
     produce = event.message
-    leads = memory.of("role", produce.tp) == "" and not memory.of("shutting-down")
+    leads = memory.of("role", produce.tp) == ""
     is_prompt = produce.acks == 1 and leads and not _is_flushed_first(memory.config, produce.tp)
     return [(event.source, produce.correlation)] if is_prompt else ()
 

@@ -40,8 +40,6 @@ from reference.types import BrokerState
 
 def _refusal(event: Heard, memory: Memory) -> Iterable[Key]:
     reply = event.message
-    if memory.of("shutting-down"):  # a broker that closes ignores all but its disks
-        return
     if (
         reply.error is ErrorCode.INVALID_INCARNATION_ID
         and reply.correlation == memory.of("heartbeat")
@@ -66,7 +64,7 @@ def _served(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 def _counted(event: Heard, memory: Memory) -> Iterable[Key]:
     reply = event.message
-    if reply.error is ErrorCode.NONE and reply.correlation == memory.of("heartbeat") and not memory.of("shutting-down"):
+    if reply.error is ErrorCode.NONE and reply.correlation == memory.of("heartbeat"):
         yield ()
 
 
@@ -133,7 +131,7 @@ def _undecided(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 def _led(event: ShutDown, memory: Memory) -> Iterable[Key]:
     for tp, leader in memory.facts["role"].items():
-        if leader == "" and not memory.of("shutting-down"):
+        if leader == "":
             yield (tp,)
 
 

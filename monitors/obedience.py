@@ -19,7 +19,7 @@ def _by_epochs(config: BrokerConfig) -> bool:
 def _newer(event: Heard, memory: Memory) -> Iterator[Key]:
     """Partitions that a command gives a leader in a later epoch than that of the replica's role."""
     for state in event.message.states:
-        has_role = memory.of("role", state.tp) is not None and not memory.of("shutting-down")
+        has_role = memory.of("role", state.tp) is not None
         if has_role and state.leader is not None and state.leader_epoch > memory.of("epoch", state.tp):
             yield (state.tp,)
 
@@ -38,7 +38,7 @@ def _again(note: Note, memory: Memory) -> Iterable[Key]:
 
 def _not_listed(event: Heard, memory: Memory) -> Iterator[Key]:
     command = event.message
-    if not command.init or memory.of("shutting-down"):
+    if not command.init:
         return
     listed = {state.tp for state in command.states}
     for tp, dir_ in memory.facts["dir"].items():

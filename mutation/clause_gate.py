@@ -49,8 +49,8 @@ def table(found: Sequence[Progress], *, after: int) -> Iterator[str]:
     looked_at = max(0, _LOOKED_AT - after)
     yield "| clauses | drawn | act in a run of `corpus` or `plans` | red by judges alone |"
     yield "|---|---|---|---|"
-    yield _line("looked at when the rules were written", found[:looked_at])
-    yield _line("others", found[looked_at:])
+    parts = {"looked at when the rules were written": found[:looked_at], "others": found[looked_at:]}
+    yield from (_line(what, part) for what, part in parts.items() if part)
     yield ""
     yield "| red by | edits |"
     yield "|---|---|"

@@ -26,15 +26,13 @@ from checkers.linearizability import unique
 from checkers.linearizability.independent import alone, by_key
 from checkers.linearizability.model import Model, Sociable, Traced
 from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Undecided
-from checkers.linearizability.windows import refuted
+from checkers.linearizability.windows import FIRST_ROUND, GROWTH, refuted
 from checkers.linearizability.witness import of_search
 from history.errors import HistoryError
 from history.foreign.step import Call, named, short, tells
 
 CHECKER = "linearizability"
 NOTHING_ANSWERED = "no call certainly completed with an answer that could have been wrong: nothing was read"
-_FIRST_ROUND = 2_000
-_GROWTH = 5
 STEPS_MAX = 2_000_000  # default budget of one part
 _WITNESS_STEPS = 20  # times the steps after which a window had no order: its calls alone tell no order of those before
 ANOMALIES_MAX = 8
@@ -104,14 +102,14 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
             anomalies.append((_anomaly(key, part, outcome), outcome))
         elif isinstance(outcome, Undecided):
             ambiguous.append(key)
-    budget = min(_FIRST_ROUND, steps_max)
+    budget = min(FIRST_ROUND, steps_max)
     while searches and not anomalies:
         anomalies, searches = _round(model, searches, budget)
-        if budget <= _FIRST_ROUND and not anomalies:
+        if budget <= FIRST_ROUND and not anomalies:
             anomalies, searches = _by_values(model, searches)
         if budget == steps_max:
             break
-        budget = min(budget * _GROWTH, steps_max)
+        budget = min(budget * GROWTH, steps_max)
     answered = any(could_be_wrong(model, part) for part in parts.values())
     unanswered = () if answered else (NOTHING_ANSWERED,)
     unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
@@ -161,7 +159,7 @@ def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[t
     for part in searches:
         outcome: Outcome = part.search.run(budget - part.search.steps)
         if isinstance(outcome, Stuck):
-            stuck = of_search(model, part.calls, max(part.search.steps, _FIRST_ROUND), near=part.search.blocked)
+            stuck = of_search(model, part.calls, max(part.search.steps, FIRST_ROUND), near=part.search.blocked)
             anomalies.append((_anomaly(part.key, part.calls, stuck), stuck))
         elif isinstance(outcome, Undecided):
             window = refuted(model, part.calls, around=part.search.blocked, steps=budget)

@@ -200,6 +200,8 @@ class Search:
 
     def _fence(self, base: int, mask: int, spent: int) -> int:
         """The first return of a call that was under way at first, is not placed, and may still be."""
+        if not self._returns:
+            return _FOREVER
         latest = self._latest(base, mask)
         return next((end for j, end in enumerate(self._returns) if not spent >> j & 1 and end >= latest), _FOREVER)
 
@@ -213,7 +215,7 @@ class Search:
         table, kinds, state = self._table, self._kinds, frame.state
         moves: list[tuple[int, int]] = []
         kinds_listed: set[int] = set()
-        latest = self._latest(frame.base, frame.mask)
+        latest = self._latest(frame.base, frame.mask) if self._returns else _BEGINNING
         for j, start in enumerate(self._crashed_starts):
             if start > first_end:
                 break

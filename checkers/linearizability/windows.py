@@ -22,8 +22,8 @@ from checkers.linearizability.search import Placed, Search, Undecided
 from history.foreign.step import Call
 
 _NARROWEST = 8  # returns before the call that the search could not pass; half as many after it
-_FIRST_STEPS = 2_000
-_GROWTH = 5
+FIRST_ROUND = 2_000  # steps of the first round of a search; each later one has GROWTH times as many
+GROWTH = 5
 
 
 class Window(Struct, frozen=True):
@@ -76,7 +76,7 @@ def has_order(model: Model, calls: Sequence[Call], steps_max: int, *, near: Wind
 
     `near`: a window of a longer history without an order; the part of it that these calls have is tried first.
     """
-    search, budget = Search(model, calls), min(_FIRST_STEPS, steps_max)
+    search, budget = Search(model, calls), min(FIRST_ROUND, steps_max)
     while True:
         outcome = search.run(budget - search.steps)
         if not isinstance(outcome, Undecided):
@@ -89,4 +89,4 @@ def has_order(model: Model, calls: Sequence[Call], steps_max: int, *, near: Wind
             return False
         if budget == steps_max:
             return None
-        budget = min(budget * _GROWTH, steps_max)
+        budget = min(budget * GROWTH, steps_max)

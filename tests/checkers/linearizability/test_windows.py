@@ -53,6 +53,28 @@ def test_call_under_way_does_not_act_after_its_return() -> None:
     assert has_order_within(CasRegister(2), late, Window(2, 7), _STEPS) is False
 
 
+def test_answer_that_fits_waits_for_a_call_under_way() -> None:
+    """The refused cas fits at once, but it is invoked after the write has returned: placed first, it would forbid the write."""
+    calls = [
+        *(call(0, "write", 2, None, 0, 3), call(1, "read", None, 0, 1, 2), call(2, "cas", (2, 2), "false", 4, 8)),
+        *(call(3, "cas", (2, 1), UNKNOWN, 5, None), call(4, "cas", (2, 0), True, 6, 9)),
+    ]
+
+    assert isinstance(Search(CasRegister(0), calls).run(_STEPS), Placed)
+    assert has_order_within(CasRegister(0), calls, Window(1, 9), _STEPS)
+
+
+def test_equal_calls_differ_beside_a_call_under_way() -> None:
+    """Of the two equal cas the one that returns first is invoked after the first cas has returned: it would forbid that one."""
+    calls = [
+        *(call(0, "cas", (2, 1), True, 0, 5), call(1, "write", 1, None, 1, 3), call(2, "read", None, 2, 2, 9)),
+        *(call(3, "cas", (1, 2), True, 4, 8), call(4, "cas", (1, 2), True, 6, 7)),
+    ]
+
+    assert isinstance(Search(CasRegister(0), calls).run(_STEPS), Placed)
+    assert has_order_within(CasRegister(0), calls, Window(1, 8), _STEPS)
+
+
 def test_call_of_unknown_outcome_may_act_after_any_window() -> None:
     calls = [call(0, "write", 1, UNKNOWN, 0, None), call(1, "read", None, 2, 4, 5), call(2, "read", None, 1, 6, 7)]
 
