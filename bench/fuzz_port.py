@@ -31,7 +31,6 @@ from reference.types import BrokerId
 GROWTH_KB_MAX = 30_000
 TARGET = BrokerId(1)
 TOPIC = "kept"  # not the topic of the fuzzed requests, some of which delete it
-_LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x80\x00\x00\x00")
 _PAUSE_S = 0.002
 _FLUSH_S = 15.0
 

@@ -6,6 +6,9 @@ A standalone cluster of two executors performs the campaign. When a share of the
 killed -9, then an executor, then the driver, which is started again with --resume, all this `--rounds` times. Exit 1 unless the
 runs are complete, each once, and equal to those of the local campaign: the summaries without their wall seconds, and the bytes of
 the stored histories.
+
+With --folder, a campaign that an ended bench left there is resumed: DIR/killed is killed only at the shares that it has not
+reached, and DIR/local may be performed beside the bench (`highwater campaign … --store DIR/local`).
 """
 
 import argparse
@@ -24,12 +27,15 @@ import msgspec
 
 from bench.cost import Cost, cost_of
 from bench.local_spark import CONF, LocalSpark, local_spark
+from highwater.campaigns.folder import LEDGER
 from highwater.campaigns.pages import RUNS
 from highwater.cli.output import say
 from highwater.errors import HarnessError
+from highwater.exit_codes import ExitCode
 from highwater.runs.summary import Summary
 from history.store import EVENTS, OPERATIONS
-from pipeline.blocks import FOLDER, SUFFIX, rows_of_block
+from pipeline.blocks import Blocks
+from pipeline.storage import storage_at
 
 _HIGHWATER = (sys.executable, "-m", "highwater")
 _LOOK_S = 0.2
@@ -42,7 +48,7 @@ class _Campaign:
     def __init__(self, folder: Path, options: Sequence[str]) -> None:
         self._command = [*_HIGHWATER, "campaign", *options, "--store", str(folder)]
         self._folder = folder
-        self.driver = self._started_process()
+        self.driver = self._started_process(*_resumed(folder))
 
     def resume(self) -> None:
         """Start the driver again."""
@@ -51,9 +57,9 @@ class _Campaign:
 
     def rows(self) -> int:
         """The finished runs: those with a row of their own, and those of whole blocks."""
-        alone = sum(1 for _ in self._folder.glob("campaigns/*/ledger/*.json"))
-        blocks = self._folder.glob(f"campaigns/*/ledger/{FOLDER}/*{SUFFIX}")
-        return alone + sum(len(rows_of_block(block.read_bytes())) for block in blocks)
+        alone = sum(1 for _ in self._folder.glob(f"campaigns/*/{LEDGER}/*.json"))
+        ledgers = [Blocks(storage_at(ledger)) for ledger in self._folder.glob(f"campaigns/*/{LEDGER}")]
+        return alone + sum(blocks.header(block).rows for blocks in ledgers for block in blocks.finished())
 
     def wait_for(self, rows: int) -> bool:
         """Wait until so many runs have a row; False if the driver ends before. HarnessError if no row appears for long."""
@@ -78,9 +84,13 @@ def kill_all_kinds(campaign: _Campaign, cluster: LocalSpark, *, wanted: int, rou
         ("driver", lambda: [campaign.driver.pid]),
     )
     said = []
+    begun_with = campaign.rows()
     for number in range(rounds * len(kinds)):
         name, find = kinds[number % len(kinds)]
-        if not campaign.wait_for((number + 1) * wanted // (rounds * len(kinds) + 1)):
+        share = (number + 1) * wanted // (rounds * len(kinds) + 1)
+        if share <= begun_with:
+            continue
+        if not campaign.wait_for(share):
             said.append(f"the campaign ended before a {name} was killed")
             break
         pid = _one_of(find)
@@ -90,6 +100,11 @@ def kill_all_kinds(campaign: _Campaign, cluster: LocalSpark, *, wanted: int, rou
         if name == "driver":
             campaign.resume()
     return said
+
+
+def _resumed(store: Path) -> tuple[str, ...]:
+    """The option that goes on with the campaign in a store, if there is one."""
+    return ("--resume",) if any(store.glob("campaigns/*")) else ()
 
 
 def _one_of(find: Callable[[], list[int]]) -> int:
@@ -157,8 +172,6 @@ def main(arguments: Sequence[str]) -> int:
     with TemporaryDirectory(prefix="highwater-kills-") as aside:
         folder = asked.folder or Path(aside)
         local, killed = folder / "local", folder / "killed"
-        here = cost_of([*_HIGHWATER, "campaign", *options, "--store", str(local)])
-        say(f"local   {_words(here, wanted)}; runs {digest_of_runs(local)}, histories {digest_of_histories(local)}")
         with local_spark() as cluster:
             settings = [word for key, value in CONF.items() for word in ("--spark-conf", f"{key}={value}")]
             campaign = _Campaign(killed, [*options, "--spark", cluster.master, *settings])
@@ -169,13 +182,17 @@ def main(arguments: Sequence[str]) -> int:
                 campaign.driver.kill()
                 campaign.driver.wait()
         say(f"killed  runs {digest_of_runs(killed)}, histories {digest_of_histories(killed)}")
+        here = cost_of([*_HIGHWATER, "campaign", *options, "--store", str(local), *_resumed(local)])
+        if here.exit_code == ExitCode.USAGE:
+            raise HarnessError(f"the local campaign was refused; {killed} is kept only with --folder")
+        say(f"local   runs {digest_of_runs(local)}, histories {digest_of_histories(local)}; {_words(here)}")
         found = complaints(local, killed, wanted)
     say("equal" if not found else f"DIFFERENT: {'; '.join(found)}")
     return 1 if found else 0
 
 
-def _words(cost: Cost, runs: int) -> str:
-    return f"{runs} runs in {cost.clock_s:.0f} s, {cost.cpu_s / runs:.2f} CPU s a run"
+def _words(cost: Cost) -> str:
+    return f"{cost.clock_s:.0f} s by the clock, {cost.cpu_s:.0f} CPU s"
 
 
 if __name__ == "__main__":

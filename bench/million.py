@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
@@ -29,10 +30,12 @@ from msgspec.structs import replace
 from bench.cost import Cost, Kind, cost_of
 from bench.local_spark import CONF, local_spark
 from bench.spark import machine
-from highwater.campaigns.campaign import Limits, Watch, exit_code, tally
+from highwater.campaigns.campaign import Limits, Request, Watch, exit_code
 from highwater.campaigns.folder import RECORDS, CampaignFolder, CampaignOrder
+from highwater.campaigns.mending import mend
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import write_pages
+from highwater.campaigns.tally import tally
 from highwater.cli.output import say
 from highwater.errors import HarnessError
 from highwater.runs.provenance import Build
@@ -41,11 +44,13 @@ from highwater.runs.run import Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import attempt
 from pipeline.blocks import Series
+from pipeline.ledger import Row
 from pipeline.record import Record
 from pipeline.record_file import decode, encode, encode_block
 from pipeline.session import session
 from pipeline.stamp import present_stamp
 from pipeline.storage import storage_at
+from pipeline.tasks import results_on_spark
 from pipeline.work import perform
 
 RUNS = 1_000_000
@@ -85,7 +90,8 @@ def summary_of_seed(folder: Path, seed: int) -> Summary:
     """The summary of the run that is not performed: a few seeds are not live."""
     live = seed % _NOT_LIVE_EACH != 0
     not_live = () if live else ("a run that is said to be not live",)
-    return replace(_template(folder)[0], seed=seed, plan=f"seed-{seed}", live=live, not_live=not_live)
+    repeat = Request().command(seed)
+    return replace(_template(folder)[0], seed=seed, plan=f"seed-{seed}", repeat=repeat, live=live, not_live=not_live)
 
 
 def _record_of_seed(folder: Path, seed: int) -> Record:
@@ -122,31 +128,37 @@ class Pretence:
         data = encode_block([*self._records.values()], [*self._records])
         storage_at(self._folder / "store").write(f"{self._under}/{RECORDS}/{block}.parquet", data)
 
+    def total(self, rows: Sequence[Row]) -> bytes:
+        """The tally of the runs."""
+        return msgspec.json.encode(tally(msgspec.json.decode(row.result, type=Summary) for row in rows))
+
 
 def drive(folder: Path, runs: int, master: str, *, killed_at: int | None) -> Outcome:
     """The driver: perform or resume the campaign in the folder, and write its pages."""
     order = Order(first=0, last=runs - 1)
     place = CampaignFolder(storage_at(folder / "store"), CampaignOrder(order=order, build=_BUILD, code=present_stamp().code))
     place.series = Series(count=runs, item=order.item, batch=partial(Pretence, folder, place.under))
-    place.mend() if place.is_resumable() else place.begin()
     seen = 0
 
-    def count(summary: Summary) -> None:
+    def count(runs: int, words: str) -> None:
         nonlocal seen
-        seen += 1
-        if seen == killed_at:
+        seen += runs
+        if killed_at is not None and seen >= killed_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     conf = CONF if master.startswith("spark:") else {}
     with session(master, conf) as spark:
+        mend(place, partial(results_on_spark, spark)) if place.is_resumable() else place.begin()
         campaign = place.perform(partial(perform, spark=spark), Watch(Limits()), count)
     start = perf_counter()
     for seed, summary in zip_longest(range(runs), campaign.summaries):
         if summary is None or seed is None or summary != summary_of_seed(folder, seed):
             raise HarnessError(f"seed {seed}: the campaign has another run: {summary}")
     code = exit_code(campaign, unknown_allowed_percent=0)
-    write_pages(place.storage, place.under, campaign.summaries, title=order.title, repeat="", code=code)
-    counted = tally(campaign.summaries)
+    write_pages(place.storage, place.under, campaign.summaries, campaign.tally, title=order.title, repeat="", code=code)
+    counted = campaign.tally
+    if counted != tally(campaign.summaries):
+        raise HarnessError(f"the tally of the workers is {counted}")
     return Outcome(runs=counted.runs, not_live=counted.not_live, exit=int(code), passes_s=round(perf_counter() - start, 1))
 
 

@@ -36,15 +36,23 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "bench" / "systems.jsonl"
 STORE = Path("store/bench-systems")
 PLANS = ("kip101", "kip101-quorum", "kip279", "kip320", "kafka7128", "unclean", "unclean-forbidden", "kip966", "end-txn-late")
+ROLLS = ("roll-quorum", "roll-back", "roll")  # and seeds, on systems whose brokers start as another version
 SYSTEMS = (
     "kafka:0.10.2.2",
     "kafka:0.11.0.3",
     "kafka:1.1.1",
     "kafka:2.0.1",
+    "kafka:2.4.1",
     "kafka:2.8.2",
+    "kafka:3.0.2",
+    "kafka:3.7.2",
+    "kafka:3.7.2-kraft",
     "kafka:3.9.1",
     "kafka:3.9.1-kraft",
+    "kafka:4.0.1",
     "kafka:4.1.0",
+    "kafka:4.2.0",
+    "kafka:4.4.0",
 )
 SEED = "seed-"  # begins the names of plans that campaigns derive
 QUOTES_MAX = 4  # lines of brokers' logs that are recorded of a run
@@ -158,7 +166,7 @@ def stored(folder: Path, known: Container[str]) -> Iterator[Measured]:
 
 
 def _counts(name: str) -> bool:
-    return name in PLANS or name.startswith(SEED)
+    return name in (*PLANS, *ROLLS) or name.startswith(SEED)
 
 
 # --- the record -----------------------------------------------------------------------------------------------------------
@@ -172,7 +180,7 @@ def recorded() -> list[Measured]:
 
 def counted(runs: Iterable[Measured]) -> list[Measured]:
     """The runs of the plans as they are now, and of seeds."""
-    present = {name: digest_of(plan_named(name)) for name in PLANS}
+    present = {name: digest_of(plan_named(name)) for name in (*PLANS, *ROLLS)}
     return [one for one in runs if one.plan.startswith(SEED) or one.plan_digest == present.get(one.plan)]
 
 
@@ -206,6 +214,7 @@ A plan names its hazard: what must happen for a run to show anything. An anomaly
 {HAZARDS}
 
 Runs are counted for the plans as they are now, on a machine with two cores and other work: elections came late at times.
+A release without a row was not tried with the plan. Rows of fewer than five runs are what the shared machine had time for.
 The first write is the first one that was acknowledged, counted from the start of the run.
 A quotation is what brokers wrote to their logs in one of the runs, with the seconds since its start; at most {QUOTES_MAX} lines.
 """
@@ -214,27 +223,70 @@ A quotation is what brokers wrote to their logs in one of the runs, with the sec
 def page(runs: Iterable[Measured]) -> str:
     """The text of docs/real-kafka.md."""
     found = list(runs)
-    return "\n".join([_INTRODUCTION, *(_section(plan_named(name), found) for name in PLANS), _seeds(found)])
+    return "\n".join([_INTRODUCTION, *(_section(plan_named(name), found) for name in PLANS), _rolls(found), _seeds(found)])
+
+
+_COUNTED = "| on | runs | VALID and live | not live | INVALID | UNKNOWN or failed | slowed by |"
+_SLOWED = "Slowed by: after healing, work took so many times its CPU time, because of other work on the machine."
+
+
+_ROLLS_HEAD = """## Rolling upgrades
+
+Brokers become another release one after the other, with crashes ([systems.md](systems.md#mixed-versions-and-rolling-upgrades)):
+
+* `highwater run --plan corpus/real/roll-quorum.yaml --system kafka:3.9.1-kraft..4.1.0`
+* `highwater run --seed 1 --seconds 57 --system kafka:2.8.2..3.9.1 --faults roll,crash-leader,controller-kill,crash-isr-member`
+
+"""
+
+
+def _rolls(runs: list[Measured]) -> str:
+    """The section of rolling upgrades: the plans, and seeds whose faults are named with the kind `roll`."""
+    mine = [one for one in runs if _is_rolled(one)]
+    lines = _ROLLS_HEAD.splitlines()
+    lines += [f"{_COUNTED} seeds |", f"|{'---|' * 8}"]
+    for subject, plan in sorted({(one.subject, _plan_or_seeds(one)) for one in mine}):
+        these = [one for one in mine if (one.subject, _plan_or_seeds(one)) == (subject, plan)]
+        lines.append(_counted_row(f"{subject}, {plan}", these))
+    lines += ["", _SLOWED, *_reasons(mine), ""]
+    return "\n".join(lines)
 
 
 def _seeds(runs: list[Measured]) -> str:
-    mine = [one for one in runs if one.plan.startswith(SEED)]
+    mine = [one for one in runs if one.plan.startswith(SEED) and not _is_rolled(one)]
     lines = ["## Fresh seeds", "", "Runs of campaigns within the promise, with the faults that a release can suffer:", ""]
     lines += ["`highwater campaign --system kafka:3.9.1 --seeds 1..50 --seconds 60 --jobs 1 --keep-all`", ""]
-    lines += ["| on | runs | VALID and live | not live | INVALID | UNKNOWN or failed | slowed by | seeds |", f"|{'---|' * 8}"]
-    for subject in sorted({one.subject for one in mine}):
-        these = [one for one in mine if one.subject == subject]
-        valid = [one for one in these if one.verdict == "VALID" and one.failure is None]
-        invalid = sum(one.verdict == "INVALID" for one in these)
-        live = sum(one.live is True for one in valid)
-        seeds = ", ".join(str(number) for number in sorted(int(one.plan.removeprefix(SEED)) for one in these))
-        counts = (len(these), live, len(valid) - live, invalid, len(these) - len(valid) - invalid)
-        lines.append(f"| {subject} | {' | '.join(map(str, counts))} | {_slowed_in_words(these)} | {seeds} |")
-    bad = [one for one in mine if one.verdict != "VALID" or one.failure is not None or not one.live]
-    lines += ["", "Slowed by: after healing, work took so many times its CPU time, because of other work on the machine.", ""]
-    lines += ["Each run that is not VALID and live, with its reason ([systems.md](systems.md#fresh-seeds) explains them):", ""]
-    lines += [f"* {one.plan} on {one.subject}: {one.first_anomaly or one.failure or one.why or 'not live'}" for one in bad]
-    return "\n".join(lines).rstrip() + "\n"
+    lines += [f"{_COUNTED} seeds |", f"|{'---|' * 8}"]
+    lines += [
+        _counted_row(subject, [one for one in mine if one.subject == subject]) for subject in sorted({o.subject for o in mine})
+    ]
+    return "\n".join([*lines, "", _SLOWED, *_reasons(mine)]).rstrip() + "\n"
+
+
+def _is_rolled(run: Measured) -> bool:
+    return ".." in run.subject or run.plan in ROLLS
+
+
+def _plan_or_seeds(run: Measured) -> str:
+    return "seeds" if run.plan.startswith(SEED) else run.plan
+
+
+def _counted_row(name: str, runs: list[Measured]) -> str:
+    """A row of a table with _COUNTED and the seeds of the runs."""
+    valid = [one for one in runs if one.verdict == "VALID" and one.failure is None]
+    invalid = sum(one.verdict == "INVALID" for one in runs)
+    live = sum(one.live is True for one in valid)
+    seeds = sorted(int(one.plan.removeprefix(SEED)) for one in runs if one.plan.startswith(SEED))
+    counts = (len(runs), live, len(valid) - live, invalid, len(runs) - len(valid) - invalid)
+    return f"| {name} | {' | '.join(map(str, counts))} | {_slowed_in_words(runs)} | {', '.join(map(str, seeds))} |"
+
+
+def _reasons(runs: list[Measured]) -> list[str]:
+    """A line for each run that is not VALID and live."""
+    bad = [one for one in runs if one.verdict != "VALID" or one.failure is not None or not one.live]
+    lines = [f"* {one.plan} on {one.subject}: {one.first_anomaly or one.failure or one.why or 'not live'}" for one in bad]
+    head = "Each run that is not VALID and live, with its reason ([systems.md](systems.md#fresh-seeds) explains them):"
+    return ["", head, "", *lines] if lines else []
 
 
 def _slowed_in_words(runs: Iterable[Measured]) -> str:

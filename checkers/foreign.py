@@ -137,12 +137,16 @@ def document() -> str:
         )
     models = [f"| {name} | {model_named(name).claim} |" for name in NAMES]
     parts.append("\n".join(["## Models of linearizability\n", "| model | meaning |", "|---|---|", *models, ""]))
-    levels = [f"| {name} | {_forbidden(name)} |" for name in FORBIDS if BETWEEN.get(name, (None,))[0] != name]
+    levels = [f"| {name} | {_anomalies_in_words(name)} |" for name in FORBIDS if BETWEEN.get(name, (None,))[0] != name]
     parts.append("\n".join(["## What each isolation level forbids\n", "| level | anomalies |", "|---|---|", *levels, ""]))
     others = [f"| {name} | {level} |" for name, level in OTHER_NAMES.items()]
     head = ["## Other names of levels, as Elle has them\n", "| name | judged as |", "|---|---|"]
     parts.append("\n".join([*head, *others, ""]))
-    parts.append("\n".join([_BETWEEN, *(f"| {name} | {_weaker(name)} | {level} |" for name, (_, level) in BETWEEN.items()), ""]))
+    parts.append(
+        "\n".join(
+            [_BETWEEN, *(f"| {name} | {_condition_in_words(name)} | {level} |" for name, (_, level) in BETWEEN.items()), ""]
+        )
+    )
     return "\n".join(parts)
 
 
@@ -154,13 +158,13 @@ A history that breaks the weaker level is INVALID, one that keeps the stronger o
 |---|---|---|"""
 
 
-def _weaker(name: str) -> str:
+def _condition_in_words(name: str) -> str:
     """What makes a history INVALID by a level that is between two."""
     level = BETWEEN[name][0]
     return "nothing" if level is None else f"what {level} forbids" if level != name else _names_listed(sorted(FORBIDS[name]))
 
 
-def _forbidden(name: str) -> str:
+def _anomalies_in_words(name: str) -> str:
     """List the anomalies that an isolation level forbids; for a strong level, those that it adds to its base level."""
     base = name.removeprefix("strong-").removeprefix("session-") if name.startswith("strong-") else ""
     added = FORBIDS[name] - FORBIDS.get(base, frozenset())

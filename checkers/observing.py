@@ -3,12 +3,13 @@
 A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
 does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
 VALID. Where the brokers' notes are missing, `client_log` judges in place of the ledger, from the clients alone, and
-`stored_records` compares the disks at the end. `transactions` and `group_delivery` judge what only such systems offer.
+`stored_records` compares the disks at the end. `transactions`, `group_delivery` and `exactly_once` judge what only
+such systems offer.
 """
 
 from collections.abc import Iterator, Sequence
 
-from checkers.clients import client_log, group_delivery, transactions
+from checkers.clients import client_log, exactly_once, group_delivery, transactions
 from checkers.durability import stored_records
 from checkers.durability.acked_loss import CHECKER as LEDGER
 from checkers.engine.checker import Checker
@@ -16,7 +17,13 @@ from checkers.engine.facts import Facts, source_of
 from history.manifest import Source, SystemFacts
 
 # Where the brokers' notes are missing: what clients saw, and what is on the disks at the end.
-IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER, transactions.CHECKER, group_delivery.CHECKER)
+IN_PLACE_OF_NOTES = (
+    client_log.CHECKER,
+    stored_records.CHECKER,
+    transactions.CHECKER,
+    group_delivery.CHECKER,
+    exactly_once.CHECKER,
+)
 # Rules of the reference: other systems may take a replica that ended without a clean shutdown out of the ELR (KIP-966), and raise
 # epochs and choose leaders by other rules.
 _OF_THE_REFERENCE = ("electorate", "succession")
@@ -26,10 +33,10 @@ _OF_CLIENTS = ("client-log", "offset-agreement", "assumptions", "vacuity")
 
 def judging(facts: Facts, checkers: Sequence[Checker]) -> tuple[Checker, ...]:
     """Those of the checkers that can judge a run; without notes, also the judges of clients and disks in place of the ledger."""
-    able = tuple(checker for checker in checkers if not _lacks(facts, checker))
+    able = tuple(checker for checker in checkers if not _sources_missing(facts, checker))
     if LEDGER in able or LEDGER not in checkers:
         return able
-    return (*(checker for checker in IN_PLACE_OF_NOTES if not _lacks(facts, checker)), *able)
+    return (*(checker for checker in IN_PLACE_OF_NOTES if not _sources_missing(facts, checker)), *able)
 
 
 def unjudged(system: SystemFacts | None, facts: Facts, checkers: Sequence[Checker]) -> Iterator[str]:
@@ -40,7 +47,7 @@ def unjudged(system: SystemFacts | None, facts: Facts, checkers: Sequence[Checke
         yield f"{system.name} makes no final reads: its records are judged by all reads"
     silent: dict[tuple[Source, ...], list[str]] = {}
     for checker in checkers:
-        lacks = _lacks(facts, checker)
+        lacks = _sources_missing(facts, checker)
         if lacks:
             silent.setdefault(lacks, []).append(checker.name)
     for lacks, names in silent.items():
@@ -48,7 +55,7 @@ def unjudged(system: SystemFacts | None, facts: Facts, checkers: Sequence[Checke
         yield f"{words} gives no {' and no '.join(lacks)}: {', '.join(names)} did not judge"
 
 
-def _lacks(facts: Facts, checker: Checker) -> tuple[Source, ...]:
+def _sources_missing(facts: Facts, checker: Checker) -> tuple[Source, ...]:
     """The sources that a checker reads and the system does not give."""
     if checker.name in _OF_CLIENTS:
         return ()

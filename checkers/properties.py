@@ -27,18 +27,18 @@ def document() -> str:
         parts.append(
             f"## {checker.name}\n\n"
             f"- **The checker `{checker.name}` claims:** {checker.claim}\n"
-            f"- **Findings where that is broken:**\n{_findings(checker)}"
+            f"- **Findings where that is broken:**\n{_kinds_in_words(checker)}"
             f"- **Judged for each:** {', '.join(checker.group_by) or 'run'}\n"
             f"- **Assumes:** {checker.assumes}\n"
             f"- **Cannot see:** {checker.blind}\n"
             f"- **Reads operations and events of the kinds:** {reads}\n"
             f"- **Takes time of the order of:** {checker.complexity}\n"
-            f"- **A large history is cut by:** {_first_words(checker)}\n"
+            f"- **A large history is cut by:** {_split_in_words(checker)}\n"
         )
     return "\n".join([*parts, foreign.document(), names.section()])
 
 
-def _findings(checker: Checker) -> str:
+def _kinds_in_words(checker: Checker) -> str:
     """Each kind with the invariants that it breaks and the variants of the protocol that show it, or why none does."""
     lines = []
     for kind in checker.reports:
@@ -48,7 +48,8 @@ def _findings(checker: Checker) -> str:
     return "".join(lines)
 
 
-def _first_words(checker: Checker) -> str:
+def _split_in_words(checker: Checker) -> str:
+    """What a checker judges piece by piece: ranges or partitions."""
     if checker.split is not None:
         return "ranges of the index; the states of the ranges are merged in order"
     fast = "; partitions that a pre-check passes are not walked" if checker.screen is not None else ""

@@ -1,6 +1,6 @@
 """The list of all checkers. Importing it imports no judge of foreign histories, which are slow to import."""
 
-from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
+from checkers.clients import answers, background, calls, committed_offsets, duplicates, order, polls, producers
 from checkers.control import clauses, election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
     acked_loss,
@@ -21,6 +21,7 @@ from checkers.liveness import (
     demotions,
     laggards,
     metadata,
+    metrics,
     progress,
     promptness,
     replacement,
@@ -37,6 +38,7 @@ ALL: tuple[Checker, ...] = (
     answers.CHECKER,
     producers.CHECKER,
     calls.CHECKER,
+    background.CHECKER,
     polls.CHECKER,
     committed_offsets.CHECKER,
     monotonic_hw.CHECKER,
@@ -68,6 +70,7 @@ ALL: tuple[Checker, ...] = (
     brokers.CHECKER,
     convergence.CHECKER,
     metadata.CHECKER,
+    metrics.CHECKER,
 )
 
 # In place of the ledger, where brokers note nothing (`checkers.observing`).

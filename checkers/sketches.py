@@ -25,6 +25,7 @@ from history.promise import Promise, TopicPromise
 
 _MS = 1_000_000
 _KINDS = {str(kind) for kind in EventKind}
+_WRITES = ("produce", "send", "log")  # whose invocation has the values
 _LISTS = ("isr", "elr", "replicas", "stamps")
 _PARTITION = {"topic": "t", "partition": "0"}
 # Kinds whose rows name no partition.
@@ -62,21 +63,21 @@ def history_of(*lines: str) -> History:
     """Return these lines as a history of a completed run."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
-    for index, columns in enumerate(_rows(lines)):
+    for index, columns in enumerate(_rows_of_lines(lines)):
         row = {"index": index, "time_ns": index * _MS, **columns}
         if "kind" in columns:
             events.append(msgspec.convert(row, ClusterEvent, strict=False))
         else:
             operations.append(msgspec.convert(row, Operation, strict=False))
     healed = next((row.time_ns for row in events if row.kind == EventKind.HEALED), None)
-    return History(_manifest(healed), operations=operations, events=events)
+    return History(_manifest_of_sketch(healed), operations=operations, events=events)
 
 
-def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
+def _rows_of_lines(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
     """The rows of a sketch: lines of operations and events, with defaults for what they do not say."""
     open_calls: set[object] = set()
     for line in lines:
-        first, *words = _words(line)
+        first, *words = _words_of_line(line)
         if first in _KINDS:
             named = dict(word.split("=", 1) for word in words)
             where = {} if first in _NODE_KINDS else _PARTITION
@@ -95,26 +96,28 @@ def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
         elif columns["process"] in open_calls:
             open_calls.remove(columns["process"])
         else:
-            yield _question(columns)
+            yield _columns_of_question(columns)
         if first == OpType.OK:
             columns.setdefault("leader_epoch", "1")
         yield {"acks": "-1", **columns} if words[0] == "produce" else columns
 
 
-def _words(line: str) -> list[str]:
+def _words_of_line(line: str) -> list[str]:
+    """The words of a line of a sketch."""
     lexer = shlex.shlex(line, posix=True)
     lexer.whitespace_split, lexer.quotes, lexer.escape, lexer.commenters = True, "'", "", ""  # values may be JSON
     return list(lexer)
 
 
-def _question(answer: dict[str, object]) -> dict[str, object]:
-    names = ("process", "topic", "partition", "f", *(("value", "acks", "delivery") if answer["f"] == "produce" else ()))
+def _columns_of_question(answer: dict[str, object]) -> dict[str, object]:
+    """The columns of the invocation that an answer must have had."""
+    names = ("process", "topic", "partition", "f", *(("value", "acks", "delivery") if answer["f"] in _WRITES else ()))
     columns_asked = {name: answer[name] for name in names if name in answer}
     defaults = {"acks": "-1"} if answer["f"] == "produce" else {"offset": "0"} if answer["f"] == "poll" else {}
     return {**defaults, **columns_asked, "type": "invoke"}
 
 
-def _manifest(healed_at_ns: int | None) -> RunManifest:
+def _manifest_of_sketch(healed_at_ns: int | None) -> RunManifest:
     """The manifest of a sketch: three brokers, one partition."""
     promise = Promise(
         topics=(TopicPromise(topic="t", flush="before_ack"),), unclean_election="never", profile="beyond",

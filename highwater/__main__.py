@@ -14,7 +14,7 @@ _UNKNOWN = 11  # ExitCode.UNKNOWN, whose module may not have been imported yet
 
 def main() -> None:
     """Run the command line, then exit with its code."""
-    end_like_ctrl_c()
+    let_signals_act_like_ctrl_c()
     try:
         # Imported here because it takes a second, during which Ctrl-C must work; worker processes import this module too.
         from highwater.cli.main import run_command_line
@@ -29,7 +29,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def end_like_ctrl_c() -> None:
+def let_signals_act_like_ctrl_c() -> None:
     """Make SIGTERM and SIGHUP act like Ctrl-C in this process."""
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP; leave that

@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # takes a second to import
 
 _ONE = "_highwater_one"  # the parameter of a test with several plans or seeds
 _FILES = ("described", "jars")
-_KNOWN = ("plan", "seed", "kinds", "protocol", "faults", "profile", "seconds", "workload", "backend", "system", *_FILES)
+_OF_RUN = ("protocol", "faults", "profile", "seconds", "workload", "backend", "system", "client", "settings", "metrics")
+_KNOWN = ("plan", "seed", "kinds", *_OF_RUN, *_FILES)
 _CHOSEN: "pytest.StashKey[Chosen]" = pytest.StashKey()
 _JUDGED: "pytest.StashKey[Judged]" = pytest.StashKey()
 

@@ -41,13 +41,15 @@ OPERATIONS = (
     _required_column(
         "f",
         "text",
-        "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and `committed` (a consumer "
-        "group, named by `value`, commits the position `offset` or asks for it), `txn` (a transaction; `value` has its "
-        "micro-operations as JSON: checkers/clients/transactions.py), `group-poll` and `group-leave` (of a member of a group; "
-        "`value` is JSON: checkers/clients/group_delivery.py); of an administrator `create-topic`, "
-        "`delete-topic`, `add-partition`, `remove-partition`, `elect-preferred`, `elect-unclean`, `reassign`, `reassign-extra`, "
-        "`reassign-request`, `cancel-reassignments`, `allow-reassignments`, `depose-controller`, `edit-znode` (a znode is "
-        "created, overwritten or deleted by hand) and `admin-pending` (which requests are pending under /admin)",
+        "`produce`, `send` (an asynchronous producer hands records over: `ok` promises nothing), `log` (it writes into its log "
+        "that it gives records up), `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and "
+        "`committed` (a consumer group, named by `value`, commits the position `offset` or asks for it), `txn` (a transaction; "
+        "`value` has its micro-operations as JSON: checkers/clients/transactions.py), `process` and `read-committed` (records "
+        "and their results in transactions; `value` is JSON: checkers/clients/exactly_once.py), `group-poll` and "
+        "`group-leave` (of a member of a group; `value` is JSON: checkers/clients/group_delivery.py); of an administrator "
+        "`create-topic`, `delete-topic`, `add-partition`, `remove-partition`, `elect-preferred`, `elect-unclean`, `reassign`, "
+        "`reassign-extra`, `reassign-request`, `cancel-reassignments`, `allow-reassignments`, `depose-controller`, `edit-znode` "
+        "(a znode is created, overwritten or deleted by hand) and `admin-pending` (which requests are pending under /admin)",
     ),
     _optional("topic", "text", "name of the topic"),
     _optional("topic_id", "text", "id of the topic; a topic that is created again under its name has another id"),
@@ -63,7 +65,11 @@ OPERATIONS = (
     _optional("attempts", "int", "completion of a produce: number of times it was sent"),
     _optional("leader_epoch", "int", "leader epoch stated by the answering leader"),
     _optional("hw", "int", "high watermark field of a fetch response: a hint"),
-    _optional("error", "text", "why it failed, or its outcome is unknown; of a wrong invocation: the error it deserves"),
+    _optional(
+        "error",
+        "text",
+        "why it failed, or its outcome is unknown; of a wrong invocation: the error it deserves; of a log: why it gives up",
+    ),
     _optional("node", "text", "the broker that was asked or that answered"),
     _required_column("time_ns", "int", "nanoseconds since the start of the run"),
 )

@@ -11,6 +11,11 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+import msgspec
+
+# What decoding JSON raises where the bytes are none, or nested deeper than Python calls.
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class HistoryError(Exception):
     """A history that cannot be read. The message is one line for the user."""

@@ -19,6 +19,7 @@ Family = Literal[
     "place",
     "step",
     "combined",
+    "roll",
 ]
 
 FAMILIES: dict[Family, tuple[str, ...]] = {
@@ -67,6 +68,7 @@ FAMILIES: dict[Family, tuple[str, ...]] = {
     "place": ("place-isolated", "place-cut", "place-one-way", "place-slow", "place-lossy", "place-reset"),
     "step": ("answer-lost", "answer-late", "deposed-writing", "crash-at-step"),
     "combined": ("isr-down-dir-unreadable", "truncated-in-retries", "stale-leader"),
+    "roll": ("roll",),
 }
 KIND_NAMES: tuple[str, ...] = tuple(name for names in FAMILIES.values() for name in names)
 _BY_NAME: dict[str, Family] = {name: family for family, names in FAMILIES.items() for name in (family, *names)}

@@ -113,7 +113,7 @@ class History:
         from history import parquet, schema
 
         if self._files:
-            return _in_order([parquet.read(path, "operations") for path in self._files[0]], ("index", "slot"))
+            return _join_sorted([parquet.read(path, "operations") for path in self._files[0]], ("index", "slot"))
         return schema.frame_to_table("operations", self.operations_frame)
 
     @cached_property
@@ -122,7 +122,7 @@ class History:
         from history import parquet, schema
 
         if self._files:
-            return _in_order([parquet.read(path, "events") for path in self._files[1]], ("index",))
+            return _join_sorted([parquet.read(path, "events") for path in self._files[1]], ("index",))
         return schema.frame_to_table("events", self.events_frame)
 
     @property
@@ -228,7 +228,7 @@ class History:
         return rows
 
 
-def _in_order(tables: "list[pa.Table]", by: tuple[str, ...]) -> "pa.Table":
+def _join_sorted(tables: "list[pa.Table]", by: tuple[str, ...]) -> "pa.Table":
     """Join the tables of the parts of a history, sorted."""
     import pyarrow as pa
 

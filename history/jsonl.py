@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
 from typing import assert_never
 
 import msgspec
@@ -19,12 +18,11 @@ from msgspec import Struct
 from history import versions
 from history.columns import unread_version
 from history.digest import digest
-from history.errors import HistoryError
+from history.errors import NOT_JSON, HistoryError
 from history.event import ClusterEvent
 from history.history import History
 from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest
 from history.op import Operation
-from history.recorder import Recorder
 
 
 class _End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,50 +47,17 @@ _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Line)
 
 
-def _rows(operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> Iterator[bytes]:
+def _encoded_rows(operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> Iterator[bytes]:
     both: Iterator[Operation | ClusterEvent] = merge(operations, events, key=attrgetter("index"))
     for row in both:
         # The outer object is concatenated by hand: wrapping each row in a _Line would take 1.5 times as long.
         yield (b'{"op":' if isinstance(row, Operation) else b'{"event":') + _ENCODER.encode(row) + b"}\n"
 
 
-class Journal:
-    """A history file that grows with a recorder. Only `close` writes the end line, so a reader recognizes an interrupted run."""
-
-    def __init__(self, path: Path, manifest: RunManifest) -> None:
-        self._file = path.open("wb")
-        self._operations = 0
-        self._events = 0
-        self._file.write(_ENCODER.encode(_Line(manifest=manifest)) + b"\n")
-
-    def write(self, recorder: Recorder) -> None:
-        """Append and flush the rows recorded since the last call. They then survive the end of this process."""
-        operations = recorder.operations[self._operations :]
-        events = recorder.events[self._events :]
-        self._file.writelines(_rows(operations, events))
-        self._file.flush()
-        self._operations += len(operations)
-        self._events += len(events)
-
-    def close(self, *, complete: bool) -> None:
-        """Close the file; `complete` writes the end line. A second call does nothing."""
-        if self._file.closed:
-            return
-        if complete:
-            self._file.write(_ENCODER.encode(_Line(end=_End(operations=self._operations, events=self._events))) + b"\n")
-        self._file.close()
-
-    def __enter__(self) -> "Journal":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close(complete=kind is None)
-
-
 def encode(history: History) -> bytes:
     """Return a history as the bytes of a JSONL file. Takes about 100 ms for 60,000 rows."""
     lines = [_ENCODER.encode(_Line(manifest=history.manifest)) + b"\n"]
-    lines.extend(_rows(history.operations, history.events))
+    lines.extend(_encoded_rows(history.operations, history.events))
     end = _End(operations=len(history.operations), events=len(history.events))
     lines.append(_ENCODER.encode(_Line(end=end)) + b"\n")
     return b"".join(lines)
@@ -123,7 +88,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
     events: list[ClusterEvent] = []
     last_index = -1
     outdated = False
-    for number, content in _lines(path, torn_end=torn_end):
+    for number, content in _decoded_lines(path, torn_end=torn_end):
         where = f"{path}: line {number}"
         if end is not None:
             raise HistoryError(f"{where}: unexpected content after the end line")
@@ -166,24 +131,24 @@ def _upgraded_event(where: str, event: ClusterEvent) -> ClusterEvent:
     return versions.upgraded(event)
 
 
-def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
+def _decoded_lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
     """The numbered lines, decoded. A line without its end is left out if `torn_end`."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if torn_end and not line.endswith(b"\n"):
                     return
-                yield number, _content(path, number, line)
+                yield number, _content_of_line(path, number, line)
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _content(path: Path, number: int, line: bytes) -> _Content:
+def _content_of_line(path: Path, number: int, line: bytes) -> _Content:
     """The one thing that a line holds: manifest, operation, event or end line. Raises HistoryError."""
     what = "not a history of highwater" if number == 1 else "not a row of a history"
     try:
         decoded = _DECODER.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise HistoryError(f"{path}: line {number}: {what}: {error}") from error
     if _LONG.search(line) and any(isinstance(v, int) and not -_BOUND <= v < _BOUND for v in _numbers(decoded)):
         raise HistoryError(f"{path}: line {number}: {what}: a number has more than 64 bits")

@@ -43,8 +43,9 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     slot: int = 0  # position of the record within the operation
     process: int
     type: OpType
-    # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest" | "commit" | "committed" (the position of
-    # the consumer group named by `value`) | "txn" | "group-poll" | "group-leave" (values are JSON) | those of administrators
+    # "produce" | "send" and "log" (of an asynchronous producer, within its program) | "poll" | "latest" (the end offset to which
+    # a consumer may read) | "earliest" | "commit" | "committed" (the position of the consumer group named by `value`) | "txn" |
+    # "process" | "read-committed" | "group-poll" | "group-leave" (values are JSON) | those of administrators
     f: str
     topic: str | None = None
     topic_id: str | None = None

@@ -39,7 +39,7 @@ def part_name(number: int) -> str:
 
 def cut(operations: pa.Table, events: pa.Table, *, part_rows: int) -> Iterator[Part]:
     """Cut two tables, sorted by index, into parts: first the rows without a partition, then whole partitions by name."""
-    bins = _bins(_rows_of_partitions(operations) + _rows_of_partitions(events), part_rows)
+    bins = _partitions_by_part(_rows_of_partitions(operations) + _rows_of_partitions(events), part_rows)
     keys = [(number, *key) for number, bin in enumerate(bins) for key in bin]
     numbers = pl.DataFrame(keys, schema={"number": pl.Int64, "topic": pl.String, "partition": pl.Int64}, orient="row")
     places = [_frame(table).join(numbers, on=_KEY, how="left", nulls_equal=True, maintain_order="left")["number"]
@@ -68,7 +68,7 @@ def partitions_in(*tables: pa.Table) -> tuple[PartitionName, ...]:
     return tuple(sorted(names - {(None, None)}, key=str))
 
 
-def _bins(rows: Counter[PartitionName], part_rows: int) -> list[list[PartitionName]]:
+def _partitions_by_part(rows: Counter[PartitionName], part_rows: int) -> list[list[PartitionName]]:
     """Share partitions among parts of about `part_rows` rows; the first part is for rows without a partition."""
     bins: list[list[PartitionName]] = [[(None, None)]]
     room = 0

@@ -1,11 +1,11 @@
 """Records the history of a run while it goes on; rows are only appended.
 
 One counter numbers operations and events, so index order is the order of recording. The clock is injected and read once for each
-call. The recorder does no IO; `history.jsonl.Journal` writes the new rows to disk. It is called about a thousand times for each
+call. The recorder does no IO. It is called about a thousand times for each
 simulated second, so a call only makes its rows. Rows are never dropped: the plan's limits bound the memory of a run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypedDict, Unpack
 
 from msgspec import Struct
@@ -68,6 +68,7 @@ class EventColumns(TypedDict, total=False):
     detail: str | None
 
 
+EventRow = tuple[EventKind, EventColumns]
 _NO_RECORD = (Record(),)
 
 
@@ -115,6 +116,11 @@ class Recorder:
         index, time_ns = self._tick()
         self.events.append(ClusterEvent(index=index, kind=kind, time_ns=time_ns, **columns))
         return index
+
+    def record(self, rows: Iterable[EventRow]) -> None:
+        """Record cluster events, in this order."""
+        for kind, columns in rows:
+            self.event(kind, **columns)
 
     @property
     def next_index(self) -> int:

@@ -2,7 +2,7 @@
 
     manifest.json        origin and outcome of the run; the outcome is "incomplete" until the run is finished
     plan.yaml            the plan, as it was performed
-    history.jsonl        the journal: only while the run is being recorded, or after it was killed
+    history.jsonl        the journal of a run that was killed while it was recorded; read, and written no more
     operations.parquet   the history of a finished run
     events.parquet
     operations/ events/  instead of the two tables: the parts of a large history (history.parts)
@@ -27,10 +27,9 @@ import msgspec
 
 from history import jsonl, versions
 from history.columns import TableName, unread_version
-from history.errors import HistoryError
+from history.errors import NOT_JSON, HistoryError
 from history.history import History
 from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest, StoredPart
-from history.recorder import Recorder
 
 # Polars and pyarrow are 360 MB: they are imported where a table is read or written, so that other histories are judged without.
 if TYPE_CHECKING:
@@ -45,8 +44,9 @@ VERDICT = "verdict.json"
 REPORT = "report.html"
 LATEST = "latest"  # in a store: a link to the run that was stored last
 BESIDE = "beside.json"  # pages of the run beside others
+FIRST_CALL = "first-call.json"  # the first call that answers otherwise than in another tree
 
-_FILES = (MANIFEST, VERDICT, REPORT, BESIDE, OPERATIONS, EVENTS, JOURNAL, PLAN)
+_FILES = (MANIFEST, VERDICT, REPORT, BESIDE, FIRST_CALL, OPERATIONS, EVENTS, JOURNAL, PLAN)
 PART_ROWS = 500_000  # of one part
 SPLIT_ROWS = 2_000_000  # a history with more rows is stored in parts
 _SUFFIX = ".parquet"
@@ -67,7 +67,7 @@ def run_directory(store: Path, *, plan_name: str, run_id: str) -> Path:
 
 def set_latest(store: Path, directory: Path) -> None:
     """Let `store/latest` lead to a run; a store on a file system without links has none."""
-    with suppress(OSError), _aside(store / LATEST) as aside:
+    with suppress(OSError), _written_aside(store / LATEST) as aside:
         aside.symlink_to(os.path.relpath(directory, store), target_is_directory=True)
 
 
@@ -78,7 +78,7 @@ def name_complaint(name: str) -> str | None:
 
 def write_file(path: Path, data: bytes | str, *, flush: bool = False) -> None:
     """Write a file atomically. Makes its folder. `flush`: its bytes are on the disk before it has its name."""
-    with _aside(path) as aside:
+    with _written_aside(path) as aside:
         aside.write_bytes(data.encode() if isinstance(data, str) else data)
         if flush:
             with aside.open("rb") as file:
@@ -88,14 +88,14 @@ def write_file(path: Path, data: bytes | str, *, flush: bool = False) -> None:
 def write_lines(path: Path, lines: Iterable[str]) -> int:
     """Write lines to a file atomically, one by one. Returns their number."""
     count = 0
-    with _aside(path) as aside, aside.open("w", encoding="utf-8") as file:
+    with _written_aside(path) as aside, aside.open("w", encoding="utf-8") as file:
         for count, line in enumerate(lines, 1):  # noqa: B007 - the last count is returned
             file.write(line)
     return count
 
 
 @contextmanager
-def _aside(path: Path) -> Iterator[Path]:
+def _written_aside(path: Path) -> Iterator[Path]:
     """A temporary path beside a file, renamed to the file unless the block raises."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")  # the folder may be shared by machines
@@ -104,35 +104,6 @@ def _aside(path: Path) -> Iterator[Path]:
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
-
-
-class RunWriter:
-    """Stores a run while it is performed. Rows up to the last `record` survive any end of the process."""
-
-    def __init__(self, directory: Path, manifest: RunManifest, *, plan: str) -> None:
-        self.directory = directory
-        # Files of an earlier run in the same folder must not be taken for files of this run.
-        for name in _FILES:
-            (directory / name).unlink(missing_ok=True)
-        _remove_parts(directory)
-        started = msgspec.structs.replace(manifest, outcome="incomplete")
-        write_file(directory / PLAN, plan)
-        write_file(directory / MANIFEST, encode_manifest(started))
-        self._journal = jsonl.Journal(directory / JOURNAL, started)
-
-    def record(self, recorder: Recorder) -> None:
-        """Append the new rows to the journal. Cheap enough to call every simulated second."""
-        self._journal.write(recorder)
-
-    def finish(self, history: History) -> None:
-        """Replace the journal by the tables and the final manifest of the finished history."""
-        self._journal.close(complete=False)
-        save(self.directory, history)
-        (self.directory / JOURNAL).unlink()
-
-    def abandon(self) -> None:
-        """Close the journal and leave the run incomplete."""
-        self._journal.close(complete=False)
 
 
 def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, part_rows: int = PART_ROWS) -> None:
@@ -212,7 +183,7 @@ def load_manifest(directory: Path) -> RunManifest:
         manifest = msgspec.json.decode(path.read_bytes(), type=RunManifest)
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise HistoryError(f"{path}: not the manifest of a run: {error}") from error
     if manifest.schema_version not in READ_VERSIONS:
         raise HistoryError(f"{path}: {unread_version(manifest.schema_version)}")

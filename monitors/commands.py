@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from monitors.engine import Never, Rule, Within
-from monitors.facts import is_in_flight, is_unreadable
+from monitors.facts import is_in_flight, is_same_isr, is_unreadable
 from monitors.patterns import (
     ALL,
     ANY,
@@ -41,15 +41,15 @@ from reference.timers import Timer
 from reference.types import BrokerId, BrokerState, broker_address, broker_at
 
 
-def _not_held(send: Sent, memory: Memory) -> Iterable[Key]:
-    """A state that ZooKeeper never showed and never took from this process."""
+def _states_not_in_zookeeper(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The states of a command that ZooKeeper neither showed to this process nor took from it."""
     for state in send.message.states:
         held = memory.of("held", (state.tp, state.leader_epoch, state.zk_version))
-        if held != (state.leader, state.isr):
+        if held is None or held[0] != state.leader or not is_same_isr(held[1], state.isr):
             yield state.tp, send.to, state.leader_epoch, state.zk_version
 
 
-def _left_out(send: Sent, memory: Memory) -> Iterator[Key]:
+def _partitions_left_out(send: Sent, memory: Memory) -> Iterator[Key]:
     """Partitions that the first command to a broker leaves out, in the turn in which the last state was read."""
     command = send.message
     if not command.init or not isinstance(memory.event, ZkReplied) or memory.of("spoken-to", send.to):
@@ -61,41 +61,44 @@ def _left_out(send: Sent, memory: Memory) -> Iterator[Key]:
             yield tp, send.to
 
 
-def _first_without_init(send: Sent, memory: Memory) -> Iterable[Key]:
-    """The first command of a term, if it is one, in the turn in which the last state was read."""
+def _first_command_without_init(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The receiver and the controller epoch of a term's first command, if it lacks INIT."""
     takes_office = isinstance(memory.event, ZkReplied) and memory.of("office") and not memory.of("commanding")
     if takes_office and not send.message.init:
         yield send.to, send.message.controller_epoch
 
 
-def _created(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _created_replicas(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """New replicas that a broker has created at the controller's command: (partition, broker, its incarnation)."""
     if exchange.reply.error is ErrorCode.NONE and is_in_flight(exchange, memory):
         codes = dict(exchange.reply.errors)
         for tp in (tp for tp in exchange.request.new if codes.get(tp) is ErrorCode.NONE):
             yield tp, exchange.peer, exchange.request.broker_incarnation
 
 
-def _new_again(send: Sent, memory: Memory) -> Iterable[Key]:
-    """Where ISR and ELR do not count on the replica, a move may tell again, after its directory has failed (KAFKA-10314)."""
+def _counting_called_new(send: Sent, memory: Memory) -> Iterable[Key]:
+    """Replicas in ISR or ELR that a command calls new; others may be told so again, after a failed directory (KAFKA-10314)."""
     broker = broker_at(send.to)
     for state in send.message.states:
         if state.tp in send.message.new and broker in {member.broker for member in (*state.isr, *state.elr)}:
             yield state.tp, send.to, send.message.broker_incarnation
 
 
-def _not_any_more(send: Sent, memory: Memory) -> Iterable[Key]:
+def _stopped_replicas(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The replicas that a StopReplica names; they may be created anew."""
     for stop in send.message.partitions:
         yield stop.tp, send.to, ANY
 
 
-def _state_created(op: Create, memory: Memory) -> Iterable[Key]:
+def _partition_of_new_state(op: Create, memory: Memory) -> Iterable[Key]:
+    """The partition whose state znode is created, on any broker and for any incarnation."""
     tp = paths.tp_of_state_path(op.path)
     if tp is not None:
         yield tp, ANY, ANY
 
 
-def _elected(outcome: Outcome, memory: Memory) -> Iterator[Key]:
-    """A new leader epoch that ZooKeeper took, and each replica whose broker waits for nothing."""
+def _states_to_tell(outcome: Outcome, memory: Memory) -> Iterator[Key]:
+    """(partition, address) of each replica to tell a new leader epoch that ZooKeeper took, if its broker waits for nothing."""
     tp = paths.tp_of_state_path(outcome.op.path)
     before = None if tp is None else memory.of("state", tp)
     if before is None or not isinstance(outcome.answer, Written) or not memory.of("office"):
@@ -113,8 +116,8 @@ def _elected(outcome: Outcome, memory: Memory) -> Iterator[Key]:
             yield tp, address
 
 
-def _told(send: Sent, memory: Memory) -> Iterator[Key]:
-    """What a broker is told; stops go before all else."""
+def _partitions_told(send: Sent, memory: Memory) -> Iterator[Key]:
+    """(partition, address) of all that a command tells its receiver; a StopReplica tells of all, for stops go first."""
     for state in send.message.states if isinstance(send.message, LeaderAndIsr) else ():
         yield state.tp, send.to
     if isinstance(send.message, StopReplica):
@@ -122,14 +125,16 @@ def _told(send: Sent, memory: Memory) -> Iterator[Key]:
             yield tp, send.to
 
 
-def _of_a_stranger(send: Sent, memory: Memory) -> Iterator[Key]:
+def _stops_of_strangers(send: Sent, memory: Memory) -> Iterator[Key]:
+    """Partitions that a StopReplica names to a broker that is not among their replicas, but for those moved away from it."""
     for stop in send.message.partitions:
         replicas = memory.of("replicas", stop.tp)
         if not stop.moved and replicas is not None and broker_at(send.to) not in replicas:
             yield stop.tp, send.to
 
 
-def _led_by_unreadable(op: SetData, memory: Memory) -> Iterable[Key]:
+def _elections_of_unreadable(op: SetData, memory: Memory) -> Iterable[Key]:
+    """A state that the controller writes with a leader whose replica it knows to be unreadable."""
     tp = paths.tp_of_state_path(op.path)
     if tp is None or not memory.of("office"):
         return
@@ -138,22 +143,23 @@ def _led_by_unreadable(op: SetData, memory: Memory) -> Iterable[Key]:
         yield tp, broker_address(leader)
 
 
-def _not_told_offline(send: Sent, memory: Memory) -> Iterable[Key]:
-    """A replica that is called online on a broker that the same metadata do not list."""
+def _unlisted_yet_online(send: Sent, memory: Memory) -> Iterable[Key]:
+    """Replicas that metadata call online on a broker that they do not list."""
     for state in send.message.states:
         for broker in state.replicas:
             if broker not in send.message.live_brokers and broker not in state.offline:
                 yield state.tp, broker_address(broker)
 
 
-def _epoch_not_raised(op: SetData, memory: Memory) -> Iterable[Key]:
-    """A write that no leader proposed begins the next leader epoch."""
+def _writes_without_next_epoch(op: SetData, memory: Memory) -> Iterable[Key]:
+    """Writes of a state that no leader proposed and that do not begin the next leader epoch: (partition, epoch, epoch before)."""
     tp = paths.tp_of_state_path(op.path)
     before = None if tp is None else memory.of("state", tp)
     if before is None or not memory.of("office"):
         return
     wanted = paths.decode_state(before.tp, (), Data(op.data, 0, 0))
-    is_proposed = wanted.leader == before.leader and memory.of("proposal", (tp, wanted.isr))
+    proposed = (isr for about, isr in memory.facts["proposal"] if about == tp)
+    is_proposed = wanted.leader == before.leader and any(is_same_isr(isr, wanted.isr) for isr in proposed)
     if wanted.leader_epoch != before.leader_epoch + 1 and not (is_proposed and wanted.leader_epoch == before.leader_epoch):
         yield tp, wanted.leader_epoch, before.leader_epoch
 
@@ -161,24 +167,28 @@ def _epoch_not_raised(op: SetData, memory: Memory) -> Iterable[Key]:
 # --- heartbeats -------------------------------------------------------------------------------------------------------------
 
 
-def _has_standing(event: Heard, memory: Memory) -> Iterable[Key]:
+def _senders_to_time(event: Heard, memory: Memory) -> Iterable[Key]:
+    """The sender of a heartbeat whose registration the controller counts, as text."""
     heartbeat = event.message
     if memory.of("office") and memory.of("standing", heartbeat.broker, (None, None))[1] == heartbeat.incarnation:
         yield (str(heartbeat.broker),)
 
 
-def _refused(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _refused_senders(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """The sender of a heartbeat that the controller refuses, as text."""
     if exchange.reply.error is not ErrorCode.NONE:
         yield (str(exchange.request.broker),)
 
 
-def _fell_silent(item: OfTimer, memory: Memory) -> Iterable[Key]:
+def _silent_broker(item: OfTimer, memory: Memory) -> Iterable[Key]:
+    """The broker whose silence the controller times out and that still counts as active or stopping."""
     state, _ = memory.of("standing", BrokerId(int(item.about)), ("inactive", None))
     if memory.of("office") and state != "inactive":
         yield (item.about,)
 
 
-def _inactive(note: Note, memory: Memory) -> Iterable[Key]:
+def _broker_made_inactive(note: Note, memory: Memory) -> Iterable[Key]:
+    """The broker that a note says is inactive now, as text."""
     if note.detail == BrokerState.INACTIVE.name.lower():
         yield (str(note.broker),)
 
@@ -186,8 +196,8 @@ def _inactive(note: Note, memory: Memory) -> Iterable[Key]:
 # --- proposals --------------------------------------------------------------------------------------------------------------
 
 
-def _mixed_up(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """Results of other partitions, or of another number, than were asked for; an accepted ISR that is not the proposed one."""
+def _peers_given_wrong_results(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """The proposer, if its answer has results for other or fewer partitions, or accepts an ISR that it did not propose."""
     changes, reply = exchange.request.changes, exchange.reply
     if reply.error is not ErrorCode.NONE:
         return
@@ -198,20 +208,22 @@ def _mixed_up(exchange: Exchange, memory: Memory) -> Iterable[Key]:
         state = result.state
         is_other = state is not None and state.tp != change.tp
         is_refusal = result.error is not ErrorCode.NONE
-        if is_other or not (is_refusal or (state is not None and state.isr == change.isr)):
+        if is_other or not (is_refusal or (state is not None and is_same_isr(state.isr, change.isr))):
             yield (exchange.peer,)
 
 
 # --- notifications of failed directories ------------------------------------------------------------------------------------
 
 
-def _notification(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+def _notification_read(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    """The path of a notification of a failed directory that the controller has read."""
     is_told = outcome.op.path.startswith(paths.LOG_DIR_EVENT) and isinstance(outcome.answer, Data) and outcome.last
     if is_told and memory.of("office"):
         yield (outcome.op.path,)
 
 
-def _nobody_in_office(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+def _vacant_office(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+    """The path of the controller's znode, if it was found missing by a broker out of office."""
     is_free = outcome.op.path == paths.CONTROLLER and isinstance(outcome.answer, NoNode) and outcome.last
     if is_free and not memory.of("office"):
         yield (outcome.op.path,)
@@ -222,7 +234,7 @@ COMMANDS: tuple[Rule, ...] = (
         name="state-not-held",
         clause="R-012, R-076, V3 §A step 4",
         says="{1} was told of epoch {2}, version {3} of {0}, which is not what ZooKeeper holds for these",
-        what=sent(LeaderAndIsr, UpdateMetadata, keys=_not_held),
+        what=sent(LeaderAndIsr, UpdateMetadata, keys=_states_not_in_zookeeper),
     ),
     Within(
         name="state-not-told",
@@ -231,93 +243,93 @@ COMMANDS: tuple[Rule, ...] = (
         holds=lambda config: (
             config.variant.reassignment == "A" and config.variant.reassign_path == "json" and asks_controller(config)
         ),
-        after=read(SetData, keys=_elected),
-        then=sent(LeaderAndIsr, StopReplica, keys=_told),
+        after=read(SetData, keys=_states_to_tell),
+        then=sent(LeaderAndIsr, StopReplica, keys=_partitions_told),
     ),
     Never(
         name="stranger-stopped",
         clause="R-028, R-064",
         says="{1} was told to stop a replica of {0}, of which it has none",
-        what=sent(StopReplica, keys=_of_a_stranger),
+        what=sent(StopReplica, keys=_stops_of_strangers),
     ),
     Never(
         name="init-incomplete",
         clause="R-042, R-307",
         says="the first command to {1} leaves out {0}, of which it has a replica",
-        what=sent(LeaderAndIsr, keys=_left_out),
+        what=sent(LeaderAndIsr, keys=_partitions_left_out),
     ),
     Never(
         name="init-missing",
         clause="R-042",
         says="the first command of the controller of epoch {1}, to {0}, lacks the flag INIT",
         holds=lambda config: config.variant.controller_epoch,
-        what=sent(LeaderAndIsr, keys=_first_without_init),
+        what=sent(LeaderAndIsr, keys=_first_command_without_init),
     ),
     Never(
         name="new-replica-again",
         clause="R-302",
         says="{1} was told that its replica of {0}, which counts, is new after it had created it",
-        since=answered(LeaderAndIsr, keys=_created),
+        since=answered(LeaderAndIsr, keys=_created_replicas),
         until=(
-            *sent(StopReplica, keys=_not_any_more),
-            *asked(Create, keys=_state_created),
+            *sent(StopReplica, keys=_stopped_replicas),
+            *asked(Create, keys=_partition_of_new_state),
             *noted("controller-resigned", keys=lambda n, _: [ALL]),
         ),
-        what=sent(LeaderAndIsr, keys=_new_again),
+        what=sent(LeaderAndIsr, keys=_counting_called_new),
     ),
     Never(
         name="unreadable-replica-elected",
         clause="R-294, R-301",
         says="{1} was made leader of {0} after it had answered that its replica is in a failed directory",
         holds=lambda config: config.variant.failover_query and config.variant.log_dir_failure == "replicas",
-        what=asked(SetData, keys=_led_by_unreadable),
+        what=asked(SetData, keys=_elections_of_unreadable),
     ),
     Never(
         name="offline-replica-not-told",
         clause="R-304",
         says="metadata that do not list {1} call its replica of {0} online",
-        what=sent(UpdateMetadata, keys=_not_told_offline),
+        what=sent(UpdateMetadata, keys=_unlisted_yet_online),
     ),
     Never(
         name="epoch-not-raised",
         clause="R-024",
         says="the state of {0} was written with leader epoch {1} after {2}",
         holds=lambda config: config.variant.epoch_bump == "every_write" and asks_controller(config),
-        what=asked(SetData, keys=_epoch_not_raised),
+        what=asked(SetData, keys=_writes_without_next_epoch),
     ),
     Within(
         name="heartbeat-not-timed",
         clause="R-187",
         says="broker {0} sent a heartbeat, and its next one is not timed anew",
-        after=heard(MetadataHeartbeat, keys=_has_standing),
-        then=(*armed(Timer.SILENCE, keys=lambda item, _: [(item.about,)]), *replied(MetadataHeartbeat, keys=_refused)),
+        after=heard(MetadataHeartbeat, keys=_senders_to_time),
+        then=(*armed(Timer.SILENCE, keys=lambda item, _: [(item.about,)]), *replied(MetadataHeartbeat, keys=_refused_senders)),
     ),
     Within(
         name="silence-ignored",
         clause="R-187",
         says="broker {0} sent no heartbeat in time, and does not count as inactive",
-        after=fired(Timer.SILENCE, keys=_fell_silent),
-        then=noted("broker-state", keys=_inactive),
+        after=fired(Timer.SILENCE, keys=_silent_broker),
+        then=noted("broker-state", keys=_broker_made_inactive),
     ),
     Never(
         name="results-mixed-up",
         clause="R-198, R-203",
         says="the results for {0} are not those of what it proposed",
-        what=replied(IsrChange, keys=_mixed_up),
+        what=replied(IsrChange, keys=_peers_given_wrong_results),
     ),
     Within(
         name="notification-kept",
         clause="R-300",
         says="the notification {0} was read and not deleted",
         holds=lambda config: config.variant.log_dir_failure == "replicas",
-        after=read(GetData, keys=_notification),
+        after=read(GetData, keys=_notification_read),
         then=asked(Delete, keys=lambda op, _: [(op.path,)]),
     ),
     Within(
         name="office-not-claimed",
         clause="R-041",
         says="{0} does not exist, and the broker did not try to create it",
-        after=read(Exists, keys=_nobody_in_office),
+        after=read(Exists, keys=_vacant_office),
         then=asked(Create, keys=lambda op, _: [(op.path,)]),
     ),
 )

@@ -42,27 +42,31 @@ from reference.types import broker_address, broker_at
 
 
 def _told_states(send: Sent, memory: Memory) -> Iterable[tuple[Key, Any]]:
+    """The leader epoch and the version that a command tells of each partition, by all that makes two of them comparable."""
     command = send.message
     for state in command.states:
         key = (state.tp, send.to, command.controller_epoch, command.broker_incarnation, state.topic_id)
         yield key, (state.leader_epoch, state.zk_version)
 
 
-def _new_state(op: Create, memory: Memory) -> Iterable[Key]:
+def _partition_of_new_state(op: Create, memory: Memory) -> Iterable[Key]:
+    """The partition whose state znode is created; what was told of it before no longer compares."""
     tp = paths.tp_of_state_path(op.path)
     if tp is not None:
         yield tp, ANY, ANY, ANY, ANY
 
 
-def _commanded(send: Sent, memory: Memory) -> Iterable[Key]:
+def _receiver(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The broker that a command goes to, with the registration that it names."""
     yield send.to, send.message.broker_incarnation
 
 
-def _command_ended(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _answering_broker(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """The broker that answered a command, with the registration that the command named."""
     yield exchange.peer, exchange.request.broker_incarnation
 
 
-def _unguarded(request: ZkRequest, memory: Memory) -> Iterable[Key]:
+def _unguarded_writes(request: ZkRequest, memory: Memory) -> Iterable[Key]:
     """Partitions whose state is written without a check of the controller's epoch in the same multi."""
     if not memory.of("office"):
         return
@@ -75,8 +79,8 @@ def _unguarded(request: ZkRequest, memory: Memory) -> Iterable[Key]:
             yield (tp,)
 
 
-def _stale_leader(op: SetData, memory: Memory) -> Iterable[Key]:
-    """A leader elected by a stamp that is older than a registration whose heartbeat the controller has accepted."""
+def _elections_by_old_stamp(op: SetData, memory: Memory) -> Iterable[Key]:
+    """A leader elected by an older stamp than the registration accepted last: (partition, broker, stamp, accepted)."""
     tp = paths.tp_of_state_path(op.path)
     if tp is None or not memory.of("office"):
         return
@@ -95,7 +99,7 @@ def _expired_in_office(event: ZkState, memory: Memory) -> Iterable[Key]:
         yield ()
 
 
-def _dead_leader(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+def _partition_led_by_dead(outcome: Outcome, memory: Memory) -> Iterable[Key]:
     """A partition whose state was read for an election and names a leader that is not registered.
 
     Nobody is asked for the end of a log before such an election: that needs all of the ISR. An operator's order does not, so the
@@ -112,29 +116,33 @@ def _dead_leader(outcome: Outcome, memory: Memory) -> Iterable[Key]:
         yield (tp,)
 
 
-def _election_of(op: SetData | GetData, memory: Memory) -> Iterable[Key]:
+def _partition_of_state(op: SetData | GetData, memory: Memory) -> Iterable[Key]:
     tp = paths.tp_of_state_path(op.path)
     if tp is not None:
         yield (tp,)
 
 
-def _stranger(send: Sent, memory: Memory) -> Iterable[Key]:
+def _commands_to_strangers(send: Sent, memory: Memory) -> Iterable[Key]:
+    """Partitions of a LeaderAndIsr whose receiver is not among their replicas."""
     for state in send.message.states:
         if broker_at(send.to) not in state.replicas:
             yield state.tp, send.to
 
 
-def _not_greeted(send: Sent, memory: Memory) -> Iterable[Key]:
+def _metadata_before_greeting(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The receiver of partial metadata that was not told full ones before, in this term and registration."""
     if not send.message.full and not memory.of("greeted", greeting(send)):
         yield (send.to,)
 
 
-def _of_another_term(send: Sent, memory: Memory) -> Iterable[Key]:
+def _commands_of_another_term(send: Sent, memory: Memory) -> Iterable[Key]:
+    """A command of another controller, or with another epoch, than this process holds: (receiver, epoch, own epoch)."""
     if (send.message.controller, send.message.controller_epoch) != (memory.config.broker, memory.of("term")):
         yield send.to, send.message.controller_epoch, memory.of("term")
 
 
-def _written_for_another_term(op: SetData | Create, memory: Memory) -> Iterable[Key]:
+def _states_of_another_term(op: SetData | Create, memory: Memory) -> Iterable[Key]:
+    """A state that a controller writes with another controller epoch than its own: (partition, epoch, own epoch)."""
     tp = paths.tp_of_state_path(op.path)
     if tp is not None and memory.of("office"):
         written = paths.decode_state(tp, (), Data(op.data, 0, 0)).controller_epoch
@@ -142,8 +150,8 @@ def _written_for_another_term(op: SetData | Create, memory: Memory) -> Iterable[
             yield tp, written, memory.of("term")
 
 
-def _unconditional(op: SetData, memory: Memory) -> Iterable[Key]:
-    """A state that is written on another version than was read, and a topic that is written on any."""
+def _writes_on_other_version(op: SetData, memory: Memory) -> Iterable[Key]:
+    """A state written on another version than was read, and a topic written on any: (partition or path, version, wanted)."""
     tp = paths.tp_of_state_path(op.path)
     if not memory.of("office"):
         return
@@ -155,9 +163,9 @@ def _unconditional(op: SetData, memory: Memory) -> Iterable[Key]:
         yield op.path, op.version, "none"
 
 
-def _stale_proposal(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """A proposal of a broker that does not lead the epoch that the controller read last."""
-    for change, result in zip(exchange.request.changes, exchange.reply.results, strict=False):
+def _stale_proposals_accepted(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """Proposals accepted though their broker does not lead the epoch that the controller read last."""
+    for change, result in zip(exchange.request.changes, exchange.reply.results, strict=False):  # an error has no results
         state = memory.of("state", change.tp)
         if result.error is not ErrorCode.NONE or state is None:
             continue
@@ -165,7 +173,8 @@ def _stale_proposal(exchange: Exchange, memory: Memory) -> Iterable[Key]:
             yield change.tp, exchange.peer, change.leader_epoch
 
 
-def _numbered(send: Sent, memory: Memory) -> Iterable[tuple[Key, Any]]:
+def _command_number(send: Sent, memory: Memory) -> Iterable[tuple[Key, Any]]:
+    """The number of a command, by the controller epoch."""
     yield (send.message.controller_epoch,), send.message.number
 
 
@@ -175,25 +184,28 @@ def _repeatable(note: Note, memory: Memory) -> Iterable[Key]:
         yield (broker_address(note.broker),)
 
 
-def _first_command(send: Sent, memory: Memory) -> Iterable[Key]:
+def _greeting_sent(send: Sent, memory: Memory) -> Iterable[Key]:
+    """(receiver, term, registration) of a command with INIT."""
     if send.message.init:
         yield greeting(send)
 
 
-def _commanded_before(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """The answer to the command in flight; the controller does not hear one that comes after the timeout."""
+def _greeting_answered(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(receiver, term, registration) of the answer to the command in flight; one after the timeout is not heard."""
     request = exchange.request
     if exchange.reply.error is ErrorCode.NONE and is_in_flight(exchange, memory):
         yield exchange.peer, request.controller_epoch, request.broker_incarnation
 
 
-def _unwatched(op: Exists | GetChildren, memory: Memory) -> Iterable[Key]:
+def _reads_without_watch(op: Exists | GetChildren, memory: Memory) -> Iterable[Key]:
+    """The path of a znode that a controller must watch and reads without a watch."""
     is_watched = op.path.startswith("/admin/") or op.path in (paths.CONTROLLER, paths.BROKER_IDS, paths.LOG_DIR_EVENTS)
     if is_watched and not op.watch and memory.of("office"):
         yield (op.path,)
 
 
-def _silence_too_early(item: OfTimer, memory: Memory) -> Iterable[Key]:
+def _early_silence_timers(item: OfTimer, memory: Memory) -> Iterable[Key]:
+    """A broker whose silence is timed shorter than the configured timeout, with the shortest length of its timer in ms."""
     if item.timer.lo_ms < memory.config.controller_heartbeat_timeout_ms:
         yield item.about, item.timer.lo_ms
 
@@ -204,60 +216,60 @@ CONTROLLER: tuple[Rule, ...] = (
         clause="R-042",
         says="{0} was sent a command with the flag INIT after it had answered one",
         holds=lambda config: config.variant.controller_epoch,
-        since=answered(LeaderAndIsr, keys=_commanded_before),
-        what=sent(LeaderAndIsr, keys=_first_command),
+        since=answered(LeaderAndIsr, keys=_greeting_answered),
+        what=sent(LeaderAndIsr, keys=_greeting_sent),
     ),
     Never(
         name="unwatched-read",
         clause="V3 §A, §D, §F; KIP-236",
         says="{0} was read without a watch, so that its next change would not be heard of",
         holds=lambda config: config.variant.reassignment == "A" and config.variant.reassign_failover == "resume",
-        what=asked(Exists, GetChildren, keys=_unwatched),
+        what=asked(Exists, GetChildren, keys=_reads_without_watch),
     ),
     Never(
         name="silence-too-early",
         clause="R-187, R-204",
         says="broker {0} is given {1} ms for its next heartbeat, less than controller.heartbeat.timeout.ms",
-        what=armed(Timer.SILENCE, keys=_silence_too_early),
+        what=armed(Timer.SILENCE, keys=_early_silence_timers),
     ),
     Never(
         name="stranger-told",
         clause="V3 §A step 4",
         says="{1} was told a state of {0}, of which it has no replica",
         holds=lambda config: config.variant.reassign_widens,
-        what=sent(LeaderAndIsr, keys=_stranger),
+        what=sent(LeaderAndIsr, keys=_commands_to_strangers),
     ),
     Never(
         name="first-metadata-not-full",
         clause="R-311",
         says="the first metadata that {0} was told does not list all partitions",
-        what=sent(UpdateMetadata, keys=_not_greeted),
+        what=sent(UpdateMetadata, keys=_metadata_before_greeting),
     ),
     Never(
         name="another-epoch-used",
         clause="R-154, R-155",
         says="epoch {1} was used in place of the controller's own, {2}: {0}",
         holds=lambda config: config.variant.controller_epoch and asks_controller(config),
-        what=(*sent(*COMMANDS, keys=_of_another_term), *asked(SetData, Create, keys=_written_for_another_term)),
+        what=(*sent(*COMMANDS, keys=_commands_of_another_term), *asked(SetData, Create, keys=_states_of_another_term)),
     ),
     Never(
         name="unconditional-write",
         clause="R-005, R-155",
         says="{0} was written on version {1}; the version read is {2}",
         holds=asks_controller,
-        what=asked(SetData, keys=_unconditional),
+        what=asked(SetData, keys=_writes_on_other_version),
     ),
     Never(
         name="stale-proposal-accepted",
         clause="R-203, U-13",
         says="the ISR that {1} proposed for {0} in epoch {2} was accepted, though it does not lead",
-        what=replied(IsrChange, keys=_stale_proposal),
+        what=replied(IsrChange, keys=_stale_proposals_accepted),
     ),
     Rising(
         name="command-number-falls",
         clause="R-064",
         says="after command {1} of epoch {0} number {2} was sent",
-        of=sent(LeaderAndIsr, StopReplica, UpdateMetadata, keys=_numbered),
+        of=sent(LeaderAndIsr, StopReplica, UpdateMetadata, keys=_command_number),
     ),
     Within(
         name="command-not-repeated",
@@ -272,22 +284,22 @@ CONTROLLER: tuple[Rule, ...] = (
         clause="R-021, R-023, KAFKA-3096",
         says="the state of {0} was read, its leader is not registered, and no other state was written",
         holds=asks_controller,
-        after=read(GetData, keys=_dead_leader),
-        then=asked(SetData, GetData, keys=_election_of),
+        after=read(GetData, keys=_partition_led_by_dead),
+        then=asked(SetData, GetData, keys=_partition_of_state),
     ),
     Rising(
         name="older-state-told",
         clause="B-54, KAFKA-9212",
         says="{1} was told (leader epoch, version) {6} of {0} after {5}",
         of=sent(LeaderAndIsr, keys=_told_states),
-        until=asked(Create, keys=_new_state),
+        until=asked(Create, keys=_partition_of_new_state),
     ),
     Rising(
         name="older-metadata-told",
         clause="B-54, KAFKA-9212",
         says="{1} was told metadata of (leader epoch, version) {6} of {0} after {5}",
         of=sent(UpdateMetadata, keys=_told_states),
-        until=asked(Create, keys=_new_state),
+        until=asked(Create, keys=_partition_of_new_state),
     ),
     Never(
         name="command-out-of-office",
@@ -299,27 +311,27 @@ CONTROLLER: tuple[Rule, ...] = (
         name="two-commands-in-flight",
         clause="C-05, R-156",
         says="{0} was sent a command while another one was in flight",
-        since=sent(*COMMANDS, keys=_commanded),
+        since=sent(*COMMANDS, keys=_receiver),
         until=(
-            *answered(*COMMANDS, keys=_command_ended),
+            *answered(*COMMANDS, keys=_answering_broker),
             *noted("command-unanswered", keys=lambda n, _: [(broker_address(n.broker), n.incarnation)]),
             *noted("controller-resigned", keys=lambda n, _: [ALL]),
         ),
-        what=sent(*COMMANDS, keys=_commanded),
+        what=sent(*COMMANDS, keys=_receiver),
     ),
     Never(
         name="unguarded-write",
         clause="KAFKA-6082",
         says="the state of {0} was written without a check of the controller's epoch",
         holds=lambda config: config.variant.zk_guard and asks_controller(config),
-        what=did(ZkRequest, keys=_unguarded),
+        what=did(ZkRequest, keys=_unguarded_writes),
     ),
     Never(
         name="stale-member-elected",
         clause="R-147, KIP-380",
         says="{1} was elected leader of {0} under registration {2}, though its heartbeat under {3} had been accepted",
         holds=lambda config: config.variant.broker_incarnation,
-        what=asked(SetData, keys=_stale_leader),
+        what=asked(SetData, keys=_elections_by_old_stamp),
     ),
     Within(
         name="outlives-its-session",

@@ -18,25 +18,27 @@ def _keeps_checkpoints(config: BrokerConfig) -> bool:
     return config.variant.hw_checkpoint == "merge"
 
 
-def _another_value(effect: WriteCheckpoint, memory: Memory) -> Iterator[Key]:
+def _values_other_than_hw(effect: WriteCheckpoint, memory: Memory) -> Iterator[Key]:
+    """Entries of a checkpoint that are not the HW noted last: (partition, value, HW)."""
     for tp, value in effect.entries:
         hw = memory.of("hw", tp)
         if hw is not None and value != hw:
             yield tp, value, hw
 
 
-def _in_checkpoint(effect: DeleteReplica, memory: Memory) -> Iterable[Key]:
+def _deletions_left_in_checkpoint(effect: DeleteReplica, memory: Memory) -> Iterable[Key]:
     """A starting broker deletes logs that a later one replaced, before it writes any checkpoint."""
     if effect.tp in memory.of("checkpoint", effect.dir, (effect.tp,)) and not isinstance(memory.event, Booted):
         yield (effect.tp,)
 
 
-def _in_failed_dir(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
+def _creations_in_failed_dir(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
     if memory.of("failed-dir", effect.dir):
         yield effect.tp, effect.dir
 
 
-def _perhaps_unreadable(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
+def _creations_of_old_replica(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
+    """A replica that is created while a directory has failed, and is not a new one: its log may lie in that directory."""
     event = memory.event
     command = event.message if isinstance(event, Received) else None
     is_new = isinstance(command, LeaderAndIsr) and effect.tp in command.new
@@ -44,24 +46,25 @@ def _perhaps_unreadable(effect: CreateReplica, memory: Memory) -> Iterable[Key]:
         yield (effect.tp,)
 
 
-def _without_a_failure(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _peer_told_storage_error(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """The peer that is told KAFKA_STORAGE_ERROR while no directory has failed."""
     request, reply = exchange.request, exchange.reply
     errors = (error for _, error in reply.errors) if isinstance(request, LeaderAndIsr) else (reply.error,)
     return [(exchange.peer,)] if not memory.facts["failed-dir"] and ErrorCode.KAFKA_STORAGE_ERROR in errors else ()
 
 
-def _untrue(note: Note, memory: Memory) -> Iterable[Key]:
+def _untrue_gauge(note: Note, memory: Memory) -> Iterable[Key]:
     """A gauge without a name of KIP-112, or with another count; of a failed directory not all replicas are known."""
     failed = memory.facts["failed-dir"]
     known = sum(1 for dir_ in memory.facts["dir"].values() if dir_ in failed)
-    is_true = (
-        note.gauge == len(failed) if note.detail == _DIRECTORIES else note.detail == _REPLICAS and (note.gauge or 0) >= known
-    )
-    if not is_true:
+    counts_dirs = note.detail == _DIRECTORIES and note.gauge == len(failed)
+    counts_replicas = note.detail == _REPLICAS and (note.gauge or 0) >= known
+    if not (counts_dirs or counts_replicas):
         yield note.detail, note.gauge
 
 
-def _of_directories(note: Note, memory: Memory) -> Iterable[Key]:
+def _directories_gauge(note: Note, memory: Memory) -> Iterable[Key]:
+    """One empty key for the gauge of failed directories, none for another gauge."""
     if note.detail == _DIRECTORIES:
         yield ()
 
@@ -73,48 +76,48 @@ DISKS: tuple[Rule, ...] = (
         says="a log directory failed, and OfflineLogDirectoryCount was not told",
         holds=lambda config: config.variant.log_dir_failure == "replicas",
         after=noted("dir-failed", keys=lambda note, _: [()]),
-        then=(*noted("gauge", keys=_of_directories), *did(Halt, keys=lambda effect, _: [()])),
+        then=(*noted("gauge", keys=_directories_gauge), *did(Halt, keys=lambda effect, _: [()])),
     ),
     Never(
         name="another-checkpoint",
         clause="R-038",
         says="the checkpoint of {0} was written as {1}; its high watermark is {2}",
         holds=_keeps_checkpoints,
-        what=did(WriteCheckpoint, keys=_another_value),
+        what=did(WriteCheckpoint, keys=_values_other_than_hw),
     ),
     Never(
         name="deleted-replica-in-checkpoint",
         clause="R-039",
         says="the replica of {0} was deleted while the checkpoint of its directory named it",
         holds=_keeps_checkpoints,
-        what=did(DeleteReplica, keys=_in_checkpoint),
+        what=did(DeleteReplica, keys=_deletions_left_in_checkpoint),
     ),
     Never(
         name="created-in-failed-directory",
         clause="R-293",
         says="the replica of {0} was created in directory {1}, which has failed",
-        what=did(CreateReplica, keys=_in_failed_dir),
+        what=did(CreateReplica, keys=_creations_in_failed_dir),
     ),
     Never(
         name="created-beside-failed-directory",
         clause="R-301, R-302",
         says="the replica of {0} was created, though a directory has failed and the command does not call it new",
         holds=lambda config: not config.variant.offline_replica_recreated,
-        what=did(CreateReplica, keys=_perhaps_unreadable),
+        what=did(CreateReplica, keys=_creations_of_old_replica),
     ),
     Never(
         name="storage-error-without-failure",
         clause="R-294, R-301",
         says="{0} was answered KAFKA_STORAGE_ERROR, and no directory has failed",
         what=(
-            *replied(LeaderAndIsr, keys=_without_a_failure),
-            *refused(Produce, Fetch, ListOffsets, EpochEnd, keys=_without_a_failure),
+            *replied(LeaderAndIsr, keys=_peer_told_storage_error),
+            *refused(Produce, Fetch, ListOffsets, EpochEnd, keys=_peer_told_storage_error),
         ),
     ),
     Never(
         name="untrue-gauge",
         clause="R-312",
         says="the gauge {0} was told as {1}",
-        what=noted("gauge", keys=_untrue),
+        what=noted("gauge", keys=_untrue_gauge),
     ),
 )

@@ -88,9 +88,9 @@ class Watch:
         self._on_side = on
         for rule in rules:
             if rule.holds(config):
-                self._add(rule)
+                self._watch_rule(rule)
         for keep in facts:
-            self._keep(keep)
+            self._watch_fact(keep)
         self._heard, self._sent, self._answered = on["heard"], on["sent"], on["answered"]
         self._granted, self._refused = (on[side] for side in _ANSWERS)
         self._replied = self._granted.keys() | self._refused.keys()
@@ -107,21 +107,23 @@ class Watch:
             for side in _ANSWERS if pattern.side == "replied" else (pattern.side,):
                 self._on_side[side].setdefault(pattern.of, []).append((pattern.keys, act, spans))
 
-    def _add(self, rule: Rule) -> None:
+    def _watch_rule(self, rule: Rule) -> None:
+        """Register the steps that judge a rule, by its kind."""
         match rule:
             case Never():
-                self._never(rule)
+                self._watch_never(rule)
             case Within():
-                self._within(rule)
+                self._watch_within(rule)
             case Rising():
-                self._rising(rule)
+                self._watch_rising(rule)
 
-    def _never(self, rule: Never) -> None:
+    def _watch_never(self, rule: Never) -> None:
+        """`what` accuses while a span is open, or always if the rule has none."""
         if not rule.since:
             self._on(rule.what, lambda key: self._accuse(rule, key))
             return
         spans: dict[Key, None] = {}
-        self._on(rule.until, lambda key: _end(spans, key), spans)
+        self._on(rule.until, lambda key: _end_spans(spans, key), spans)
         self._on(rule.what, lambda key: self._accuse(rule, key) if key in spans else None, spans)
 
         def begin(key: Key) -> None:
@@ -131,7 +133,8 @@ class Watch:
 
         self._on(rule.since, begin)
 
-    def _within(self, rule: Within) -> None:
+    def _watch_within(self, rule: Within) -> None:
+        """What `after` asks for must have come by `then` when the turn ends."""
         wanted: dict[Key, None] = {}
 
         def end() -> None:
@@ -149,9 +152,10 @@ class Watch:
         self._on(rule.then, lambda key: wanted.pop(key, None), wanted)
         self._on(rule.after, begin)
 
-    def _rising(self, rule: Rising) -> None:
+    def _watch_rising(self, rule: Rising) -> None:
+        """The values of a key must not fall until `until`."""
         values: dict[Key, Any] = {}
-        self._on(rule.until, lambda key: _end(values, key), values)
+        self._on(rule.until, lambda key: _end_spans(values, key), values)
 
         def judge(pair: tuple[Key, Any]) -> None:
             key, value = pair
@@ -161,7 +165,8 @@ class Watch:
 
         self._on(rule.of, judge)
 
-    def _keep(self, keep: Keep) -> None:
+    def _watch_fact(self, keep: Keep) -> None:
+        """Keep the latest value of each key as a fact; ANY forgets all, None one key."""
         known = self.memory.facts.setdefault(keep.fact, {})
 
         def put(pair: tuple[Any, Any]) -> None:
@@ -176,6 +181,7 @@ class Watch:
         self._on(keep.of, put)
 
     def _accuse(self, rule: Rule, key: Key) -> None:
+        """Note that a turn broke the rule, and for which partition if the key names one."""
         tp = next((part for part in key if isinstance(part, str) and "-" in part), None)
         self._broken.append(
             Note(
@@ -192,32 +198,32 @@ class Watch:
         self.memory.event = event
         cls: type = event.__class__
         if cls is Received:
-            self._hear(event)  # type: ignore[arg-type]
+            self._take_received(event)  # type: ignore[arg-type]
         else:
             if cls is ZkReplied:
                 self._take_answers(event)  # type: ignore[arg-type]
             elif cls is ConnectionLost:
                 self._drop_requests_of(event.peer)  # type: ignore[union-attr]
             elif cls is TimerFired:
-                self._look(self._fired, event)  # type: ignore[arg-type]
+                self._take_timer(self._fired, event)  # type: ignore[arg-type]
             if cls in self._heard:
-                self._show(self._heard[cls], event)
+                self._run_steps(self._heard[cls], event)
         noted, did = self._noted, self._did
         for effect in effects:
             cls = effect.__class__
             if cls is Send:
-                self._send(effect)  # type: ignore[arg-type]
+                self._take_sent(effect)  # type: ignore[arg-type]
                 continue
             if cls is Note:
                 steps = noted.get(effect.kind)  # type: ignore[union-attr]
             else:
                 if cls is ZkRequest:
-                    self._ask(effect)  # type: ignore[arg-type]
+                    self._take_request(effect)  # type: ignore[arg-type]
                 elif cls is SetTimer:
-                    self._look(self._armed, effect)  # type: ignore[arg-type]
+                    self._take_timer(self._armed, effect)  # type: ignore[arg-type]
                 steps = did.get(cls)
             if steps is not None:
-                self._show(steps, effect)
+                self._run_steps(steps, effect)
         if self._ends:
             for end in self._ends:
                 end()
@@ -227,37 +233,40 @@ class Watch:
         broken, self._broken = self._broken, []
         return broken
 
-    def _show(self, steps: list[_Step], item: Any) -> None:
+    def _run_steps(self, steps: list[_Step], item: Any) -> None:
+        """Do what each step asks for, once for each key that it finds in the item."""
         memory = self.memory
         for keys, act, spans in steps:
             if spans:
                 for key in keys(item, memory):
                     act(key)
 
-    def _look(self, steps: _Steps, timer: SetTimer | TimerFired) -> None:
+    def _take_timer(self, steps: _Steps, timer: SetTimer | TimerFired) -> None:
         """Show a timer to the steps of its kind."""
         kind, _, about = timer.name.partition(":")
         if kind in steps:
-            self._show(steps[kind], OfTimer(about, timer))
+            self._run_steps(steps[kind], OfTimer(about, timer))
 
-    def _hear(self, event: Received) -> None:
+    def _take_received(self, event: Received) -> None:
+        """Show a received message: an answer with its request, a request that now waits for ours."""
         message = event.message
         cls = message.__class__
         if cls in _REPLIES:
             request = self._requests.pop((event.source, message.correlation), None)
             if request is not None:
-                self._show(self._answered[request.__class__], Exchange(event.source, request, message))
+                self._run_steps(self._answered[request.__class__], Exchange(event.source, request, message))
         elif cls in self._replied:
             self.memory.unanswered[event.source, message.correlation] = message
         if cls in self._heard:
-            self._show(self._heard[cls], event)
+            self._run_steps(self._heard[cls], event)
 
     def _drop_requests_of(self, peer: Address) -> None:
         """Forget what a peer asked: a real broker drops the parked requests of a client that is gone."""
         for request in [request for request in self.memory.unanswered if request[0] == peer]:
             del self.memory.unanswered[request]
 
-    def _send(self, effect: Send) -> None:
+    def _take_sent(self, effect: Send) -> None:
+        """Show a sent message: a request that now waits for its answer, an answer with its request."""
         message = effect.message
         cls = message.__class__
         if cls in self._answered:
@@ -268,31 +277,34 @@ class Watch:
                 is_granted = message.error is ErrorCode.NONE  # type: ignore[union-attr]
                 steps = (self._granted if is_granted else self._refused).get(request.__class__)
                 if steps is not None:
-                    self._show(steps, Exchange(effect.to, request, message))
+                    self._run_steps(steps, Exchange(effect.to, request, message))
         if cls in self._sent:
-            self._show(self._sent[cls], effect)
+            self._run_steps(self._sent[cls], effect)
 
-    def _ask(self, effect: ZkRequest) -> None:
+    def _take_request(self, effect: ZkRequest) -> None:
+        """Remember the operations of a request whose answers some rule reads, and show each operation."""
         if any(op.__class__ in self._read for op in effect.ops):
             self._operations[effect.id] = effect.ops
         for op in effect.ops:
             if op.__class__ in self._asked:
-                self._show(self._asked[op.__class__], op)
+                self._run_steps(self._asked[op.__class__], op)
 
     def _take_answers(self, event: ZkReplied) -> None:
+        """Show each operation with its answer, and whether no later request repeats it."""
         ops = self._operations.pop(event.id, ())
         for op, answer in zip(ops, event.answers, strict=False):
             if steps := self._read.get(op.__class__):
                 last = not any(op in later for later in self._operations.values())
-                self._show(steps, Outcome(op, answer, len(ops) == 1, last))
+                self._run_steps(steps, Outcome(op, answer, len(ops) == 1, last))
 
 
-def _end(spans: dict[Key, Any], key: Key) -> None:
+def _end_spans(spans: dict[Key, Any], key: Key) -> None:
     """End the spans of a key; ANY in it stands for every value, and `ALL` ends all."""
     if key == ALL:
         spans.clear()
     elif ANY in key:
-        for other in [o for o in spans if all(part is ANY or part == held for part, held in zip(key, o, strict=False))]:
-            del spans[other]
+        fitting = [span for span in spans if all(part is ANY or part == held for part, held in zip(key, span, strict=False))]
+        for span in fitting:
+            del spans[span]
     else:
         spans.pop(key, None)

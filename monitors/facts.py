@@ -23,7 +23,7 @@ from monitors.patterns import (
 )
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import Children, Create, Created, Data, Delete, Exists, GetChildren, GetData, SetData, Written
-from reference.effects import CreateReplica, Note, WriteCheckpoint
+from reference.effects import CancelTimer, CreateReplica, Note, WriteCheckpoint
 from reference.errors import ErrorCode
 from reference.events import Received, ShutDown, ZkState
 from reference.messages import (
@@ -31,6 +31,7 @@ from reference.messages import (
     Fetch,
     InitProducerId,
     IsrChange,
+    IsrMember,
     LeaderAndIsr,
     ListOffsets,
     LogInfo,
@@ -43,8 +44,8 @@ from reference.messages import (
     UpdateMetadata,
 )
 from reference.sealed import count
-from reference.timers import Timer
-from reference.types import BrokerId, TopicPartition, broker_address
+from reference.timers import Timer, timer_named
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, TopicPartition, broker_address
 
 COMMANDS = (LeaderAndIsr, StopReplica, LogInfo, UpdateMetadata)
 SERVED = (Produce, Fetch, EpochEnd, ListOffsets, Metadata, InitProducerId)  # requests that a fenced broker refuses
@@ -53,8 +54,8 @@ SERVED = (Produce, Fetch, EpochEnd, ListOffsets, Metadata, InitProducerId)  # re
 # --- this broker ------------------------------------------------------------------------------------------------------------
 
 
-def _role(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """Whom the replica follows: the address of its leader, "" where it leads."""
+def _leader_followed(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, the address of the leader that the replica follows); "" where it leads, None without a role."""
     match note.kind:
         case "became-leader":
             yield note.tp, ""
@@ -65,11 +66,12 @@ def _role(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
 
 
 def _high_watermark(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, its HW), None once the replica is deleted."""
     return [(note.tp, None if note.kind == "replica-deleted" else note.hw)]
 
 
 def _log_end(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """The log end offset; not known after a truncation, which may cut a sealed batch at its begin, before `offset`."""
+    """(partition, log end offset): None after a truncation, which may cut a sealed batch at its begin, before its offset."""
     match note.kind:
         case "append":
             last = note.batches[-1]
@@ -81,6 +83,7 @@ def _log_end(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
 
 
 def _reset_heartbeat(event: Heard | ZkState, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """No heartbeat is awaited any more: its answer has come, or the session has expired."""
     if isinstance(event, ZkState):
         if event.state == "expired":
             yield None, None
@@ -88,24 +91,26 @@ def _reset_heartbeat(event: Heard | ZkState, memory: Memory) -> Iterable[tuple[A
         yield None, None
 
 
-def _obeyed(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _epoch_obeyed(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The greatest controller epoch of which a command was obeyed."""
     if exchange.reply.error is ErrorCode.NONE:
         yield None, max(exchange.request.controller_epoch, memory.of("obeyed", default=-1))
 
 
-def _buried(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """The latest command that deleted a replica, by the controller's epoch and its number."""
+def _order_of_deletion(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, (controller epoch, number) of the latest command that deleted its replica)."""
     command = event.message
     for stop in command.partitions:
         if stop.delete:
             yield stop.tp, max((command.controller_epoch, command.number), memory.of("buried", stop.tp, (-1, -1)))
 
 
-def _last_fetch(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _correlation_of_fetch(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, correlation) of a follower's request; a client's has none."""
     return [] if send.message.replica is None else [(send.message.tp, send.message.correlation)]
 
 
-def _told_metadata(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _states_told(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """The states that the controller told last; an earlier state of a partition replaces no later one."""
     command = exchange.request
     order = (command.controller_epoch, command.number)
@@ -116,14 +121,26 @@ def _told_metadata(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, An
         yield ANY, None
     for state in command.states:
         known = before.get(state.tp)
-        yield state.tp, state if known is None or _age(known) <= _age(state) else known
+        yield state.tp, state if known is None or _is_no_older(state, known) else known
 
 
-def _age(state: PartitionState) -> tuple[int, int, int]:
-    return state.topic_id, state.leader_epoch, state.zk_version
+def _is_no_older(state: PartitionState, known: PartitionState) -> bool:
+    """By topic, epoch and version; a state in a layout without topic ids is of the known topic (R-316)."""
+    if state.topic_id != known.topic_id and NO_TOPIC_ID not in (state.topic_id, known.topic_id):
+        return state.topic_id > known.topic_id
+    return (state.leader_epoch, state.zk_version) >= (known.leader_epoch, known.zk_version)
+
+
+def is_same_isr(isr: tuple[IsrMember, ...], other: tuple[IsrMember, ...]) -> bool:
+    """Whether two ISRs are one; a member without a registration, as in an older layout, stands for its broker (R-316)."""
+    return isr == other or (
+        [member.broker for member in isr] == [member.broker for member in other]
+        and all(a == b or NO_INCARNATION in (a.incarnation, b.incarnation) for a, b in zip(isr, other, strict=True))
+    )
 
 
 def _metadata_order(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The greatest (controller epoch, number) of the UpdateMetadata requests that this broker has accepted."""
     command = exchange.request
     if exchange.reply.error is ErrorCode.NONE:
         order = (command.controller_epoch, command.number)
@@ -138,13 +155,15 @@ def greeting(send: Sent) -> tuple[Any, ...]:
 # --- the controller ---------------------------------------------------------------------------------------------------------
 
 
-def _accepted(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _incarnation_accepted(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(broker, the latest incarnation of which a heartbeat was accepted)."""
     request = exchange.request
     if exchange.reply.error is ErrorCode.NONE:
         yield request.broker, max(request.incarnation, memory.of("accepted", request.broker, -1))
 
 
-def _state(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _state_read(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, its state as ZooKeeper showed it)."""
     tp = paths.tp_of_state_path(outcome.op.path)
     if tp is not None and isinstance(outcome.answer, Data):
         yield tp, paths.decode_state(tp, (), outcome.answer)
@@ -155,8 +174,8 @@ def is_in_flight(exchange: Exchange, memory: Memory) -> bool:
     return bool(memory.of("in-flight", exchange.peer) == exchange.request.correlation)
 
 
-def _held(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """A state as ZooKeeper showed or took it: by partition, leader epoch and version the leader and the ISR."""
+def _leader_and_isr_held(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """((partition, leader epoch, version), (leader, ISR)) of a state that ZooKeeper showed or took."""
     tp = paths.tp_of_state_path(outcome.op.path)
     if tp is None:
         return
@@ -173,8 +192,8 @@ def _held(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
     yield (tp, state.leader_epoch, state.zk_version), (state.leader, state.isr)
 
 
-def _unreadable(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """Which replicas a broker says are in a failed directory."""
+def _unreadable_replicas(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """((partition, broker, incarnation), True) for each replica that a broker says is in a failed directory."""
     if not is_in_flight(exchange, memory):
         return
     broker = exchange.peer[1:]
@@ -186,18 +205,20 @@ def _unreadable(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]
             yield (tp, broker, exchange.request.broker_incarnation), error is ErrorCode.KAFKA_STORAGE_ERROR or None
 
 
-def _registered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _registered_brokers(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The ids of the brokers that the last list of registrations names."""
     if outcome.op.path == paths.BROKER_IDS and isinstance(outcome.answer, Children):
         yield None, frozenset(BrokerId(int(name)) for name in outcome.answer.names if name.isdecimal())
 
 
-def _registered_before(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _brokers_listed_before(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The ids that the list of registrations named when it was read before."""
     if outcome.op.path == paths.BROKER_IDS:
         yield None, memory.of("registered")
 
 
-def _owner(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """The session that an ephemeral znode belongs to, by the last answer about it."""
+def _owning_session(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(path, the session that this ephemeral znode belongs to), by the last answer about it."""
     match outcome.answer:
         case Data(owner=owner) if owner:
             yield outcome.op.path, owner
@@ -211,8 +232,8 @@ def topic_at(path: str) -> str | None:
     return topic if path == paths.topic_path(topic) and "/" not in topic else None
 
 
-def _assigned(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """The replicas of partitions, as ZooKeeper showed them or took them from this process."""
+def _assigned_replicas(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, its replicas), as ZooKeeper showed them or took them from this process."""
     topic = topic_at(outcome.op.path)
     if topic is None:
         return
@@ -223,29 +244,33 @@ def _assigned(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
             yield from paths.decode_topic(topic, outcome.op.data)
 
 
-def _moving(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _moving_partitions(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The partitions of the reassignment that was read, each with True."""
     if outcome.op.path == admin_paths.REASSIGN and isinstance(outcome.answer, Data):
         for tp in admin_paths.decode_reassignments(outcome.answer.data)[0]:
             yield tp, True
 
 
-def _idle(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _broker_free_again(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The address of a broker that answered the command in flight and waits for no repetition, with None."""
     if is_in_flight(exchange, memory) and exchange.reply.error is not ErrorCode.STALE_BROKER_EPOCH:
         yield exchange.peer, None
 
 
-def _ordered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _elections_ordered(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The partitions of the unclean election that was read, each with True."""
     if outcome.op.path == paths.UNCLEAN_ELECTION and isinstance(outcome.answer, Data):
         for tp in paths.decode_preferred(outcome.answer.data):
             yield tp, True
 
 
-def _forgotten(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _forget_all(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The pair that clears a fact."""
     yield ANY, None
 
 
-def _living(item: Outcome | Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """The latest registration of a broker that the controller has read, or heard of."""
+def _latest_registration(item: Outcome | Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(broker as text, its latest registration that the controller has read, or heard of)."""
     if isinstance(item, Outcome):
         name = item.op.path.removeprefix(f"{paths.BROKER_IDS}/")
         if name.isdecimal() and isinstance(item.answer, Data):
@@ -255,14 +280,15 @@ def _living(item: Outcome | Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
         yield name, max(item.message.incarnation, memory.of("living", name, -1))
 
 
-def _led_from(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _version_led_from(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, version of the state by which its replica leads), None when it no longer does."""
     command = memory.event.message if isinstance(memory.event, Received) else None
     told = command.states if note.kind == "became-leader" and isinstance(command, LeaderAndIsr) else ()
     yield note.tp, next((state.zk_version for state in told if state.tp == note.tp), None)
 
 
-def _stopped(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """A replica that is stopped may be created again in another directory, and all replicas of a partition that is deleted."""
+def _readable_after_stop(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """Replicas that may be created again in another directory: one that is stopped, all of a deleted partition."""
     stops = {stop.tp: stop.moved for stop in send.message.partitions}
     for key in [*memory.facts["unreadable"]]:
         tp, broker, _ = key
@@ -275,18 +301,27 @@ def is_unreadable(memory: Memory, tp: TopicPartition, broker: BrokerId) -> bool:
     return bool(memory.of("unreadable", (tp, str(broker), memory.of("living", str(broker)))))
 
 
-def _told_live(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _live_brokers_told(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The live brokers of the metadata that are sent."""
     yield None, frozenset(send.message.live_brokers)
 
 
-def _heard_of(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
+def _live_with_sender(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The live brokers told last, and the sender of this heartbeat."""
     told = memory.of("told-live")
     if told is not None:
         yield None, told | {event.message.broker}
 
 
+def _standing_dropped(effect: CancelTimer, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """R-182: a broker whose registration is gone is inactive, without a note; its timer may fire once more after a pause."""
+    timer, about = timer_named(effect.name)
+    if timer is Timer.SILENCE:
+        yield BrokerId(int(about)), None
+
+
 FACTS: tuple[Keep, ...] = (
-    Keep(fact="role", of=noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_role)),
+    Keep(fact="role", of=noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_leader_followed)),
     Keep(fact="epoch", of=noted("became-leader", "became-follower", keys=lambda note, _: [(note.tp, note.leader_epoch)])),
     Keep(
         fact="hw",
@@ -312,7 +347,7 @@ FACTS: tuple[Keep, ...] = (
     Keep(
         fact="led-from",  # the version of the state in the command that made a replica leader, until an ISR change is answered
         of=(
-            *noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_led_from),
+            *noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_version_led_from),
             *answered(IsrChange, keys=lambda exchange, _: [(change.tp, None) for change in exchange.request.changes]),
         ),
     ),
@@ -331,11 +366,11 @@ FACTS: tuple[Keep, ...] = (
     Keep(
         fact="fetch",  # the correlation of a follower's last request
         of=(
-            *sent(Fetch, EpochEnd, keys=_last_fetch),
+            *sent(Fetch, EpochEnd, keys=_correlation_of_fetch),
             *noted("became-leader", "became-follower", "resigned", keys=lambda note, _: [(note.tp, None)]),
         ),
     ),
-    Keep(fact="metadata", of=replied(UpdateMetadata, keys=_told_metadata)),
+    Keep(fact="metadata", of=replied(UpdateMetadata, keys=_states_told)),
     Keep(fact="metadata-order", of=replied(UpdateMetadata, keys=_metadata_order)),
     Keep(fact="failed-dir", of=noted("dir-failed", keys=lambda note, _: [(note.dir, True)])),
     Keep(
@@ -354,8 +389,8 @@ FACTS: tuple[Keep, ...] = (
             *heard(MetadataHeartbeatReply, ZkState, keys=_reset_heartbeat),
         ),
     ),
-    Keep(fact="buried", of=heard(StopReplica, keys=_buried)),
-    Keep(fact="obeyed", of=replied(*COMMANDS, keys=_obeyed)),
+    Keep(fact="buried", of=heard(StopReplica, keys=_order_of_deletion)),
+    Keep(fact="obeyed", of=replied(*COMMANDS, keys=_epoch_obeyed)),
     Keep(
         fact="office",
         of=noted("controller-elected", "controller-resigned", keys=lambda n, _: [(None, n.kind == "controller-elected" or None)]),
@@ -366,6 +401,7 @@ FACTS: tuple[Keep, ...] = (
         fact="standing",  # what the controller thinks of a broker
         of=(
             *noted("broker-state", keys=lambda note, _: [(note.broker, (note.detail, note.incarnation))]),
+            *did(CancelTimer, keys=_standing_dropped),
             *noted("controller-resigned", keys=lambda note, _: [(ANY, None)]),
         ),
     ),
@@ -376,19 +412,19 @@ FACTS: tuple[Keep, ...] = (
             *noted("controller-elected", "controller-resigned", keys=lambda n, _: [(None, None)]),
         ),
     ),
-    Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_accepted)),
-    Keep(fact="registered-before", of=read(GetChildren, keys=_registered_before)),
-    Keep(fact="registered", of=read(GetChildren, keys=_registered)),
+    Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_incarnation_accepted)),
+    Keep(fact="registered-before", of=read(GetChildren, keys=_brokers_listed_before)),
+    Keep(fact="registered", of=read(GetChildren, keys=_registered_brokers)),
     Keep(fact="commanded", of=sent(*COMMANDS, keys=lambda send, _: [(send.to, send.message.broker_incarnation)])),
-    Keep(fact="assigned", of=(*noted("controller-elected", keys=_forgotten), *read(GetData, keys=_assigned))),
-    Keep(fact="listed", of=read(GetData, keys=_living)),  # the same, without what only heartbeats name
-    Keep(fact="living", of=(*read(GetData, keys=_living), *heard(MetadataHeartbeat, keys=_living))),
+    Keep(fact="assigned", of=(*noted("controller-elected", keys=_forget_all), *read(GetData, keys=_assigned_replicas))),
+    Keep(fact="listed", of=read(GetData, keys=_latest_registration)),  # the same, without what only heartbeats name
+    Keep(fact="living", of=(*read(GetData, keys=_latest_registration), *heard(MetadataHeartbeat, keys=_latest_registration))),
     Keep(
         fact="unreadable",  # replicas in a failed directory, as their brokers answered under this registration
         of=(
-            *answered(LeaderAndIsr, LogInfo, keys=_unreadable),
-            *sent(StopReplica, keys=_stopped),
-            *noted("controller-elected", keys=_forgotten),
+            *answered(LeaderAndIsr, LogInfo, keys=_unreadable_replicas),
+            *sent(StopReplica, keys=_readable_after_stop),
+            *noted("controller-elected", keys=_forget_all),
         ),
     ),
     Keep(
@@ -402,14 +438,17 @@ FACTS: tuple[Keep, ...] = (
         fact="busy",  # brokers that are told nothing now: a command is in flight, or is sent again later
         of=(
             *sent(*COMMANDS, keys=lambda send, _: [(send.to, True)]),
-            *answered(*COMMANDS, keys=_idle),
+            *answered(*COMMANDS, keys=_broker_free_again),
             *fired(Timer.CHANNEL, keys=lambda item, _: [(broker_address(BrokerId(int(item.about))), None)]),
         ),
     ),
     Keep(
-        fact="moving", of=read(GetData, Exists, keys=_moving)
+        fact="moving", of=read(GetData, Exists, keys=_moving_partitions)
     ),  # partitions that were reassigned: replicas that go are told less
-    Keep(fact="replicas", of=(*noted("controller-elected", keys=_forgotten), *read(GetData, SetData, Create, keys=_assigned))),
+    Keep(
+        fact="replicas",
+        of=(*noted("controller-elected", keys=_forget_all), *read(GetData, SetData, Create, keys=_assigned_replicas)),
+    ),
     Keep(
         fact="deleted",  # partitions that are being deleted: their znodes are looked for first
         of=(
@@ -418,19 +457,21 @@ FACTS: tuple[Keep, ...] = (
         ),
     ),
     Keep(fact="session", of=heard(ZkState, keys=lambda event, _: [(None, event.session)] if event.state == "connected" else [])),
-    Keep(fact="owns", of=read(Create, GetData, Exists, keys=_owner)),
-    Keep(fact="ordered", of=read(GetData, keys=_ordered)),  # the partitions of unclean elections that an operator ordered
-    Keep(fact="state", of=(*noted("controller-elected", keys=_forgotten), *read(GetData, keys=_state))),
-    Keep(fact="held", of=read(GetData, SetData, Create, keys=_held)),
+    Keep(fact="owns", of=read(Create, GetData, Exists, keys=_owning_session)),
+    Keep(
+        fact="ordered", of=read(GetData, keys=_elections_ordered)
+    ),  # the partitions of unclean elections that an operator ordered
+    Keep(fact="state", of=(*noted("controller-elected", keys=_forget_all), *read(GetData, keys=_state_read))),
+    Keep(fact="held", of=read(GetData, SetData, Create, keys=_leader_and_isr_held)),
     Keep(
         fact="spoken-to",  # brokers that were sent a command in this term
-        of=(*sent(*COMMANDS, keys=lambda send, _: [(send.to, True)]), *noted("controller-elected", keys=_forgotten)),
+        of=(*sent(*COMMANDS, keys=lambda send, _: [(send.to, True)]), *noted("controller-elected", keys=_forget_all)),
     ),
     Keep(
         fact="told-live",  # the brokers that serve by the last metadata told, and those heard of since
         of=(
-            *sent(UpdateMetadata, keys=_told_live),
-            *heard(MetadataHeartbeat, keys=_heard_of),
+            *sent(UpdateMetadata, keys=_live_brokers_told),
+            *heard(MetadataHeartbeat, keys=_live_with_sender),
             *noted("controller-resigned", keys=lambda n, _: [(None, None)]),
         ),
     ),

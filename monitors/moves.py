@@ -32,28 +32,32 @@ from reference.messages import (
 from reference.types import BrokerId, broker_address, broker_at
 
 
-def _stops(send: Sent, memory: Memory, *, delete: bool | None = None) -> Iterable[Key]:
-    """Replicas that a move stops on a broker that counts as active."""
+def _replicas_moved_away(send: Sent, memory: Memory, *, delete: bool | None = None) -> Iterable[Key]:
+    """(partition, address) of the replicas that a move stops; `delete` chooses those that are deleted, or those that are not."""
     for stop in send.message.partitions:
         if stop.moved and delete in (None, stop.delete):
             yield stop.tp, send.to
 
 
 def _awaited_stops(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The replicas that a move stops on a broker that counts as active."""
     if _is_active(send, memory):
-        yield from _stops(send, memory)
+        yield from _replicas_moved_away(send, memory)
 
 
 def _awaited_first_stops(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The same, of the stops that come before a deletion."""
     if _is_active(send, memory):
-        yield from _stops(send, memory, delete=False)
+        yield from _replicas_moved_away(send, memory, delete=False)
 
 
-def _deletions(send: Sent, memory: Memory) -> Iterable[Key]:
-    return _stops(send, memory, delete=True)
+def _replicas_deleted(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The replicas that a move deletes."""
+    return _replicas_moved_away(send, memory, delete=True)
 
 
-def _stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _stops_answered(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """The stops that a broker answered; STALE_BROKER_EPOCH does not count, for the command is sent again."""
     if exchange.reply.error is not ErrorCode.STALE_BROKER_EPOCH:  # which is sent again
         for stop in exchange.request.partitions:
             yield stop.tp, exchange.peer
@@ -74,13 +78,14 @@ def _is_active(send: Sent, memory: Memory) -> bool:
     return (is_noted and broker in (memory.of("told-live") or ())) or not sends_heartbeats(memory.config)
 
 
-def _told_without(send: Sent, memory: Memory) -> Iterable[Key]:
+def _brokers_left_out(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The registered brokers that the metadata do not list as live, for any partition."""
     for broker in memory.of("registered", default=frozenset()):
         if broker not in send.message.live_brokers:
             yield ANY, broker_address(broker)
 
 
-def _not_registered(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+def _registrations_over(outcome: Outcome, memory: Memory) -> Iterable[Key]:
     """Spans end for brokers whose registration is over: another list, or a registration that is read anew."""
     path = outcome.op.path
     if path == paths.BROKER_IDS:
@@ -90,7 +95,7 @@ def _not_registered(outcome: Outcome, memory: Memory) -> Iterable[Key]:
                 yield ANY, broker_address(broker)
 
 
-def _read_anew(outcome: Outcome, memory: Memory) -> Iterable[Key]:
+def _registration_replaced(outcome: Outcome, memory: Memory) -> Iterable[Key]:
     """The registration that was read is another one than that which was commanded."""
     name = outcome.op.path.removeprefix(f"{paths.BROKER_IDS}/")
     if outcome.op.path != name and name.isdecimal():
@@ -99,18 +104,20 @@ def _read_anew(outcome: Outcome, memory: Memory) -> Iterable[Key]:
             yield ANY, address
 
 
-def _commanded_anew(send: Sent, memory: Memory) -> Iterable[Key]:
+def _newly_commanded(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The receiver, if the command names another registration than the last one to it."""
     if send.message.broker_incarnation != memory.of("commanded", send.to):
         yield ANY, send.to
 
 
-def _newer_registration(event: Heard, memory: Memory) -> Iterable[Key]:
+def _newly_registered(event: Heard, memory: Memory) -> Iterable[Key]:
+    """The sender of a heartbeat whose registration is later than any accepted before."""
     heartbeat = event.message
     if heartbeat.incarnation > memory.of("accepted", heartbeat.broker, -1):
         yield ANY, broker_address(heartbeat.broker)
 
 
-def _narrowed(op: SetData, memory: Memory) -> Iterable[Key]:
+def _replicas_dropped(op: SetData, memory: Memory) -> Iterable[Key]:
     """Replicas that the assignment written here leaves out and the one that was read last has."""
     topic = topic_at(op.path)
     if topic is None:
@@ -122,14 +129,14 @@ def _narrowed(op: SetData, memory: Memory) -> Iterable[Key]:
 
 
 _STOP_ENDS = (
-    *answered(StopReplica, keys=_stopped),
+    *answered(StopReplica, keys=_stops_answered),
     *noted("broker-state", keys=lambda n, _: [(ANY, broker_address(n.broker))] if n.detail == "inactive" else []),
     *noted("controller-resigned", keys=lambda n, _: [ALL]),
-    *read(GetChildren, keys=_not_registered),
-    *read(GetData, keys=_read_anew),
-    *sent(*COMMANDS, keys=_commanded_anew),
-    *sent(UpdateMetadata, keys=_told_without),
-    *heard(MetadataHeartbeat, keys=_newer_registration),
+    *read(GetChildren, keys=_registrations_over),
+    *read(GetData, keys=_registration_replaced),
+    *sent(*COMMANDS, keys=_newly_commanded),
+    *sent(UpdateMetadata, keys=_brokers_left_out),
+    *heard(MetadataHeartbeat, keys=_newly_registered),
 )
 
 MOVES: tuple[Rule, ...] = (
@@ -140,7 +147,7 @@ MOVES: tuple[Rule, ...] = (
         holds=lambda config: config.variant.reassign_order == "ar_last",
         since=sent(StopReplica, keys=_awaited_stops),
         until=_STOP_ENDS,
-        what=asked(SetData, keys=_narrowed),
+        what=asked(SetData, keys=_replicas_dropped),
     ),
     Never(
         name="deleted-before-stopped",
@@ -148,6 +155,6 @@ MOVES: tuple[Rule, ...] = (
         says="{1} was told to delete its replica of {0} before it answered that it had stopped it",
         since=sent(StopReplica, keys=_awaited_first_stops),
         until=_STOP_ENDS,
-        what=sent(StopReplica, keys=_deletions),
+        what=sent(StopReplica, keys=_replicas_deleted),
     ),
 )

@@ -39,33 +39,39 @@ from reference.messages import (
 from reference.sealed import count
 
 
-def _parked(note: Note, memory: Memory) -> Iterable[Key]:
+def _unanswered_requests(note: Note, memory: Memory) -> Iterable[Key]:
+    """The unanswered fetches and produces of the partition that a note is about; a produce with acks=0 takes no answer."""
     for (source, correlation), request in memory.unanswered.items():
         takes_an_answer = isinstance(request, Fetch) or (isinstance(request, Produce) and request.acks != 0)
         if takes_an_answer and request.tp == note.tp:
             yield note.tp, source, correlation
 
 
-def _request_ended(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _answered_request(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(partition, sender, correlation) of an answer."""
     yield exchange.request.tp, exchange.peer, exchange.request.correlation
 
 
 def _stale_command(event: Heard, memory: Memory) -> Iterable[Key]:
+    """(sender, correlation) of a command of an earlier controller than one that was obeyed."""
     if event.message.controller_epoch < memory.of("obeyed", default=-1):
         yield event.source, event.message.correlation
 
 
-def _obedience(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _obeyed_command(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(sender, correlation) of a command that was answered without error."""
     if exchange.reply.error is ErrorCode.NONE:
         yield exchange.peer, exchange.reply.correlation
 
 
-def _fetch_from_other(send: Sent, memory: Memory) -> Iterable[Key]:
+def _fetches_from_other(send: Sent, memory: Memory) -> Iterable[Key]:
+    """(partition, receiver) of a follower's request to a broker that is not its leader."""
     message = send.message
     return [(message.tp, send.to)] if message.replica is not None and memory.of("role", message.tp) != send.to else ()
 
 
-def _append(note: Note, memory: Memory) -> Iterable[Key]:
+def _appends_out_of_role(note: Note, memory: Memory) -> Iterable[Key]:
+    """(partition, role that the note tells) of an append, if the replica has another role."""
     return [(note.tp, note.detail)] if (memory.of("role", note.tp) == "") is not (note.detail == "leader") else ()
 
 
@@ -77,40 +83,46 @@ def _closes_while_leading(note: Note, memory: Memory) -> Iterable[Key]:
         yield (note.tp,)
 
 
-def _out_of_role(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _served_without_leading(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     return [(exchange.request.tp, exchange.peer)] if memory.of("role", exchange.request.tp) != "" else ()
 
 
-def _other_epoch(send: Sent, memory: Memory) -> Iterable[Key]:
+def _fetches_in_other_epoch(send: Sent, memory: Memory) -> Iterable[Key]:
+    """A follower's fetch in another leader epoch than its own: (partition, epoch of the fetch, own epoch)."""
     message, epoch = send.message, memory.of("epoch", send.message.tp)
     is_other = message.replica is not None and message.leader_epoch != epoch
     return [(message.tp, message.leader_epoch, epoch)] if is_other else ()
 
 
-def _elsewhere(send: Sent, memory: Memory) -> Iterable[Key]:
+def _fetches_off_log_end(send: Sent, memory: Memory) -> Iterable[Key]:
+    """A follower's fetch from another offset than its log end: (partition, offset, log end)."""
     message, end = send.message, memory.of("leo", send.message.tp)
     is_elsewhere = message.replica is not None and end is not None and message.offset != end
     return [(message.tp, message.offset, end)] if is_elsewhere else ()
 
 
-def _above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _acknowledged_above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """An acks=all acknowledgement beyond the HW: (partition, offset of the first record, HW)."""
     request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
     is_above = request.acks == -1 and hw is not None and reply.offset + count(request.values) > hw
     return [(request.tp, reply.offset, hw)] if is_above else ()
 
 
-def _another_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _fetch_with_wrong_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(partition, HW told, HW)."""
     reply, hw = exchange.reply, memory.of("hw", exchange.request.tp)
     return [(exchange.request.tp, reply.hw, hw)] if hw is not None and reply.hw != hw else ()
 
 
-def _another_latest(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _latest_other_than_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(partition, latest offset told, HW)."""
     request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
     is_other = request.timestamp == LATEST and hw is not None and reply.offset != hw
     return [(request.tp, reply.offset, hw)] if is_other else ()
 
 
-def _given_above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _records_above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """Records at or above the HW in the answer to a client's fetch: (partition, offset of their batch, HW)."""
     reply = exchange.reply
     if exchange.request.replica is not None or not reply.batches:
         return ()
@@ -119,20 +131,22 @@ def _given_above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     return [(exchange.request.tp, last.base_offset, reply.hw)] if is_above else ()
 
 
-def _proposal_out_of_role(send: Sent, memory: Memory) -> Iterable[Key]:
+def _proposed_out_of_role(send: Sent, memory: Memory) -> Iterable[Key]:
+    """Partitions that this broker proposes an ISR for though it does not lead, or without itself in it."""
     for change in send.message.changes:
         if memory.of("role", change.tp) != "" or all(member.broker != memory.config.broker for member in change.isr):
             yield (change.tp,)
 
 
-def _of_another_version(send: Sent, memory: Memory) -> Iterable[Key]:
+def _proposed_on_other_version(send: Sent, memory: Memory) -> Iterable[Key]:
+    """An ISR change on another znode version than the one from which the broker leads."""
     for change in send.message.changes:
         version = memory.of("led-from", change.tp)
         if version is not None and change.zk_version != version:
             yield change.tp, change.zk_version, version
 
 
-def _uncalled(note: Note, memory: Memory) -> Iterable[Key]:
+def _role_not_commanded(note: Note, memory: Memory) -> Iterable[Key]:
     """A role that neither the command of this turn gave, nor a state that was read from ZooKeeper."""
     event = memory.event
     if isinstance(event, ZkReplied):
@@ -144,17 +158,19 @@ def _uncalled(note: Note, memory: Memory) -> Iterable[Key]:
 
 
 def _role_epoch(note: Note, memory: Memory) -> Iterable[tuple[Key, Any]]:
+    """The leader epoch in which a replica takes a role, by partition and topic id."""
     yield (note.tp, note.topic_id), note.leader_epoch
 
 
-def _wrong_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _wrong_log_ends(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(partition, log end told, log end)."""
     for end in exchange.reply.ends:
         held = memory.of("leo", end.tp)
         if held is not None and end.leo != held:
             yield end.tp, end.leo, held
 
 
-def _not_stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def _replicas_not_stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """A replica that keeps its role though the answer says that it was stopped; a deletion is answered later.
 
     A late copy of a command from before a deletion is about the replica that was deleted, not about the one made since.
@@ -167,14 +183,15 @@ def _not_stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
             yield stop.tp, exchange.peer
 
 
-def _asks_zookeeper(request: ZkRequest, memory: Memory) -> Iterable[Key]:
+def _commander_behind_request(request: ZkRequest, memory: Memory) -> Iterable[Key]:
+    """The sender of the LeaderAndIsr in whose turn ZooKeeper is asked."""
     event = memory.event
     if isinstance(event, Received) and isinstance(event.message, LeaderAndIsr):
         yield (event.source,)
 
 
-def _denied(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """A replica in a directory that failed is known, and only out of service."""
+def _denied_though_offline(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(partition, client) of a denial, if the replica is known and only its directory has failed."""
     tp = exchange.request.tp
     is_offline = memory.of("failed-dir", memory.of("dir", tp))
     is_denied = exchange.reply.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -186,83 +203,83 @@ REPLICAS: tuple[Rule, ...] = (
         name="offline-replica-denied",
         clause="R-298, C-22",
         says="{1} was told that the broker does not lead {0}, whose directory failed, and not KAFKA_STORAGE_ERROR",
-        what=refused(Produce, Fetch, ListOffsets, EpochEnd, keys=_denied),
+        what=refused(Produce, Fetch, ListOffsets, EpochEnd, keys=_denied_though_offline),
     ),
     Never(
         name="not-stopped",
         clause="R-039",
         says="the replica of {0} goes on, though {1} was told that it stopped",
-        what=replied(StopReplica, keys=_not_stopped),
+        what=replied(StopReplica, keys=_replicas_not_stopped),
     ),
     Never(
         name="command-asks-zookeeper",
         clause="R-069",
         says="a command of {0} made the broker ask ZooKeeper",
         holds=asks_controller,
-        what=did(ZkRequest, keys=_asks_zookeeper),
+        what=did(ZkRequest, keys=_commander_behind_request),
     ),
     Never(
         name="served-out-of-role",
         clause="R-131, R-055",
         says="a request of {1} for {0} was carried out by a replica that does not lead",
-        what=granted(Produce, Fetch, EpochEnd, ListOffsets, keys=_out_of_role),
+        what=granted(Produce, Fetch, EpochEnd, ListOffsets, keys=_served_without_leading),
     ),
     Never(
         name="fetched-in-another-epoch",
         clause="KIP-320",
         says="a replica of {0} fetched in epoch {1} while it followed in epoch {2}",
         holds=lambda config: config.variant.fetch_fencing,
-        what=sent(Fetch, keys=_other_epoch),
+        what=sent(Fetch, keys=_fetches_in_other_epoch),
     ),
     Never(
         name="fetched-elsewhere",
         clause="R-037",
         says="a replica of {0} fetched from offset {1}; its log ends at {2}",
-        what=sent(Fetch, keys=_elsewhere),
+        what=sent(Fetch, keys=_fetches_off_log_end),
     ),
     Never(
         name="acknowledged-above-hw",
         clause="R-140",
         says="records of {0} at offset {1} were acknowledged to acks=all while the high watermark was {2}",
-        what=granted(Produce, keys=_above_hw),
+        what=granted(Produce, keys=_acknowledged_above_hw),
     ),
     Never(
         name="another-hw-told",
         clause="R-016",
         says="the high watermark of {0} was told as {1}; it is {2}",
-        what=granted(Fetch, keys=_another_hw),
+        what=granted(Fetch, keys=_fetch_with_wrong_hw),
     ),
     Never(
         name="latest-is-not-hw",
         clause="KIP-207",
         says="the latest offset of {0} was told as {1}; the high watermark is {2}",
-        what=granted(ListOffsets, keys=_another_latest),
+        what=granted(ListOffsets, keys=_latest_other_than_hw),
     ),
     Never(
         name="given-above-hw",
         clause="R-136",
         says="a consumer was given records of {0} from offset {1} on, above the high watermark {2}",
         holds=lambda config: config.variant.consumer_limit == "hw",
-        what=granted(Fetch, keys=_given_above_hw),
+        what=granted(Fetch, keys=_records_above_hw),
     ),
     Never(
         name="proposal-out-of-role",
         clause="R-192",
         says="an ISR of {0} was proposed by a replica that does not lead, or without it",
-        what=sent(IsrChange, keys=_proposal_out_of_role),
+        what=sent(IsrChange, keys=_proposed_out_of_role),
     ),
     Never(
         name="other-version-proposed",
         clause="R-010, R-195",
         says="the first ISR proposed for {0} is from version {1} of its state; the command that made this replica leader has {2}",
         holds=lambda config: config.variant.isr_change_version,
-        what=sent(IsrChange, keys=_of_another_version),
+        what=sent(IsrChange, keys=_proposed_on_other_version),
     ),
     Never(
         name="role-not-commanded",
         clause="R-031, R-032",
         says="a replica of {0} took a role in epoch {1} that no command of this turn names",
-        what=noted("became-leader", "became-follower", keys=_uncalled),
+        what=noted("became-leader", "became-follower", keys=_role_not_commanded),
     ),
     Rising(
         name="role-epoch-falls",
@@ -276,15 +293,15 @@ REPLICAS: tuple[Rule, ...] = (
         name="wrong-log-end",
         clause="docs/promise.md DUR-6",
         says="the log of {0} was said to end at {1}; it ends at {2}",
-        what=replied(LogInfo, keys=_wrong_end),
+        what=replied(LogInfo, keys=_wrong_log_ends),
     ),
     Within(
         name="parked-request-lost",
         clause="R-039, KAFKA-1148, KAFKA-9198",
         says="the replica of {0} leads no more, and the parked request of {1} was not answered",
         holds=lambda config: config.variant.purgatory_epoch_check,
-        after=noted("replica-deleted", "resigned", "became-follower", keys=_parked),
-        then=replied(Fetch, Produce, keys=_request_ended),
+        after=noted("replica-deleted", "resigned", "became-follower", keys=_unanswered_requests),
+        then=replied(Fetch, Produce, keys=_answered_request),
     ),
     Never(
         name="older-controller-obeyed",
@@ -292,19 +309,19 @@ REPLICAS: tuple[Rule, ...] = (
         says="a command of {0} was obeyed after one of a later controller",
         holds=lambda config: config.variant.controller_epoch and config.variant.controller_epoch_check,
         since=heard(*COMMANDS, keys=_stale_command),
-        what=replied(*COMMANDS, keys=_obedience),
+        what=replied(*COMMANDS, keys=_obeyed_command),
     ),
     Never(
         name="fetched-from-another",
         clause="R-032",
         says="a replica of {0} asked {1}, which is not the leader that it follows",
-        what=sent(Fetch, EpochEnd, keys=_fetch_from_other),
+        what=sent(Fetch, EpochEnd, keys=_fetches_from_other),
     ),
     Never(
         name="appended-out-of-role",
         clause="R-131",
         says="{0} took records as {1} without that role",
-        what=noted("append", keys=_append),
+        what=noted("append", keys=_appends_out_of_role),
     ),
     Never(
         name="leader-truncated",

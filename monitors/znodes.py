@@ -127,41 +127,44 @@ _ZNODES = (
 
 
 @lru_cache(maxsize=4096)
-def documented(path: str) -> Znode | None:
+def documented_znode(path: str) -> Znode | None:
     """The znode of the documents that stands at this path; None if none does."""
     parts = path.split("/")
-    return next((znode for znode in _ZNODES if _fits(znode.path.split("/"), parts)), None)
+    return next((znode for znode in _ZNODES if _fits_pattern(znode.path.split("/"), parts)), None)
 
 
-def _fits(wanted: list[str], parts: list[str]) -> bool:
+def _fits_pattern(wanted: list[str], parts: list[str]) -> bool:
+    """Whether a path fits a pattern, part by part; `*` at the end of a part stands for any text."""
     return len(wanted) == len(parts) and all(
         part.startswith(want.removesuffix("*")) if want.endswith("*") else part == want
         for want, part in zip(wanted, parts, strict=True)
     )
 
 
-def _unknown(op: AnyOp, memory: Memory) -> Iterable[Key]:
-    return [(op.path,)] if documented(op.path) is None else ()
+def _undocumented_path(op: AnyOp, memory: Memory) -> Iterable[Key]:
+    return [(op.path,)] if documented_znode(op.path) is None else ()
 
 
-def _other_form(op: Create | SetData, memory: Memory) -> Iterable[Key]:
-    znode = documented(op.path)
-    if znode is not None and not _is_of(znode, op, memory):
+def _path_of_other_form(op: Create | SetData, memory: Memory) -> Iterable[Key]:
+    """The path that is written to, if the write has not the form of its znode."""
+    znode = documented_znode(op.path)
+    if znode is not None and not _has_form_of(znode, op, memory):
         yield (op.path,)
 
 
-def _is_of(znode: Znode, op: Create | SetData, memory: Memory) -> bool:
+def _has_form_of(znode: Znode, op: Create | SetData, memory: Memory) -> bool:
+    """Whether a write fits a kind of znode: how it is created, and the form and meaning of its data."""
     if isinstance(op, Create) and (op.ephemeral, op.sequential) != (znode.ephemeral, znode.sequential):
         return False
     if znode.form in (None, bytes):
         return znode.form is None or not op.data
     try:
-        return _is_meant(msgspec.json.decode(op.data, type=znode.form), op, memory.config)
+        return _has_right_fields(msgspec.json.decode(op.data, type=znode.form), op, memory.config)
     except msgspec.DecodeError:
         return False
 
 
-def _is_meant(found: object, op: Create | SetData, config: BrokerConfig) -> bool:
+def _has_right_fields(found: object, op: Create | SetData, config: BrokerConfig) -> bool:
     """Whether the JSON has the version of its form, and names this broker where it must."""
     match found:
         case _Controller(version=version, brokerid=broker):
@@ -176,12 +179,14 @@ def _is_meant(found: object, op: Create | SetData, config: BrokerConfig) -> bool
     return True
 
 
-def _without_the_znode(note: Note, memory: Memory) -> Iterable[Key]:
+def _controller_not_owned(note: Note, memory: Memory) -> Iterable[Key]:
+    """The path of the controller's znode, if this session does not own it."""
     if memory.of("owns", "/controller") != memory.of("session"):
         yield ("/controller",)
 
 
-def _without_a_registration(note: Note, memory: Memory) -> Iterable[Key]:
+def _registration_not_owned(note: Note, memory: Memory) -> Iterable[Key]:
+    """The path of the broker's own registration, if this session does not own it."""
     path = f"/brokers/ids/{memory.config.broker}"
     if memory.of("owns", path) != memory.of("session"):
         yield (path,)
@@ -192,24 +197,24 @@ ZNODES: tuple[Rule, ...] = (
         name="elected-without-znode",
         clause="R-001, R-041",
         says="the broker took office, and {0} is not of its session",
-        what=noted("controller-elected", keys=_without_the_znode),
+        what=noted("controller-elected", keys=_controller_not_owned),
     ),
     Never(
         name="registered-without-znode",
         clause="R-002, R-181",
         says="the broker took itself for registered, and {0} is not of its session",
-        what=noted("registered", keys=_without_a_registration),
+        what=noted("registered", keys=_registration_not_owned),
     ),
     Never(
         name="unknown-znode",
         clause="R-001 to R-008, R-147 to R-154, R-245, R-246, R-299",
         says="no document names the path {0}",
-        what=asked(Create, SetData, Delete, Check, GetData, Exists, GetChildren, keys=_unknown),
+        what=asked(Create, SetData, Delete, Check, GetData, Exists, GetChildren, keys=_undocumented_path),
     ),
     Never(
         name="another-znode-form",
         clause="R-001, R-002, R-148 to R-154, R-230, R-245, R-246, R-299",
         says="what was written to {0} has not the form of the documents",
-        what=asked(Create, SetData, keys=_other_form),
+        what=asked(Create, SetData, keys=_path_of_other_form),
     ),
 )

@@ -15,6 +15,9 @@ python -m mutation --causes [ID ...] [--held-out N] [--jobs N] [--write]
 python -m mutation --clauses N [--after M] [--jobs N] [--within S] [--write]
     Says how many edits of N drawn clauses are red by judges in the stored plans (mutation/clause_gate.py).
 
+python -m mutation --localise N [--seed SEED]
+    Says for how many of N red edits the page of the red run names the edited function (mutation/localise.py).
+
 The exit code is 0 if every row is proved, decided or fits, 1 if one is not, 2 if the arguments or the register are wrong.
 """
 
@@ -27,7 +30,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mutation import clause_gate
+from mutation import clause_gate, localise
 from mutation.aims.aim import AimError
 from mutation.aims.reaim import reaimed
 from mutation.aims.shortest import aimed
@@ -83,6 +86,10 @@ def _exit_code(options: argparse.Namespace) -> int:
         found = measured(options.ids, jobs=options.jobs, say=_say)
         others = held_out(options.held_out, jobs=options.jobs, say=_say) if options.held_out else ()
         tell(found, others, say=_say, write=options.write)
+    elif options.localise:
+        found_pages = localise.measured(options.localise, seed=options.seed, say=_say)
+        for line in localise.table(found_pages, seed=options.seed):
+            _say(line)
     else:
         chosen = to_prove(options.ids, again=options.again)
         return prove(chosen, jobs=options.jobs, deadline_s=options.deadline, within_s=options.within, check=options.check)
@@ -158,11 +165,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="also what was proved and did not change, or what was measured")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="copies of the tree at work at once")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin nothing after S seconds")
-    parser.add_argument("--deadline", type=float, default=60.0, metavar="S", help="seconds for the tests, or the plan, of a row")
+    parser.add_argument("--deadline", type=float, default=180.0, metavar="S", help="seconds for the tests, or the plan, of a row")
     parser.add_argument("--causes", action="store_true", help="say how many causes of caught edits begin with a row of the edit")
     parser.add_argument("--held-out", type=int, default=0, metavar="N", help="with --causes: also edits of N clauses")
     parser.add_argument("--after", type=int, default=0, metavar="M", help="with --clauses: leave out the first M that are drawn")
     parser.add_argument("--clauses", type=int, default=0, metavar="N", help="say how many edits of N clauses judges turn red")
+    parser.add_argument("--localise", type=int, default=0, metavar="N", help="say how many of N pages name the edited function")
+    parser.add_argument("--seed", type=int, default=79, metavar="SEED", help="with --localise: of the draw")
     parser.add_argument("--reaim", action="store_true", help="say where edits belong that do not fit any more")
     parser.add_argument("--write", action="store_true", help="with --reaim: into the register; with --causes, --clauses: docs")
     parser.add_argument("--aim", nargs=2, type=Path, metavar="FILE", help="the edit that makes the second text of the first file")

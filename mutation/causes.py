@@ -42,7 +42,7 @@ LEDGER = ROOT / "store" / "causes"
 _SIMULATED = ("reference", "history", "nemesis", "workloads", "highwater/rig", "highwater/backends/sim", "highwater/plans")
 _KEY = "key"
 _HELD_OUT = 8  # seed of the sample; the edits of seed 7 were looked at
-_TRIED = ("plans/mutants/isr-eager", "corpus/elr-joined-short", "plans/mutants/rollback-unclean", "plans/steps/dirs-fail-alone")
+TRIED = ("plans/mutants/isr-eager", "corpus/elr-joined-short", "plans/mutants/rollback-unclean", "plans/steps/dirs-fail-alone")
 _DEADLINE_S = 600.0
 _PAGE = ROOT / "docs" / "evidence.md"
 _BEGIN, _END = "<!-- causes -->", "<!-- end of causes -->"
@@ -136,7 +136,7 @@ def _perform(tree: Path, one: Caught, plan: Plan) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (_KEY, HISTORY, TOLD):
         (folder / name).unlink(missing_ok=True)
-    names = () if _is_in_function(row) else names_given(row.aim.old)
+    names = () if is_in_function(row) else names_given(row.aim.old)
     order = Order(plan=plan, file=row.file, scope=row.aim.scope, names=names, folder=str(folder))
     (tree / "order.json").write_bytes(msgspec.json.encode(order))
     path = tree / row.file
@@ -153,7 +153,8 @@ def _perform(tree: Path, one: Caught, plan: Plan) -> None:
     (folder / _KEY).write_text(_key(one, plan), encoding="utf-8")
 
 
-def _is_in_function(row: Row) -> bool:
+def is_in_function(row: Row) -> bool:
+    """Whether an edit changes a function, and not a constant or a field."""
     return row.aim.scope.rpartition(".")[2][:1].islower() or row.aim.scope.rpartition(".")[2].startswith("_")
 
 
@@ -195,7 +196,7 @@ def held_out(count: int, *, jobs: int, say: Callable[[str], None]) -> tuple[Judg
     left = [row for row in clauses() if row.file.startswith("reference/") and row.tests]
     Random(_HELD_OUT).shuffle(left)
     left, found = left[:count], list[Judged]()
-    for run in _TRIED:
+    for run in TRIED:
         chosen = [Caught(row=row, run=run) for row in left]
         perform(chosen, plans(), jobs=jobs, say=say)
         red = [one for one in _judge(chosen, jobs) if one.checker]

@@ -55,6 +55,7 @@ class Kind:
     everyone: bool = False  # hits all brokers at once, so that it cannot be narrowed to some
     servers_min: int = 1  # of ZooKeeper, for the fault to have an effect
     places_min: int = 1  # of clients
+    named_only: bool = False  # drawn only if it is named: no mix has it, nor a run without names of faults
 
     @property
     def family(self) -> Family:

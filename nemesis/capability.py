@@ -33,6 +33,7 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Roll,
     Shutdown,
     Slow,
     ZooKeeperDown,
@@ -84,11 +85,11 @@ def ability(backend: Backend, fault: AnyFault, target: AnyTarget = _ANY) -> Abil
         return Cannot(_ONE_PLACE)
     match backend:
         case "sim":
-            return Cannot(_NOT_PICKED) if _unsimulated(fault, target) else Can(_simulated_ability(fault))
+            return _ability_of_simulator(fault, target)
         case "process":
-            return _of_processes(fault)
+            return _ability_of_processes(fault)
         case "docker":
-            return _of_containers(fault)
+            return _ability_of_containers(fault)
         case _:
             assert_never(backend)
 
@@ -108,7 +109,7 @@ def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ..
     return tuple(window for window in windows if isinstance(ability(backend, window.fault, window.target), Can))
 
 
-def _unsimulated(fault: AnyFault, target: AnyTarget) -> bool:
+def _cannot_be_simulated(fault: AnyFault, target: AnyTarget) -> bool:
     """Whether the simulator cannot pick the messages of this fault: between brokers it holds or loses those of some kinds."""
     if isinstance(fault, Packets) and not isinstance(target, ClientPlace):
         return fault.connection is not UNSET
@@ -117,60 +118,64 @@ def _unsimulated(fault: AnyFault, target: AnyTarget) -> bool:
     return picks_messages(fault)
 
 
-def _simulated_ability(fault: AnyFault) -> str:
-    """How the simulator performs this fault."""
+def _ability_of_simulator(fault: AnyFault, target: AnyTarget) -> Ability:
+    """How the simulator performs this fault on this target, or that it cannot."""
+    if _cannot_be_simulated(fault, target):
+        return Cannot(_NOT_PICKED)
     match fault:
         case Partition():
-            return "messages over a cut link are lost; its connections break after a while"
+            return Can("messages over a cut link are lost; its connections break after a while")
         case Packets():
-            return "single control requests and fetches, and their answers, by keyed draws; TCP repeats packets of clients"
+            return Can("single control requests and fetches, and their answers, by keyed draws; TCP repeats packets of clients")
         case Slow():
-            return "a drawn delay on top of the link's own"
+            return Can("a drawn delay on top of the link's own")
         case Clog():
-            return "messages wait, in order, until the window ends"
+            return Can("messages wait, in order, until the window ends")
         case Reset():
-            return "connections break; bytes in flight may still arrive, but their sender does not learn of it"
+            return Can("connections break; bytes in flight may still arrive, but their sender does not learn of it")
         case ClockJump() | ClockStrobe():
-            return "an offset of the node's wall clock"
+            return Can("an offset of the node's wall clock")
         case ClockDrift():
-            return "a rate of the node's wall and monotonic clocks"
+            return Can("a rate of the node's wall and monotonic clocks")
         case Pause():
-            return "no event reaches the node; afterwards overdue timers and waiting messages come in drawn order"
+            return Can("no event reaches the node; afterwards overdue timers and waiting messages come in drawn order")
         case Crash() | Restart():
-            return "the machine is dropped between two effects; the disk keeps its page cache"
+            return Can("the machine is dropped between two effects; the disk keeps its page cache")
         case Shutdown(protocol="legacy" | "kip343"):
-            return "the machine is told ShutDown, and at the end of the window a machine with the other protocol starts"
+            return Can("the machine is told ShutDown, and at the end of the window a machine with the other protocol starts")
         case Shutdown():
-            return "the machine is told ShutDown, and dropped where it still runs at the end of the window"
+            return Can("the machine is told ShutDown, and dropped where it still runs at the end of the window")
         case CrashAt():
-            return "the machine is dropped right after the effect, or right before it; the disk keeps its page cache"
+            return Can("the machine is dropped right after the effect, or right before it; the disk keeps its page cache")
         case AnswerLost():
-            return "the client of ZooKeeper takes its connection for broken in place of the answer"
+            return Can("the client of ZooKeeper takes its connection for broken in place of the answer")
         case AnswerLate():
-            return "ZooKeeper's messages to the broker wait, in order, from the request on"
+            return Can("ZooKeeper's messages to the broker wait, in order, from the request on")
         case DeposedAt():
-            return "/controller is deleted, and the broker's messages to ZooKeeper wait, in order, from the request on"
+            return Can("/controller is deleted, and the broker's messages to ZooKeeper wait, in order, from the request on")
+        case Roll():
+            return Can("the machine is told ShutDown, and at the end of the window a machine of the other version starts")
         case PowerLoss():
-            return "a crash, and each file is cut back to a drawn length not below what was flushed"
+            return Can("a crash, and each file is cut back to a drawn length not below what was flushed")
         case ZooKeeperDown():
-            return "modelled servers end, stop or are cut off; a single server is cut off from brokers, or answers late (pause)"
+            return Can("modelled servers end, stop or are cut off; a single one is cut off from brokers, or answers late (pause)")
         case ZooKeeperLinks():
-            return "messages between modelled servers are lost, or take longer by a drawn delay"
+            return Can("messages between modelled servers are lost, or take longer by a drawn delay")
         case ExpireSession():
-            return "the model of ZooKeeper ends the session and removes its ephemeral nodes"
+            return Can("the model of ZooKeeper ends the session and removes its ephemeral nodes")
         case DirUnreadable() | DirFailure() | DiskFull():
-            return "effects on the directory fail with DirFailed"
+            return Can("effects on the directory fail with DirFailed")
         case DirFile():
-            return "effects on the directory fail with DirFailed; where it was removed, it is empty at the next start"
+            return Can("effects on the directory fail with DirFailed; where it was removed, it is empty at the next start")
         case DiskSlow():
-            return "the event Flushed comes later"
+            return Can("the event Flushed comes later")
         case DiskSwap():
-            return "a crash, and the directory is empty at the next start"
+            return Can("a crash, and the directory is empty at the next start")
         case _:
             assert_never(fault)
 
 
-def _of_processes(fault: AnyFault) -> Ability:
+def _ability_of_processes(fault: AnyFault) -> Ability:
     """How the process backend performs faults on one host: by signals, and by proxies that carry all connections."""
     match fault:
         case Pause():
@@ -183,6 +188,8 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Cannot(ONE_PROTOCOL)
         case Shutdown():
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
+        case Roll():
+            return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a process of the other version")
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
             return Cannot(OUTSIDE)
         case Packets(duplicate_per_mille=0, reorder_per_mille=0):
@@ -227,7 +234,7 @@ def _of_processes(fault: AnyFault) -> Ability:
             assert_never(fault)
 
 
-def _of_containers(fault: AnyFault) -> Ability:
+def _ability_of_containers(fault: AnyFault) -> Ability:
     """How containers perform this fault, or why they cannot."""
     match fault:
         case Packets() | Slow() | Clog() | Reset() if picks_messages(fault):
@@ -256,6 +263,8 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Cannot(ONE_PROTOCOL)
         case Shutdown():
             return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start")
+        case Roll():
+            return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start as the other version")
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
             return Cannot(OUTSIDE)
         case Crash() | Restart():

@@ -43,7 +43,7 @@ _PROFILES = """## Profiles
 
 def document() -> str:
     """The text of docs/faults.md."""
-    parts = [_INTRODUCTION, *_kinds(), *_mixes(), _PROFILES, *_faults(), *_targets()]
+    parts = [_INTRODUCTION, *_lines_of_kinds(), *_mixes(), _PROFILES, *_lines_of_faults(), *_lines_of_targets()]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -58,7 +58,7 @@ def harm(kind: Kind) -> str:
             return "a wound"
 
 
-def _kinds() -> Iterator[str]:
+def _lines_of_kinds() -> Iterator[str]:
     """The chapter of fault kinds, by family."""
     yield "## Kinds\n"
     for family in FAMILIES:
@@ -72,19 +72,19 @@ def _mixes() -> Iterator[str]:
     yield _table(("mix", "made of"), ((f"`{name}`", ", ".join(parts) or "nothing") for name, parts in MIXES.items()))
 
 
-def _faults() -> Iterator[str]:
+def _lines_of_faults() -> Iterator[str]:
     """The chapter of faults, with their parameters and what each backend does."""
     yield "## Faults\n"
     yield "Every fault is undone at the end of its window.\n"
     for fault in get_args(AnyFault):
         yield f"### `{_tag(fault)}`\n"
         yield inspect.getdoc(fault) or ""
-        yield from _parameters(fault)
+        yield from _lines_of_parameters(fault)
         mildest = sample(fault)
         yield _table(("backend", "what it does"), ((backend, _ability(backend, mildest)) for backend in BACKENDS))
 
 
-def _targets() -> Iterator[str]:
+def _lines_of_targets() -> Iterator[str]:
     """The chapter of targets, and how backends hit a place of clients."""
     yield "## Targets\n"
     yield "Resolved when the window opens; a role that is vacant at that moment hits no broker.\n"
@@ -98,30 +98,31 @@ def _targets() -> Iterator[str]:
     yield _table(("backend", "what it does"), at_a_place)
 
 
-def _parameters(fault: type[Struct]) -> Iterator[str]:
+def _lines_of_parameters(fault: type[Struct]) -> Iterator[str]:
     """The table of a fault's parameters, if it has any."""
     rows = []
     for field in msgspec.structs.fields(fault):
-        rows.append((f"`{field.encode_name}`", _words(field.type), _default(field.default)))
+        rows.append((f"`{field.encode_name}`", _type_in_words(field.type), _default_in_words(field.default)))
     if rows:
         yield _table(("parameter", "type", "default"), rows)
 
 
-def _default(default: object) -> str:
+def _default_in_words(default: object) -> str:
+    """The default of a parameter as it stands in a plan; empty if it has none."""
     if default is NODEFAULT:
         return "required"
     return "none" if default is UNSET else f"`{json.dumps(default)}`"
 
 
-def _words(annotation: object) -> str:
+def _type_in_words(annotation: object) -> str:
     """Describe the type of a fault's parameter; for a Literal list its values."""
     if get_origin(annotation) is Literal:
         return ", ".join(str(value) for value in get_args(annotation))
     if get_origin(annotation) is tuple:
-        return f"list of {_words(get_args(annotation)[0])}"
+        return f"list of {_type_in_words(get_args(annotation)[0])}"
     parts = [part for part in get_args(annotation) if part not in (type(None), UnsetType)] or [annotation]
     if get_origin(parts[0]) is Literal:
-        return _words(parts[0])
+        return _type_in_words(parts[0])
     return " or ".join(part.__name__ if isinstance(part, type) else str(part) for part in parts)
 
 

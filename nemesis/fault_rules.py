@@ -9,7 +9,6 @@ from nemesis.faults import (
     AnswerLate,
     AnswerLost,
     AnyFault,
-    ClockDrift,
     ClockStrobe,
     Clog,
     CrashAt,
@@ -20,9 +19,11 @@ from nemesis.faults import (
     Packets,
     Partition,
     Reset,
+    Roll,
     Slow,
     ZooKeeperFault,
     ZooKeeperLinks,
+    drift_ppm,
     kinds_of,
     picks_messages,
 )
@@ -46,13 +47,18 @@ def complaints(fault: AnyFault, *, brokers: int, log_dirs: int, servers: int) ->
         yield f"peer restricts the shape isolate alone, not {fault.shape}"
     if isinstance(fault, CrashAt | AnswerLost | AnswerLate | DeposedAt) and fault.nth < 1:
         yield f"nth must be at least 1, not {fault.nth}"
+    if isinstance(fault, Roll):
+        if fault.to and fault.back:
+            yield f"a roll leads to {fault.to!r} or back, not both"
+        if fault.finalize and fault.back:
+            yield "a roll back makes no upgrade final"
     yield from _picking_complaints(fault)
     if isinstance(fault, Reset | ClockStrobe) and fault.period_ms < 1 and not (picks_messages(fault) and fault.period_ms == 0):
         yield f"period_ms must be at least 1, not {fault.period_ms}"
     if isinstance(fault, Slow | DiskSlow | ZooKeeperLinks) and fault.extra_ms < 0:
         yield f"extra_ms must be at least 0, not {fault.extra_ms}"
-    if isinstance(fault, ClockDrift) and fault.ppm > DRIFT_PPM_MAX:
-        yield f"ppm must be at most {DRIFT_PPM_MAX}, not {fault.ppm}"
+    if drift_ppm(fault) > DRIFT_PPM_MAX:
+        yield f"ppm must be at most {DRIFT_PPM_MAX}, not {drift_ppm(fault)}"
     if isinstance(fault, Partition | Slow | Clog | Reset) and not fault.links:
         yield "links must name at least one of peers, zookeeper, clients"
     if isinstance(fault, LinkFault) and fault.peer is not None and not 1 <= fault.peer <= brokers:

@@ -219,6 +219,23 @@ class Shutdown(Fault, frozen=True, kw_only=True, tag="shutdown"):
     protocol: Literal["legacy", "kip343"] | UnsetType = UNSET
 
 
+class Roll(Fault, frozen=True, kw_only=True, tag="roll"):
+    """SIGTERM, and at the fault's end a start as another version: one broker's step of a rolling upgrade, or of its way back.
+
+    A broker that still runs at that time is killed first. From then on it runs the version `to`, in the words of its system: the
+    version under test if empty, the one that it ran first with the parameter `back` of Roll. A cluster rolls by one window for
+    each broker, and a crash in the middle of a roll is a window of its own.
+
+    Before `finalize` the brokers of a mixed cluster speak what the oldest version of the run knows. With it the upgrade becomes
+    final, and no older broker may join afterwards: with KRaft the cluster's feature level is raised once all brokers serve
+    (KIP-584); elsewhere this broker alone speaks its own version's protocol from this start on, so that a second roll is needed.
+    """
+
+    to: str = ""
+    back: bool = False
+    finalize: bool = False
+
+
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):
     """kill -9; each file loses a drawn part of what was not flushed, and its last batch may be torn (flush=none: data loss)."""
 
@@ -303,7 +320,7 @@ class DiskSwap(Fault, frozen=True, kw_only=True, tag="disk-swap"):
 
 LinkFault = Partition | Packets | Slow | Clog | Reset
 ClockFault = ClockJump | ClockDrift | ClockStrobe
-ProcessFault = Pause | Crash | CrashAt | Restart | Shutdown | PowerLoss | ExpireSession
+ProcessFault = Pause | Crash | CrashAt | Restart | Shutdown | Roll | PowerLoss | ExpireSession
 StepFault = AnswerLost | AnswerLate | DeposedAt
 ZooKeeperFault = ZooKeeperDown | ZooKeeperLinks
 DiskFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow | DiskSwap  # of the directory `dir`, numbered from 0
@@ -315,6 +332,11 @@ DRIFT_PPM_MAX = 900_000  # at -1,000,000 ppm a clock would stop
 def hits_every_broker(fault: AnyFault) -> bool:
     """True for a fault that acts on all brokers, whatever its target."""
     return isinstance(fault, ZooKeeperFault) or (isinstance(fault, Partition) and fault.shape != "isolate")
+
+
+def drift_ppm(fault: AnyFault) -> int:
+    """By how many parts per million clocks run wrong under this fault: drifts of overlapping faults add up."""
+    return fault.ppm if isinstance(fault, ClockDrift) else 0
 
 
 def kinds_of(fault: AnyFault) -> tuple[str, ...]:
@@ -358,7 +380,9 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():
             return False
-        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | ZooKeeperDown() | ZooKeeperLinks():
+        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | Roll() | ExpireSession():
+            return False
+        case ZooKeeperDown() | ZooKeeperLinks():
             return False
         case DirUnreadable() | DiskFull() | DiskSlow() | AnswerLost() | AnswerLate() | DeposedAt():
             return False

@@ -51,31 +51,40 @@ def generate(rng: Rng, profile: Profile, shape: Shape) -> tuple[Window, ...]:
 
     Empty where the profile leaves no kind that may strike.
     """
-    kinds = _swarm(rng.fork("swarm"), usable(profile, shape), profile.swarm)
-    if not kinds:
-        return ()
+    whole = [entry for entry in usable(profile, shape) if entry.named_only]  # over the whole schedule, beside its rounds
+    kinds = _swarm(rng.fork("swarm"), tuple(entry for entry in usable(profile, shape) if entry not in whole), profile.swarm)
     ground = _Ground(profile=profile, shape=shape, order=victims_order(rng.fork("victims"), shape))
     restless = rng.fork("restless").pick((1, 2, 3, 4, 6)) if profile.swarm else _RESTLESS_MAX
     deck: list[Kind] = []
     windows: list[Window] = []
     at = min(_LEAD_MS, shape.end_ms // 5)
-    alone = _alone(rng.fork("alone"), ground, at)
+    for entry in whole:
+        draws = rng.fork(entry.name)
+        site = _Site(ground=ground, aim=_aim(draws, shape), begin_ms=at, span_ms=3000)
+        windows += _drawn_windows(draws, site, entry, windows)
+    if not kinds:
+        return _numbered(windows)
+    alone = _drawn_isolation(rng.fork("alone"), ground, at)
     if alone is not None:
         windows.append(alone)
         at = alone.until_ms + _calm_ms(rng.fork("calm after it"), shape)
     for number in range(_ROUNDS_MAX):
         draws = rng.fork(f"round {number}")
         mix, deck = _deal(draws.fork("deal"), deck, kinds, draws.between(1 + restless // 2, 1 + restless))
-        fresh = _round(draws, ground, mix, at, restless)
+        fresh = _drawn_round(draws, ground, mix, at, restless)
         windows += fresh
         at = max([at, *(window.until_ms for window in fresh)]) + _calm_ms(draws.fork("calm"), shape)
         if at >= shape.end_ms:
             break
+    return _numbered(windows)
+
+
+def _numbered(windows: list[Window]) -> tuple[Window, ...]:
     windows.sort(key=lambda window: (window.at_ms, window.until_ms, window.kind))
     return tuple(msgspec.structs.replace(window, id=f"f{number}") for number, window in enumerate(windows, 1))
 
 
-def _alone(rng: Rng, ground: _Ground, at: int) -> Window | None:
+def _drawn_isolation(rng: Rng, ground: _Ground, at: int) -> Window | None:
     """Draw one broker to be cut off for long with no fault beside it, in every second schedule: only such a period shows whether
     the others replace it and go on (docs/promise.md LIVE-6 and LIVE-7). None where the profile has no such kind.
     """
@@ -110,7 +119,7 @@ def _calm_ms(rng: Rng, shape: Shape) -> int:
     return rng.between(low, high)
 
 
-def _round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: int) -> list[Window]:
+def _drawn_round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: int) -> list[Window]:
     """Draw the fault windows of one round, begun within a few seconds from `at`; each dealt kind appears at least once."""
     swizzled = _swizzle(rng.fork("swizzle"), ground, mix, at)
     if swizzled:
@@ -120,11 +129,11 @@ def _round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: in
     windows = _chase(rng.fork("chase"), site, mix)
     windows += _flap(rng.fork("flap"), site, mix)
     for number, kind in enumerate(strikes):
-        windows += _strike(rng.fork(f"strike {number}"), site, kind, windows)
+        windows += _drawn_windows(rng.fork(f"strike {number}"), site, kind, windows)
     return windows
 
 
-def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tuple[Window, ...]:
+def _drawn_windows(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tuple[Window, ...]:
     """Draw the window of this kind, or windows that belong together, that clash with no earlier ones of its round, or none."""
     for _ in range(_RETRIES):
         aim = _aim(rng, site.ground.shape) if rng.ratio(1, 4) else site.aim

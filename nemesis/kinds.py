@@ -16,6 +16,7 @@ from nemesis import (
     link_kinds,
     place_kinds,
     process_kinds,
+    roll_kinds,
     step_kinds,
     zookeeper_kinds,
 )
@@ -37,6 +38,7 @@ KINDS: tuple[Kind, ...] = tuple(
             *place_kinds.KINDS,
             *step_kinds.KINDS,
             *combined_kinds.KINDS,
+            *roll_kinds.KINDS,
         ),
         key=lambda entry: KIND_NAMES.index(entry.name),
     )
@@ -57,7 +59,7 @@ MIXES: dict[str, tuple[str, ...]] = {
         "bounce-at-once",
     ),
     "clocks": ("clock", "pause"),
-    "all": tuple(FAMILIES),
+    "all": tuple(dict.fromkeys(entry.family for entry in KINDS if not entry.named_only)),
 }
 
 

@@ -31,7 +31,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 def default_kinds(name: ProfileName, shape: Shape) -> tuple[str, ...]:
     """The kinds of faults of a run without `--faults`; under profile `within`, only those that excuse no loss on this cluster."""
-    kinds = [entry for entry in KINDS if _can_act(entry, shape)]
+    kinds = [entry for entry in KINDS if _can_act(entry, shape) and not entry.named_only]
     return tuple(entry.name for entry in kinds if name == "beyond" or _is_free(entry, shape))
 
 
@@ -52,6 +52,7 @@ def _can_act(entry: Kind, shape: Shape) -> bool:
 
 
 def _may_strike(entry: Kind, shape: Shape) -> bool:
+    """Whether profile `within` allows this kind: it destroys no promised data, or that of some brokers while others hold it."""
     spared = [topic for topic in shape.topics if entry.destroys == "everything" or topic.flush == "none"]
     if entry.destroys == "nothing" or not spared:
         return True

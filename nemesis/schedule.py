@@ -4,14 +4,14 @@
 broker `leader-of` hits is known only when its window opens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from msgspec import Struct
 
 from history.promise import Flush
 from nemesis.fault_rules import complaints
-from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, DiskFault, LinkFault, Packets, Partition
+from nemesis.faults import DRIFT_PPM_MAX, AnyFault, DiskFault, LinkFault, Packets, Partition, Roll, drift_ppm
 from nemesis.targets import (
     AnyTarget,
     ClientPlace,
@@ -86,7 +86,7 @@ def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
             *_complaints_of_times(window, shape),
             *complaints(window.fault, brokers=shape.brokers, log_dirs=shape.log_dirs, servers=shape.zookeeper),
             *_complaints_of_target(window.target, shape),
-            *(_at_place(window.fault) if isinstance(window.target, ClientPlace) else ()),
+            *(_complaints_of_place(window.fault) if isinstance(window.target, ClientPlace) else ()),
         ]
         if window.id in ids:
             sentences.append("an earlier window has the same id")
@@ -139,10 +139,14 @@ def _complaints_of_times(window: Window, shape: Shape) -> Iterator[str]:
         yield f"a plan that cannot heal: it is open until {window.until_ms} ms and the faults end at {shape.end_ms} ms"
 
 
+def rolls_of(schedule: Iterable[Window]) -> tuple[Roll, ...]:
+    """The rolls of a schedule, in its order."""
+    return tuple(window.fault for window in schedule if isinstance(window.fault, Roll))
+
+
 def _slowest_ppm(windows: Sequence[Window], at_ms: int) -> int:
     """The drift, in ppm, of a clock that is slowed down by all fault windows open at this time."""
-    faults = [window.fault for window in windows if window.at_ms <= at_ms < window.until_ms]
-    return sum(min(0, fault.ppm) for fault in faults if isinstance(fault, ClockDrift))
+    return sum(min(0, drift_ppm(window.fault)) for window in windows if window.at_ms <= at_ms < window.until_ms)
 
 
 def _complaints_of_target(target: AnyTarget, shape: Shape) -> Iterator[str]:
@@ -171,7 +175,7 @@ def _complaints_of_target(target: AnyTarget, shape: Shape) -> Iterator[str]:
             assert_never(target)
 
 
-def _at_place(fault: AnyFault) -> Iterator[str]:
+def _complaints_of_place(fault: AnyFault) -> Iterator[str]:
     """What of a fault cannot be done to the clients at one place, whose only links are those with brokers."""
     if not isinstance(fault, LinkFault):
         yield "only faults of links can hit a client place"

@@ -38,14 +38,14 @@ class Document:
         """Parse a YAML text; raises TextError. `source` names the text in errors."""
         self.source = source
         self._root = _compose(text, source)
-        self.value = _value(self._root, source, yaml.constructor.SafeConstructor())
+        self.value = _plain_value(self._root, source, yaml.constructor.SafeConstructor())
 
     def line(self, path: Path) -> int:
         """The line number in the YAML text of the value at this path, or of the nearest enclosing value, from 1."""
         node: yaml.Node = self._root
         line = node.start_mark.line + 1
         for step in path:
-            child = _child(node, step)
+            child = _member_at(node, step)
             if child is None:
                 return line
             line, node = child
@@ -122,9 +122,9 @@ def _compose(text: str, source: str) -> yaml.Node:
     if yaml.__with_libyaml__:
         # libyaml is ten times as fast. What it refuses PyYAML reads again, so errors have the same words on every machine.
         with suppress(yaml.YAMLError, UnicodeError):
-            return _tree(text, source, yaml.CSafeLoader)
+            return _checked_root(text, source, yaml.CSafeLoader)
     try:
-        return _tree(text, source, yaml.SafeLoader)
+        return _checked_root(text, source, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = ", ".join(part for part in (error.context, error.problem) if part)
@@ -133,7 +133,7 @@ def _compose(text: str, source: str) -> yaml.Node:
         raise TextError(f"{source}:1: malformed YAML: {' '.join(str(error).split())}") from error
 
 
-def _tree(text: str, source: str, loader: "type[yaml.SafeLoader | yaml.CSafeLoader]") -> yaml.Node:
+def _checked_root(text: str, source: str, loader: "type[yaml.SafeLoader | yaml.CSafeLoader]") -> yaml.Node:
     """The root node, after a check of depth and aliases."""
     depth = 0
     for event in yaml.parse(text, Loader=loader):
@@ -156,11 +156,11 @@ def _line(mark: _Mark | None) -> int:
     return 1 if mark is None else mark.line + 1
 
 
-def _value(node: yaml.Node, source: str, constructor: yaml.constructor.SafeConstructor) -> Any:
+def _plain_value(node: yaml.Node, source: str, constructor: yaml.constructor.SafeConstructor) -> Any:
     """Convert a YAML node to plain values. Unlike PyYAML it refuses duplicate keys and numbers beyond 64 bits."""
     where = f"{source}:{node.start_mark.line + 1}"
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, source, constructor) for item in node.value]
+        return [_plain_value(item, source, constructor) for item in node.value]
     if isinstance(node, yaml.MappingNode):
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -169,7 +169,7 @@ def _value(node: yaml.Node, source: str, constructor: yaml.constructor.SafeConst
                 raise TextError(f"{source}:{key_node.start_mark.line + 1}: a key must be a word")
             if key in mapping:
                 raise TextError(f"{source}:{key_node.start_mark.line + 1}: the key {key} occurs twice")
-            mapping[key] = _value(value_node, source, constructor)
+            mapping[key] = _plain_value(value_node, source, constructor)
         return mapping
     try:
         value = constructor.construct_object(node)
@@ -180,7 +180,7 @@ def _value(node: yaml.Node, source: str, constructor: yaml.constructor.SafeConst
     return value
 
 
-def _child(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
+def _member_at(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
     """The line and node of a member of a YAML sequence or mapping; for a mapping, the line of the key."""
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
@@ -212,14 +212,14 @@ def _path_and_reason(message: str) -> tuple[Path, str]:
         return (*path, field["name"]), f"unknown key {field['name']!r}" + (f" in {place}" if place else "")
     value = _VALUE.search(words)
     if value is not None:
-        words = _unknown(path, value["value"])
+        words = _unknown_in_words(path, value["value"])
     words = words.replace("Object missing required field", "missing key").replace("`object`", "a mapping")
     words = words.replace("`array`", "a list")
     words = words[:1].lower() + words[1:]
     return path, f"{place}: {words}" if place else words
 
 
-def _unknown(path: Path, value: str) -> str:
+def _unknown_in_words(path: Path, value: str) -> str:
     """Format the error for an unknown value; for the tag of a fault or target, list the known tags."""
     unions: dict[str | int, UnionType] = {"fault": AnyFault, "target": AnyTarget}
     union = unions.get(path[-1]) if path else None

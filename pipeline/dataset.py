@@ -11,8 +11,8 @@ the other's manifest, and does not count from then on. Names are relative to the
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from hashlib import blake2b, sha256
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from history import parquet
-from history.errors import HistoryError
+from history.errors import NOT_JSON, HistoryError
 from history.history import History
 from pipeline.errors import PipelineError
 from pipeline.owner import owned
@@ -31,7 +31,9 @@ from pipeline.storage import Storage
 from pipeline.tables import DATASET_VERSION, HIVE, TABLES, Table, arrow_schema
 
 RUNS_OF_A_PART = 50
+RESULT = ("commit", "digest", "verdict")
 WORDS_MAX = 1_000  # reasons of refused runs that are kept
+_PARTS_READ = 8  # whose results are kept: the runs of a part are asked for one after the other
 ROWS_MAX = 1_000_000  # of records in memory, some 200 MB; the largest part is written when they are more
 MANIFESTS = "parts/"
 # Readers take a folder's value for a number or a date if it looks like one, so a name begins with a letter.
@@ -70,11 +72,13 @@ def _seal(part: Part) -> str:
 class Entry(NamedTuple):
     """A run that can be taken in. `load` reads its record, and is called only for a run that the dataset does not have.
 
-    If `load` raises PipelineError or HistoryError, the run is refused with these words.
+    If `load` raises PipelineError or HistoryError, the run is refused with these words. `told` has at least the columns `RESULT`
+    of `runs`: a run that the dataset has with another result is refused, too.
     """
 
     run: str
     load: Callable[[], Record]
+    told: Mapping[str, object] | None = None
 
 
 class Refused(NamedTuple):
@@ -112,7 +116,7 @@ def ingest(storage: Storage, campaign: str, entries: Iterable[Entry | Refused]) 
     Raises PipelineError for a name that cannot be a folder's. Parts that were written before an error stay.
     """
     with writing(storage, campaign) as parts:
-        intake = Intake(storage, campaign, {run for part in parts if part.campaign == campaign for run in part.runs})
+        intake = Intake(storage, campaign, parts)
         for part in intake.parts(entries):
             commit(storage, part)
     return intake.tally
@@ -134,11 +138,13 @@ def writing(storage: Storage, campaign: str, *, with_runs: bool = True) -> Itera
 class Intake:
     """Writes the files of parts. Their manifests are left to the owner of the dataset, so nothing counts without it.
 
-    `present` are the runs of the campaign that the dataset has. `tally` is what came of the entries so far.
+    `present` are the parts of the dataset. `tally` is what came of the entries so far.
     """
 
-    def __init__(self, storage: Storage, campaign: str, present: AbstractSet[str]) -> None:
-        self._storage, self._campaign, self._present = storage, campaign, present
+    def __init__(self, storage: Storage, campaign: str, present: Iterable[Part]) -> None:
+        self._storage, self._campaign = storage, campaign
+        self._present = {run: part for part in present if part.campaign == campaign for run in part.runs}
+        self._results_by_run = lru_cache(_PARTS_READ)(partial(_results_by_run, storage))
         self._taken: set[str] = set()
         self.tally = Ingested()
 
@@ -146,22 +152,23 @@ class Intake:
         """Take runs in; yields each part whose files are written."""
         batches: dict[str, _Batch] = {}
         for entry in entries:
-            record = self._loaded(entry)
+            record = self._record_if_new(entry)
             if record is None:
                 continue
             batches.setdefault(record.protocol, _Batch()).add(record)
-            while (full := _full(batches)) is not None:
+            while (full := _protocol_to_write(batches)) is not None:
                 yield self._part(batches.pop(full))
         for batch in batches.values():
             yield self._part(batch)
 
-    def _loaded(self, entry: Entry | Refused) -> Record | None:
+    def _record_if_new(self, entry: Entry | Refused) -> Record | None:
         """The record of a run that is new; None for any other."""
         if isinstance(entry, Refused):
             self.tally += Ingested(refused=1, words=(entry.words,))
             return None
         if entry.run in self._present or entry.run in self._taken:
-            self.tally += Ingested(present=1)
+            other = self._difference_of_result(entry)
+            self.tally += Ingested(present=1) if other is None else Ingested(refused=1, words=(other,))
             return None
         try:
             record = entry.load()
@@ -171,9 +178,30 @@ class Intake:
         self._taken.add(entry.run)
         return record
 
+    def _difference_of_result(self, entry: Entry) -> str | None:
+        """How the run that the dataset has differs from this one in words; None if it does not, or if that is not known."""
+        if entry.told is None or entry.run not in self._present:
+            return None
+        here, now = self._results_by_run(self._present[entry.run].path("runs")).get(entry.run), {n: entry.told[n] for n in RESULT}
+        if here in (None, now):
+            return None
+        words = ", ".join(f"{name} {here[name]}, now {now[name]}" for name in RESULT if here[name] != now[name])
+        return (
+            f"{entry.run}: campaign {self._campaign} of the dataset has it with another result: {words}; give another --campaign"
+        )
+
     def _part(self, batch: "_Batch") -> Part:
         self.tally += Ingested(new=len(batch.records), parts=1)
         return _write_batch(self._storage, self._campaign, batch)
+
+
+def _results_by_run(storage: Storage, name: str) -> dict[str, dict[str, object]]:
+    """The results of the runs in a file of the table `runs`; none if it cannot be read, which `store verify` says."""
+    try:
+        rows = pq.read_table(pa.BufferReader(storage.read(name)), columns=["run", *RESULT]).to_pylist()
+    except (OSError, pa.ArrowException):
+        return {}
+    return {row.pop("run"): row for row in rows}
 
 
 class _Batch:
@@ -188,7 +216,7 @@ class _Batch:
         self.rows += sum(table.num_rows for table in record.tables.values())
 
 
-def _full(batches: Mapping[str, _Batch]) -> str | None:
+def _protocol_to_write(batches: Mapping[str, _Batch]) -> str | None:
     """The protocol whose records are to be written now: it has enough runs for a part, or all together need too much memory."""
     largest = max(batches, key=lambda protocol: batches[protocol].rows, default=None)
     for protocol, batch in batches.items():
@@ -223,9 +251,9 @@ def parts_of(storage: Storage, *, with_runs: bool = True) -> list[Part]:
 
 
 def live(parts: Sequence[Part]) -> list[Part]:
-    """The parts that no other one has taken over."""
-    replaced = {old for part in parts for old in part.replaces}
-    return [part for part in parts if part.id not in replaced]
+    """The parts that no other one has taken over, with all of their runs."""
+    takers = {old: part for part in parts for old in part.replaces if old != part.id}
+    return [part for part in parts if part.id not in takers or not set(part.runs) <= set(takers[part.id].runs)]
 
 
 def manifest_names(storage: Storage) -> list[str]:
@@ -238,7 +266,7 @@ def manifest_at(storage: Storage, name: str) -> Part:
     where = storage.path(name)
     try:
         part = msgspec.json.decode(storage.read(name), type=Part)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise PipelineError(f"{where}: not the manifest of a part: {error}") from error
     if part.version != DATASET_VERSION:
         raise PipelineError(f"{where}: dataset version {part.version}, this program reads {DATASET_VERSION}")
@@ -266,10 +294,10 @@ def _write_batch(storage: Storage, campaign: str, batch: _Batch) -> Part:
         rows = [record.tables[table] for record in batch.records if table in record.tables]
         if rows:
             tables[table] = pa.concat_tables(rows)
-    return _write(storage, campaign, batch.records[0].protocol, tables)
+    return _write_part(storage, campaign, batch.records[0].protocol, tables)
 
 
-def _write(
+def _write_part(
     storage: Storage, campaign: str, protocol: str, tables: dict[Table, pa.Table], *, replaces: Sequence[str] = ()
 ) -> Part:
     """Write the files of a part. A file without rows is written too: readers want to see the schema."""
@@ -314,10 +342,11 @@ def compact(storage: Storage) -> tuple[int, int]:
     Returns the numbers of parts before and after. Raises PipelineError where a part is damaged.
     """
     with owned(storage):
-        return _compact(storage)
+        return _join_parts(storage)
 
 
-def _compact(storage: Storage) -> tuple[int, int]:
+def _join_parts(storage: Storage) -> tuple[int, int]:
+    """As `compact`, for the owner of the dataset."""
     parts = parts_of(storage)
     sweep(storage, parts)
     for together in _part_groups_to_join(parts):
@@ -325,7 +354,7 @@ def _compact(storage: Storage) -> tuple[int, int]:
             table: _joined_table(storage, together, table) for table in TABLES if any(table in part.files for part in together)
         }
         first = together[0]
-        commit(storage, _write(storage, first.campaign, first.protocol, tables, replaces=[part.id for part in together]))
+        commit(storage, _write_part(storage, first.campaign, first.protocol, tables, replaces=[part.id for part in together]))
     after = parts_of(storage)
     sweep(storage, after)
     return len(parts), len(after)

@@ -52,7 +52,7 @@ def ingest_on_spark(
     tally = Ingested()
     with writing(storage, campaign, with_runs=False) as parts:
         has_runs = any(part.campaign == campaign for part in parts)
-        take = partial(_take_in, storage.location, campaign, units.entries, str(uuid4()) if has_runs else None)
+        take = partial(_ingest_unit, storage.location, campaign, units.entries, str(uuid4()) if has_runs else None)
         for result in results_on_spark(spark, units.count, take):
             taken, of_unit = _TAKEN.decode(result)
             for part in taken:
@@ -62,21 +62,20 @@ def ingest_on_spark(
     return tally
 
 
-def _take_in(
+def _ingest_unit(
     location: str, campaign: str, entries: Callable[[int], Iterable[Entry | Refused]], ingest: str | None, unit: int
 ) -> bytes:
     """Write the files of the parts of a unit. `ingest` names it if the dataset has runs of the campaign."""
     storage = storage_at(location)
-    present = frozenset[str]() if ingest is None else _present(location, campaign, ingest)
-    intake = Intake(storage, campaign, present)
+    intake = Intake(storage, campaign, () if ingest is None else _present(location, campaign, ingest))
     parts = list(intake.parts(entries(unit)))
     return msgspec.msgpack.encode((parts, intake.tally))
 
 
 @lru_cache(maxsize=1)
-def _present(location: str, campaign: str, ingest: str) -> frozenset[str]:
-    """The runs of a campaign that the dataset had when this worker met the ingest; those of other units do not matter."""
-    return frozenset(run for part in parts_of(storage_at(location)) if part.campaign == campaign for run in part.runs)
+def _present(location: str, campaign: str, ingest: str) -> list[Part]:
+    """The parts of a campaign that the dataset had when this worker met the ingest; those of other units do not matter."""
+    return [part for part in parts_of(storage_at(location)) if part.campaign == campaign]
 
 
 def verify_on_spark(spark: "SparkSession", storage: Storage) -> list[Damage]:
@@ -86,11 +85,11 @@ def verify_on_spark(spark: "SparkSession", storage: Storage) -> list[Damage]:
     groups = [[part.id for part in current[at : at + _GROUP]] for at in range(0, len(current), _GROUP)]
     for result in results_on_spark(spark, len(groups), partial(_damages, storage.location, groups)):
         damages += _DAMAGES.decode(result)
-    damages += _twice(spark, storage, groups)
+    damages += _doubled_runs(spark, storage, groups)
     return sorted([*damages, *orphaned_files(storage, parts, current)])
 
 
-def _of_group(location: str, groups: list[list[str]], group: int) -> Iterator[Part | Damage]:
+def _parts_of_group(location: str, groups: list[list[str]], group: int) -> Iterator[Part | Damage]:
     """The parts of a group; a damage for each manifest that is gone since, or was changed."""
     storage = storage_at(location)
     for part in groups[group]:
@@ -103,25 +102,26 @@ def _of_group(location: str, groups: list[list[str]], group: int) -> Iterator[Pa
 
 def _damages(location: str, groups: list[list[str]], group: int) -> bytes:
     storage = storage_at(location)
-    found = [damages_of(storage, of) if isinstance(of, Part) else [of] for of in _of_group(location, groups, group)]
+    found = [damages_of(storage, of) if isinstance(of, Part) else [of] for of in _parts_of_group(location, groups, group)]
     return msgspec.msgpack.encode([damage for damages in found for damage in damages])
 
 
-def _twice(spark: "SparkSession", storage: Storage, groups: list[list[str]]) -> list[Damage]:
+def _doubled_runs(spark: "SparkSession", storage: Storage, groups: list[list[str]]) -> list[Damage]:
     """The runs that are in two parts of one campaign, or twice in one: Spark groups all runs, and the driver sees those parts."""
     from pyspark.sql import functions as f
 
     if not groups:
         return []
-    rows = partial(_runs, storage.location, groups)
+    rows = partial(_run_batches, storage.location, groups)
     runs = frame_of_numbers(spark, range(len(groups)), rows, "campaign string, run string, part string")
     of_run = runs.groupBy("campaign", "run").agg(f.count("*").alias("parts"), f.collect_set("part").alias("ids"))
     ids = of_run.where("parts > 1").select(f.explode("ids").alias("id")).distinct().toArrow()["id"].to_pylist()
     return list(twice([manifest_at(storage, f"{MANIFESTS}{part}.json") for part in sorted(ids)]))
 
 
-def _runs(location: str, groups: list[list[str]], group: int) -> Iterator[pa.RecordBatch]:
-    for part in _of_group(location, groups, group):
+def _run_batches(location: str, groups: list[list[str]], group: int) -> Iterator[pa.RecordBatch]:
+    """The campaign, key and part of each run in a group of parts."""
+    for part in _parts_of_group(location, groups, group):
         if isinstance(part, Part):
             count = len(part.runs)
             columns = {"campaign": [part.campaign] * count, "run": part.runs, "part": [part.id] * count}

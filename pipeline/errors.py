@@ -2,6 +2,7 @@
 
     PipelineError        Spark cannot be used here, or it cannot read the runs
       OwnedError         another process writes to the folder
+      DamagedError       what is stored is not as it was written; to do it again helps
 
 The message is one sentence for the user. Invalid history files raise `history.errors.HistoryError`, as everywhere. A checker that
 fails inside an executor is a bug of ours and is raised as Spark reports it.
@@ -14,3 +15,7 @@ class PipelineError(Exception):
 
 class OwnedError(PipelineError):
     """Another process writes there; it may end."""
+
+
+class DamagedError(PipelineError):
+    """A stored record is not as it was written, or says something else than its row."""

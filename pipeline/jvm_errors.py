@@ -15,14 +15,15 @@ def without_start_warning() -> Iterator[None]:
     stderr = os.dup(2)
     os.dup2(write, 2)
     os.close(write)
-    threading.Thread(target=_copy, args=(read, stderr), daemon=True).start()
+    threading.Thread(target=_copy_but_warning, args=(read, stderr), daemon=True).start()
     try:
         yield
     finally:
         os.dup2(stderr, 2)
 
 
-def _copy(read: int, stderr: int) -> None:
+def _copy_but_warning(read: int, stderr: int) -> None:
+    """Copy the lines of one file descriptor to another, to the end, without the JVM's warning."""
     with os.fdopen(read, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as out:
         for line in lines:
             if not line.startswith(_WARNING):

@@ -25,6 +25,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
+from history.errors import NOT_JSON
 from pipeline.errors import OwnedError, PipelineError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class StoredObjects:
 
     def numbers(self) -> dict[int, datetime]:
         """As in `Objects`."""
-        with self._asking():
+        with self._refusals_in_words():
             found = self._store.list_with_delimiter()["objects"]
         named = {entry["path"].rpartition("/")[2]: entry["last_modified"] for entry in found}
         return {int(name.removeprefix(_PREFIX)): at for name, at in named.items() if name.startswith(_PREFIX)}
@@ -85,7 +86,7 @@ class StoredObjects:
         """As in `Objects`."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._asking():
+        with self._refusals_in_words():
             try:
                 self._store.put(_name(number), data, mode="create")
             except (AlreadyExistsError, PreconditionError):
@@ -94,12 +95,12 @@ class StoredObjects:
 
     def write(self, number: int, data: bytes) -> None:
         """As in `Objects`."""
-        with self._asking():
+        with self._refusals_in_words():
             self._store.put(_name(number), data)
 
     def read(self, number: int) -> bytes | None:
         """As in `Objects`."""
-        with self._asking():
+        with self._refusals_in_words():
             try:
                 return bytes(self._store.get(_name(number)).bytes())
             except FileNotFoundError:
@@ -107,20 +108,20 @@ class StoredObjects:
 
     def delete(self, number: int) -> None:
         """As in `Objects`."""
-        with self._asking(), suppress(FileNotFoundError):
+        with self._refusals_in_words(), suppress(FileNotFoundError):
             self._store.delete(_name(number))
 
     def now(self) -> datetime:
         """As in `Objects`."""
         name = f"{_CLOCK}{uuid4()}"
-        with self._asking():
+        with self._refusals_in_words():
             self._store.put(name, b"")
             at: datetime = self._store.head(name)["last_modified"]
             self._store.delete(name)
         return at
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _refusals_in_words(self) -> Iterator[None]:
         """Turn a refusal of the store into one sentence."""
         from obstore.exceptions import BaseError, NotSupportedError
 
@@ -208,7 +209,7 @@ class Lease:
         written = self._objects.numbers().get(number)
         if data is None or written is None:  # a higher one has replaced it
             raise self._refusal(number)
-        held = _held(data)
+        held = _content_of(data)
         if held is None or held.given_back:
             return
         age_s = (self._objects.now() - written).total_seconds()
@@ -216,8 +217,9 @@ class Lease:
             raise self._refusal(number, f", or in {held.seconds - age_s:.0f} s if it was killed")
 
     def _refusal(self, number: int, more: str = "") -> OwnedError:
+        """The error for a folder that another process owns, with its words on who it is."""
         data = self._objects.read(number)
-        held = None if data is None else _held(data)
+        held = None if data is None else _content_of(data)
         who = "another process" if held is None else held.who
         return OwnedError(f"{self._where}: {who} writes here; wait for its end{more}")
 
@@ -241,11 +243,11 @@ class Lease:
             self._objects.write(self._number, msgspec.json.encode(msgspec.structs.replace(self._held, given_back=True)))
 
 
-def _held(data: bytes) -> Held | None:
+def _content_of(data: bytes) -> Held | None:
     """The content of a lease; None where it is damaged: nobody can say that they hold it."""
     try:
         return msgspec.json.decode(data, type=Held)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
 
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from history.errors import NOT_JSON
 from pipeline.errors import PipelineError
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage
@@ -152,7 +153,7 @@ def row_of(key: str, text: bytes) -> Row:
         raise ValueError("an empty row of a ledger")
     try:
         row = msgspec.json.decode(text, type=Row)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise ValueError(f"not a row of a ledger: {error}") from error
     if row.key != key:
         raise ValueError(f"the row of another item, {row.key}")

@@ -46,7 +46,7 @@ def call_on_processes(
     workers: list[_Worker[T, R]] = []
     try:
         while True:
-            _give_out(orders, workers, do, jobs)
+            _order_idle_workers(orders, workers, do, jobs)
             busy = [worker for worker in workers if worker.order is not None]
             if not busy:
                 return
@@ -69,7 +69,7 @@ def call_on_processes(
                     result = answer.result
                 yield result
     finally:
-        _end(workers)
+        _end_workers(workers)
 
 
 class _Orders(Generic[T]):
@@ -92,7 +92,7 @@ class _Worker(Generic[T, R]):
     def __init__(self, do: Callable[[T, int], R]) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, do))
+        self.process = context.Process(target=_serve_orders, args=(theirs, do))
         with _signals_held_back():
             self.process.start()
         theirs.close()
@@ -140,7 +140,7 @@ class _Failure:
     error: Exception
 
 
-def _give_out(orders: "_Orders[T]", workers: "list[_Worker[T, R]]", do: Callable[[T, int], R], jobs: int) -> None:
+def _order_idle_workers(orders: "_Orders[T]", workers: "list[_Worker[T, R]]", do: Callable[[T, int], R], jobs: int) -> None:
     """Give an order to every idle worker; start workers as long as there are orders and processors."""
     while True:
         idle = next((worker for worker in workers if worker.order is None), None)
@@ -160,14 +160,15 @@ def _give_out(orders: "_Orders[T]", workers: "list[_Worker[T, R]]", do: Callable
             orders.again.appendleft(order)
 
 
-def _end(workers: "Sequence[_Worker[T, R]]") -> None:
+def _end_workers(workers: "Sequence[_Worker[T, R]]") -> None:
+    """Kill all workers, then wait for each."""
     for worker in workers:
         worker.process.kill()
     for worker in workers:
         worker.end()
 
 
-def _work(pipe: Connection, do: Callable[[T, int], R]) -> None:
+def _serve_orders(pipe: Connection, do: Callable[[T, int], R]) -> None:
     """The life of a worker: one order after the other until the parent closes the pipe."""
     _end_with_the_parent()
     while True:

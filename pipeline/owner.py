@@ -13,6 +13,7 @@ from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pipeline.errors import OwnedError
 from pipeline.lease import Lease, leased, objects_on_s3
@@ -33,15 +34,33 @@ def owned(storage: Storage) -> Iterator[None]:
         with leased(lease, on_loss=interrupt_main):
             yield
         return
-    storage.folder.mkdir(parents=True, exist_ok=True)
-    path = storage.folder / _FILE
+    with locked(storage.folder / _FILE, place=str(storage.folder), does="writes here"):
+        yield
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a process owns a local folder at this moment, and so may leave it half written."""
+    try:
+        with (folder / _FILE).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody ever did, or its server has no locks
+        pass
+    return False
+
+
+@contextmanager
+def locked(path: Path, *, place: str, does: str) -> Iterator[None]:
+    """Hold the kernel's lock on a file, which says who holds it. OwnedError if another does: `place`: it `does`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             who = file.read().strip() or "another process"
-            raise OwnedError(f"{storage.folder}: {who} writes here; wait for its end") from None
+            raise OwnedError(f"{place}: {who} {does}; wait for its end") from None
         except OSError as error:
             if error.errno not in _WITHOUT_LOCKS:
                 raise

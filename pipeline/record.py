@@ -68,24 +68,26 @@ def record_of(facts: Known, history: History, verdict: Verdict) -> Record:
     events, end_ns = history.events_frame, history.manifest.end_ns
     calls, faults = calls_of(history.operations_frame), windows(events, end_ns)
     rows: dict[Table, pl.DataFrame | Sequence[Mapping[str, object]]] = {
-        "runs": [_run(facts) | _outcome(history, verdict, calls, faults)],
-        "verdicts": [_verdict(facts, verdict)],
-        "anomalies": _anomalies(history, verdict, faults),
+        "runs": [_unjudged_run(facts) | _columns_of_outcome(history, verdict, calls, faults)],
+        "verdicts": [_row_of_verdict(facts, verdict)],
+        "anomalies": _frame_of_anomalies(history, verdict, faults),
         "faults": [msgspec.structs.asdict(count) for count in history.manifest.faults],
-        "windows": _with_silence(faults, calls),
+        "windows": _with_unavailability(faults, calls),
         "calls": calls.with_columns(kinds_in_effect(faults, calls["invoked_ns"])),
-        "coverage": _coverage(events, faults),
+        "coverage": _frame_of_coverage(events, faults),
     }
-    return Record(protocol=facts.protocol, tables={table: _table(table, rows[table], facts.run) for table in OF_A_RECORD})
+    return Record(protocol=facts.protocol, tables={table: _arrow_table(table, rows[table], facts.run) for table in OF_A_RECORD})
 
 
 def record_of_failure(facts: Known) -> Record:
     """The record of a run without a history, because the harness failed."""
-    rows: dict[Table, Sequence[Mapping[str, object]]] = {"runs": [_run(facts)]}
-    return Record(protocol=facts.protocol, tables={table: _table(table, rows.get(table, ()), facts.run) for table in OF_A_RECORD})
+    rows: dict[Table, Sequence[Mapping[str, object]]] = {"runs": [_unjudged_run(facts)]}
+    return Record(
+        protocol=facts.protocol, tables={table: _arrow_table(table, rows.get(table, ()), facts.run) for table in OF_A_RECORD}
+    )
 
 
-def _table(table: Table, rows: pl.DataFrame | Sequence[Mapping[str, object]], run: str) -> pa.Table:
+def _arrow_table(table: Table, rows: pl.DataFrame | Sequence[Mapping[str, object]], run: str) -> pa.Table:
     """Rows as an Arrow table of this schema, with the run's key in each."""
     schema = arrow_schema(table)
     if not isinstance(rows, pl.DataFrame):
@@ -104,7 +106,7 @@ _COUNTS = (
 )
 
 
-def _run(facts: Known) -> dict[str, object]:
+def _unjudged_run(facts: Known) -> dict[str, object]:
     """The row of `runs` before anything was judged: UNKNOWN, with no rows."""
     failed: dict[str, object] = {}
     if facts.outcome == HARNESS_FAILED:
@@ -113,7 +115,7 @@ def _run(facts: Known) -> dict[str, object]:
     return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", **failed, **own}
 
 
-def _outcome(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
+def _columns_of_outcome(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
     """The columns of a run that depend on its history and verdict."""
     manifest, counts = history.manifest, verdict.counts
     failure = signature(history, verdict)
@@ -137,7 +139,7 @@ def _outcome(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl
     }
 
 
-def _verdict(facts: Known, verdict: Verdict) -> dict[str, object]:
+def _row_of_verdict(facts: Known, verdict: Verdict) -> dict[str, object]:
     """The row of one judgement."""
     return {
         "checkers": facts.checkers,
@@ -149,7 +151,7 @@ def _verdict(facts: Known, verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _anomalies(history: History, verdict: Verdict, faults: pl.DataFrame) -> pl.DataFrame:
+def _frame_of_anomalies(history: History, verdict: Verdict, faults: pl.DataFrame) -> pl.DataFrame:
     """A row for each anomaly: its words, its proof's index and time, and the faults in effect then."""
     columns = ("kind", "checker", "key", "words", "witness")
     texts: dict[str, pl.DataType] = {name: pl.String() for name in columns[:4]}
@@ -204,7 +206,7 @@ def calls_of(operations: pl.DataFrame) -> pl.DataFrame:
 _PARTITION = ("topic", "partition")
 
 
-def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def _with_unavailability(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The windows with `unavailable_ns` and `recovery_ns`, from the produce calls of all partitions.
 
     A silence begins when a window begins or a produce is acknowledged within it, if a client waits for an answer then, else with
@@ -223,7 +225,7 @@ def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     within = places.join(acks, on=_PARTITION).filter(pl.col("acked_ns").is_between("begun_ns", "ended_ns"))
     columns = ("window", *_PARTITION, "ended_ns", "last_ns")
     points = pl.concat([places.select(*columns, at_ns="begun_ns"), within.select(*columns, at_ns="acked_ns")])
-    silent = _joined_frame(_with_tries(points, produced), acks, "acked_ns", strictly=True)
+    silent = _joined_frame(_with_next_try(points, produced), acks, "acked_ns", strictly=True)
     until = pl.col("acked_ns").fill_null(pl.col("last_ns"))
     unavailable = (
         silent.filter((pl.col("from_ns") <= pl.col("ended_ns")) & (pl.col("from_ns") < until))
@@ -234,7 +236,7 @@ def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return joined.sort("begun_ns", maintain_order=True).with_columns(pl.col("unavailable_ns").fill_null(0))
 
 
-def _with_tries(points: pl.DataFrame, produced: pl.DataFrame) -> pl.DataFrame:
+def _with_next_try(points: pl.DataFrame, produced: pl.DataFrame) -> pl.DataFrame:
     """The points with `from_ns`, when a client next waits for an answer: at once if a call is open, else with the next try."""
     tries = produced.select(*_PARTITION, tried_ns="invoked_ns")
     begun = produced.select(*_PARTITION, change_ns="invoked_ns", change=pl.lit(1))
@@ -271,7 +273,7 @@ def _joined_frame(
 # --- coverage -------------------------------------------------------------------------------------------------------------------
 
 
-def _coverage(events: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
+def _frame_of_coverage(events: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
     """How often each state was reached under each kind of fault, "" for none."""
     reached = steps(events)
     counted = reached.with_columns(kinds_in_effect(faults, reached["time_ns"]).alias("fault"))

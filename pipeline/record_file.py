@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from history import parquet
-from pipeline.errors import PipelineError
+from pipeline.errors import DamagedError
 from pipeline.record import HARNESS_FAILED, Record
 from pipeline.tables import COLUMNS, DATASET_VERSION, OF_A_RECORD, Column, Table, arrow_schema
 
@@ -49,19 +49,20 @@ class _Together(NamedTuple):
 
 def encode(record: Record) -> bytes:
     """A record as a Parquet file of one row."""
-    together = _joined([record])
+    together = _together_of([record])
     metadata = {_PROTOCOL_KEY: record.protocol.encode(), _SEAL_KEY: _seals(together)[0].encode()}
-    return _encoded(_lists(together), metadata)
+    return _encoded(_list_columns(together), metadata)
 
 
 def encode_block(records: Sequence[Record], keys: Sequence[str]) -> bytes:
     """Records as one Parquet file, a row each, with the keys of their items."""
-    together = _joined(records)
+    together = _together_of(records)
     texts = zip(_OF_A_BLOCK, (keys, together.protocols, _seals(together)), strict=True)
-    return _encoded({name: pa.array(values, pa.string()) for name, values in texts} | _lists(together), {})
+    return _encoded({name: pa.array(values, pa.string()) for name, values in texts} | _list_columns(together), {})
 
 
-def _joined(records: Sequence[Record]) -> _Together:
+def _together_of(records: Sequence[Record]) -> _Together:
+    """Records as flat tables, one for all of them, with the ends of each record's rows."""
     tables = {table: pa.concat_tables([record.tables[table] for record in records]) for table in OF_A_RECORD}
     ends = {
         table: np.array([*accumulate((record.tables[table].num_rows for record in records), initial=0)], np.int64)
@@ -70,7 +71,8 @@ def _joined(records: Sequence[Record]) -> _Together:
     return _Together([record.protocol for record in records], tables, ends)
 
 
-def _lists(together: _Together) -> dict[str, pa.Array]:
+def _list_columns(together: _Together) -> dict[str, pa.Array]:
+    """A column for each table, with the list of its rows for each record."""
     columns: dict[str, pa.Array] = {}
     for table in OF_A_RECORD:
         rows = _one_array(together.tables[table].to_struct_array())
@@ -87,7 +89,7 @@ def _encoded(columns: Mapping[str, pa.Array], metadata: Mapping[bytes, bytes]) -
 class RecordFile:
     """The records in a file by their keys, read as far as they are asked for. `key` is that of a single record.
 
-    All methods raise PipelineError where the file is damaged, or the record that is asked for; `name` is the file for the words.
+    All methods raise DamagedError where the file is damaged, or the record that is asked for; `name` is the file for the words.
     """
 
     def __init__(self, data: bytes, *, name: str, key: str | None = None) -> None:
@@ -97,7 +99,7 @@ class RecordFile:
             metadata = self._file.schema_arrow.metadata or {}
             if metadata.get(_VERSION_KEY) != str(DATASET_VERSION).encode():
                 what = "records of a block" if self._is_block else "record of a run"
-                raise PipelineError(f"{name}: not the {what} of dataset version {DATASET_VERSION}")
+                raise DamagedError(f"{name}: not the {what} of dataset version {DATASET_VERSION}")
             if self._is_block:
                 texts = self._file.read(columns=[*_OF_A_BLOCK], use_threads=False)
                 keys, self._protocols, self._seals = (texts[column].to_pylist() for column in _OF_A_BLOCK)
@@ -109,7 +111,7 @@ class RecordFile:
             raise self._unreadable(error) from error
         self._numbers = {key: number for number, key in enumerate(keys)}
         if len(self._numbers) != self._file.metadata.num_rows:
-            raise PipelineError(f"{name}: {self._file.metadata.num_rows} records of {len(self._numbers)} runs")
+            raise DamagedError(f"{name}: {self._file.metadata.num_rows} records of {len(self._numbers)} runs")
 
     @property
     def keys(self) -> list[str]:
@@ -133,7 +135,7 @@ class RecordFile:
         number = self._numbers[key]
         wrong = self._complaints[number]
         if wrong is not None:
-            raise PipelineError(f"{self._name}: {f'{key}: ' if self._is_block else ''}{wrong}")
+            raise DamagedError(f"{self._name}: {f'{key}: ' if self._is_block else ''}{wrong}")
         return self._together.record(number)
 
     @cached_property
@@ -142,6 +144,7 @@ class RecordFile:
 
     @cached_property
     def _together(self) -> _Together:
+        """All records of the file as flat tables, with the ends of records in each. Raises PipelineError."""
         try:
             whole = self._file.read(columns=[*OF_A_RECORD], use_threads=False)
             lists = {table: _one_array(whole.column(table)) for table in OF_A_RECORD}
@@ -160,19 +163,23 @@ class RecordFile:
         """What is wrong with each record; its rows come before its checksum."""
         together = self._together
         count = len(together.protocols)
-        rows = [None] * count if count > 1 and _fit(together) else [complaint(together.record(number)) for number in range(count)]
+        rows = (
+            [None] * count
+            if count > 1 and _are_sound(together)
+            else [complaint(together.record(number)) for number in range(count)]
+        )
         return [
             wrong or _seal_complaint(stated, seal)
             for wrong, stated, seal in zip(rows, self._seals, _seals(together), strict=True)
         ]
 
-    def _unreadable(self, error: Exception) -> PipelineError:
+    def _unreadable(self, error: Exception) -> DamagedError:
         what = "complete records" if self._is_block else "a complete record"
-        return PipelineError(f"{self._name}: not {what}: {' '.join(str(error).split())}")
+        return DamagedError(f"{self._name}: not {what}: {' '.join(str(error).split())}")
 
 
 def decode(data: bytes, *, name: str = "record") -> Record:
-    """Read a record that `encode` made. Raises PipelineError where the bytes are not one; `name` is the file for the message."""
+    """Read a record that `encode` made. Raises DamagedError where the bytes are not one; `name` is the file for the message."""
     return RecordFile(data, name=name, key=name).record(name)
 
 
@@ -185,7 +192,7 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 # --- what rows are possible -----------------------------------------------------------------------------------------------------
 
 
-def _fit(together: _Together) -> bool:
+def _are_sound(together: _Together) -> bool:
     """Whether no record has a `complaint`: the same questions, asked of whole columns."""
     tables, ends = together.tables, together.ends
     if any(column_complaint(tables[table][column.name], column) for table in OF_A_RECORD for column in COLUMNS[table]):
@@ -277,13 +284,13 @@ def _bytes_of(values: pa.Array, ends: _Ends) -> Iterator[tuple[bytes, _Ends]]:
     elif pa.types.is_string(held.type):
         lengths = pc.binary_length(held).to_numpy(zero_copy_only=False)
         yield lengths.tobytes(), held_ends * lengths.itemsize
-        yield _text(held), np.concatenate(([0], np.cumsum(lengths)))[held_ends]
+        yield _joined_texts(held), np.concatenate(([0], np.cumsum(lengths)))[held_ends]
     else:
         numbers = held.to_numpy(zero_copy_only=False)
         yield numbers.tobytes(), held_ends * numbers.itemsize
 
 
-def _text(values: pa.StringArray) -> bytes:
+def _joined_texts(values: pa.StringArray) -> bytes:
     """All texts of an array without nulls, one after the other."""
     _, ends, data = values.buffers()
     if data is None or not len(values):

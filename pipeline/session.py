@@ -176,12 +176,12 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
 
     running = None if connects else SparkSession.getActiveSession()
     if running is not None:
-        with _one_line():
+        with _errors_in_one_line():
             yield running
         return
-    spark = _connect(full, dict(conf or {})) if connects else _build(full, dict(conf or {}))
+    spark = _connected_session(full, dict(conf or {})) if connects else _started_session(full, dict(conf or {}))
     try:
-        with _one_line():
+        with _errors_in_one_line():
             yield spark
     finally:
         spark.stop()
@@ -198,7 +198,7 @@ def session_if_asked(master: str | None, conf: Mapping[str, str]) -> "Iterator[S
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def _errors_in_one_line() -> Iterator[None]:
     """Turn the error of a Spark job, with its stack traces of Java and Python, into one sentence."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -222,7 +222,7 @@ def cause(text: str) -> str:
     return re.sub(r"^(?:[a-z]\w*\.)+\w+: ", "", found)
 
 
-def _connect(address: str, conf: dict[str, str]) -> "SparkSession":
+def _connected_session(address: str, conf: dict[str, str]) -> "SparkSession":
     """Open a session of Spark Connect. The server has settings of its own. Raises PipelineError with Spark's reason."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -236,7 +236,7 @@ def _connect(address: str, conf: dict[str, str]) -> "SparkSession":
     return spark
 
 
-def _build(master: str, conf: dict[str, str]) -> "SparkSession":
+def _started_session(master: str, conf: dict[str, str]) -> "SparkSession":
     """Start a Spark session. Raises PipelineError with Spark's reason."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -247,12 +247,12 @@ def _build(master: str, conf: dict[str, str]) -> "SparkSession":
     own_python = master.startswith("local") or (_PYTHON not in conf and "PYSPARK_PYTHON" not in os.environ)
     if own_python or _PYTHON in conf:
         os.environ["PYSPARK_PYTHON"] = sys.executable if own_python else conf[_PYTHON]
-    settings = _settings(master, conf, own_python=own_python)
+    settings = _spark_settings(master, conf, own_python=own_python)
     builder = SparkSession.builder.appName("highwater")
     try:
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             SparkContext._ensure_initialized()
-            settings = _not_submitted(settings, conf)
+            settings = _without_submitted(settings, conf)
         if master != SUBMITTED:
             builder = builder.master(master)
         for key, value in settings.items():
@@ -263,7 +263,7 @@ def _build(master: str, conf: dict[str, str]) -> "SparkSession":
         raise PipelineError(f"Spark did not start with master {master!r}: {cause(str(error))}") from error
 
 
-def _not_submitted(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+def _without_submitted(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
     """The settings without those that `spark-submit` was given, unless `--spark-conf` repeats them.
 
     Its JVM runs already, with Spark's way to log: a line and a stack trace for each task that is tried again.
@@ -275,7 +275,7 @@ def _not_submitted(settings: dict[str, str], conf: Mapping[str, str]) -> dict[st
     return {key: value for key, value in quiet.items() if key in conf or not submitted.contains(key)}
 
 
-def _settings(master: str, conf: Mapping[str, str], *, own_python: bool) -> dict[str, str]:
+def _spark_settings(master: str, conf: Mapping[str, str], *, own_python: bool) -> dict[str, str]:
     """Spark's settings: our defaults, those of this machine, then the user's."""
     settings = dict(_DEFAULTS)
     # A worker that runs this Python on this file system imports this code. A shipped environment has its own.

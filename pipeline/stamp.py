@@ -35,11 +35,11 @@ class Stamp(Struct, frozen=True, kw_only=True):
 @cache
 def present_stamp() -> Stamp:
     """The stamp of this process. It takes some 50 ms, once."""
-    versions = {"Python": platform.python_version(), **{library: _version(library) for library in _LIBRARIES}}
+    versions = {"Python": platform.python_version(), **{library: _version_of(library) for library in _LIBRARIES}}
     return Stamp(code=_code_digest(_ROOT), versions=versions)
 
 
-def _version(library: str) -> str:
+def _version_of(library: str) -> str:
     try:
         return version(library)
     except PackageNotFoundError:

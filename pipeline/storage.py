@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from errno import EINVAL
 from itertools import islice
 from pathlib import Path
+from stat import S_ISREG
 from typing import TypedDict
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -62,7 +64,12 @@ class Storage:
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises FileNotFoundError where there is none."""
-        with self._asking(), self.filesystem.open_input_file(self.path(name)) as file:
+        if self.folder is not None:
+            path = self.folder / name
+            if not S_ISREG(path.stat().st_mode):  # to open a pipe would wait for its writer
+                raise OSError(EINVAL, "not a regular file", str(path))
+            return path.read_bytes()
+        with self._refusals_in_words(), self.filesystem.open_input_file(self.path(name)) as file:
             data: bytes = file.read()
         return data
 
@@ -82,7 +89,7 @@ class Storage:
             write_file(self.folder / name, data, flush=True)
             return
         # An object appears when its upload completes; a killed process leaves none.
-        with self._asking(), self.filesystem.open_output_stream(self.path(name)) as stream:
+        with self._refusals_in_words(), self.filesystem.open_output_stream(self.path(name)) as stream:
             stream.write(data)
 
     def write_lines(self, name: str, lines: Iterable[bytes]) -> int:
@@ -91,7 +98,7 @@ class Storage:
             return write_lines(self.folder / name, (line.decode() + "\n" for line in lines))
         count = 0
         try:
-            with self._asking(), self.filesystem.open_output_stream(self.path(name)) as stream:
+            with self._refusals_in_words(), self.filesystem.open_output_stream(self.path(name)) as stream:
                 for count, line in enumerate(lines, 1):  # noqa: B007 - the last count is returned
                     stream.write(line + b"\n")
         except BaseException:
@@ -99,11 +106,11 @@ class Storage:
             raise
         return count
 
-    def lines(self, name: str) -> Iterator[bytes]:
-        """The lines of a file, read one after the other."""
-        with self._asking(), self.filesystem.open_input_stream(self.path(name), buffer_size=_BUFFER) as file:
+    def lines(self, name: str, *, buffer: int = _BUFFER) -> Iterator[bytes]:
+        """The lines of a file, read one after the other, `buffer` bytes at a time."""
+        with self._refusals_in_words(), self.filesystem.open_input_stream(self.path(name), buffer_size=buffer) as file:
             rest = b""
-            while data := file.read(_BUFFER):
+            while data := file.read(buffer):
                 *whole, rest = (rest + data).split(b"\n")
                 yield from whole
             if rest:
@@ -111,12 +118,12 @@ class Storage:
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name."""
-        with self._asking():
+        with self._refusals_in_words():
             return bool(self.filesystem.get_file_info(self.path(name)).type == fs.FileType.File)
 
     def names(self, under: str = "") -> list[str]:
         """The names of all files below a folder, sorted. Hidden files (unfinished ones) are left out."""
-        with self._asking():
+        with self._refusals_in_words():
             entries = self.filesystem.get_file_info(fs.FileSelector(self.path(under), recursive=True, allow_not_found=True))
         if not entries:
             self._check_bucket()
@@ -126,7 +133,7 @@ class Storage:
     def delete(self, names: Iterable[str]) -> None:
         """Delete files. A file that is gone already is no error."""
         for name in names:
-            with self._asking(), suppress(FileNotFoundError):
+            with self._refusals_in_words(), suppress(FileNotFoundError):
                 self.filesystem.delete_file(self.path(name))
 
     def put_folder(self, folder: Path, under: str, *, last: str) -> None:
@@ -143,12 +150,12 @@ class Storage:
     def _check_bucket(self) -> None:
         """Raise PipelineError if the bucket does not exist: to a listing it only looks empty."""
         if isinstance(self.filesystem, fs.S3FileSystem):
-            with self._asking():
+            with self._refusals_in_words():
                 if self.filesystem.get_file_info(self.root.partition("/")[0]).type == fs.FileType.NotFound:
                     raise PipelineError(f"{self.location}: the bucket does not exist")
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _refusals_in_words(self) -> Iterator[None]:
         """Turn a refusal of an object store into one sentence."""
         try:
             yield
@@ -173,7 +180,7 @@ def storage_at(location: str | Path) -> Storage:
         path = Path(text).absolute()
         return Storage(str(path), fs.LocalFileSystem(), str(path))
     try:
-        filesystem, root = _s3(text) if text.startswith("s3://") else fs.FileSystem.from_uri(text)
+        filesystem, root = _s3_filesystem(text) if text.startswith("s3://") else fs.FileSystem.from_uri(text)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise PipelineError(f"{text}: no store that can be opened: {' '.join(str(error).split())}") from error
     return Storage(text, filesystem, root)
@@ -206,7 +213,7 @@ def s3_options(uri: str) -> S3Options:
     return S3Options(bucket=parts.netloc, folder=folder, region=options.get("region"), endpoint=endpoint)
 
 
-def _s3(uri: str) -> tuple[fs.FileSystem, str]:
+def _s3_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     """The filesystem and root of an S3 URI. Raises ValueError for one that is none."""
     options = s3_options(uri)
     settings = {} if options["region"] is None else {"region": options["region"]}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 from msgspec.structs import replace
 
-from pipeline.blocks import Blocks, Series, block_name
+from pipeline.blocks import Blocks, Header, Series, block_name
 from pipeline.errors import PipelineError
 from pipeline.items import ATTEMPTS_MAX, Item, Job, attempt_item, give_up, perform_item
 from pipeline.ledger import Ledger, Row
@@ -51,11 +51,11 @@ def rows_on_spark(
     spark: "SparkSession", items: Sequence[Item], job: Job, ledger: Ledger, per_task: int | None
 ) -> Generator[Row, None, None]:
     """Do the items in Spark jobs until each has a row, and yield the rows as they appear in the ledger."""
-    with _own(spark) as own:
-        yield from _rows_in(own, items, job, ledger, per_task)
+    with _own_session(spark) as own:
+        yield from _do_items(own, items, job, ledger, per_task)
 
 
-def _rows_in(
+def _do_items(
     spark: "SparkSession", items: Sequence[Item], job: Job, ledger: Ledger, per_task: int | None
 ) -> Generator[Row, None, None]:
     """As `rows_on_spark`, in a session that has no other job.
@@ -114,6 +114,7 @@ def _attempts_permitted(spark: "SparkSession") -> int:
 def _frame_of_items(
     spark: "SparkSession", items: Sequence[Item], task: _Task, tried: dict[str, int], per_task: int | None
 ) -> "DataFrame":
+    """The items as a DataFrame that performs them, `per_task` in each task; TASKS_MAX tasks at most if that is not given."""
     size = per_task or -(-len(items) // TASKS_MAX)
     rows = [{"key": item.key, "payload": item.payload, "tried": tried[item.key]} for item in items]
     spark.conf.set(_SLICES, str(-(-len(items) // size)))
@@ -166,13 +167,13 @@ def _perform_marked(job: Job, ledger: Ledger, item: Item, *, attempt: int, marke
 # --- blocks ---------------------------------------------------------------------------------------------------------------------
 
 
-def series_on_spark(spark: "SparkSession", series: Series, job: Job, ledger: Ledger) -> Generator[Row, None, None]:
-    """Do the blocks that are not finished, a task each, and yield the rows of each block as it appears."""
-    with _own(spark) as own:
-        yield from _blocks_in(own, series, job, ledger)
+def series_on_spark(spark: "SparkSession", series: Series, job: Job, ledger: Ledger) -> Generator[Header, None, None]:
+    """Do the blocks that are not finished, a task each, and yield the header of each block as it appears."""
+    with _own_session(spark) as own:
+        yield from _do_blocks(own, series, job, ledger)
 
 
-def _blocks_in(spark: "SparkSession", series: Series, job: Job, ledger: Ledger) -> Generator[Row, None, None]:
+def _do_blocks(spark: "SparkSession", series: Series, job: Job, ledger: Ledger) -> Generator[Header, None, None]:
     """As `series_on_spark`, in a session that has no other job.
 
     The driver holds the numbers of the blocks of one job. If a job ends early, the items of the blocks whose last permitted
@@ -187,25 +188,29 @@ def _blocks_in(spark: "SparkSession", series: Series, job: Job, ledger: Ledger) 
             before = len(missing)
             task = _blocks_task(series, job, permitted, has_rows=bool(ledger.keys()))
             spark_job = _SparkJob(spark, _frame_of_blocks(spark, missing, task))
-            for block, rows in spark_job.follow(set(missing), lambda waiting: _new_blocks(blocks, waiting)):
-                missing.remove(block)
-                yield from rows
+            for header in spark_job.follow(set(missing), lambda waiting: _new_blocks(blocks, waiting)):
+                missing.remove(header.block)
+                yield header
             if spark_job.failure is None:
                 if missing:
                     raise _unseen(job, f"{len(missing)} blocks")
                 continue
-            marks = ledger.marks()
-            alone = [i for block in sorted(missing) if block_name(block) in marks for i in series.items(block)]
-            alone = [item for item in alone if not ledger.holds(item.key)]
+            alone = _suspected_items(series, missing, ledger)
             if MISMATCH in spark_job.failure or (not alone and len(missing) == before):
                 raise PipelineError(f"Spark gave up: {spark_job.failure}")
-            for _ in _rows_in(spark, alone, job, ledger, per_task=1):
+            for _ in _do_items(spark, alone, job, ledger, per_task=1):
                 pass  # told when the block is finished
 
 
-def _new_blocks(blocks: Blocks, waiting: set[int]) -> Iterator[tuple[int, tuple[int, list[Row]]]]:
-    found = sorted(blocks.finished() & waiting)
-    return ((block, (block, rows)) for block, rows in zip(found, blocks.rows_of(found), strict=True))
+def _suspected_items(series: Series, missing: set[int], ledger: Ledger) -> list[Item]:
+    """The items without a row of the missing blocks whose last permitted attempt had begun."""
+    marks = ledger.marks()
+    begun = [item for block in sorted(missing) if block_name(block) in marks for item in series.items(block)]
+    return [item for item in begun if not ledger.holds(item.key)]
+
+
+def _new_blocks(blocks: Blocks, waiting: set[int]) -> Iterator[tuple[int, Header]]:
+    return ((block, blocks.header(block)) for block in sorted(blocks.finished() & waiting))
 
 
 def _frame_of_blocks(spark: "SparkSession", missing: set[int], task: _Task) -> "DataFrame":
@@ -243,19 +248,16 @@ def perform_block(series: Series, job: Job, block: int, *, attempt: int, one_by_
     blocks, ledger = Blocks(storage), Ledger(storage)
     if blocks.holds(block):
         return
-    items = series.items(block)
+    items, batch = series.items(block), series.batch()
     if one_by_one:
-        blocks.write(
-            block,
-            [ledger.read(i.key) if ledger.holds(i.key) else perform_item(job, ledger, i, attempt=attempt) for i in items],
-        )
+        rows = [ledger.read(i.key) if ledger.holds(i.key) else perform_item(job, ledger, i, attempt=attempt) for i in items]
+        blocks.write(block, rows, batch.total(rows))
         ledger.forget({item.key for item in items})
         return
-    batch = series.batch()
     together = replace(job, function=batch.do)
     rows = [attempt_item(together, item, attempt=attempt, on_hang=ledger.commit) for item in items]
     batch.store(block_name(block))
-    blocks.write(block, rows)
+    blocks.write(block, rows, batch.total(rows))
 
 
 # --- functions of a number ------------------------------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ def results_on_spark(spark: "SparkSession", count: int, function: Callable[[int]
 
     The driver holds the results of one job. A function that raises is tried again as often as the master permits.
     """
-    with _own(spark) as own:
+    with _own_session(spark) as own:
         for first in range(0, count, RESULTS_MAX):
             frame = frame_of_numbers(own, range(first, min(first + RESULTS_MAX, count)), partial(_result, function), "r binary")
             try:
@@ -302,7 +304,7 @@ def frame_of_numbers(
 
 
 @contextmanager
-def _own(spark: "SparkSession") -> Iterator["SparkSession"]:
+def _own_session(spark: "SparkSession") -> Iterator["SparkSession"]:
     """A new session of the same application, for one job at a time."""
     own = spark.newSession()
     try:

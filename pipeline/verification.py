@@ -6,6 +6,8 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import chain
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,9 +17,10 @@ from msgspec.structs import replace
 
 from pipeline.dataset import MANIFESTS, Part, is_of_a_part, live, manifest_at, manifest_names, parts_of
 from pipeline.errors import PipelineError
+from pipeline.owner import is_owned
 from pipeline.record_file import column_complaint
 from pipeline.storage import Storage
-from pipeline.tables import COLUMNS, DATASET_VERSION, OF_A_RECORD, TABLES, Table, arrow_schema
+from pipeline.tables import COLUMNS, DATASET_VERSION, HIVE, OF_A_RECORD, TABLES, Table, arrow_schema
 
 _READERS = 4  # threads that compare files with their manifests
 
@@ -35,7 +38,7 @@ def whole_parts(storage: Storage, tables: Sequence[Table] = TABLES, campaigns: S
     Raises PipelineError with the first damage: what is not as it was written must not be counted.
     """
     parts = _chosen_parts(storage, campaigns)
-    while (damage := _first_damage(storage, parts, tables)) is not None:
+    while (damage := _first_damage(storage, parts, tables, campaigns)) is not None:
         before, parts = parts, _chosen_parts(storage, campaigns)
         if parts == before:  # else a compaction has put the files into others meanwhile
             more = "`highwater store verify` lists all damage"
@@ -47,19 +50,34 @@ def _chosen_parts(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
     return [part for part in parts_of(storage) if not campaigns or part.campaign in campaigns]
 
 
-def _first_damage(storage: Storage, parts: Sequence[Part], tables: Sequence[Table]) -> Damage | None:
-    doubled = next(twice(parts), None)
-    if doubled is not None:
-        return doubled
+def _first_damage(storage: Storage, parts: Sequence[Part], tables: Sequence[Table], campaigns: Sequence[str]) -> Damage | None:
+    """The first damage of these parts and tables; files are compared several at a time."""
+    of_all = next(chain(twice(parts), _without_manifest(storage, parts, campaigns)), None)
+    if of_all is not None:
+        return of_all
 
     def look(at: tuple[Part, Table]) -> Damage | None:
         part, table = at
         if table not in part.files:
             return Damage(f"{MANIFESTS}{part.id}.json", f"names no file of {table}") if table in OF_A_RECORD else None
-        return next((Damage(part.path(table), words) for words in _complaints(storage, part, table)), None)
+        return next((Damage(part.path(table), words) for words in _complaints_of_file(storage, part, table)), None)
 
     with ThreadPoolExecutor(_READERS) as pool:
         return next(filter(None, pool.map(look, ((part, table) for part in parts for table in tables))), None)
+
+
+def _without_manifest(storage: Storage, parts: Sequence[Part], campaigns: Sequence[str]) -> Iterator[Damage]:
+    """The parts of these campaigns that have files and no manifest, unless somebody writes at this moment.
+
+    A killed ingest has left them, which is to be done again, or a manifest is lost, and with it the runs.
+    """
+    known = {name for part in parts for name in (part.id, *part.replaces)}
+    folders = [f"runs/{HIVE[0]}={campaign}" for campaign in campaigns] or ["runs"]
+    files = (name for folder in folders for name in storage.names(folder) if is_of_a_part(name))
+    lost = [name for name in files if PurePosixPath(name).stem not in known]
+    if lost and not (storage.folder is not None and is_owned(storage.folder)):
+        words = "missing, though there are files of its part: lost, or an ingest was killed; do the ingest again"
+        yield from (Damage(f"{MANIFESTS}{PurePosixPath(name).stem}.json", words) for name in lost)
 
 
 def verify(storage: Storage) -> list[Damage]:
@@ -87,12 +105,12 @@ def readable_parts(storage: Storage, *, with_runs: bool = True) -> tuple[list[Pa
 
 def damages_of(storage: Storage, part: Part) -> list[Damage]:
     """What is wrong with the files of a part."""
-    damages = [Damage(part.path(table), words) for table in part.files for words in _complaints(storage, part, table)]
+    damages = [Damage(part.path(table), words) for table in part.files for words in _complaints_of_file(storage, part, table)]
     missing = [table for table in OF_A_RECORD if table not in part.files]
     return [*damages, *(Damage(f"{MANIFESTS}{part.id}.json", f"names no file of {table}") for table in missing)]
 
 
-def _complaints(storage: Storage, part: Part, table: Table) -> list[str]:
+def _complaints_of_file(storage: Storage, part: Part, table: Table) -> list[str]:
     """What is wrong with one file of a part: the first of content, schema, rows, keys."""
     stated = part.files[table]
     try:

@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipeline.blocks import Blocks, Series
+from pipeline.blocks import Blocks, Header, Series
 from pipeline.items import ATTEMPTS_MAX, Item, Job, give_up, perform_item
 from pipeline.ledger import Ledger, Row
 from pipeline.local import call_on_processes
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _ignored(row: Row) -> None:
-    """The default for `on_row`."""
+def _ignored(part: Row | Header) -> None:
+    """The default for `on_row` and `on_block`."""
 
 
 def perform(
@@ -35,31 +35,32 @@ def perform(
     spark: "SparkSession | None" = None,
     jobs: int = 1,
     on_row: Callable[[Row], None] = _ignored,
+    on_block: Callable[[Header], None] = _ignored,
     per_task: int | None = None,
 ) -> None:
     """Do the items that the ledger does not hold: on Spark if there is a session, else in `jobs` local processes.
 
-    `on_row` gets each new row, in the order of completion. To stop the work, `on_row` raises; that and Ctrl-C end the local
-    workers or cancel the Spark job, and rows in the ledger stay. With one job the items are done in this process. `items` is
-    consumed as workers become free. `per_task` is the number of items of a Spark task; without it, one item or as many as
-    `TASKS_MAX` needs. Of a `Series`
-    Spark does whole blocks (`pipeline.blocks`). Raises PipelineError if Spark fails before it reaches any item, OSError if the
-    ledger cannot be written.
+    `on_row` gets each new row, in the order of completion. Of a `Series` Spark does whole blocks (`pipeline.blocks`), and
+    `on_block` gets the header of each. To stop the work, they raise; that and Ctrl-C end the local workers or cancel the Spark
+    job, and rows in the ledger stay. With one job the items are done in this process. `items` is consumed as workers become free.
+    `per_task` is the number of items of a Spark task; without it, one item or as many as `TASKS_MAX` needs. Raises PipelineError
+    if Spark fails before it reaches any item, OSError if the ledger cannot be written.
     """
     ledger = Ledger(storage_at(job.ledger))
     if spark is not None and isinstance(items, Series):
-        new = series_on_spark(spark, items, job, ledger)
-    else:
-        held = ledger.keys()
-        left = items.outside(Blocks(storage_at(job.ledger)).finished()) if isinstance(items, Series) else items
-        missing = (item for item in left if item.key not in held)
-        new = _rows(missing, job, ledger, spark, jobs=jobs, per_task=per_task)
-    with closing(new) as rows:
+        with closing(series_on_spark(spark, items, job, ledger)) as headers:
+            for header in headers:
+                on_block(header)
+        return
+    held = ledger.keys()
+    left = items.outside(Blocks(storage_at(job.ledger)).finished()) if isinstance(items, Series) else items
+    missing = (item for item in left if item.key not in held)
+    with closing(_rows_of_items(missing, job, ledger, spark, jobs=jobs, per_task=per_task)) as rows:
         for row in rows:
             on_row(row)
 
 
-def _rows(
+def _rows_of_items(
     items: Iterator[Item], job: Job, ledger: Ledger, spark: "SparkSession | None", *, jobs: int, per_task: int | None
 ) -> Generator[Row, None, None]:
     """Perform the items on Spark, in this process or in several; yield a row as each ends."""
@@ -69,7 +70,7 @@ def _rows(
         for item in items:
             yield perform_item(job, ledger, item, attempt=1, end_hung=False)
     else:
-        died = partial(_died_row, ledger)
+        died = partial(_row_of_dead_worker, ledger)
         yield from call_on_processes(partial(_perform_here, job), items, jobs=jobs, died=died)
 
 
@@ -77,7 +78,7 @@ def _perform_here(job: Job, item: Item, attempt: int) -> Row:
     return perform_item(job, Ledger(storage_at(job.ledger)), item, attempt=attempt)
 
 
-def _died_row(ledger: Ledger, item: Item, attempt: int, how: str) -> Row | None:
+def _row_of_dead_worker(ledger: Ledger, item: Item, attempt: int, how: str) -> Row | None:
     """The row of an item whose local worker died; None: try again."""
     if ledger.holds(item.key):  # it died after the row was written
         return ledger.read(item.key)

@@ -107,26 +107,30 @@ def _rows_of_object(subject: Subject, count: int) -> list[Row]:
 
 
 def _rows_of_transactions(writes: str, count: int) -> list[Row]:
+    """The row of transactions that write in this way."""
     tally = elle.prove(writes, count)
     undecided = f"{tally.older:,} with older values"
     exhaustive = f"{tally.exhaustive:,}"
     return [Row(tally.name, tally.total, exhaustive, tally.possible, tally.impossible, undecided, _print_wrong(tally.wrong))]
 
 
-def _cycles(count: int) -> list[Row]:
+def _rows_of_cycles(count: int) -> list[Row]:
+    """The row of the cycles of list-append."""
     tally = cycles.prove(count)
     name = f"cycles of list-append ({len(tally.by_kind)} kinds, up to {tally.longest} steps)"
     return [Row(name, tally.histories, "-", tally.histories - tally.cyclic, tally.cyclic, "0", _print_wrong(tally.wrong))]
 
 
-def _queues(count: int, part: int) -> list[Row]:
+def _rows_of_queues(count: int, part: int) -> list[Row]:
+    """The row of sends and polls."""
     tally = queues.prove(count, part)
     impossible = tally.total - tally.good - tally.undecided
     undecided = f"{tally.undecided:,}"
     return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _print_wrong(tally.wrong))]
 
 
-def _reads(name: str, count: int) -> list[Row]:
+def _rows_of_reads(name: str, count: int) -> list[Row]:
+    """The row of one model whose answers are judged one by one."""
     tally = reads.prove(name, count)
     verdicts = tally.verdicts
     return [
@@ -142,7 +146,8 @@ def _reads(name: str, count: int) -> list[Row]:
     ]
 
 
-def _logs(what: str, count: int, part: int) -> list[Row]:
+def _rows_of_logs(what: str, count: int, part: int) -> list[Row]:
+    """The rows of the log checkers on histories of this kind."""
     return [
         Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _print_wrong(tally.wrong))
         for tally in logs.prove(what, count, part)
@@ -185,14 +190,14 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
 
     Cycles are a part of list-append and use a fifth of its histories.
     """
-    yield "cycles", partial(_cycles, count // 5)
+    yield "cycles", partial(_rows_of_cycles, count // 5)
     yield from (("transactions", partial(_rows_of_transactions, writes, count)) for writes in ("append", "w"))
     for what in DEFINITIONS:
         for part, done in enumerate(range(0, count, _PART)):
-            yield what, partial(_logs, what, min(_PART, count - done), part)
+            yield what, partial(_rows_of_logs, what, min(_PART, count - done), part)
     for part, done in enumerate(range(0, count, _PART)):
-        yield "queues", partial(_queues, min(_PART, count - done), part)
-    yield from (("reads", partial(_reads, name, count)) for name in READS)
+        yield "queues", partial(_rows_of_queues, min(_PART, count - done), part)
+    yield from (("reads", partial(_rows_of_reads, name, count)) for name in READS)
     yield from (("objects", partial(_rows_of_object, subject, count)) for subject in SUBJECTS)
 
 

@@ -102,10 +102,10 @@ def monotonic_hw(operations: Operations, events: Events) -> set[str]:
             kinds |= {
                 "read-above-hw" for row in records if row.hw is not None and row.offset is not None and row.offset >= row.hw
             }
-    return kinds | set(_hints(operations)) | set(_ends(operations))
+    return kinds | set(_falling_hints(operations)) | set(_falling_ends(operations))
 
 
-def _hints(operations: Operations) -> Iterator[str]:
+def _falling_hints(operations: Operations) -> Iterator[str]:
     """The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale."""
     for process in {row.process for row in operations}:
         answers = [call.answer[0] for call in calls(operations, "poll") if call.ok and call.asked[0].process == process]
@@ -118,7 +118,7 @@ def _hints(operations: Operations) -> Iterator[str]:
                 yield "hw-regressed"
 
 
-def _ends(operations: Operations) -> Iterator[str]:
+def _falling_ends(operations: Operations) -> Iterator[str]:
     """VIS-2: an end offset is never below one that the same client knew from the same or an older epoch."""
     for process in {row.process for row in operations}:
         end_seen: tuple[int, int] | None = None  # end and epoch

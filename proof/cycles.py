@@ -77,17 +77,18 @@ def _is_sound(history: Paired) -> bool:
 def _is_in_turns(history: Paired) -> bool:
     """Whether no transaction appended to a key between two appends of another: then each has one place in the order."""
     keys = {m[1] for call in history.calls for m in micros(call)}
-    orders = [[call.index for call in _order(history.calls, key)] for key in keys]
+    orders = [[call.index for call in _order_of_appends(history.calls, key)] for key in keys]
     return all(len(set(order)) == len(order) for order in orders)
 
 
 def _all_dependencies(history: Paired) -> list[Edge]:
     # A transaction of unknown outcome of which no value was read may not have committed.
+    """All dependencies (source, target, kind) between transactions that committed, each once, by index."""
     values_read = {(m[1], v) for c in history.calls for m in micros(c) if m[0] == "r" and isinstance(m[2], tuple) for v in m[2]}
     calls = [c for c in history.calls if not c.crashed or any((m[1], m[2]) in values_read for m in micros(c) if m[0] == "append")]
     dependencies_found: list[Edge] = []
     for key in sorted({m[1] for call in calls for m in micros(call)}, key=str):
-        dependencies_found.extend(dependencies(calls, _order(calls, key), key, Objects("append")))
+        dependencies_found.extend(dependencies(calls, _order_of_appends(calls, key), key, Objects("append")))
     for first, second in product(calls, calls):
         if must_precede(first, second, "process"):
             dependencies_found.append((first.index, second.index, "process"))
@@ -96,7 +97,7 @@ def _all_dependencies(history: Paired) -> list[Edge]:
     return [edge for edge in dict.fromkeys(dependencies_found) if edge[0] != edge[1]]
 
 
-def _order(calls: Sequence[Call], key: Hashable) -> tuple[Call, ...]:
+def _order_of_appends(calls: Sequence[Call], key: Hashable) -> tuple[Call, ...]:
     """The transactions that appended to the key, in the order of the longest read, unread appends last."""
     longest: tuple[Hashable, ...] = ()
     for call in calls:
@@ -177,6 +178,7 @@ def shortest(edges: Sequence[Edge]) -> dict[str, int]:
 
 
 def _false_steps(words: str, history: Paired) -> list[tuple[str, ...]]:
+    """The steps that the judge's words name and that are no dependencies; all of them if they form no cycle."""
     true = {(str(history.calls[a].line), str(history.calls[b].line), kind) for a, b, kind in _all_dependencies(history)}
     steps = _STEP.findall(words)
     joined = all(one[1] == next_step[0] for one, next_step in pairwise([*steps, steps[0]]))

@@ -39,13 +39,13 @@ def acked_loss(case: Case) -> set[str]:
     kinds: set[str] = set()
     cuts: dict[tuple[int, int], int] = {}  # (epoch, row) of a leader's start -> the lowest offset excused there
     settled: dict[tuple[int, str], tuple[int, int]] = {}  # record -> (epoch, row) that began the generation without it
-    for loss in sorted(_missing(case), key=lambda loss: (max(loss.at, loss.record.at), loss.at, loss.record.offset)):
+    for loss in sorted(_records_missing(case), key=lambda loss: (max(loss.at, loss.record.at), loss.at, loss.record.offset)):
         key = loss.record.offset, loss.record.value
         # Each record ends in one way, unless it came back and a leader promised it again.
         epoch, index = settled.get(key, (-1, -1))
         if loss.record.epoch < epoch or loss.record.at < index or (index >= 0 and not loss.record.by_leader):
             continue
-        account = _account(case, loss)
+        account = _row_of_excuse(case, loss)
         settled[key] = loss.epoch, max(loss.at, loss.record.at)
         if account is None:
             settled[key] = _FOR_GOOD, _FOR_GOOD
@@ -76,7 +76,7 @@ def promises(case: Case) -> Iterator[Promised]:
                     yield Promised(offset, value, event.leader_epoch, event.index, by_leader=True)
 
 
-def _missing(case: Case) -> Iterator[Missing]:
+def _records_missing(case: Case) -> Iterator[Missing]:
     """Each promised record that a later leader, a read, or the end of the run lacks."""
     leaders = [row for row in case.events if row.kind is K.BECAME_LEADER]
     reads = [call for call in calls(case.operations, "poll") if call.ok]
@@ -105,7 +105,7 @@ def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> boo
     return record.epoch <= (leader.leader_epoch or 0) and not is_held
 
 
-def _account(case: Case, loss: Missing) -> int | None:
+def _row_of_excuse(case: Case, loss: Missing) -> int | None:
     """The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election."""
     causes: list[tuple[int, int]] = []  # (row at which it was noticed, row of the wound)
     for wound in wounds(case):
@@ -113,14 +113,14 @@ def _account(case: Case, loss: Missing) -> int | None:
         if when is None or when >= loss.at or not _destroys(case.events, wound, loss.record):
             continue
         counted = counted_on(case.events, when, case.m)
-        if wound.node not in counted or any(_holds(case, node, loss.record, when) for node in counted):
+        if wound.node not in counted or any(_holds_record(case, node, loss.record, when) for node in counted):
             continue
         together = max(len(_wounded_nodes(case, index)) for index in range(wound.index, when + 1))
         if together >= case.m and not _has_come_back(case.events, loss, when):
             causes.append((when, wound.index))
     if causes:
         return max(causes)[1]
-    return _order(case.events, loss) if case.by_operator else None
+    return _order_of_election(case.events, loss) if case.by_operator else None
 
 
 def wounds(case: Case) -> list[ClusterEvent]:
@@ -167,7 +167,7 @@ def _destroys(events: Events, wound: ClusterEvent, record: Promised) -> bool:
     return is_held and record.offset >= (wound.offset or 0)
 
 
-def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
+def _holds_record(case: Case, node: str, record: Promised, index: int) -> bool:
     """Whether the node holds the record. A destroyed copy counts as held until its wound is noticed."""
     if log_at(case.events, node, index).get(record.offset) == record.value:
         return True
@@ -206,7 +206,7 @@ def _has_come_back(events: Events, loss: Missing, when: int) -> bool:
     )
 
 
-def _order(events: Events, loss: Missing) -> int | None:
+def _order_of_election(events: Events, loss: Missing) -> int | None:
     """DUR-7: the operator's order for an unclean election that made this leader, if its log lacked the record."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for order in reversed([row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED]):

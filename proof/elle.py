@@ -69,22 +69,24 @@ def is_possible(history: Paired, consistency: str, of: Objects) -> bool:
 
 def every(writes: str, total: int) -> Iterator[Paired]:
     """Yield all histories of `total` micro-operations on two keys in two or three transactions, up to the names of the keys."""
-    for sizes in _sizes(total):
+    for sizes in _sizes_of_transactions(total):
         for flat in product(product((True, False), ("x", "y")), repeat=total):
             if flat[0][1] == "y":
                 continue  # the same with the keys exchanged
-            yield from _filled(writes, sizes, flat)
+            yield from _histories_filled(writes, sizes, flat)
 
 
-def _sizes(total: int) -> Iterator[tuple[int, ...]]:
+def _sizes_of_transactions(total: int) -> Iterator[tuple[int, ...]]:
+    """Each way to divide the micro-operations among two or three transactions: how many each has."""
     for count in (2, 3):
         for cuts in combinations(range(1, total), count - 1):
             yield tuple(b - a for a, b in zip((0, *cuts), (*cuts, total), strict=True))
 
 
-def _filled(writes: str, sizes: tuple[int, ...], flat: Sequence[tuple[bool, str]]) -> Iterator[Paired]:
+def _histories_filled(writes: str, sizes: tuple[int, ...], flat: Sequence[tuple[bool, str]]) -> Iterator[Paired]:
+    """All histories of micro-operations on these keys: every answer of each read, every overlap of the transactions."""
     values = {key: [at for at, (write, about) in enumerate(flat) if write and about == key] for key in ("x", "y")}
-    answers = {key: list(_answers(writes, held)) for key, held in values.items()}
+    answers = {key: list(_possible_answers(writes, held)) for key, held in values.items()}
     options = [[at] if write else answers[key] for at, (write, key) in enumerate(flat)]
     for chosen in product(*options):
         rows = [(writes if write else "r", key, value) for (write, key), value in zip(flat, chosen, strict=True)]
@@ -93,10 +95,13 @@ def _filled(writes: str, sizes: tuple[int, ...], flat: Sequence[tuple[bool, str]
             parts.append(tuple(rows[low : low + size]))
             low += size
         for spans in shapes(len(sizes)):
-            yield _history([(part, span, process) for process, (part, span) in enumerate(zip(parts, spans, strict=True))])
+            yield _history_of_transactions(
+                [(part, span, process) for process, (part, span) in enumerate(zip(parts, spans, strict=True))]
+            )
 
 
-def _answers(writes: str, held: list[int]) -> Iterator[Hashable]:
+def _possible_answers(writes: str, held: list[int]) -> Iterator[Hashable]:
+    """What a read may answer: nil or one value written; of a list any values written, in any order."""
     if writes != "append":
         yield from (None, *held)
         return
@@ -104,7 +109,8 @@ def _answers(writes: str, held: list[int]) -> Iterator[Hashable]:
         yield from permutations(held, count)
 
 
-def _history(rows: list[tuple[Hashable, tuple[int, int], int]]) -> Paired:
+def _history_of_transactions(rows: list[tuple[Hashable, tuple[int, int], int]]) -> Paired:
+    """The history of transactions given as value, (start, end) and process."""
     calls = [
         Call(index=at, line=at + 1, process=process, f="txn", argument=value, result=value, start=start, end=end)
         for at, (value, (start, end), process) in enumerate(rows)

@@ -78,23 +78,23 @@ def cluster(case: Case) -> set[str]:
 
 def _cluster_lacks(rows: Events) -> set[str]:
     """LIVE-1: brokers without a live registration; no controller, or the last elected one has gone or resigned."""
-    found = {f"unregistered {node}" for node in BROKERS if not _is_there(rows, node)}
+    found = {f"unregistered {node}" for node in BROKERS if not _is_registered(rows, node)}
     elected = [row for row in rows if row.kind is K.CONTROLLER_ELECTED]
     if not elected:
         return found | {"uncontrolled"}
     node, since = elected[-1].node, [row for row in rows if row.index > elected[-1].index]
     resigned = any(row.kind is K.CONTROLLER_RESIGNED and row.node == node for row in since)
-    ended = any(row.kind is K.SESSION_ENDED and row.node == node and _had(rows, row) for row in since)
+    ended = any(row.kind is K.SESSION_ENDED and row.node == node and _had_session(rows, row) for row in since)
     return found | ({"uncontrolled"} if resigned or ended else set())
 
 
-def _is_there(rows: Events, node: str) -> bool:
+def _is_registered(rows: Events, node: str) -> bool:
     made = [row for row in rows if row.kind is K.REGISTERED and row.node == node]
     ends = [row for row in rows if row.kind is K.SESSION_ENDED and row.node == node and made and row.index > made[-1].index]
     return bool(made) and not any(row.incarnation == made[-1].incarnation for row in ends)
 
 
-def _had(rows: Events, ended: ClusterEvent) -> bool:
+def _had_session(rows: Events, ended: ClusterEvent) -> bool:
     """Whether the session that ended was the broker's current one."""
     made = [row for row in rows if row.kind is K.REGISTERED and row.node == ended.node and row.index < ended.index]
     return bool(made) and made[-1].incarnation == ended.incarnation

@@ -27,7 +27,7 @@ def black_box(case: Case) -> set[str]:
     found = set(_complaints(case, final))
     if len(wounded) >= case.m:
         return found | {"unjudged"}
-    promised = _promised(case)
+    promised = _promised_records(case)
     lost = {record[0] for record, seen in promised.items() if _is_contradicted(case, final, record, seen)}
     unknown = 0
     for record, seen in promised.items():
@@ -40,7 +40,7 @@ def black_box(case: Case) -> set[str]:
     return found | ({"lost-write"} if lost else set()) | ({f"{unknown} unread"} if unknown else set())
 
 
-def _promised(case: Case) -> dict[Record, Seen]:
+def _promised_records(case: Case) -> dict[Record, Seen]:
     """Each record that was acknowledged under acks=all, or read, with the first row that says so."""
     told = [call for call in calls(case.operations, "produce") if call.ok and call.asked[0].acks == -1]
     told += [call for call in calls(case.operations, "poll") if call.ok]
@@ -53,6 +53,7 @@ def _promised(case: Case) -> dict[Record, Seen]:
 
 
 def _final_calls(case: Case) -> list[Call]:
+    """The polls and the questions for an end that were asked since the final reads began."""
     return [
         call
         for f in ("poll", "latest")

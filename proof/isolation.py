@@ -49,7 +49,7 @@ def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
 
 
 def must_precede(first: Call, second: Call, time: str) -> bool:
-    """Whether transaction `one` must come before `two`; `time` is "" (no order), "process" or "realtime"."""
+    """Whether transaction `first` must come before `second`; `time` is "" (no order), "process" or "realtime"."""
     if not time or first.end is None or first.end >= second.start:
         return False
     return time == "realtime" or first.process == second.process
@@ -79,13 +79,14 @@ def phantoms(history: Paired, of: Objects) -> set[tuple[Hashable, Value]]:
         for call in history.calls
         for f, key, value in micros(call)
         if f == "r"
-        for value_shown in _values(value, of)
+        for value_shown in _values_within(value, of)
     }
     arguments: list[Any] = [call.argument for call in (*history.calls, *history.failed)]
     return values_shown - {(key, value) for part in arguments for f, key, value in part if f == of.writes}
 
 
-def _values(value: Value, of: Objects) -> tuple[Value, ...]:
+def _values_within(value: Value, of: Objects) -> tuple[Value, ...]:
+    """The values that a read shows, as a tuple; none for nil."""
     if value is None:
         return ()
     return value if of.writes == "append" else (value,)  # type: ignore[return-value]
@@ -99,7 +100,7 @@ def first_states(history: Paired, of: Objects) -> Iterator[dict[Hashable, Value]
         for f, key, value in micros(call):
             if f != "r" or key not in choices_of:
                 continue
-            values_shown = _values(value, of)
+            values_shown = _values_within(value, of)
             states = (
                 [values_shown[:size] for size in range(1, len(values_shown) + 1)] if of.writes == "append" else list(values_shown)
             )
@@ -127,7 +128,7 @@ def is_explained(history: Paired, level: str, time: str, of: Objects) -> bool:
 
 
 def _can_be_completed(order: tuple[Call, ...], sights: tuple[frozenset[int], ...], level: str, time: str, of: Objects) -> bool:
-    """Whether the order can be completed; `seen`: the places that each of the first transactions sees."""
+    """Whether the order can be completed; `sights`: the places that each of the first transactions sees."""
     at = len(sights)
     if at == len(order):
         return True
@@ -135,7 +136,7 @@ def _can_be_completed(order: tuple[Call, ...], sights: tuple[frozenset[int], ...
     keys = {m[1] for m in micros(order[at]) if m[0] == of.writes}
     if level in ("parallel", "snapshot"):
         must |= {i for i in range(at) for key in keys if written(order[i], key, of)}
-    for sees in _sights(at, level):
+    for sees in _possible_sights(at, level):
         closed = level != "parallel" or all(sights[i] <= sees for i in sees)
         if (
             must <= sees
@@ -147,7 +148,7 @@ def _can_be_completed(order: tuple[Call, ...], sights: tuple[frozenset[int], ...
     return False
 
 
-def _sights(at: int, level: str) -> Iterator[frozenset[int]]:
+def _possible_sights(at: int, level: str) -> Iterator[frozenset[int]]:
     """Which earlier transactions the next one may see, at this level."""
     if level == "serial":
         yield frozenset(range(at))
@@ -172,19 +173,20 @@ def _explains_reads(order: tuple[Call, ...], at: int, sees: frozenset[int], of: 
         if f == "r":
             if key not in current:
                 last = max((i for i in sees if written(order[i], key, of)), default=-1)
-                current[key] = _version(order[: last + 1], key, of)
+                current[key] = _value_after(order[: last + 1], key, of)
             if current[key] is _NEITHER or current[key] != _plain(value, of):
                 return False
         else:
             own[key] = (*own.get(key, ()), value)
-            whole = after(_version(order[:at], key, of), own[key], of)
+            whole = after(_value_after(order[:at], key, of), own[key], of)
             # An append by a transaction that does not see the newest version: its own view and the whole list differ, and no
             # read can match both.
             current[key] = whole if key not in current or _goes_with(current[key], value, whole, of) else _NEITHER
     return True
 
 
-def _version(order: Sequence[Call], key: Hashable, of: Objects) -> Value:
+def _value_after(order: Sequence[Call], key: Hashable, of: Objects) -> Value:
+    """The value of a key after the writes of these transactions, in this order."""
     version = of.initial.get(key, empty(of))
     for call in order:
         version = after(version, written(call, key, of), of)
@@ -224,7 +226,7 @@ def _begins_right(history: Paired, of: Objects) -> bool:
     strange = phantoms(history, of)
     for call in history.calls:
         for f, key, value in micros(call):
-            first, values_shown = _values(of.initial.get(key), of), _values(value, of)
+            first, values_shown = _values_within(of.initial.get(key), of), _values_within(value, of)
             if f != "r" or (values_shown[: len(first)] == first and of.writes == "append"):
                 continue
             if of.writes == "append" or (values_shown != first and (not values_shown or (key, value) in strange)):
@@ -256,7 +258,7 @@ def _version_orders(
 def _mixed_lists(order: Sequence[Call], key: Hashable, of: Objects) -> Iterator[tuple[Value, ...]]:
     """The lists that the writers may have left, with each writer's values in any order."""
     for parts in product(*(permutations(written(call, key, of)) for call in order)):
-        yield (*_values(of.initial.get(key), of), *(value for part in parts for value in part))
+        yield (*_values_within(of.initial.get(key), of), *(value for part in parts for value in part))
 
 
 def _reads(call: Call, key: Hashable, of: Objects) -> list[Any]:
@@ -268,7 +270,7 @@ def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, of: Objec
 
     After its own writes a transaction may see any stage of these.
     """
-    states = [_version(order[:count], key, of) for count in range(len(order) + 1)]
+    states = [_value_after(order[:count], key, of) for count in range(len(order) + 1)]
     mine = order.index(call) if call in order else -1
     versions: list[int] = []
     own: tuple[Value, ...] = ()
@@ -300,6 +302,7 @@ def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable,
 
 
 def _is_forbidden(edges: Sequence[Edge], level: str) -> bool:
+    """Whether the edges have a cycle that the level forbids."""
     plain = [(a, b) for a, b, kind in edges if a != b and (kind in _KINDS[level] or kind in ("process", "realtime"))]
     if any(leads(plain, b, a) for a, b in plain):
         return True

@@ -142,7 +142,7 @@ def prove(subject: Subject, count: int) -> Tally:
 
 
 def _without_proof(subject: Subject, model: Model, calls: tuple[Call, ...]) -> str:
-    # Why the verdict, unless UNKNOWN, has no certificate that the verifier accepts.
+    """Why the verdict, unless UNKNOWN, has no certificate that the verifier accepts."""
     found = judge(model, calls, steps_max=STEPS_MAX)
     if found.validity is Validity.UNKNOWN:
         return ""
@@ -163,7 +163,7 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
             return "the search"
         if possible and isinstance(model, Holds) and _is_refuted(model, calls):
             return "the search of a window"
-    find = unique._finder(model)
+    find = unique._conflict_finder(model)
     if find is not None:
         try:
             if (find(calls) is None) != possible:

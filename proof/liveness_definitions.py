@@ -55,17 +55,17 @@ def replacement(case: Case) -> set[str]:
     """Definition of LIVE-6 and LIVE-7, for each moment at which the promised time of a period has passed."""
     complaints: set[str] = set()
     for begun, ended in pairwise([row for row in case.events if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)]):
-        lone = _in_force(case.events, begun)
+        lone = _faults_in_force(case.events, begun)
         if len(lone) != 1 or lone[0].detail not in _ALONE:
             continue
         node, replaced_ns = lone[0].node, _replaced_ns(case.events, begun, lone[0])
         past = [row for row in case.events if row.time_ns < replaced_ns]
         leader = [row.leader for row in _states(past)][-1:]
-        if replaced_ns < ended.time_ns and leader in ([None], [node]) and _others(past, node, begun):
+        if replaced_ns < ended.time_ns and leader in ([None], [node]) and _others_that_could_lead(past, node, begun):
             complaints.add("unreplaced")
         written_ns = replaced_ns + WRITTEN_NS
         past = [row for row in case.events if row.time_ns < written_ns]
-        others = _others(past, node, begun)
+        others = _others_that_could_lead(past, node, begun)
         if len(others) < case.m or _states(past)[-1].leader not in others:
             continue
         tried = [
@@ -93,7 +93,7 @@ def _replaced_ns(events: Events, begun: ClusterEvent, fault: ClusterEvent) -> in
     return due_ns
 
 
-def _others(past: Events, node: str | None, begun: ClusterEvent) -> list[str]:
+def _others_that_could_lead(past: Events, node: str | None, begun: ClusterEvent) -> list[str]:
     """The members of the ISR that could lead in place of this broker; none without a controller elsewhere."""
     states = _states(past)
     controllers = [row for row in past if row.kind is K.CONTROLLER_ELECTED]
@@ -105,7 +105,7 @@ def _others(past: Events, node: str | None, begun: ClusterEvent) -> list[str]:
     return [one for one, stamp in members.items() if one != node and _could_lead(past, one, stamp, begun)]
 
 
-def _in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:
+def _faults_in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:
     """The faults that began until this row and did not end."""
     rows_before = [row for row in events if row.index <= last.index]
     return [
@@ -146,7 +146,7 @@ def availability(case: Case) -> set[str]:
     in_time = [row for row in case.events if row.time_ns <= deadline]
     complaints: set[str] = set()
     if len(in_time) < len(case.events) and not _is_emptied(case, in_time):
-        complaints |= {f"{what} in time" for what in _lacks(in_time)}
+        complaints |= {f"{what} in time" for what in _lacks_of_partition(in_time)}
     produced = calls(case.operations, "produce")
     if _is_emptied(case, case.events):
         every = (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest"))
@@ -154,7 +154,7 @@ def availability(case: Case) -> set[str]:
         served = any(call.ok for call in late)
         no_leader = "LEADER_NOT_AVAILABLE" in {call.answer[0].error for call in late}
         return complaints | ({"untold"} if late and not served and not no_leader else set())
-    complaints |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
+    complaints |= {f"{what} at the end" for what in _lacks_of_partition(case.events)} | set(_complaints_of_logs(case.events))
     complaints |= _kinds_unserved(case, deadline)
     ends = [call.answer[0] for call in calls(case.operations, "latest") if call.ok]
     complaints |= {f"endless {row.index}" for row in ends if row.offset is None}
@@ -165,7 +165,7 @@ def availability(case: Case) -> set[str]:
         complaints |= (
             {f"hung {call.asked[0].index}"} if not call.answer and call.asked[0].time_ns + PATIENCE_NS < case.end_ns else set()
         )
-    return complaints | _unread(case)
+    return complaints | _unread_offsets(case)
 
 
 def _kinds_unserved(case: Case, deadline: int) -> set[str]:
@@ -218,7 +218,7 @@ def _states(rows: Events) -> list[ClusterEvent]:
     return [row for row in rows if row.kind is K.STATE_WRITTEN]
 
 
-def _lacks(rows: Events) -> Iterator[str]:
+def _lacks_of_partition(rows: Events) -> Iterator[str]:
     """What a partition lacks of: a leader, a full ISR, and replicas that all act in the leader epoch of ZooKeeper."""
     state = _states(rows)[-1]
     if state.leader is None:
@@ -236,7 +236,7 @@ def _assigned_replicas(rows: Events) -> tuple[str, ...]:
     return ([("b1", "b2", "b3")] + [row.replicas or () for row in rows if row.kind is K.ASSIGNED])[-1]
 
 
-def _logs(rows: Events) -> Iterator[str]:
+def _complaints_of_logs(rows: Events) -> Iterator[str]:
     """LIVE-2: the logs of all replicas are equal, and committed to their end."""
     leader = _states(rows)[-1].leader
     if leader is None:
@@ -261,7 +261,7 @@ def _is_emptied(case: Case, rows: Events) -> bool:
     return _states(rows)[-1].leader is None and bool(counted) and counted <= emptied
 
 
-def _unread(case: Case) -> set[str]:
+def _unread_offsets(case: Case) -> set[str]:
     """LIVE-3: final readers missed an offset that was acknowledged or read before they began."""
     final = case.final_reads_at_ns
     if final is None:

@@ -18,8 +18,8 @@ def anomalies(ops: Ops) -> set[str]:
     """Return the anomaly kinds that the definition finds; allowed ones as "noted …", undecidable ones as "unchecked"."""
     kinds = set(_order_of_processes(ops)) | set(_cycles(ops))
     for key in KEYS:
-        kinds |= set(_of_writes(ops, key)) | set(_of_reads(ops, key))
-    if not any(op.type is OpType.OK and op.f not in _MOVES for op in ops):
+        kinds |= set(_anomalies_of_writes(ops, key)) | set(_anomalies_of_reads(ops, key))
+    if not any(op.type is OpType.OK and any(op.polls) for op in ops):
         kinds.add("unchecked")
     return kinds
 
@@ -73,7 +73,7 @@ def delta(ops: Ops, first: Polled, then: Polled) -> int:
     return 1 if first_rank is None or second_rank is None else second_rank - first_rank
 
 
-def _of_writes(ops: Ops, key: int) -> Iterator[str]:
+def _anomalies_of_writes(ops: Ops, key: int) -> Iterator[str]:
     """The anomalies of a log: offsets, duplicates, lost and unseen records."""
     offsets = log(ops, key)
     if any(len(values) > 1 for values in offsets.values()):
@@ -92,7 +92,7 @@ def _of_writes(ops: Ops, key: int) -> Iterator[str]:
                 yield "unseen" if any(later_poll.type is OpType.OK for later_poll in later) else "unchecked"
 
 
-def _of_reads(ops: Ops, key: int) -> Iterator[str]:
+def _anomalies_of_reads(ops: Ops, key: int) -> Iterator[str]:
     """The anomalies of reads of a log: nobody's, a failed or an open send's records."""
     for op in ops:
         for _, _, value in read(op, key):
@@ -127,7 +127,7 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
                 yield "nonmonotonic-send"
 
 
-def _of_process(ops: Ops, op: Op) -> list[Op]:
+def _earlier_of_process(ops: Ops, op: Op) -> list[Op]:
     """The earlier operations of the process, in order."""
     return sorted(
         (earlier for earlier in ops if earlier.process == op.process and earlier.at < op.at), key=lambda earlier: earlier.at
@@ -148,7 +148,7 @@ def _last_sent(ops: Ops, op: Op, key: int) -> Polled | None:
 
 def _since_reset(ops: Ops, op: Op, key: int) -> list[Op]:
     """The operations of the process since its position in this key was last reset (by a move, or a crash)."""
-    before = _of_process(ops, op)
+    before = _earlier_of_process(ops, op)
     moves = [
         at
         for at, earlier in enumerate(before)
@@ -159,8 +159,11 @@ def _since_reset(ops: Ops, op: Op, key: int) -> list[Op]:
 
 
 def _is_subscribed(ops: Ops, op: Op) -> bool:
+    """Whether the last of the process's assignments and subscriptions that may have succeeded is a subscription."""
     moves = [
-        earlier for earlier in _of_process(ops, op) if earlier.f in ("assign", "subscribe") and earlier.type is not OpType.FAIL
+        earlier
+        for earlier in _earlier_of_process(ops, op)
+        if earlier.f in ("assign", "subscribe") and earlier.type is not OpType.FAIL
     ]
     return bool(moves) and moves[-1].f == "subscribe"
 

@@ -55,14 +55,15 @@ def drawn(plan: Plan, rng: Rng) -> Paired:
     return Paired(calls=tuple(calls), failed=tuple(failed), steps=2 * len(spans))
 
 
-def _transfer(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+def _drawn_transfer(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    """A transfer of one unit between two accounts, without effect if it would overdraw: f, argument, answer, state afterwards."""
     source, target = rng.shuffled([0, 1])
     argument = Pairs((("amount", 1), ("from", source), ("to", target)))
     after = {**state, source: state[source] - 1, target: state[target] + 1} if state[source] else state
     return "transfer", argument, argument, after
 
 
-def _wrong_balances(rng: Rng, answer: Any) -> Any:
+def _with_wrong_balance(rng: Rng, answer: Any) -> Any:
     """Balances with a mistake: nil, negative, another total, or another account."""
     balances = dict(answer)
     what = rng.below(5)
@@ -72,13 +73,14 @@ def _wrong_balances(rng: Rng, answer: Any) -> Any:
     return Pairs(sorted(balances.items()))
 
 
-def _write(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+def _drawn_write(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    """A write of a key that mostly has none yet: function, argument, answer, state afterwards."""
     key = rng.below(8) or number
     value = (("w", key, 1),)
     return "write", value, value, state | {key}
 
 
-def _group(rng: Rng, state: Any) -> tuple[Hashable, Any]:
+def _drawn_group_read(rng: Rng, state: Any) -> tuple[Hashable, Any]:
     # Now and then without a key: as if its write were not visible here.
     keys = rng.shuffled(range(8))
     hidden = rng.below(8) if rng.below(2) else -1
@@ -115,7 +117,7 @@ def _queue_call(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hasha
         answer = None if not state else _PHANTOM if rng.below(8) == 0 else rng.pick(state)
         stays = rng.below(6) == 0
         return "dequeue", None, answer, state if stays else tuple(value_there for value_there in state if value_there != answer)
-    return "drain", None, _missing(rng, state) if rng.below(4) == 0 else state, ()
+    return "drain", None, _with_wrong_element(rng, state) if rng.below(4) == 0 else state, ()
 
 
 def _new_id(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
@@ -132,7 +134,8 @@ def _id(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any
     return "write", *_element(rng, number, state)[1:]
 
 
-def _missing(rng: Rng, answer: Any) -> Any:
+def _with_wrong_element(rng: Rng, answer: Any) -> Any:
+    """An answer with a value that nobody added, one less, or one twice."""
     if not answer or rng.below(8) == 0:
         return (*answer, _PHANTOM)
     at = rng.below(len(answer))
@@ -140,7 +143,7 @@ def _missing(rng: Rng, answer: Any) -> Any:
 
 
 def _without_twins(rng: Rng, answer: Any) -> Any:
-    return tuple(dict.fromkeys(_missing(rng, answer)))
+    return tuple(dict.fromkeys(_with_wrong_element(rng, answer)))
 
 
 def _insert(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
@@ -148,13 +151,15 @@ def _insert(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable,
     return "write", key, key, state | {key}
 
 
-def _subkeys(rng: Rng, state: Any) -> tuple[Hashable, Any]:
+def _drawn_subkey_read(rng: Rng, state: Any) -> tuple[Hashable, Any]:
+    """A read of the three subkeys of a key, the last written first: argument and answer."""
     key = rng.below(2)
     count_seen = rng.below(4) if key in state else 0
     return key, (key, tuple(f"{key}_{at}" if at < count_seen else None for at in (2, 1, 0)))
 
 
-def _wrong_subkeys(rng: Rng, answer: Any) -> Any:
+def _with_wrong_subkey(rng: Rng, answer: Any) -> Any:
+    """The answer with one subkey shown in place of nil, or nil in place of it."""
     at = rng.below(3)
     key, count_seen = answer
     return key, (*count_seen[:at], None if count_seen[at] else f"{key}_{2 - at}", *count_seen[at + 1 :])
@@ -165,7 +170,7 @@ def _row(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, An
     return "add", None, row, (*state, row)
 
 
-def _wrong_rows(rng: Rng, answer: Any) -> Any:
+def _with_wrong_row(rng: Rng, answer: Any) -> Any:
     """Rows with a mistake: one more, one less, one twice, or two exchanged."""
     rows = list(answer)
     what = rng.below(4)
@@ -186,15 +191,15 @@ def _all_of(rng: Rng, state: Any) -> tuple[Hashable, Any]:
 
 
 PLANS: dict[str, Plan] = {
-    "bank": Plan(dict(INITIAL), _transfer, lambda rng, state: (None, Pairs(sorted(state.items()))), _wrong_balances),
-    "long-fork": Plan(frozenset(), _write, _group, _misgroup),
+    "bank": Plan(dict(INITIAL), _drawn_transfer, lambda rng, state: (None, Pairs(sorted(state.items()))), _with_wrong_balance),
+    "long-fork": Plan(frozenset(), _drawn_write, _drawn_group_read, _misgroup),
     "counter": Plan(0, _add, _all_of, lambda rng, answer: answer + rng.below(5) - 2),
-    "set-full": Plan((), _element, _all_of, _missing),
-    "set-full, linearizable": Plan((), _element, _all_of, _missing),
-    "sequential": Plan(frozenset(), _insert, _subkeys, _wrong_subkeys),
+    "set-full": Plan((), _element, _all_of, _with_wrong_element),
+    "set-full, linearizable": Plan((), _element, _all_of, _with_wrong_element),
+    "sequential": Plan(frozenset(), _insert, _drawn_subkey_read, _with_wrong_subkey),
     "comments": Plan((), _id, _all_of, _without_twins),
-    "monotonic": Plan((), _row, _all_of, _wrong_rows),
-    "broadcast": Plan((), _message, _all_of, _missing),
+    "monotonic": Plan((), _row, _all_of, _with_wrong_row),
+    "broadcast": Plan((), _message, _all_of, _with_wrong_element),
     "total-queue": Plan((), _queue_call),
     "unique-ids": Plan(None, _new_id),
     "adya-g2": Plan(None, _insert_of_two),

@@ -113,15 +113,15 @@ def log_matching(operations: Operations, events: Events) -> set[str]:
         if row.kind is K.APPEND or row.kind is K.TRUNCATE:
             before = records_at(events, str(row.node), row.index - 1)
             gone = {offset: record for offset, record in before.items() if offset >= (row.offset or 0)}
-            found |= {"truncated-committed" for at, record in gone.items() if record == _committed(events, at, row.index)}
+            found |= {"truncated-committed" for at, record in gone.items() if record == _committed_record(events, at, row.index)}
         if row.kind is K.HW:
             covered = {at: one for at, one in records_at(events, str(row.node), row.index).items() if at < (row.hw or 0)}
-            committed = {at: _committed(events, at, row.index) for at in covered}
+            committed = {at: _committed_record(events, at, row.index) for at in covered}
             found |= {"uncommitted-below-hw" for at, one in covered.items() if committed[at] not in (None, one)}
     return found
 
 
-def _committed(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
+def _committed_record(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
     """The first record at an offset that the HW of a leader covered; None if there is none."""
     for row in events:
         if row.index < before and row.kind is K.HW and row.detail == "leader" and (row.hw or 0) > offset:
@@ -203,7 +203,7 @@ def _fence_of(events: Events, node: str | None) -> int:
 
 
 def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
-    # Whether all other members of the ISR that the leader knew had reached the new HW before the fence.
+    """Whether all other members of the ISR that the leader knew had reached the new HW before the fence."""
     told = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
     fence = _fence_of(events, rise.node)
     reached = {
@@ -219,7 +219,7 @@ def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
 
 
 def _finishes_a_change(events: Events, node: str | None) -> bool:
-    # Whether the node's last completed ISR change was sent before the fence and ended behind it.
+    """Whether the node's last completed ISR change was sent before the fence and ended behind it."""
     mine = [row for row in events if row.node == node]
     fence = _fence_of(events, node)
     changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
@@ -228,6 +228,7 @@ def _finishes_a_change(events: Events, node: str | None) -> bool:
 
 
 def _is_fenced(events: Events, node: str | None, first: int, last: int) -> bool:
+    """Whether the node was fenced at row `first` and not released until row `last`."""
     said = [row for row in events if row.node == node and row.kind in (K.FENCED, K.UNFENCED)]
     before = [row for row in said if row.index < first]
     return bool(before) and before[-1].kind is K.FENCED and not any(

@@ -4,7 +4,7 @@ The default of every switch is its setting in `safe`. A named variant of highwat
 more switches changed.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -108,6 +108,13 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is created again, empty, in another
     notification_requery: bool = True  # R-300: the controller queries the broker whose notification it read
     failover_query: bool = True  # R-307, U-22, B-63 i: a new controller learns offline replicas from its first commands
+
+    # rolling upgrades (R-205, R-316)
+    layouts_by_setting: bool = True  # B-67: requests have the layouts of the setting | the newest ones of the sender's release
+    protocol_by_setting: bool = True  # B-68: KIP-343 begins with the setting | with the code, before all brokers have it
+    unnamed_log: Literal["adopted", "deleted"] = (
+        "adopted"  # B-69: a log without a topic id takes the first | is an earlier topic's
+    )
 
 
 SAFE = Variant()
@@ -274,7 +281,17 @@ VARIANTS: dict[str, Variant] = {
     "no-hw-recheck": _without(recheck_hw_after_isr=False),
     "no-idempotence": _without(idempotence=False),
     "idempotence-of-the-leader": _without(idempotence_state_on_failover=False),
+    "newest-layouts": _without(layouts_by_setting=False),
+    "protocol-before-the-setting": _without(protocol_by_setting=False),
+    "unnamed-log-deleted": _without(unnamed_log="deleted"),
 }
+
+# Versions of the inter-broker protocol (docs/decisions/0060-inter-broker-protocol.md). A release is the newest one that the code
+# of a broker knows, the oldest first; `legacy` is a setting of the newest release: its layouts without KIP-343's behaviour.
+Release = Literal["v3", "kip112", "kip343_v0", "kip343"]
+Protocol = Literal["v3", "kip112", "kip343_v0", "legacy", "kip343"]
+RELEASES: tuple[Release, ...] = get_args(Release)
+NEWEST: Release = RELEASES[-1]
 
 
 class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -312,7 +329,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reassign_interval_ms: Millis = Millis(1000)  # the longest pause of the reassignment agent (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # after a failed registration, election or read from ZooKeeper
     producer_id_block_size: int = PRODUCER_ID_BLOCK_SIZE  # ids that a broker reserves at once
-    inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # for the double roll (R-205)
+    release: Release = NEWEST  # the newest version of the inter-broker protocol that this code knows
+    inter_broker_protocol: Protocol = NEWEST  # that it speaks, for the double roll (R-205, R-316)
     controller_heartbeat_timeout_ms: Millis = Millis(6000)  # R-204
     broker_heartbeat_timeout_ms: Millis = Millis(9000)  # R-204
     controlled_shutdown_max_retries: int = 3  # R-158
@@ -324,6 +342,10 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError(
                 "broker_heartbeat_timeout_ms must exceed controller_heartbeat_timeout_ms"
                 f" ({self.broker_heartbeat_timeout_ms} <= {self.controller_heartbeat_timeout_ms})"
+            )
+        if RELEASES.index(_release_of(self.inter_broker_protocol)) > RELEASES.index(self.release):
+            raise ValueError(
+                f"inter_broker_protocol must be one that release {self.release} knows, not {self.inter_broker_protocol}"
             )
 
 
@@ -345,14 +367,37 @@ KAFKA_NAMES = {  # of settings of a broker, in the documents and in Kafka (R-062
 }
 
 
+# What the document of a variant states of settings: V3 §F (the pause of the reassignment agent, "e.g., 30 secs"); the article's
+# 0.8 (R-138, R-139, R-158). The defaults above are shorter, so that a run of a minute has many failovers.
+DOCUMENT_SETTINGS: dict[str, dict[str, int]] = {
+    "v3": {"reassign_interval_ms": 30_000},
+    "article": {"replica_lag_time_max_ms": 10_000, "lag_max_records": 4000, "request_timeout_ms": 30_000},
+}
+
+
+def _release_of(protocol: Protocol) -> Release:
+    """The first release that knows this version of the protocol."""
+    return NEWEST if protocol == "legacy" else protocol
+
+
+def layouts_of(config: BrokerConfig) -> Protocol:
+    """The version of the inter-broker protocol that gives a broker's requests their layouts."""
+    return config.inter_broker_protocol if config.variant.layouts_by_setting else config.release
+
+
+def _by_kip343(config: BrokerConfig) -> bool:
+    spoken = config.inter_broker_protocol if config.variant.protocol_by_setting else config.release
+    return spoken in ("kip343_v0", "kip343")
+
+
 def sends_heartbeats(config: BrokerConfig) -> bool:
     """Whether the broker sends heartbeats: not with an inter-broker protocol before KIP-343, nor does it fence itself (R-205)."""
-    return config.variant.heartbeat and config.inter_broker_protocol == "kip343"
+    return config.variant.heartbeat and _by_kip343(config)
 
 
 def asks_controller(config: BrokerConfig) -> bool:
     """True if a leader asks the controller for an ISR change, False if it writes the state znode itself (C-24, R-205)."""
-    return config.variant.isr_change_via == "controller" and config.inter_broker_protocol == "kip343"
+    return config.variant.isr_change_via == "controller" and _by_kip343(config)
 
 
 def min_isr_of(config: BrokerConfig, topic: str) -> int:

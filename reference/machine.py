@@ -48,6 +48,16 @@ class Ids(Struct):
     log: int = 0
 
 
+class Tally(Struct):
+    """What one process has done since its start, for its metrics (`reference.metrics`); no part of its state."""
+
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    leader_elections: int = 0  # that this process decided as controller
+    unclean_elections: int = 0
+    last_election_ms: int = 0  # on the wall clock; 0: none yet
+
+
 class Turn:
     """The handling of one event by a broker: collects the effects, and what is due once all handlers have run.
 
@@ -56,9 +66,9 @@ class Turn:
     timer, asks for one flush for each directory and sends one ISR request.
     """
 
-    __slots__ = ("config", "deadline_ms", "effects", "flush_dirs", "ids", "incarnation", "isr_due", "now")
+    __slots__ = ("config", "deadline_ms", "effects", "flush_dirs", "ids", "incarnation", "isr_due", "now", "tally")
 
-    def __init__(self, now: Now, ids: Ids, config: BrokerConfig, incarnation: Incarnation) -> None:
+    def __init__(self, now: Now, ids: Ids, config: BrokerConfig, incarnation: Incarnation, tally: Tally | None = None) -> None:
         self.now = now
         self.ids = ids
         self.config = config
@@ -67,6 +77,7 @@ class Turn:
         self.deadline_ms: int | None = None
         self.flush_dirs: list[int] = []
         self.isr_due: list[TopicPartition] = []
+        self.tally = Tally() if tally is None else tally
 
     def send(self, to: Address, message: AnyMessage) -> None:
         """Add the effect that sends a message."""

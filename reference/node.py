@@ -33,7 +33,7 @@ from reference.events import (
     ZkState,
     ZkWatch,
 )
-from reference.machine import Ids, Now, Turn
+from reference.machine import Ids, Now, Tally, Turn
 from reference.messages import (
     AnyMessage,
     EpochEnd,
@@ -83,12 +83,13 @@ _decoder = msgspec.msgpack.Decoder(NodeState)
 
 
 class Node:
-    """The machine of one broker process: `handle` changes `state` and returns effects."""
+    """The machine of one broker process: `handle` changes `state` and returns effects; `tally` counts, and a copy counts anew."""
 
-    __slots__ = ("state",)
+    __slots__ = ("state", "tally")
 
     def __init__(self, state: NodeState) -> None:
         self.state = state
+        self.tally = Tally()
 
     @classmethod
     def boot(cls, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> Self:
@@ -115,7 +116,7 @@ class Node:
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
         """Let the broker handle one event; returns the effects to perform, in order."""
         state = self.state
-        turn = Turn(now, state.ids, state.config, state.broker.incarnation)
+        turn = Turn(now, state.ids, state.config, state.broker.incarnation, self.tally)
         if shutdown.ignores(state.broker, event):
             return turn.effects
         match event:

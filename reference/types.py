@@ -19,6 +19,8 @@ ProducerId = NewType("ProducerId", int)  # one session of an idempotent producer
 
 NO_EPOCH = LeaderEpoch(-1)  # of an empty log, and in requests that carry no epoch
 NO_INCARNATION = Incarnation(-1)
+NO_CONTROLLER_EPOCH = ControllerEpoch(-1)  # in a command in V3's layout, which has none
+NO_ZK_VERSION = ZkVersion(-1)  # in an ISR change in KIP-343's layout, which has none
 NO_TOPIC_ID = TopicId(-1)  # in a request: do not check the topic id
 EPOCH_DURING_DELETE = LeaderEpoch(-2)  # in a StopReplica for a deleted topic: later than all its epochs (KIP-570)
 NO_PRODUCER_ID = ProducerId(-1)

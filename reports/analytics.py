@@ -75,16 +75,16 @@ class AnalyticsPage(Struct, frozen=True, kw_only=True):
 
 def page_of(parts: Sequence[Part], *, title: str, dataset: str, repeat: str) -> AnalyticsPage:
     """Make the page of these answers; `repeat` is the command that asks again."""
-    return AnalyticsPage(title=title, dataset=dataset, repeat=repeat, sections=tuple(_section(part) for part in parts))
+    return AnalyticsPage(title=title, dataset=dataset, repeat=repeat, sections=tuple(_section_of(part) for part in parts))
 
 
-def _section(part: Part) -> Section:
+def _section_of(part: Part) -> Section:
     """A question's answer with its pictures and its table."""
     draw = _PICTURES.get(part.name)
     return Section(
         part=part,
         pictures=tuple(draw(part.rows)) if draw else (),
-        maps=tuple(_maps(part.rows)) if part.name == "coverage" else (),
+        maps=tuple(_heat_maps(part.rows)) if part.name == "coverage" else (),
         causes=part.rows if part.name == "triage" else (),
         header=tuple((name, words, _is_number(part.rows, name)) for name, words in part.columns),
         cells=tuple(tuple(value_words(name, row[name]) for name, _ in part.columns) for row in part.rows),
@@ -132,7 +132,7 @@ def _number(row: Row, name: str) -> int | None:
     return value
 
 
-def _count(row: Row, name: str) -> int:
+def _number_or_0(row: Row, name: str) -> int:
     return _number(row, name) or 0
 
 
@@ -145,7 +145,7 @@ def _groups(rows: Sequence[Row], *names: str) -> Iterator[tuple[str, list[Row]]]
 # --- Pictures of one question each ----------------------------------------------------------------------------------------------
 
 
-def _detection(rows: Sequence[Row], by: str, empty: str) -> Iterator[Picture]:
+def _detection_pictures(rows: Sequence[Row], by: str, empty: str) -> Iterator[Picture]:
     """Per campaign: the seeds until each protocol, or mistake, is detected."""
     for heading, own in _groups(rows, "campaign"):
         spans = [_median_span(row, f"{row['protocol']} · {row[by] or empty}") for row in own]
@@ -168,7 +168,7 @@ def _median_span(row: Row, label: str) -> Span:
     return Span(label=label, points=points, title=f"{title}; median {median} seeds, {low} to {high}")
 
 
-def _recovery(rows: Sequence[Row]) -> Iterator[Picture]:
+def _recovery_pictures(rows: Sequence[Row]) -> Iterator[Picture]:
     """Per protocol: how long recovery took after each kind of fault."""
     for heading, own in _groups(rows, "campaign", "protocol"):
         for what, words in (("recovery", "from the end of a window to recovery"), ("unavailable", "longest time unavailable")):
@@ -189,7 +189,7 @@ def _quantile_span(row: Row, label: str, what: str, names: Sequence[str], css: s
     return Span(label=label, points=points, title=words, css=css)
 
 
-def _latency(rows: Sequence[Row]) -> Iterator[Picture]:
+def _latency_pictures(rows: Sequence[Row]) -> Iterator[Picture]:
     """Per kind of call: its latency under each fault."""
     colours = {"outside": "r2", "inside": "r1"}
     for heading, own in _groups(rows, "campaign", "protocol", "f"):
@@ -206,34 +206,62 @@ def _latency(rows: Sequence[Row]) -> Iterator[Picture]:
             )
 
 
-def _maps(rows: Sequence[Row]) -> Iterator[HeatMap]:
+def _heat_maps(rows: Sequence[Row]) -> Iterator[HeatMap]:
     """Per protocol: which states were reached under which fault."""
     for heading, own in _groups(rows, "campaign", "protocol"):
         faults = sorted({str(row["fault"]) for row in own})
         rows_by_pair = {(row["state"], row["fault"]): row for row in own}
         states = sorted({str(row["state"]) for row in own})
-        cells = tuple((state, tuple(_cell(rows_by_pair[state, fault]) for fault in faults)) for state in states)
+        cells = tuple((state, tuple(_heat_cell(rows_by_pair[state, fault]) for fault in faults)) for state in states)
         yield HeatMap(
             caption=heading,
             faults=tuple(fault or "no fault" for fault in faults),
             states=cells,
-            reached=sum(_count(row, "runs") > 0 for row in own),
+            reached=sum(_number_or_0(row, "runs") > 0 for row in own),
             pairs=len(own),
         )
 
 
-def _cell(row: Row) -> HeatCell:
-    runs, of_runs = _count(row, "runs"), _count(row, "of_runs")
+def _heat_cell(row: Row) -> HeatCell:
+    runs, of_runs = _number_or_0(row, "runs"), _number_or_0(row, "of_runs")
     fault = row["fault"] or "no fault"
     words = f"{row['state']} with {fault}: " + (f"{runs} of {of_runs} runs, {row['times']} times" if runs else "never reached")
     return HeatCell(runs, min(runs.bit_length(), 5), words)
 
 
+def _measure_pictures(rows: Sequence[Row]) -> Iterator[Picture]:
+    """The medians and quartiles of two variants: times, then counts."""
+    for heading, words, wanted in (("Times", lambda ms: f"{ms} ms", True), ("Counts", str, False)):
+        own = [row for row in rows if str(row["measure"]).endswith("_ms") is wanted]
+        spans = [_quartile_span(row, side, css) for row in own for side, css in (("first", "r0"), ("second", "r1"))]
+        if spans:
+            yield Picture(
+                heading=heading,
+                svg=Markup(span_figure(spans, f"{heading.lower()} of the two variants", words)),
+                caption="Dot: median over the runs; line: from the lower to the upper quartile. "
+                "Whether the two differ is in the table: there each plan is compared with itself.",
+            )
+
+
+def _quartile_span(row: Row, side: str, css: str) -> Span:
+    """The median and the quartiles of one variant, rounded."""
+    values = [round(value) for name in ("_q1", "", "_q3") if isinstance(value := row[f"{side}{name}"], int | float)]
+    low, middle, high = values
+    title = f"{row['words']}: {low} to {high}, median {middle}, {row['pairs']} plans"
+    return Span(
+        label=f"{row['measure']} · {side}",
+        points=(Point(low, "end"), Point(middle, "dot"), Point(high, "end")),
+        title=title,
+        css=css,
+    )
+
+
 _PICTURES: dict[str, Callable[[Sequence[Row]], Iterator[Picture]]] = {
-    "detection": lambda rows: _detection(rows, "mix", "default"),
-    "detection-by-fault": lambda rows: _detection(rows, "fault", ""),
-    "recovery": _recovery,
-    "latency": _latency,
+    "detection": lambda rows: _detection_pictures(rows, "mix", "default"),
+    "detection-by-fault": lambda rows: _detection_pictures(rows, "fault", ""),
+    "recovery": _recovery_pictures,
+    "latency": _latency_pictures,
+    "measures": _measure_pictures,
 }
 
 
@@ -296,7 +324,7 @@ def _protocol_view(name: str, rows: Sequence[Comparison], before: str, after: st
         outcomes=tuple(row for row in rows if row.what in ("invalid", "not-live", "unknown", "protocol")),
         kinds=tuple(sorted((row for row in rows if row.what == "new-anomaly"), key=lambda row: row.subject)),
         recovery=tuple(recovery),
-        picture=_recovery_of_both(recovery, before, after),
+        picture=_recovery_picture(recovery, before, after),
         lost=tuple(sorted(lost, key=lambda row: (not row.worse, row.p or 0, row.subject))),
         pairs=len(pairs),
     )
@@ -312,9 +340,9 @@ def side_words(row: Comparison, side: str) -> str:
     return f"{'never' if value is None else latency_words(value)} in {of} {'plan' if of == 1 else 'plans'}"
 
 
-def _recovery_of_both(rows: Sequence[Comparison], before: str, after: str) -> Picture | None:
+def _recovery_picture(rows: Sequence[Comparison], before: str, after: str) -> Picture | None:
     """The median recovery in both campaigns, by fault; None if there is none."""
-    spans = [_both(row, before, after) for row in rows if row.of_before or row.of_after]
+    spans = [_span_of_both(row, before, after) for row in rows if row.of_before or row.of_after]
     if not spans:
         return None
     return Picture(
@@ -325,7 +353,7 @@ def _recovery_of_both(rows: Sequence[Comparison], before: str, after: str) -> Pi
     )
 
 
-def _both(row: Comparison, before: str, after: str) -> Span:
+def _span_of_both(row: Comparison, before: str, after: str) -> Span:
     """Both medians as points on one line."""
     points = [Point(row.before, "dot", "r6")] if row.of_before else []
     if row.of_after:

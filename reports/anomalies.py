@@ -72,7 +72,7 @@ def kinds_of(verdict: Verdict, first: Anomaly | None = None) -> tuple[tuple[Kind
     rows: list[KindRow] = []
     anomalies_shown: list[Anomaly] = []
     for (kind, checker), found in by_kind.items():
-        examples = _examples(found)
+        examples = _examples_of_kind(found)
         numbers = tuple(range(len(anomalies_shown) + 1, len(anomalies_shown) + len(examples) + 1))
         anomalies_shown.extend(examples)
         count = counts(found).total()
@@ -80,8 +80,8 @@ def kinds_of(verdict: Verdict, first: Anomaly | None = None) -> tuple[tuple[Kind
     return tuple(rows), tuple(anomalies_shown)
 
 
-def _examples(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
-    # Choose the first anomaly of each partition before the second of any: ten losses in one partition have the same story.
+def _examples_of_kind(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
+    """At most EXAMPLES_MAX: the first anomaly of each partition, then the second ones, because one partition has one story."""
     nth: Counter[str] = Counter()
     ranked = []
     for anomaly in anomalies:
@@ -102,31 +102,33 @@ def views_of(
     kinds: set[str] = set()
     for number, anomaly in enumerate(shown, start=1):
         mine = cause if cause is not None and cause.anomaly == anomaly else None
-        view = _view(history, anomaly, tracks, number, mine)
+        view = _view_without_story(history, anomaly, tracks, number, mine)
         if number <= PICTURES_MIN or anomaly.kind not in kinds:
-            view = replace(view, scale=_zoom(view.witnesses, end_ns))
+            view = replace(view, scale=_scale_around(view.witnesses, end_ns))
         most = STORY_LATER if anomaly.kind in kinds else STORY_MAX
         kinds.add(anomaly.kind)
         if view.place is not None and number_by_place.setdefault(view.place, number) != number:
             view = replace(view, told_by=number_by_place[view.place])
         else:
-            story = folded(_with_cause(_story(history, view), history, view, mine))
+            story = folded(_with_cause(_story_of_view(history, view), history, view, mine))
             story_kept = _bounded_story(story, most)
             view = replace(view, story=story_kept, story_left_out=len(story) - len(story_kept))
         views.append(view)
     return tuple(views)
 
 
-def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int, cause: Cause | None) -> AnomalyView:
+def _view_without_story(
+    history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int, cause: Cause | None
+) -> AnomalyView:
     """The view without its story and its scale."""
     track = next((track for track in tracks if track.key == anomaly.key), None)
-    place = _place(history, anomaly, track)
+    place = _place_of(history, anomaly, track)
     if track is None and place is not None:
         track = next((t for t in tracks if (t.topic, t.partition) == (place.topic, place.partition)), None)
     offset = None if place is None else place.offset
     step = None if cause is None else cause.step
     pointed = sorted({*anomaly.witness, *(() if step is None else (step,))})
-    lines = [line for index in pointed for line in _lines(history, index, offset, step)]
+    lines = [line for index in pointed for line in _lines_of_witness(history, index, offset, step)]
     return AnomalyView(
         number=number,
         anomaly=anomaly,
@@ -141,13 +143,13 @@ def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], 
     )
 
 
-def _story(history: History, view: AnomalyView) -> tuple[Line, ...]:
+def _story_of_view(history: History, view: AnomalyView) -> tuple[Line, ...]:
     if view.place is not None:
         return story_of(view.place, history, witness=view.anomaly.witness)
-    return _around(history, view) if view.witnesses else ()
+    return _story_around_witnesses(history, view) if view.witnesses else ()
 
 
-def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
+def _scale_around(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
     """The time span to draw around an anomaly: from its first witness to its last, with a margin."""
     if not witnesses:
         return None
@@ -170,7 +172,9 @@ def lines_of(history: History, cause: Cause) -> tuple[Line, ...]:
     named = None if cause.anomaly is None else _OFFSET.search(cause.anomaly.words)
     offset = None if named is None else int(named[1])
     indices = sorted({*cause.rows, *(() if cause.step is None else (cause.step,))})
-    return tuple(replace(line, witness=False) for index in indices for line in _lines(history, index, offset, cause.step))
+    return tuple(
+        replace(line, witness=False) for index in indices for line in _lines_of_witness(history, index, offset, cause.step)
+    )
 
 
 def _with_cause(story: tuple[Line, ...], history: History, view: AnomalyView, cause: Cause | None) -> tuple[Line, ...]:
@@ -183,7 +187,7 @@ def _with_cause(story: tuple[Line, ...], history: History, view: AnomalyView, ca
     return tuple(sorted(lines_told, key=lambda line: line.index))
 
 
-def _lines(history: History, index: int, offset: int | None, step: int | None) -> list[Line]:
+def _lines_of_witness(history: History, index: int, offset: int | None, step: int | None) -> list[Line]:
     """The rows of a witness as lines."""
     lines = [
         event_line(row, witness=True) if isinstance(row, ClusterEvent) else operation_line(row, witness=True)
@@ -192,7 +196,7 @@ def _lines(history: History, index: int, offset: int | None, step: int | None) -
     return [replace(line, step=index == step) for line in lines]
 
 
-def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
+def _place_of(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
     """The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses."""
     named = _OFFSET.search(anomaly.words)
     if named is not None and track is not None:
@@ -204,7 +208,7 @@ def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> 
     return None
 
 
-def _around(history: History, view: AnomalyView) -> tuple[Line, ...]:
+def _story_around_witnesses(history: History, view: AnomalyView) -> tuple[Line, ...]:
     """The story of an anomaly without an offset: its witnesses and the control events shortly before and between them."""
     times = [line.time_ns for line in view.witnesses]
     first, last = min(times) - _ZOOM_MARGIN_NS, max(times)

@@ -21,10 +21,10 @@ def paused(windows: Sequence[FaultWindow], node: str) -> list[tuple[int, int]]:
 
 def bands(rows: Sequence[Sequence[FaultWindow]], scale: TimeScale, top: int) -> str:
     """Draw the rows of bars, each with its name inside or beside it."""
-    return "".join(_bars_of_row(row, scale, top + ROW * number) for number, row in enumerate(rows))
+    return "".join(_bars_svg(row, scale, top + ROW * number) for number, row in enumerate(rows))
 
 
-def _bars_of_row(row: Sequence[FaultWindow], scale: TimeScale, y: int) -> str:
+def _bars_svg(row: Sequence[FaultWindow], scale: TimeScale, y: int) -> str:
     """A row of bars with their labels."""
     parts = []
     for window in row:
@@ -44,7 +44,7 @@ def packed(windows: Sequence[FaultWindow], scale: TimeScale) -> list[list[FaultW
     rows: list[list[FaultWindow]] = []
     ends: list[int] = []
     for window in sorted(windows, key=lambda w: (w.start_ns, w.end_ns, w.id)):
-        start, end = _extent(window, scale)
+        start, end = _columns_with_label(window, scale)
         row = next((number for number, end_of_row in enumerate(ends) if end_of_row <= start), None)
         if row is None:
             rows.append([window])
@@ -59,7 +59,7 @@ def _label(window: FaultWindow) -> str:
     return f"{window.kind} {' '.join(window.nodes)}".strip() if len(window.nodes) < 3 else window.kind
 
 
-def _extent(window: FaultWindow, scale: TimeScale) -> tuple[int, int]:
+def _columns_with_label(window: FaultWindow, scale: TimeScale) -> tuple[int, int]:
     """The columns of the bar with its label: inside of the bar, else behind it, else before it where the figure ends."""
     start, end = scale.x(window.start_ns), max(scale.x(window.end_ns), scale.x(window.start_ns) + 1)
     if _is_before(window, scale):

@@ -18,6 +18,7 @@ from history.manifest import RunManifest
 from history.op import Operation
 from reports.divergence import Comparer, Divergence, Mark, Row, divergence_of, partners
 from reports.fault_windows import windows_of
+from reports.first_call import FirstCall
 from reports.nodes import NodeTrack, nodes_of
 from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, operation_line, partition_key
@@ -106,6 +107,7 @@ class BesidePage:
     lines: tuple[Pairing, ...]
     scale: TimeScale
     repeat: str
+    first_call: FirstCall | None
 
 
 _WORDS = {
@@ -115,30 +117,33 @@ _WORDS = {
 }
 
 
-def beside_of(left: Given, right: Given, *, plans: Sequence[PlanChange], repeat: str) -> BesidePage:
+def beside_of(
+    left: Given, right: Given, *, plans: Sequence[PlanChange], repeat: str, first_call: FirstCall | None = None
+) -> BesidePage:
     """Make the page of a run and its neighbour. `plans` says in what their plans differ."""
     parted = divergence_of(left.history, right.history)
     compare = Comparer(left.history, right.history)
     causes = [cause_of(given.history, given.verdict) for given in (left, right)]
-    rows = _rows((left.history, right.history), parted.marks, causes)
+    rows = _rows_of_both((left.history, right.history), parted.marks, causes)
     kept = _rows_drawn(rows, parted.marks, causes, compare)
     end_ns = max(end_ns_of(left.history), end_ns_of(right.history))
-    keys = _keys(parted.marks, causes)
+    keys = _partitions_shown(parted.marks, causes)
     sides = [
-        _side(given, cause, rows=rows[n], kept=kept[n], keys=keys, end_ns=end_ns)
+        _side_of(given, cause, rows=rows[n], kept=kept[n], keys=keys, end_ns=end_ns)
         for n, (given, cause) in enumerate(zip((left, right), causes, strict=True))
     ]
-    lines = _lines(rows, kept, parted.marks, compare)
+    lines = _pairings_in_order(rows, kept, parted.marks, compare)
     return BesidePage(
         left=sides[0],
         right=sides[1],
         divergence=parted,
-        marks=tuple(_views(parted.marks, lines, compare)),
+        marks=tuple(_views_of_marks(parted.marks, lines, compare)),
         plans=tuple(plans),
         doubts=tuple(_doubts(left.history.manifest, right.history.manifest)),
         lines=tuple(lines),
         scale=TimeScale(start_ns=0, end_ns=end_ns),
         repeat=repeat,
+        first_call=first_call,
     )
 
 
@@ -151,7 +156,7 @@ def _doubts(left: RunManifest, right: RunManifest) -> Iterator[str]:
             yield f"{manifest.run_id} ran in real time ({manifest.backend}): it does not repeat, and times differ in any case."
 
 
-def _side(
+def _side_of(
     given: Given, cause: Cause | None, *, rows: Sequence[Row], kept: Sequence[Row], keys: Sequence[str], end_ns: int
 ) -> Side:
     """One of the two runs: its facts, its timelines and its half of the diagram."""
@@ -181,14 +186,15 @@ def _of_marks(marks: Iterable[Mark], side: int) -> set[int]:
     return {row.index for mark in marks if (row := (mark.left, mark.right)[side]) is not None}
 
 
-def _rows(histories: Sequence[History], marks: Sequence[Mark], causes: Sequence[Cause | None]) -> list[list[Row]]:
+def _rows_of_both(histories: Sequence[History], marks: Sequence[Mark], causes: Sequence[Cause | None]) -> list[list[Row]]:
+    """The rows of each run that the diagram may show; marked ones and those of a cause whatever their kind."""
     return [
         rows_of(history, _of_marks(marks, side) | frozenset(() if cause is None else cause.rows))
         for side, (history, cause) in enumerate(zip(histories, causes, strict=True))
     ]
 
 
-def _keys(marks: Sequence[Mark], causes: Sequence[Cause | None]) -> list[str]:
+def _partitions_shown(marks: Sequence[Mark], causes: Sequence[Cause | None]) -> list[str]:
     """The partitions that the page is about: of the causes, then of the marks, the most telling first."""
     named = [cause.key for cause in causes if cause is not None]
     named += [partition_key(row) for mark in reversed(marks) for row in (mark.left, mark.right) if row is not None]
@@ -199,7 +205,7 @@ def _rows_drawn(
     rows: Sequence[Sequence[Row]], marks: Sequence[Mark], causes: Sequence[Cause | None], compare: Comparer
 ) -> list[list[Row]]:
     """The rows of both runs that are shown. What corresponds to a shown row is shown, too: no line may seem to be missing."""
-    keys = {"", *_keys(marks, causes)}
+    keys = {"", *_partitions_shown(marks, causes)}
     pointed = [_of_marks(marks, side) | set(() if cause is None else cause.rows) for side, cause in enumerate(causes)]
     times = [row.time_ns for side in (0, 1) for row in rows[side] if row.index in pointed[side]]
     span = (min(times, default=0), max(times, default=0) + AFTER_NS)
@@ -214,7 +220,7 @@ def _rows_drawn(
     kept = [[row for row in rows[side] if row.index in indexes[side]] for side in (0, 1)]
     # Where one message is late, the same records come in another order for long: these rows would hide the others.
     common = list(partners(compare, *kept))
-    straight = set(_rising([(mine.index, other.index) for mine, other in common]))
+    straight = set(_pairs_in_same_order([(mine.index, other.index) for mine, other in common]))
     for mine, other in common:
         if (mine.index, other.index) not in straight and not is_deed(mine):
             indexes[0] -= {mine.index} - pointed[0]
@@ -239,13 +245,13 @@ def _rows_to_draw(rows: Sequence[Row], pointed: set[int], keys: set[str], span: 
 # --- lines ----------------------------------------------------------------------------------------------------------------------
 
 
-def _lines(
+def _pairings_in_order(
     rows: Sequence[Sequence[Row]], kept: Sequence[Sequence[Row]], marks: Sequence[Mark], compare: Comparer
 ) -> list[Pairing]:
     """The lines of the diagram in order: rows of both runs where they correspond, between these those of one, by time."""
     place = [{row.index: number for number, row in enumerate(side)} for side in kept]
     pairs = [(place[0][mine.index], place[1][other.index]) for mine, other in partners(compare, kept[0], kept[1])]
-    shared = _rising(pairs)
+    shared = _pairs_in_same_order(pairs)
     moved = (
         {mine for mine, _ in pairs} - {mine for mine, _ in shared},
         {other for _, other in pairs} - {other for _, other in shared},
@@ -263,8 +269,8 @@ def _lines(
     return _numbered_pairings(pairs_found, rows, kept, marks)
 
 
-def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The most pairs that rise on both sides: corresponding rows that are in the same order in both runs."""
+def _pairs_in_same_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest list of corresponding rows that are in the same order in both runs (longest increasing subsequence)."""
     tails: list[int] = []
     chains: list[list[tuple[int, int]]] = []
     for pair in sorted(pairs):
@@ -295,16 +301,16 @@ def _numbered_pairings(
                 here = at[side][kept[side][number].index]
                 gap += here - last[side] - 1
                 last[side] = here
-        mark = next((n for n, mark_there in enumerate(marks, 1) if _is_of(mark_there, indices)), 0)
+        mark = next((n for n, own_mark in enumerate(marks, 1) if _names_a_row(own_mark, indices)), 0)
         lines.append(Pairing(left=indices[0], right=indices[1], place=pairs_found[len(lines)][2], gap=gap, mark=mark))
     return lines
 
 
-def _is_of(mark: Mark, indices: Sequence[int | None]) -> bool:
+def _names_a_row(mark: Mark, indices: Sequence[int | None]) -> bool:
     return any(row is not None and row.index == index for row, index in zip((mark.left, mark.right), indices, strict=True))
 
 
-def _views(marks: Sequence[Mark], lines: Sequence[Pairing], compare: Comparer) -> Iterator[MarkView]:
+def _views_of_marks(marks: Sequence[Mark], lines: Sequence[Pairing], compare: Comparer) -> Iterator[MarkView]:
     """The marks in words; those that name the same rows are one."""
     rows = [tuple(None if row is None else row.index for row in (mark.left, mark.right)) for mark in marks]
     for number, mark in enumerate(marks, 1):
@@ -318,14 +324,14 @@ def _views(marks: Sequence[Mark], lines: Sequence[Pairing], compare: Comparer) -
             left=None if mark.left is None else line_of(mark.left),
             right=None if mark.right is None else line_of(mark.right),
             columns=", ".join(
-                f"{name.removesuffix('_ns')} {_in_words(name, before)} / {_in_words(name, after)}"
+                f"{name.removesuffix('_ns')} {_value_in_words(name, before)} / {_value_in_words(name, after)}"
                 for name, before, after in changes
             ),
-            line=next((place for place, line in enumerate(lines) if _is_of(mark, (line.left, line.right))), -1),
+            line=next((place for place, line in enumerate(lines) if _names_a_row(mark, (line.left, line.right))), -1),
         )
 
 
-def _in_words(name: str, value: object) -> str:
+def _value_in_words(name: str, value: object) -> str:
     """A value of a row in words."""
     if value is None:
         return "none"

@@ -36,10 +36,10 @@ class Call:
 
 def calls_of(attempts: Iterable[Attempt]) -> tuple[Call, ...]:
     """The client calls of a history, in the order of its operations."""
-    return tuple(_call(attempt) for attempt in attempts)
+    return tuple(_call_of(attempt) for attempt in attempts)
 
 
-def _call(attempt: Attempt) -> Call:
+def _call_of(attempt: Attempt) -> Call:
     """An invocation and its completion as one call."""
     invocation, answered = attempt.invoke, attempt.completion
     first = invocation[0]

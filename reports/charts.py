@@ -46,7 +46,7 @@ def span_figure(spans: Sequence[Span], label: str, words: Callable[[int], str], 
         parts.append(rect(_NEVER - 18, _TOP, 36, bottom - _TOP, css="beyond"))
         parts.append(text(_NEVER, bottom + 14, never, css="tick", anchor="middle"))
     for number, span in enumerate(spans):
-        parts.append(_span(span, axis, _TOP + _ROW * number + _ROW // 2))
+        parts.append(_span_svg(span, axis, _TOP + _ROW * number + _ROW // 2))
     return figure(bottom + 22, label, parts)
 
 
@@ -69,20 +69,20 @@ class _Axis:
         return _LEFT + round(max(share, 0) * (_RIGHT - _LEFT))
 
 
-def _span(span: Span, axis: _Axis, y: int) -> str:
+def _span_svg(span: Span, axis: _Axis, y: int) -> str:
     """A row of the figure: its label, its line and its points."""
     xs = [axis.x(point.value) for point in span.points]
     parts = [text(_LEFT - 12, y + 4, span.label, css="row-label", anchor="end")]
     if xs:
         parts.append(line(min(xs), y, max(xs), y, css=f"span {span.css}"))
     for x, point in zip(xs, span.points, strict=True):
-        parts.append(_mark(x, y, point, point.css or span.css))
+        parts.append(_point_svg(x, y, point, point.css or span.css))
     # A transparent box over the row shows its words wherever the pointer is.
     parts.append(rect(0, y - _ROW // 2, _NEVER + 20, _ROW, css="hover", title=f"{span.label}: {span.title}"))
     return "".join(parts)
 
 
-def _mark(x: int, y: int, point: Point, css: str) -> str:
+def _point_svg(x: int, y: int, point: Point, css: str) -> str:
     """A point by its mark; one without a value is an arrow."""
     if point.value is None:
         return path(f"M{x - 5} {y - 5}L{x + 3} {y}L{x - 5} {y + 5}", css=f"arrow {css}")

@@ -56,8 +56,8 @@ def graph_svg(graph: Graph, *, label: str) -> Markup:
         f'viewBox="0 0 {size[0]} {size[1]}"><defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" '
         'markerHeight="8" orient="auto-start-reverse"><path d="M0 0L10 5L0 10z"/></marker></defs>'
     ]
-    parts.extend(_edge(number, edge, centres, heights, middle) for number, edge in enumerate(graph.edges))
-    parts.extend(_box(node, centre, height) for node, centre, height in zip(graph.nodes, centres, heights, strict=True))
+    parts.extend(_edge_svg(number, edge, centres, heights, middle) for number, edge in enumerate(graph.edges))
+    parts.extend(_box_svg(node, centre, height) for node, centre, height in zip(graph.nodes, centres, heights, strict=True))
     return Markup("".join([*parts, "</svg>"]))
 
 
@@ -65,7 +65,7 @@ def _height(node: Node) -> int:
     return 2 * _PADDING + _LINE * (1 + min(len(node.micro), _LINES_MAX + 1))
 
 
-def _box(node: Node, centre: tuple[float, float], height: int) -> str:
+def _box_svg(node: Node, centre: tuple[float, float], height: int) -> str:
     """The box of a transaction, with the first lines of its text."""
     x, y = round(centre[0] - _WIDTH / 2), round(centre[1] - height / 2)
     lines = list(node.micro[:_LINES_MAX])
@@ -88,7 +88,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LETTERS_MAX else f"{text[: _LETTERS_MAX // 2 - 1]}…{text[-_LETTERS_MAX // 2 :]}"
 
 
-def _edge(
+def _edge_svg(
     number: int, edge: Edge, centres: Sequence[tuple[float, float]], heights: Sequence[int], middle: tuple[float, float]
 ) -> str:
     """A bent arrow between two boxes, with its kind as label."""
@@ -100,7 +100,7 @@ def _edge(
     way = (away[0] / far, away[1] / far) if far > 1 else (0.0, -1.0 if edge.source < edge.target else 1.0)
     bow = 70 if far <= 1 else 26
     control = (bent[0] + way[0] * bow, bent[1] + way[1] * bow)
-    begin, end = _border(source, control, heights[edge.source]), _border(target, control, heights[edge.target])
+    begin, end = _point_on_border(source, control, heights[edge.source]), _point_on_border(target, control, heights[edge.target])
     label = ((begin[0] + 2 * control[0] + end[0]) / 4, (begin[1] + 2 * control[1] + end[1]) / 4)
     words = escape(edge.reason)
     return (
@@ -110,7 +110,7 @@ def _edge(
     )
 
 
-def _border(centre: tuple[float, float], towards: tuple[float, float], height: int) -> tuple[float, float]:
+def _point_on_border(centre: tuple[float, float], towards: tuple[float, float], height: int) -> tuple[float, float]:
     """Where the line from a box's centre leaves the box."""
     dx, dy = towards[0] - centre[0], towards[1] - centre[1]
     factor = min(_WIDTH / 2 / abs(dx) if dx else 1e9, height / 2 / abs(dy) if dy else 1e9)

@@ -93,23 +93,18 @@ class Comparer:
 
 
 def divergence_of(left: History, right: History) -> Divergence:
-    """Find where two runs part."""
+    """Find after how many equal rows two runs part, and the rows in which they first differ, say and decide something else."""
     compare = Comparer(left, right)
     ours, theirs = compare.rows(left), compare.rows(right)
-    same = next(
-        (
-            n
-            for n, (x, y) in enumerate(zip(ours, theirs, strict=False))
-            if x.time_ns != y.time_ns or compare.says(x) != compare.says(y)
-        ),
-        min(len(ours), len(theirs)),
-    )
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    differing = (n for n, (x, y) in pairs if x.time_ns != y.time_ns or compare.says(x) != compare.says(y))
+    same = next(differing, min(len(ours), len(theirs)))
     marks: list[Mark] = []
     if same < max(len(ours), len(theirs)):
         marks.append(Mark(what="differs", left=_at(ours, same), right=_at(theirs, same)))
-        says = _parting("says", ours, theirs, compare.says)
+        says = _earliest_difference("says", ours, theirs, compare.says)
         deeds = [[row for row in rows if _is_deed(row)] for rows in (ours, theirs)]
-        decides = _parting("decides", deeds[0], deeds[1], compare.decides)
+        decides = _earliest_difference("decides", deeds[0], deeds[1], compare.decides)
         marks += [mark for mark in (says, decides) if mark is not None]
     until_ns = ours[same - 1].time_ns if same else 0
     return Divergence(same=same, until_ns=until_ns, marks=tuple(marks), columns=compare.columns)
@@ -147,16 +142,17 @@ def actor(row: Row) -> str:
     return row.node or HARNESS
 
 
-def _parting(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
+def _earliest_difference(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
     """The earliest row at which one process, on one partition, says something else in the two runs."""
-    ours, theirs = _lanes(left), _lanes(right)
+    ours, theirs = _rows_by_actor(left), _rows_by_actor(right)
     marks = [mark for lane in {**ours, **theirs} if (mark := _first_difference(what, ours[lane], theirs[lane], key)) is not None]
     return min(
         marks, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
     )
 
 
-def _lanes(rows: Iterable[Row]) -> defaultdict[tuple[str, str], list[Row]]:
+def _rows_by_actor(rows: Iterable[Row]) -> defaultdict[tuple[str, str], list[Row]]:
+    # By who acts and the partition.
     lanes: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         lanes[actor(row), partition_key(row)].append(row)

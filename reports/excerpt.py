@@ -27,11 +27,11 @@ def excerpt_of(
         return TimeScale(start_ns=0, end_ns=end_ns)
     rows_told = [] if cause is None else list(cause.rows)
     rows_told = rows_told or [index for anomaly in shown[:1] for index in anomaly.witness]
-    times = [time_ns for index in rows_told if (time_ns := _time_of(history, index)) is not None]
+    times = [time_ns for index in rows_told if (time_ns := _time_of_row(history, index)) is not None]
     if times:
         # The proof may come long after the step: what led to it is shown, and the end of the story only if there is room.
         start = max(min(times) - BEFORE_NS, 0)
-        if cause is not None and cause.step is not None and (step := _time_of(history, cause.step)) is not None:
+        if cause is not None and cause.step is not None and (step := _time_of_row(history, cause.step)) is not None:
             start = max(start, step - EXCERPT_NS // 2)
     else:
         healed = history.manifest.healed_at_ns
@@ -40,7 +40,7 @@ def excerpt_of(
     return TimeScale(start_ns=start, end_ns=start + EXCERPT_NS)
 
 
-def _time_of(history: History, index: int) -> int | None:
+def _time_of_row(history: History, index: int) -> int | None:
     row = history.row(index)
     if isinstance(row, tuple):
         return row[0].time_ns

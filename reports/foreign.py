@@ -108,12 +108,14 @@ def page_of(
 ) -> ForeignPage:
     """Make the page of a judged history. `judged` is the object or the sends and polls, for the pictures that need them."""
     shown_ones = found.anomalies[:ANOMALIES_MAX]
-    orders = [_order(judged, stuck) for stuck in found.longest[: len(shown_ones)]] if isinstance(judged, Object) else []
+    orders = (
+        [_orders_before_stuck(judged, stuck) for stuck in found.longest[: len(shown_ones)]] if isinstance(judged, Object) else []
+    )
     lines = {line for anomaly in shown_ones for line in anomaly.witness}
     lines |= {call.line for order in orders for call in order.drawn}
     by_line = cited(steps(), lines)
     cited_calls = [] if isinstance(judged, Object) else [by_line[line] for line in sorted(lines & by_line.keys())]
-    around = _around(steps, cited_calls)
+    around = _quotes_around(steps, cited_calls)
     cycles = () if found.cycles is UNSET else found.cycles
     logs = Logs(judged) if judged is not None and not isinstance(judged, Object) else None
     cards = []
@@ -125,9 +127,11 @@ def page_of(
                 number=number,
                 anomaly=anomaly,
                 quotes=quoted,
-                chart=_ordered(orders[number - 1], by_line) if number <= len(orders) else _plain_chart(around, anomaly),
-                graphs=tuple(_graph(cycle, by_line) for cycle in shown_cycles[:GRAPHS_MAX]),
-                log=None if logs is None else _log_table(logs, anomaly),
+                chart=_chart_of_orders(orders[number - 1], by_line)
+                if number <= len(orders)
+                else _chart_around_witnesses(around, anomaly),
+                graphs=tuple(_graph_of_cycle(cycle, by_line) for cycle in shown_cycles[:GRAPHS_MAX]),
+                log=None if logs is None else _table_of_log(logs, anomaly),
             )
         )
     return ForeignPage(
@@ -138,14 +142,14 @@ def page_of(
         found=found,
         cards=tuple(cards),
         left_out=len(found.anomalies) - len(cards),
-        chart=None if cards else _chart(_first(steps), frozenset()),
+        chart=None if cards else _chart_of_quotes(_first_quotes(steps), frozenset()),
     )
 
 
 # --- calls around ---------------------------------------------------------------------------------------------------------
 
 
-def _first(steps: Steps) -> list[Quote]:
+def _first_quotes(steps: Steps) -> list[Quote]:
     """The first calls of a history."""
     taken: list[Quote] = []
     for quote in quotes(steps()):
@@ -155,25 +159,25 @@ def _first(steps: Steps) -> list[Quote]:
     return taken
 
 
-def _around(steps: Steps, witnesses: Sequence[Quote]) -> list[Quote]:
+def _quotes_around(steps: Steps, witnesses: Sequence[Quote]) -> list[Quote]:
     """The calls of the witnesses, those concurrent with one of them, and a few before and after each; in order of invocation."""
     margin = 2 * _AROUND
-    spans = _joined((quote.start - margin, _end(quote) + margin) for quote in witnesses)
+    spans = _joined_spans((quote.start - margin, _end_or_start(quote) + margin) for quote in witnesses)
     ends = [end for _, end in spans]
 
     def near(quote: Quote) -> bool:
         place = bisect_left(ends, quote.start)
-        return place < len(spans) and spans[place][0] <= _end(quote)
+        return place < len(spans) and spans[place][0] <= _end_or_start(quote)
 
     return sorted(filter(near, quotes(steps())), key=lambda quote: quote.start) if spans else []
 
 
-def _end(quote: Quote) -> int:
+def _end_or_start(quote: Quote) -> int:
     """Where a call ended; a call of unknown outcome is open for ever, which says nothing about the calls beside it."""
     return quote.end if quote.end is not None and quote.type is OpType.OK else quote.start
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same positions as spans that do not touch, in order."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans):
@@ -184,42 +188,43 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _plain_chart(around: Sequence[Quote], anomaly: Anomaly) -> Chart | None:
+def _chart_around_witnesses(around: Sequence[Quote], anomaly: Anomaly) -> Chart | None:
+    """The chart of an anomaly's witnesses and of the calls nearest to them; None if no witness is a call."""
     lines = frozenset(anomaly.witness)
     witnesses = [quote for quote in around if quote.line in lines or quote.answer_line in lines]
     if not witnesses:
         return None
-    spots = [(q.start, _end(q)) for q in witnesses]
+    spots = [(q.start, _end_or_start(q)) for q in witnesses]
 
     def distance(quote: Quote) -> int:
-        return min(max(start - _end(quote), quote.start - end, 0) for start, end in spots)
+        return min(max(start - _end_or_start(quote), quote.start - end, 0) for start, end in spots)
 
-    return _chart(sorted(around, key=lambda quote: (quote not in witnesses, distance(quote)))[:_BARS_MAX], lines)
+    return _chart_of_quotes(sorted(around, key=lambda quote: (quote not in witnesses, distance(quote)))[:_BARS_MAX], lines)
 
 
-def _chart(chosen: Iterable[Quote], lines: frozenset[int]) -> Chart | None:
+def _chart_of_quotes(chosen: Iterable[Quote], lines: frozenset[int]) -> Chart | None:
     bars = [
         Bar(
             number=quote.line,
             lane=quote.who,
             start=quote.start,
             end=quote.end if quote.type is not OpType.INFO else None,
-            words=", ".join(quote.micro) or _brief(quote),
+            words=", ".join(quote.micro) or _call_in_short(quote),
             tone=str(quote.type or OpType.INFO),
             role="witness" if quote.line in lines or quote.answer_line in lines else "",
-            details=_details(quote),
+            details=_lines_of_quote(quote),
         )
         for quote in chosen
     ]
     return Chart(bars=tuple(sorted(bars, key=lambda bar: bar.start))) if bars else None
 
 
-def _brief(quote: Quote) -> str:
+def _call_in_short(quote: Quote) -> str:
     answer = quote.outcome.partition(" -> ")[2]
     return f"{quote.call} -> {answer}" if answer else quote.call
 
 
-def _details(quote: Quote) -> tuple[str, ...]:
+def _lines_of_quote(quote: Quote) -> tuple[str, ...]:
     body = quote.micro or (quote.call,)
     return tuple(
         line for line in (f"{quote.lines}, {quote.who}", quote.when, *body, quote.outcome if not quote.micro else "") if line
@@ -238,26 +243,28 @@ class _Order(NamedTuple):
     drawn: list[Call]
 
 
-def _order(judged: Object, stuck: Stuck) -> _Order:
+def _orders_before_stuck(judged: Object, stuck: Stuck) -> _Order:
+    """The possible orders of the calls on one object up to the call that fits into none of them."""
     calls = by_key(judged.calls)
     model = judged.model
     impossible = next(call for call in calls if call.index == stuck.call)
     part = [call for call in calls if model.key(call) == model.key(impossible) and not model.says_nothing(call)]
     told = account(model, part, stuck)
     by_index = {call.index: call for call in part}
-    return _Order(told, by_index, impossible, _drawn(told, by_index, impossible))
+    return _Order(told, by_index, impossible, _calls_to_draw(told, by_index, impossible))
 
 
-def _ordered(order: _Order, quoted: Mapping[int, Quote]) -> Chart:
+def _chart_of_orders(order: _Order, quoted: Mapping[int, Quote]) -> Chart:
+    """The chart of these orders: each way through the calls ends where nothing can come next."""
     told, by_index, impossible, drawn = order
     numbers = {call.index for call in drawn}
-    bars = tuple(_call_bar(call, quoted.get(call.line), impossible) for call in drawn)
+    bars = tuple(_bar_of_call(call, quoted.get(call.line), impossible) for call in drawn)
     left = len(told.base) - sum(place.call in numbers for place in told.base)
-    ways = tuple(_way(told, path, by_index, numbers, left) for path in told.paths)
-    return Chart(bars=bars, ways=ways, before=_before(told, left), whole=told.whole)
+    ways = tuple(_way_of_path(told, path, by_index, numbers, left) for path in told.paths)
+    return Chart(bars=bars, ways=ways, before=_state_before_in_words(told, left), whole=told.whole)
 
 
-def _drawn(told: Account, by_index: dict[int, Call], impossible: Call) -> list[Call]:
+def _calls_to_draw(told: Account, by_index: dict[int, Call], impossible: Call) -> list[Call]:
     """The last calls of the shared order, all calls of the paths, and those open beside the impossible one."""
     numbers = {place.call for place in told.base[-_BASE_SHOWN:]} | {impossible.index}
     numbers |= {place.call for path in told.paths for place in path.places} | {n for path in told.paths for n in path.blocked}
@@ -268,8 +275,8 @@ def _drawn(told: Account, by_index: dict[int, Call], impossible: Call) -> list[C
     return sorted((by_index[number] for number in numbers), key=lambda call: call.start)
 
 
-def _call_bar(call: Call, quote: Quote | None, impossible: Call) -> Bar:
-    own = (f"line {call.line}, process {shown(call.process)}", words_of(call)) if quote is None else _details(quote)
+def _bar_of_call(call: Call, quote: Quote | None, impossible: Call) -> Bar:
+    own = (f"line {call.line}, process {shown(call.process)}", words_of(call)) if quote is None else _lines_of_quote(quote)
     return Bar(
         number=call.index,
         lane=f"process {shown(call.process)}",
@@ -282,30 +289,34 @@ def _call_bar(call: Call, quote: Quote | None, impossible: Call) -> Bar:
     )
 
 
-def _before(told: Account, left: int) -> str:
+def _state_before_in_words(told: Account, left: int) -> str:
+    """A sentence on the object's state before the first drawn call; `left`: how many calls before it are not drawn."""
     if not told.paths:
         return "No order of the calls before was found within the budget of the page; the verdict does not depend on it."
-    state = _state(told.base[left - 1].state if left else told.initial)
+    state = _state_in_short(told.base[left - 1].state if left else told.initial)
     begun = f"after {left} calls that are not drawn" if left else "before the first call"
     return f"The state {begun} is {state}."
 
 
-def _way(told: Account, path: Path, by_index: dict[int, Call], numbers: Set[int], left: int) -> Way:
+def _way_of_path(told: Account, path: Path, by_index: dict[int, Call], numbers: Set[int], left: int) -> Way:
+    """One order of the drawn calls (`numbers`), and for each call that cannot come next the sentence that says so."""
     places = (*told.base[left:], *path.places)
     state = places[-1].state if places else told.initial
     return Way(
         points=tuple(
-            Point(bar=p.call, place=left + n, state=_state(p.state)) for n, p in enumerate(places, 1) if p.call in numbers
+            Point(bar=p.call, place=left + n, state=_state_in_short(p.state))
+            for n, p in enumerate(places, 1)
+            if p.call in numbers
         ),
         ends=tuple(
-            f"{words_of(by_index[index])} of line {by_index[index].line} cannot come next: the state is {_state(state)}"
+            f"{words_of(by_index[index])} of line {by_index[index].line} cannot come next: the state is {_state_in_short(state)}"
             for index in path.blocked
         ),
         stuck=path.blocked,
     )
 
 
-def _state(state: Hashable) -> str:
+def _state_in_short(state: Hashable) -> str:
     text = shown(state)
     return text if len(text) <= _STATE_MAX else f"…{text[-_STATE_MAX:]}"
 
@@ -313,9 +324,10 @@ def _state(state: Hashable) -> str:
 # --- cycles of transactions -----------------------------------------------------------------------------------------------
 
 
-def _graph(cycle: Cycle, by_line: dict[int, Quote]) -> Graph:
+def _graph_of_cycle(cycle: Cycle, by_line: dict[int, Quote]) -> Graph:
+    """The picture of a cycle of transactions; its title names what the cycle assumes."""
     order = [link.source for link in cycle.links]
-    nodes = tuple(_node(number, line, by_line.get(line)) for number, line in enumerate(order, 1))
+    nodes = tuple(_node_of_line(number, line, by_line.get(line)) for number, line in enumerate(order, 1))
     place = {line: number for number, line in enumerate(order)}
     edges = tuple(
         Edge(source=place[link.source], target=place[link.target], kind=link.kind, reason=link.reason) for link in cycle.links
@@ -324,7 +336,7 @@ def _graph(cycle: Cycle, by_line: dict[int, Quote]) -> Graph:
     return Graph(title=f"If {said}" if said else "The cycle", nodes=nodes, edges=edges)
 
 
-def _node(number: int, line: int, quote: Quote | None) -> Node:
+def _node_of_line(number: int, line: int, quote: Quote | None) -> Node:
     if quote is None:
         return Node(line=line, name=f"T{number}", who=f"line {line}", micro=())
     return Node(line=line, name=f"T{number}", who=f"line {line}, {quote.who}", micro=quote.micro or (quote.call,))
@@ -333,7 +345,8 @@ def _node(number: int, line: int, quote: Quote | None) -> Node:
 # --- offsets of a log -----------------------------------------------------------------------------------------------------
 
 
-def _log_table(logs: Logs, anomaly: Anomaly) -> LogTable | None:
+def _table_of_log(logs: Logs, anomaly: Anomaly) -> LogTable | None:
+    """What each operation sent and polled at the offsets around an anomaly, one row for each offset; None without a log."""
     log = next((log for key, log in logs.keys.items() if str(key) == anomaly.key), None)
     witnesses = [op for op in logs.ops if op.line in anomaly.witness]
     if log is None:  # a cycle has no key: show the log that most of its operations touch
@@ -341,17 +354,17 @@ def _log_table(logs: Logs, anomaly: Anomaly) -> LogTable | None:
         log = logs.keys[max(keys, key=keys.count)] if keys else None
     if log is None:
         return None
-    near = _offsets(log, witnesses)
-    operations = sorted(_operations(logs, log, near, witnesses), key=lambda op: op.start)
-    cells = [_cells(log.key, op) for op in operations]
+    near = _offsets_shown(log, witnesses)
+    operations = sorted(_operations_shown(logs, log, near, witnesses), key=lambda op: op.start)
+    cells = [_cells_by_offset(log.key, op) for op in operations]
     rows = []
     for offset in near:
         row = tuple(one.get(offset) for one in cells)
         differ = len(log.offsets.get(offset, ())) > 1
         rows.append((offset, differ, row))
-    lost = tuple(_value(value) for value in log.writers if value not in log.places)[:_OPS_MAX]
+    lost = tuple(_value_in_words(value) for value in log.writers if value not in log.indices_of)[:_OPS_MAX]
     return LogTable(
-        key=_value(log.key),
+        key=_value_in_words(log.key),
         operations=tuple(
             (f"line {op.line}", f"{op.f} of process {shown(op.process)}, {op.type}", op in witnesses) for op in operations
         ),
@@ -361,7 +374,7 @@ def _log_table(logs: Logs, anomaly: Anomaly) -> LogTable | None:
     )
 
 
-def _offsets(log: Log, witnesses: Sequence[Op]) -> list[int]:
+def _offsets_shown(log: Log, witnesses: Sequence[Op]) -> list[int]:
     """The offsets that the witnesses touch, with neighbours that hold a value."""
     touched = {offset for op in witnesses for key, offset, _ in (*op.sends, *op.polls) if key == log.key and offset is not None}
     if not touched:
@@ -373,7 +386,7 @@ def _offsets(log: Log, witnesses: Sequence[Op]) -> list[int]:
     return sorted({*wanted, *beside[: max(_OFFSETS_MAX - len(wanted), 0)]})
 
 
-def _operations(logs: Logs, log: Log, near: Sequence[int], witnesses: Sequence[Op]) -> list[Op]:
+def _operations_shown(logs: Logs, log: Log, near: Sequence[int], witnesses: Sequence[Op]) -> list[Op]:
     """The operations of the columns: the witnesses, and others that sent or polled at these offsets."""
     inside = frozenset(near)
     others = [
@@ -384,18 +397,19 @@ def _operations(logs: Logs, log: Log, near: Sequence[int], witnesses: Sequence[O
     return [*witnesses, *others[: max(_OPS_MAX - len(witnesses), 0)]]
 
 
-def _cells(key: Hashable, op: Op) -> dict[int, Cell]:
+def _cells_by_offset(key: Hashable, op: Op) -> dict[int, Cell]:
+    """What an operation sent or polled on this log, by offset."""
     found: dict[int, Cell] = {}
     for how, records in (("polled", op.polls), ("sent", op.sends)):
-        for record in _of(key, records):
-            found[record[0]] = Cell(words=_value(record[1]), how=how)
+        for record in _records_of_log(key, records):
+            found[record[0]] = Cell(words=_value_in_words(record[1]), how=how)
     return found
 
 
-def _of(key: Hashable, records: Iterable[tuple[Hashable, int | None, Hashable]]) -> Iterator[tuple[int, Hashable]]:
+def _records_of_log(key: Hashable, records: Iterable[tuple[Hashable, int | None, Hashable]]) -> Iterator[tuple[int, Hashable]]:
     return ((offset, value) for own, offset, value in records if own == key and offset is not None)
 
 
-def _value(value: Hashable) -> str:
+def _value_in_words(value: Hashable) -> str:
     text = text_of(value)
     return shown(value) if text is None else text

@@ -39,6 +39,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
     link: str = ""  # to its page, relative to the index
     store: str = ""  # its folder in the store
     signature: str = ""  # of the cause (docs/triage.md)
+    mark: str = ""  # what the team decided about the cause
+    is_ignored: bool = False  # so that the run does not make the job red
     smaller: str = ""  # file of the shrunk plan
     beside: str = ""  # page of the shrunk run beside its nearest neighbour, relative to the page
     repeat: str = ""  # the command that repeats it
@@ -76,6 +78,8 @@ class CauseRow:
     runs: int
     new: bool  # no earlier campaign of the store had it
     expected: bool  # all of its runs had to fail
+    mark: str  # what the team decided about it
+    is_ignored: bool
     smallest: RunRow
     others: tuple[RunRow, ...]  # a few more, to follow
 
@@ -146,12 +150,12 @@ def campaign_of(
     """
     sums, shown = _Sums(), Shown()
     listed = sorted(shown.of(map(sums.add, rows)), key=_worst_first)
-    causes = _causes(listed, known)
+    causes = _cause_rows(listed, known)
     return CampaignPage(
         title=title,
         repeat=repeat,
         banner=banner,
-        sentence=_sentence(listed, causes),
+        sentence=_sentence_on_causes(listed, causes),
         causes=causes,
         compared=known is not None,
         broken=tuple(broken),
@@ -172,7 +176,7 @@ def _runs_with(kind: str, rows: Iterable[RunRow]) -> tuple[RunRow, ...]:
     return tuple(islice((row for row in rows if any(kind == anomaly_kind for anomaly_kind, _ in row.anomalies)), _LINKED))
 
 
-def _causes(rows: Sequence[RunRow], known: Set[str] | None) -> tuple[CauseRow, ...]:
+def _cause_rows(rows: Sequence[RunRow], known: Set[str] | None) -> tuple[CauseRow, ...]:
     """The failed runs by signature, with the smallest of each, unexpected and new causes first."""
     by_signature: dict[str, list[RunRow]] = {}
     for row in rows:
@@ -186,13 +190,19 @@ def _causes(rows: Sequence[RunRow], known: Set[str] | None) -> tuple[CauseRow, .
                 signature=signature,
                 words=failed[0].cause or next(iter(failed[0].words), ""),  # UNKNOWN has reasons and no cause
                 runs=len(failed),
-                new=known is not None and signature not in known,
+                new=known is not None and signature not in known and not failed[0].mark,
                 expected=all(row.expected for row in failed),
+                mark=failed[0].mark,
+                is_ignored=all(row.is_ignored for row in failed),
                 smallest=failed[0],
                 others=tuple(failed[1 : 1 + _LINKED]),
             )
         )
-    return tuple(sorted(causes, key=lambda cause: (cause.expected, not cause.new, -cause.runs, cause.signature)))
+    return tuple(sorted(causes, key=_rank))
+
+
+def _rank(cause: CauseRow) -> tuple[bool, bool, bool, int, str]:
+    return (cause.expected, cause.is_ignored, not cause.new, -cause.runs, cause.signature)
 
 
 def _size(row: RunRow) -> tuple[bool, int, float, str]:
@@ -200,18 +210,23 @@ def _size(row: RunRow) -> tuple[bool, int, float, str]:
     return (not row.smaller, sum(fault.begun for fault in row.faults), row.sim_seconds, row.name)
 
 
-def _sentence(rows: Sequence[RunRow], causes: Sequence[CauseRow]) -> str:
+def _sentence_on_causes(rows: Sequence[RunRow], causes: Sequence[CauseRow]) -> str:
     """How many runs failed without having to, of how many causes, and how many had to fail."""
     failed = [row for row in rows if not row.passed]
-    unexpected = [row for row in failed if not row.expected]
-    own = [cause for cause in causes if not cause.expected]
-    parts = [_count_in_words(len(unexpected), "run failed", "runs failed") if unexpected else "no run failed"]
+    ignored = [row for row in failed if not row.expected and row.is_ignored]
+    unexpected = [row for row in failed if not (row.expected or row.is_ignored)]
+    own = [cause for cause in causes if not (cause.expected or cause.is_ignored)]
+    parts = [] if ignored else ["no run failed"]
+    if unexpected:
+        parts = [_count_in_words(len(unexpected), "run failed", "runs failed")]
     if own:
         parts.append(f"of {_count_in_words(len(own), 'cause', 'causes')}")
         new = sum(cause.new for cause in own)
         parts.append(f"{new} of them new" if new else "")
-    if len(failed) > len(unexpected):
-        parts.append(f"{len(failed) - len(unexpected)} failed as they had to")
+    if ignored:
+        parts.append(f"{_count_in_words(len(ignored), 'run', 'runs')} failed for causes that are ignored")
+    if len(failed) > len(unexpected) + len(ignored):
+        parts.append(f"{len(failed) - len(unexpected) - len(ignored)} failed as they had to")
     return ", ".join(part for part in parts if part)
 
 
@@ -250,10 +265,10 @@ class _Sums:
             self.found_in[kind] += 1
             self.found[kind] += count
         for fault in row.faults:
-            self._add_fault(row, fault)
+            self._count_fault(row, fault)
         return row
 
-    def _add_fault(self, row: RunRow, fault: FaultCount) -> None:
+    def _count_fault(self, row: RunRow, fault: FaultCount) -> None:
         """Add what a fault did in a run."""
         counts = self._faults.setdefault(fault.kind, Counter())
         if not fault.begun:

@@ -1,8 +1,9 @@
 """JUnit XML of a campaign or of the corpus: one test case for each run, for any tool that shows test results.
 
-INVALID and not live are failures, UNKNOWN is skipped, a failure of the harness is an error. Where a certain verdict had to come,
-every other one is a failure. The message has the kinds of anomalies and the first sentence; the text has the words of the
-verdict, the page and the command that repeats the run. Times are the wall seconds of the rows; no clock is read.
+INVALID and not live are failures, UNKNOWN is skipped, and so is a run of a cause that the team ignores for a while; a failure of
+the harness is an error. Where a certain verdict had to come, every other one is a failure. The message has the kinds of anomalies
+and the first sentence; the text has the words of the verdict, the page and the command that repeats the run. Times are the wall
+seconds of the rows; no clock is read.
 """
 
 import re
@@ -51,6 +52,8 @@ def _outcome(row: RunRow) -> tuple[str, str, str] | None:
     first = f": {row.words[0]}" if row.words else ""
     if row.expected:
         return None
+    if row.is_ignored and not row.passed:
+        return ("skipped", "skipped", row.mark)
     if row.validity is None:
         return ("error", "errors", f"the harness failed: {row.error}")
     if row.expected is False:

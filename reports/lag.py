@@ -58,16 +58,16 @@ def partition_figure(
     parts = [shade(scale, behind, _TOP, bottom), bands(rows, scale, _TOP), time_axis(scale, lanes_top, bottom)]
     for number, replica in enumerate(track.replicas):
         y, colour = lanes_top + _LANE * number, colours[replica.node]
-        parts.append(group(replica.node, [_lane(replica, scale, y, colour), _pauses(replica.node, scale, behind, y)]))
-    parts.append(_offsets(track, scale, offsets_top, colours))
-    parts.append(_lags(track, scale, lag_top, colours))
+        parts.append(group(replica.node, [_lane_svg(replica, scale, y, colour), _pauses_svg(replica.node, scale, behind, y)]))
+    parts.append(_offsets_svg(track, scale, offsets_top, colours))
+    parts.append(_lags_svg(track, scale, lag_top, colours))
     parts.append(point(scale, pointers, _TOP, bottom))
     return figure(
         bottom + 22, f"{track.key}: role, ISR, log end offset and high watermark of each replica over time", parts, scale
     )
 
 
-def _pauses(node: str, scale: TimeScale, behind: Backdrop, y: int) -> str:
+def _pauses_svg(node: str, scale: TimeScale, behind: Backdrop, y: int) -> str:
     """The bars of a node's pauses."""
     return "".join(
         rect(
@@ -78,14 +78,16 @@ def _pauses(node: str, scale: TimeScale, behind: Backdrop, y: int) -> str:
     )
 
 
-def _lane(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> str:
+def _lane_svg(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> str:
     """The lane of a replica: its ISR membership, its roles and its marks."""
     parts = [text(LEFT - 8, y + 13, replica.node, css=f"lane-label {colour}", anchor="end")]
     for start, end in replica.in_isr:
         if scale.shows(start, end):
             words = f"{replica.node} in the ISR, {from_to(start, end)}"
             parts.append(rect(scale.x(start), y, scale.x(end) - scale.x(start), _BAR, css=f"isr {colour}", title=words))
-    parts += [_role(span, scale, y, colour, replica.node) for span in replica.roles if scale.shows(span.start_ns, span.end_ns)]
+    parts += [
+        _role_svg(span, scale, y, colour, replica.node) for span in replica.roles if scale.shows(span.start_ns, span.end_ns)
+    ]
     for mark in replica.marks:
         if scale.shows(mark.time_ns, mark.time_ns):
             x = scale.x(mark.time_ns)
@@ -94,7 +96,7 @@ def _lane(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> str:
     return "".join(parts)
 
 
-def _role(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> str:
+def _role_svg(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> str:
     """The bar of a role, with the leader epoch if it fits."""
     x, width = scale.x(span.start_ns), scale.x(span.end_ns) - scale.x(span.start_ns)
     epoch = "" if span.leader_epoch is None else str(span.leader_epoch)
@@ -114,7 +116,7 @@ def _role(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> s
             return ""
 
 
-def _offsets(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
+def _offsets_svg(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
     """LEO and HW of all replicas over time."""
     leo = [list(visible(r.leo, scale)) for r in track.replicas]
     hw = [list(visible(r.hw, scale)) for r in track.replicas]
@@ -131,7 +133,7 @@ def _offsets(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[st
         return [(scale.x(t), None if v is None else bottom - up - (v - low) * _OFFSETS // span) for t, v in points]
 
     ticks = [(v, bottom - (v - low) * _OFFSETS // (high - low)) for v in nice_ticks(low, high, 6)]
-    parts = [_y_axis(ticks, top, bottom, "offset: log end solid, high watermark dashed")]
+    parts = [_y_axis_svg(ticks, top, bottom, "offset: log end solid, high watermark dashed")]
     for number, (replica, leos, hws) in enumerate(zip(track.replicas, leo, hw, strict=True)):
         colour, end, up = colours[replica.node], scale.x(scale.end_ns), _DODGE * number
         hw_line = path(step_path(pixels(hws, up), end), css=f"hw {colour}", title=f"HW of {replica.node}")
@@ -156,15 +158,15 @@ def lag_points(track: PartitionTrack) -> tuple[tuple[Point, ...], ...]:
     return tuple(tuple(points) for points in lags)
 
 
-def _lags(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
+def _lags_svg(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
     """How many records each replica is behind the longest log."""
     lags = [list(visible(points, scale)) for points in lag_points(track)]
     most = max((v for points in lags for _, v in points if v is not None), default=0)
     bottom = top + _LAG
     if not most:
-        return _y_axis([], top, bottom, "records behind the longest log: none")
+        return _y_axis_svg([], top, bottom, "records behind the longest log: none")
     ticks = [(v, bottom - v * _LAG // most) for v in nice_ticks(0, most, 3)]
-    parts = [_y_axis(ticks, top, bottom, "records behind the longest log")]
+    parts = [_y_axis_svg(ticks, top, bottom, "records behind the longest log")]
     for replica, points in zip(track.replicas, lags, strict=True):
         pixels = [(scale.x(t), None if v is None else bottom - v * _LAG // most) for t, v in points]
         d = step_path(pixels, scale.x(scale.end_ns))
@@ -172,7 +174,7 @@ def _lags(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, 
     return "".join(parts)
 
 
-def _y_axis(ticks: Sequence[tuple[int, int]], top: int, bottom: int, words: str) -> str:
+def _y_axis_svg(ticks: Sequence[tuple[int, int]], top: int, bottom: int, words: str) -> str:
     parts = [line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"), text(LEFT, top - 6, words, css="axis-label")]
     parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
     parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]

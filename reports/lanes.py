@@ -87,10 +87,10 @@ def chart_svg(chart: Chart, *, label: str) -> Markup:
             f'<line class="gap" x1="{x}" x2="{x}" y1="14" y2="{height}"><title>{count} lines are left out</title></line>'
         )
         parts.append(f'<text class="gap-label" x="{x}" y="10">{count} lines left out</text>')
-    parts.extend(_bar(bar, columns, _y(lanes, bar)) for bar in chart.bars)
+    parts.extend(_bar_svg(bar, columns, _y(lanes, bar)) for bar in chart.bars)
     by_number = {bar.number: bar for bar in chart.bars}
     for number, way in enumerate(chart.ways):
-        parts.append(_way(number, way, by_number, columns, lanes))
+        parts.append(_way_svg(number, way, by_number, columns, lanes))
     return Markup("".join([*parts, "</svg>"]))
 
 
@@ -145,7 +145,7 @@ def _short(words: str) -> str:
     return words if len(words) <= _WORDS_MAX else f"{words[: _WORDS_MAX // 2]}…{words[-_WORDS_MAX // 2 :]}"
 
 
-def _bar(bar: Bar, columns: _Columns, y: int) -> str:
+def _bar_svg(bar: Bar, columns: _Columns, y: int) -> str:
     """The bar of a call; one of unknown outcome is open to the right."""
     x, end = columns.x(bar.start), columns.x(bar.end)
     title = escape("\n".join(bar.details))
@@ -159,7 +159,7 @@ def _bar(bar: Bar, columns: _Columns, y: int) -> str:
     )
 
 
-def _way(number: int, way: Way, bars: dict[int, Bar], columns: _Columns, lanes: dict[str, int]) -> str:
+def _way_svg(number: int, way: Way, bars: dict[int, Bar], columns: _Columns, lanes: dict[str, int]) -> str:
     """One order of the calls as points joined by a line."""
     drawn = [point for point in way.points if point.bar in bars]
     at: list[int] = []  # the earliest position at which each call can have taken effect, given the order
@@ -173,12 +173,12 @@ def _way(number: int, way: Way, bars: dict[int, Bar], columns: _Columns, lanes: 
         x = round(from_x + (to_x - from_x) * placed_here[position] / (shared[position] + 1))
         spots.append((point, x, _y(lanes, bars[point.bar]) + _BAR))
     line = " ".join(f"{x},{y}" for _, x, y in spots)
-    dots = "".join(_dot(point, x, y) for point, x, y in spots)
+    dots = "".join(_dot_svg(point, x, y) for point, x, y in spots)
     hidden = "" if number == 0 else ' style="display:none"'
     return f'<g class="way" data-way="{number}"{hidden}><polyline points="{line}"/>{dots}</g>'
 
 
-def _dot(point: Point, x: int, y: int) -> str:
+def _dot_svg(point: Point, x: int, y: int) -> str:
     """The point of a call in an order, with the state after it."""
     title = escape(f"{point.place}: then the state is {point.state}")
     return (

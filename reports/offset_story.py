@@ -97,7 +97,7 @@ def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> 
         return ()
     later = sorted(index for index, _ in lines_by_row if index > max(pointed, default=0))
     last = later[min(AFTER_MAX, len(later)) - 1] if pointed and later else max(index for index, _ in lines_by_row)
-    around = _context(place, history.events, first=min(lines_by_row)[0], last=last)
+    around = _context_events(place, history.events, first=min(lines_by_row)[0], last=last)
     lines_by_row = {(event.index, 0): event_line(event) for event in around} | lines_by_row
     return tuple(lines_by_row[key] for key in sorted(lines_by_row) if key[0] <= last)
 
@@ -123,7 +123,7 @@ def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:
     return row.partition == place.partition and row.topic == place.topic
 
 
-def _context(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
+def _context_events(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
     """The state before the first line, then every election of the partition, and every start and stop of its replicas.
     The writer of a partition's state need not hold a replica: the controller writes it too.
     """

@@ -55,12 +55,12 @@ def call_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, what:
     rate_top = top + _LATENCY + _GAP
     bottom = rate_top + _RATE
     parts = [shade(scale, behind, _TOP, bottom), strip(scale, behind, _TOP), time_axis(scale, top, bottom)]
-    parts.append(_latency(calls, scale, top))
-    parts.append(_throughput(calls, scale, rate_top))
+    parts.append(_latency_svg(calls, scale, top))
+    parts.append(_throughput_svg(calls, scale, rate_top))
     return figure(bottom + 22, f"latency and throughput of {what} over time", parts, scale)
 
 
-def _latency(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
+def _latency_svg(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
     """Latency of each call, with the median and the 99 % quantile."""
     timed = [(call.end_ns, call.end_ns - call.start_ns, call.type) for call in calls if call.end_ns is not None]
     slowest = max((latency for _, latency, _ in timed), default=_FLOOR_NS)
@@ -99,7 +99,7 @@ def quantile_points(calls: Sequence[Call], scale: TimeScale, per_mille: int) -> 
     ]
 
 
-def _throughput(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
+def _throughput_svg(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
     """Calls per second by outcome."""
     size = bucket_ns(scale.end_ns - scale.start_ns)
     buckets = (scale.end_ns - scale.start_ns) // size + 1

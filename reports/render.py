@@ -15,8 +15,10 @@ from history.history import History
 from reports.analytics import AnalyticsPage, DiffPage
 from reports.anomalies import AnomalyView
 from reports.beside import BesidePage, Given, PlanChange, beside_of
+from reports.first_call import FirstCall
 from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
+from reports.metrics import metrics_figure, steady
 from reports.plots import call_figure
 from reports.rows import CLIENTS, Source
 from reports.run_page import VALUES_MAX, Hazard, RunPage, page_of
@@ -79,7 +81,7 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
         .render(
             page=page,
             links=links,
-            apparent=sorted({flag.time_ns for flag in _flags(page)}),
+            apparent=sorted({flag.time_ns for flag in _anomaly_pointers(page)}),
             calls=sum(1 for call in page.calls if scale.shows(call.start_ns, call.end_ns or call.start_ns)),
             css=styles(),
             script=static("run.js"),
@@ -90,18 +92,24 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
             spacetime=Markup("" if page.diagram is None else spacetime_figure(page.diagram)),
             categories=CATEGORIES,
             values_max=VALUES_MAX,
-            timeline=Markup(timeline_figure(page.calls, scale, behind, pointers=_flags(page))),
+            timeline=Markup(timeline_figure(page.calls, scale, behind, pointers=_anomaly_pointers(page))),
             nodes=Markup(nodes_figure(page.nodes, scale, behind)),
             partitions=[
-                (track, _trouble(track.key, troubled, excused), Markup(partition_figure(track, scale, behind, brokers=brokers)))
+                (
+                    track,
+                    _section_with_more(track.key, troubled, excused),
+                    Markup(partition_figure(track, scale, behind, brokers=brokers)),
+                )
                 for track in page.partitions
             ],
+            metrics=Markup(metrics_figure(page.metrics, scale, behind, brokers=brokers)),
+            steady_metrics=steady(page.metrics),
             plots=[
                 (row.f, Markup(call_figure([c for c in page.calls if c.f == row.f], scale, behind, row.f)))
                 for row in page.statistics
             ],
             first_stories={row.shown[0] for row in page.kinds if row.shown},
-            zooms={view.number: _zoom(view, page) for view in page.anomalies},
+            zooms={view.number: _zoomed_figure(view, page) for view in page.anomalies},
         )
     )
 
@@ -125,9 +133,11 @@ def render_diff(page: DiffPage) -> str:
     return environment().get_template("diff.html.j2").render(page=page, css=styles())
 
 
-def beside_html(left: Given, right: Given, *, plans: Sequence[PlanChange], repeat: str) -> str:
+def beside_html(
+    left: Given, right: Given, *, plans: Sequence[PlanChange], repeat: str, first_call: FirstCall | None = None
+) -> str:
     """Render the page of a run and its neighbour. `plans` says in what their plans differ, `repeat` makes the page again."""
-    return render_beside(beside_of(left, right, plans=plans, repeat=repeat))
+    return render_beside(beside_of(left, right, plans=plans, repeat=repeat, first_call=first_call))
 
 
 def render_beside(page: BesidePage) -> str:
@@ -191,14 +201,14 @@ def _partings(page: BesidePage, side: int) -> list[Pointer]:
     return [Pointer(time_ns=line.time_ns, words=f"[{n}] {line.who} {line.words}") for line, n in lines if line is not None]
 
 
-def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
+def _section_with_more(key: str, anomalous: Set[str], excused: Set[str]) -> str:
     """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
     if key in anomalous:
         return "see anomalies"
     return "see excused losses" if key in excused else ""
 
 
-def _flags(page: RunPage) -> list[Pointer]:
+def _anomaly_pointers(page: RunPage) -> list[Pointer]:
     """The time to mark for each anomaly in a figure: that of its last witness."""
     return [
         Pointer(time_ns=max(line.time_ns for line in view.witnesses), words=f"anomaly {view.number}, {view.anomaly.kind}")
@@ -207,7 +217,7 @@ def _flags(page: RunPage) -> list[Pointer]:
     ]
 
 
-def _zoom(view: AnomalyView, page: RunPage) -> Markup:
+def _zoomed_figure(view: AnomalyView, page: RunPage) -> Markup:
     """The figure of an anomaly's time, of its partition or of the brokers."""
     if view.scale is None:
         return Markup("")

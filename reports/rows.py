@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from history.event import ClusterEvent, EventKind
 from history.op import Operation, OpType
+from reports.session_words import session_words
 
 Tone = Literal["call", "ok", "fail", "info", "election", "isr", "node", "fault", "wound", "replica", "milestone", "assertion"]
 
@@ -60,11 +61,12 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.LOG_ON_DISK: "milestone",
     EventKind.RECORD_ON_DISK: "milestone",
 }
+_OF_SESSIONS = frozenset(("txn", "group-poll", "group-leave", "process", "read-committed"))  # whose values are JSON
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
 # Left out of logs: appends, flushes and HW moves are too many and mostly shown in the figures, FAULT_ACTED is summed in the table
 # of faults, and the state at the end of the run is reported only where it is inconsistent.
 _END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK, EventKind.RECORD_ON_DISK})
-_BULK = frozenset({EventKind.APPEND, EventKind.FLUSHED, EventKind.HW, EventKind.FAULT_ACTED}) | _END
+_BULK = frozenset({EventKind.APPEND, EventKind.FLUSHED, EventKind.HW, EventKind.FAULT_ACTED, EventKind.GAUGE}) | _END
 
 
 class Source(NamedTuple):
@@ -170,7 +172,7 @@ def folded(lines: Iterable[Line]) -> tuple[Line, ...]:
 
 def _operation_words(row: Operation) -> str:
     """What a client asks for or is told."""
-    value = "" if row.value is None else f" {row.value}"
+    value = "" if row.value is None else f" {session_words(row.f, row.value) if row.f in _OF_SESSIONS else row.value}"
     at = "" if row.offset is None else f" at offset {row.offset}"
     by = "" if row.node is None else f" by {row.node}"
     epoch = "" if row.leader_epoch is None else f" (leader epoch {row.leader_epoch})"

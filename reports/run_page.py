@@ -21,10 +21,13 @@ from reports.anomalies import AnomalyView, KindRow, kinds_of, lines_of, views_of
 from reports.calls import Call, calls_of, quantile
 from reports.excerpt import excerpt_of
 from reports.fault_windows import windows_of
+from reports.first_call import FirstCall
+from reports.metrics import MetricTrack, metrics_of
 from reports.nodes import NodeTrack, nodes_of
 from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, folded, is_control
 from reports.spacetime import Diagram, diagram_of
+from reports.states import Inside
 from reports.svg import NS_PER_S, Backdrop, TimeScale
 from reports.windows import FaultWindow
 
@@ -141,10 +144,13 @@ class RunPage:
     calls: tuple[Call, ...]
     nodes: tuple[NodeTrack, ...]
     partitions: tuple[PartitionTrack, ...]
+    metrics: tuple[MetricTrack, ...]
     log: tuple[Line, ...]
     log_left_out: int
     plan: str
     repeat: str
+    first_call: FirstCall | None = None  # that answers otherwise than in another tree, where one was looked at
+    inside: Inside | None = None  # the states around the rows of the cause, of a run that can be performed again
 
 
 def played_by(manifest: RunManifest) -> str:
@@ -189,8 +195,8 @@ def page_of(
         anomalies_found=counts(verdict.anomalies).total(),
         hazard=hazard,
         facts=_facts_of_run(history, calls, tracks, verdict.counts.get("transactions", 0)),
-        statistics=_statistics(calls),
-        faults=_faults(manifest, windows),
+        statistics=_call_statistics(calls),
+        faults=_fault_rows(manifest, windows),
         anomalies=views_of(history, shown_anomalies, tracks, end_ns, cause),
         kinds=kinds,
         excused=excused[:EXCUSED_MAX],
@@ -203,6 +209,7 @@ def page_of(
         calls=calls,
         nodes=nodes_of(history.events, manifest.brokers, end_ns),
         partitions=_troubled_first(tracks, verdict),
+        metrics=metrics_of(history.events, manifest.brokers),
         log=folded([event_line(event) for event in control[:LOG_MAX]]),
         log_left_out=max(len(control) - LOG_MAX, 0),
         plan=plan,
@@ -283,7 +290,7 @@ def _facts_of_run(
     )
 
 
-def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
+def _call_statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
     """Counts, latencies and errors by kind of call."""
     statistics = []
     for f in sorted({call.f for call in calls}, key=lambda f: ({"produce": 0, "poll": 1}.get(f, 2), f)):
@@ -309,7 +316,7 @@ def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
     return tuple(statistics)
 
 
-def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
+def _fault_rows(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
     """The counts of the manifest, and of the events where the manifest has none."""
     counts = {count.kind: (count.begun, count.acted) for count in manifest.faults}
     for kind in sorted({window.kind for window in windows} - counts.keys()):
@@ -333,14 +340,14 @@ def _excused_ranges(history: History, losses: Sequence[ExcusedLoss]) -> tuple[Ex
             stretches[-1].append(loss)
         else:
             stretches.append([loss])
-    return tuple(_stretch(history, stretch) for stretch in stretches)
+    return tuple(_excused_view(history, stretch) for stretch in stretches)
 
 
 def _place_of(loss: ExcusedLoss) -> tuple[str, int, int]:
     return loss.topic, loss.partition, loss.wound
 
 
-def _stretch(history: History, losses: Sequence[ExcusedLoss]) -> ExcusedView:
+def _excused_view(history: History, losses: Sequence[ExcusedLoss]) -> ExcusedView:
     """A range of excused losses with the wound that excuses it."""
     first = losses[0]
     row = history.row(first.wound)

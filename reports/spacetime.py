@@ -86,38 +86,39 @@ def diagram_of(history: History, cause: Cause | None) -> Diagram | None:
     whole = len(rows) <= WHOLE_MAX
     if not rows or not (whole or (cause is not None and cause.rows)):
         return None
-    kept = rows if whole or cause is None else _around(rows, cause)
+    kept = rows if whole or cause is None else _rows_around_cause(rows, cause)
     return drawn(rows, kept, history.manifest.brokers, step=None if cause is None else cause.step, told=told)
 
 
 def rows_of(history: History, told: Set[int]) -> list[Row]:
     """The rows that a diagram may show, in their order; those in `told` whatever their kind."""
-    return sorted([*_events(history, told), *_calls(history, told)], key=lambda row: row.index)
+    return sorted([*_events_shown(history, told), *_calls_shown(history, told)], key=lambda row: row.index)
 
 
 def drawn(rows: Sequence[Row], kept: Sequence[Row], brokers: Sequence[str], *, step: int | None, told: Set[int]) -> Diagram:
     """The diagram of some of these rows."""
-    process_of = _processes(kept, brokers)
+    process_of = _process_by_actor(kept, brokers)
     shown = {row.index for row in kept}
-    arrows = [arrow for arrow in _arrows(rows, process_of) if {arrow.start, arrow.end} <= shown]
+    arrows = [arrow for arrow in _arrows_between_rows(rows, process_of) if {arrow.start, arrow.end} <= shown]
     return Diagram(
         processes=tuple(dict.fromkeys(process_of.values())),
-        spots=tuple(_spot(row, process_of, step=step, told=row.index in told) for row in kept),
+        spots=tuple(_spot_of_row(row, process_of, step=step, told=row.index in told) for row in kept),
         arrows=tuple(arrows),
-        spans=tuple(_spans(kept, process_of)),
+        spans=tuple(_spans_of_rows(kept, process_of)),
         left_out=len(rows) - len(kept),
         whole=len(rows) == len(kept),
     )
 
 
-def _events(history: History, told: Set[int]) -> Iterator[ClusterEvent]:
+def _events_shown(history: History, told: Set[int]) -> Iterator[ClusterEvent]:
+    """All events but those of the end and of faults on a partition, unless they are told."""
     for event in history.events:
         about_partition = event.kind in (K.FAULT_BEGUN, K.FAULT_ENDED) and event.partition is not None
         if event.index in told or (event.kind not in _END and not about_partition):
             yield event
 
 
-def _calls(history: History, told: Set[int]) -> Iterator[Operation]:
+def _calls_shown(history: History, told: Set[int]) -> Iterator[Operation]:
     """One row of each invocation and completion, that of its first record. Answers without a record only if they are told."""
     for row in history.operations:
         records = row.f == "produce" or (row.type is not OpType.INVOKE and row.value is not None)
@@ -125,7 +126,7 @@ def _calls(history: History, told: Set[int]) -> Iterator[Operation]:
             yield row
 
 
-def _around(rows: Sequence[Row], cause: Cause) -> list[Row]:
+def _rows_around_cause(rows: Sequence[Row], cause: Cause) -> list[Row]:
     """The rows that matter between the first and the last row of a cause, and a few control rows before."""
     told = frozenset(cause.rows)
     first, last = min(told), max(told)
@@ -134,9 +135,9 @@ def _around(rows: Sequence[Row], cause: Cause) -> list[Row]:
     values = {row.value for row in found if row.value is not None}
     mine = [row for row in rows if partition_key(row) in ("", cause.key) or row.index in told]
     before = [row for row in mine if row.index < first and is_deed(row)][-BEFORE:]
-    inside = [row for row in mine if first - 40 <= row.index <= last and _matters(row, offsets, values, told)]
+    inside = [row for row in mine if first - 40 <= row.index <= last and _is_of_cause(row, offsets, values, told)]
     kept = {row.index: row for row in (*before, *inside)}
-    ranked = sorted(kept.values(), key=lambda row: (_rank(row, told), abs(row.index - (cause.step or last))))
+    ranked = sorted(kept.values(), key=lambda row: (_rank_to_leave_out(row, told), abs(row.index - (cause.step or last))))
     return sorted(ranked[:ROWS_MAX], key=lambda row: row.index)
 
 
@@ -145,7 +146,7 @@ def is_deed(row: Row) -> bool:
     return isinstance(row, ClusterEvent) and row.kind not in _BULK | _MINOR
 
 
-def _matters(row: Row, offsets: set[int], values: set[str], told: Set[int]) -> bool:
+def _is_of_cause(row: Row, offsets: set[int], values: set[str], told: Set[int]) -> bool:
     """Whether the row belongs into the diagram: it is told, or about these offsets and values."""
     if row.index in told:
         return True
@@ -159,7 +160,7 @@ def _matters(row: Row, offsets: set[int], values: set[str], told: Set[int]) -> b
     return True
 
 
-def _rank(row: Row, told: Set[int]) -> int:
+def _rank_to_leave_out(row: Row, told: Set[int]) -> int:
     """How soon a row is left out if there are too many; 0 is last."""
     if row.index in told:
         return 0
@@ -168,8 +169,8 @@ def _rank(row: Row, told: Set[int]) -> int:
     return 2 if row.kind in _BULK else 1
 
 
-def _processes(rows: Sequence[Row], brokers: Sequence[str]) -> dict[str, str]:
-    """The line of each who acts: clients first, then brokers, then ZooKeeper."""
+def _process_by_actor(rows: Sequence[Row], brokers: Sequence[str]) -> dict[str, str]:
+    """The process line that each actor has in the diagram: clients first, then brokers, then ZooKeeper."""
     clients = sorted({row.process for row in rows if isinstance(row, Operation)})
     own = len(clients) <= CLIENTS_MAX
     found = {f"client {number}": f"client {number}" if own else CLIENTS for number in clients}
@@ -184,7 +185,7 @@ def _actor(row: Row) -> str:
     return ZOOKEEPER if row.node is None or row.kind in (K.SESSION_ENDED, K.STATE_WRITTEN) else row.node
 
 
-def _spot(row: Row, process_of: dict[str, str], *, step: int | None, told: bool) -> Spot:
+def _spot_of_row(row: Row, process_of: dict[str, str], *, step: int | None, told: bool) -> Spot:
     """A row as a point of its process, with its fields."""
     line = operation_line(row) if isinstance(row, Operation) else event_line(row)
     filled = {name: value for name, value in asdict(row).items() if value is not None and name != "time_ns"}
@@ -211,13 +212,17 @@ class _Seen:
         self.produces: dict[str, Operation] = {}  # value -> invocation
 
 
-def _arrows(rows: Iterable[Row], process_of: dict[str, str]) -> Iterator[Arrow]:
+def _arrows_between_rows(rows: Iterable[Row], process_of: dict[str, str]) -> Iterator[Arrow]:
+    """The messages that the rows tell of, each from the row that sent it to the row that it led to."""
     seen = _Seen()
     for row in rows:
-        yield from _client(row, seen, process_of) if isinstance(row, Operation) else _messages(row, seen, process_of)
+        if isinstance(row, Operation):
+            yield from _arrows_of_call(row, seen, process_of)
+        else:
+            yield from _arrows_of_event(row, seen, process_of)
 
 
-def _client(row: Operation, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
+def _arrows_of_call(row: Operation, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
     """The arrow of an answer; an invocation is remembered."""
     client_name = process_of.get(f"client {row.process}")
     if row.type is OpType.INVOKE:
@@ -228,43 +233,43 @@ def _client(row: Operation, seen: _Seen, process_of: dict[str, str]) -> Iterator
         yield Arrow(kind="client", start=row.index, end=row.index, source=process_of[row.node], target=client_name, words=words)
 
 
-def _messages(row: ClusterEvent, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
+def _arrows_of_event(row: ClusterEvent, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
     """The messages that a row of a broker or of ZooKeeper ended, from the rows that sent them."""
     key, node = partition_key(row), row.node or ""
     if row.kind is K.APPEND:
-        yield from _append(row, key, node, seen, process_of)
+        yield from _arrows_of_append(row, key, node, seen, process_of)
     elif row.kind is K.HW:
-        yield from _hw(row, key, node, seen)
+        yield from _arrows_of_hw(row, key, node, seen)
     elif row.kind is K.STATE_WRITTEN:
-        yield from _write(row, key, node, seen)
+        yield from _arrows_of_write(row, key, node, seen)
     elif row.kind in (*_ROLES, K.RESIGNED):
         state = seen.states.get(key)
         if state is not None and seen.controller is not None and state.leader_epoch == row.leader_epoch:
             words = f"LeaderAndIsr: leader {state.leader}, epoch {state.leader_epoch}"
-            yield _arrow("command", (state, row), seen.controller, node, words)
+            yield _arrow_between("command", (state, row), seen.controller, node, words)
         seen.roles[node, key] = row
         if row.kind is K.BECAME_LEADER:
             seen.hws[node, key] = row
     elif row.kind is K.ISR_CHANGE_SENT:
         seen.asked[key] = row
     elif row.kind is K.ISR_CHANGE_ENDED and (state := seen.states.get(key)) is not None:
-        yield _arrow("watch", (state, row), ZOOKEEPER, node, f"answer to the ISR change: {row.detail}")
+        yield _arrow_between("watch", (state, row), ZOOKEEPER, node, f"answer to the ISR change: {row.detail}")
     elif row.kind in (K.CONTROLLER_ELECTED, K.REGISTERED):
-        yield _arrow(
+        yield _arrow_between(
             "write", (row, row), node, ZOOKEEPER, "creates /controller" if row.kind is K.CONTROLLER_ELECTED else "registers"
         )
         if row.kind is K.CONTROLLER_ELECTED:
-            yield from _watched_arrows(row, node, seen)
+            yield from _arrows_of_watch(row, node, seen)
             seen.controller = node
     elif row.kind is K.SESSION_ENDED:
         seen.session = row
 
 
-def _arrow(kind: Wire, rows: tuple[Row, Row], source: str, target: str, words: str) -> Arrow:
+def _arrow_between(kind: Wire, rows: tuple[Row, Row], source: str, target: str, words: str) -> Arrow:
     return Arrow(kind=kind, start=rows[0].index, end=rows[1].index, source=source, target=target, words=words)
 
 
-def _append(row: ClusterEvent, key: str, node: str, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
+def _arrows_of_append(row: ClusterEvent, key: str, node: str, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
     """The arrow by which a record came: a produce, or a fetch from the leader."""
     offset = row.offset or 0
     role = seen.roles.get((node, key))
@@ -272,53 +277,57 @@ def _append(row: ClusterEvent, key: str, node: str, seen: _Seen, process_of: dic
     if row.detail == "follower" and role is not None and role.leader is not None:
         source = seen.appends.get((role.leader, key, offset, row.value))
         if source is not None:
-            yield _arrow("fetch-reply", (source, row), role.leader, node, f"FetchReply with {row.value} at offset {offset}")
+            yield _arrow_between(
+                "fetch-reply", (source, row), role.leader, node, f"FetchReply with {row.value} at offset {offset}"
+            )
         seen.copies[key, offset] = row
     elif row.detail != "follower" and produce is not None:
-        yield _arrow(
+        yield _arrow_between(
             "client", (produce, row), process_of.get(f"client {produce.process}", CLIENTS), node, f"Produce of {row.value}"
         )
     seen.appends[node, key, offset, row.value] = row
 
 
-def _hw(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
+def _arrows_of_hw(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
     """The arrow that raised an HW: a follower's fetch, or the leader's answer."""
     role = seen.roles.get((node, key))
     if row.detail == "follower" and role is not None and role.leader is not None:
         source = seen.hws.get((role.leader, key))
         if source is not None:
-            yield _arrow("fetch-reply", (source, row), role.leader, node, f"FetchReply with HW {row.hw}")
+            yield _arrow_between("fetch-reply", (source, row), role.leader, node, f"FetchReply with HW {row.hw}")
     elif row.detail == "leader" and row.hw:
         copy = seen.copies.get((key, row.hw - 1))
         if copy is not None and copy.node is not None:
-            yield _arrow("fetch", (copy, row), copy.node, node, f"Fetch from offset {row.hw}")
+            yield _arrow_between("fetch", (copy, row), copy.node, node, f"Fetch from offset {row.hw}")
     seen.hws[node, key] = row
 
 
-def _write(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
+def _arrows_of_write(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
     """The arrows of a write of a state: the request for it, and the write to ZooKeeper."""
     request = seen.asked.get(key)
     isr = ", ".join(row.isr or ())
     if request is not None and set(request.isr or ()) == set(row.isr or ()) and request.node is not None:
         if request.node != node:
-            yield _arrow("command", (request, row), request.node, node, f"AlterPartition: ISR {isr}")
+            yield _arrow_between("command", (request, row), request.node, node, f"AlterPartition: ISR {isr}")
         del seen.asked[key]
     if node == seen.controller:
-        yield from _watched_arrows(row, node, seen)
+        yield from _arrows_of_watch(row, node, seen)
     if node:
         words = f"writes leader {row.leader or 'none'}, epoch {row.leader_epoch}, ISR {isr}, version {row.zk_version}"
-        yield _arrow("write", (row, row), node, ZOOKEEPER, words)
+        yield _arrow_between("write", (row, row), node, ZOOKEEPER, words)
     seen.states[key] = row
 
 
-def _watched_arrows(row: ClusterEvent, node: str, seen: _Seen) -> Iterator[Arrow]:
+def _arrows_of_watch(row: ClusterEvent, node: str, seen: _Seen) -> Iterator[Arrow]:
     """A controller that acts after a session ended has been told of its end by a watch."""
     if seen.session is not None and node:
-        yield _arrow("watch", (seen.session, row), ZOOKEEPER, node, f"watch: the registration of {seen.session.node} is gone")
+        yield _arrow_between(
+            "watch", (seen.session, row), ZOOKEEPER, node, f"watch: the registration of {seen.session.node} is gone"
+        )
         seen.session = None
 
 
-def _spans(rows: Sequence[Row], process_of: dict[str, str]) -> Iterator[Span]:
+def _spans_of_rows(rows: Sequence[Row], process_of: dict[str, str]) -> Iterator[Span]:
     """When brokers were down, and the windows of faults on them."""
     down: dict[str, ClusterEvent] = {}
     faults: dict[tuple[str | None, str], ClusterEvent] = {}
@@ -329,15 +338,15 @@ def _spans(rows: Sequence[Row], process_of: dict[str, str]) -> Iterator[Span]:
         if row.kind is K.NODE_STOPPED:
             down[row.node] = row
         elif row.kind is K.NODE_STARTED and row.node in down:
-            yield _span("down", down.pop(row.node), row.index)
+            yield _span_of("down", down.pop(row.node), row.index)
         elif row.kind is K.FAULT_BEGUN:
             faults[row.fault, row.node] = row
         elif row.kind is K.FAULT_ENDED and (row.fault, row.node) in faults:
-            yield _span("fault", faults.pop((row.fault, row.node)), row.index)
-    yield from (_span("down", row, last) for row in down.values())
-    yield from (_span("fault", row, last) for row in faults.values())
+            yield _span_of("fault", faults.pop((row.fault, row.node)), row.index)
+    yield from (_span_of("down", row, last) for row in down.values())
+    yield from (_span_of("fault", row, last) for row in faults.values())
 
 
-def _span(kind: Literal["down", "fault"], row: ClusterEvent, end: int) -> Span:
+def _span_of(kind: Literal["down", "fault"], row: ClusterEvent, end: int) -> Span:
     words = f"{row.node} is down: {row.detail}" if kind == "down" else f"fault {row.fault} on {row.node}: {row.detail}"
     return Span(process=row.node or "", start=row.index, end=end, kind=kind, words=words)

@@ -59,7 +59,7 @@ def spacetime_figure(diagram: Diagram) -> str:
     panel = Panel(diagram=diagram, columns=columns, lines=lines, names={index: index for index in indices})
     rows = [Drawn(spots=(spot,), name=spot.line.index) for spot in diagram.spots]
     label = "space-time diagram: processes from left to right, time downwards, messages as arrows"
-    return _figure([panel], rows, _LEFT + _COLUMN * len(columns) + 10, label)
+    return _figure_svg([panel], rows, _LEFT + _COLUMN * len(columns) + 10, label)
 
 
 def paired_figure(diagrams: tuple[Diagram, Diagram], rows: Sequence[Drawn], titles: tuple[str, str]) -> str:
@@ -75,7 +75,7 @@ def paired_figure(diagrams: tuple[Diagram, Diagram], rows: Sequence[Drawn], titl
         heads.append(f'<text x="{middle}" y="12" class="st-process" text-anchor="middle">{_safe(titles[side])}</text>')
         x += _NARROW * len(columns) + _BETWEEN
     label = "space-time diagram of two runs beside each other: time downwards, rows that both have are drawn in both"
-    return _figure(panels, rows, x - _BETWEEN + 4, label, "".join(heads))
+    return _figure_svg(panels, rows, x - _BETWEEN + 4, label, "".join(heads))
 
 
 def sign_of(place: str) -> str:
@@ -83,17 +83,17 @@ def sign_of(place: str) -> str:
     return _SIGNS[place]
 
 
-def _figure(panels: Sequence[Panel], rows: Sequence[Drawn], words_x: int, label: str, heads: str = "") -> str:
+def _figure_svg(panels: Sequence[Panel], rows: Sequence[Drawn], words_x: int, label: str, heads: str = "") -> str:
     """The whole figure: rows, process lines, spans and arrows."""
     width = max(WIDTH, words_x + 520)
     bottom = _y(len(rows)) + 6
-    parts = [_back(row, _y(number), width) for number, row in enumerate(rows)]
+    parts = [_background_svg(row, _y(number), width) for number, row in enumerate(rows)]
     for panel in panels:
         parts += [_line_of(process, x, bottom, 28 if heads else 20) for process, x in panel.columns.items()]
-        parts += _spans(panel)
-    parts += [_row_group(row, panels, _y(number), words_x, width) for number, row in enumerate(rows)]
+        parts += _spans_svg(panel)
+    parts += [_row_svg(row, panels, _y(number), words_x, width) for number, row in enumerate(rows)]
     for panel in panels:
-        parts += _arrows(panel)
+        parts += _arrows_svg(panel)
     defs = (
         '<defs><marker id="st-head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z" class="st-head"/></marker></defs>'
@@ -112,7 +112,7 @@ def _line_of(process: str, x: int, bottom: int, head_y: int) -> str:
     return f'<g data-column="{escape(process_of(process))}">{head}<path d="M{x} {_TOP - 6}V{bottom}" class="st-life"/></g>'
 
 
-def _spans(panel: Panel) -> list[str]:
+def _spans_svg(panel: Panel) -> list[str]:
     """The bars of downtime and of leading."""
     parts = []
     for span in panel.diagram.spans:
@@ -127,7 +127,7 @@ def _spans(panel: Panel) -> list[str]:
     return parts
 
 
-def _arrows(panel: Panel) -> list[str]:
+def _arrows_svg(panel: Panel) -> list[str]:
     """The arrows of a panel; those within one process are left out."""
     parts = []
     columns, lines, names = panel.columns, panel.lines, panel.names
@@ -144,7 +144,7 @@ def _arrows(panel: Panel) -> list[str]:
     return parts
 
 
-def _back(row: Drawn, y: int, width: int) -> str:
+def _background_svg(row: Drawn, y: int, width: int) -> str:
     """The background of a row, behind the lines of the processes."""
     line = row.spot.line
     marks = "".join((row.css, " told" if line.witness else "", " step" if line.step else ""))
@@ -152,7 +152,7 @@ def _back(row: Drawn, y: int, width: int) -> str:
     return f'<rect {place} class="st-back{marks}" data-row="{row.name}"/>'
 
 
-def _row_group(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) -> str:
+def _row_svg(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) -> str:
     """A row: its time, its points and its sentence, cut to the room."""
     spot = row.spot
     line = spot.line
@@ -171,7 +171,7 @@ def _row_group(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width:
     )
     gap = f'<path d="M0 {-_ROW // 2}H{width}" class="st-gap"><title>{_safe(row.gap)}</title></path>' if row.gap else ""
     return (
-        f'<g class="{marks}{row.css}" transform="translate(0 {y})" {data}><title>{_safe(_title(row, words))}</title>'
+        f'<g class="{marks}{row.css}" transform="translate(0 {y})" {data}><title>{_safe(_hover_text(row, words))}</title>'
         f'<rect x="0" y="{-_ROW // 2}" width="{width}" height="{_ROW}" class="st-hit"/>'
         f'<text x="{_LEFT - 12}" y="4" text-anchor="end" class="tick">{seconds(line.time_ns)} s</text>'
         f"{circles}{gap}"
@@ -179,7 +179,7 @@ def _row_group(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width:
     )
 
 
-def _title(row: Drawn, words: str) -> str:
+def _hover_text(row: Drawn, words: str) -> str:
     """The whole sentence with the fields of the row, of both runs where their times differ."""
     spots = [spot for spot in row.spots if spot is not None]
     later = [

@@ -124,12 +124,12 @@ def path(d: str, *, css: str, title: str = "") -> str:
 
 def nice_ticks(low: int, high: int, most: int) -> list[int]:
     """Round numbers for an axis (1, 2 or 5 times a power of ten apart) within low..high, at most `most` of them."""
-    step = next(step for step in _steps() if high // step - -(-low // step) + 1 <= most)
+    step = next(step for step in _round_numbers() if high // step - -(-low // step) + 1 <= most)
     first = -(-low // step) * step
     return list(range(first, high + 1, step))
 
 
-def _steps() -> Iterator[int]:
+def _round_numbers() -> Iterator[int]:
     power = 1
     while True:
         yield from (power, 2 * power, 5 * power)
@@ -211,7 +211,7 @@ def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
             if pen is None:
                 out.append(f"M{x} {drawn[0]}")
                 pen = (x, drawn[0])
-            for y in _strokes(pen[1], drawn):
+            for y in _moves_in_column(pen[1], drawn):
                 out.append(f"v{y - pen[1]}")
                 pen = (x, y)
         if ys[-1] is None:
@@ -221,7 +221,7 @@ def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
     return "".join(out)
 
 
-def _strokes(start: int, ys: Sequence[int]) -> list[int]:
+def _moves_in_column(start: int, ys: Sequence[int]) -> list[int]:
     """The moves within one column, so that the line covers all its points and ends at the last value."""
     low, high, last = min(ys), max(ys), ys[-1]
     stops = [y for y in (low, high) if not min(start, last) <= y <= max(start, last)]

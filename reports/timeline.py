@@ -49,13 +49,13 @@ def timeline_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, *
     by_lane = sorted(calls, key=lambda call: (call.process % width, call.start_ns, call.index))
     lanes = [(lane, list(group)) for lane, group in groupby(by_lane, key=lambda call: call.process % width)]
     bottom = lanes_top + _LANE * len(lanes)
-    parts = [shade(scale, behind, _TOP, bottom), time_axis(scale, _TOP, bottom), _milestone_labels(scale, behind)]
+    parts = [shade(scale, behind, _TOP, bottom), time_axis(scale, _TOP, bottom), _milestones_svg(scale, behind)]
     if rows:
         parts.append(text(LEFT - 8, faults_top + 10, "faults", css="axis-label", anchor="end"))
     parts.append(bands(rows, scale, faults_top))
     hovered = hover_words(calls)
     for number, (lane, own) in enumerate(lanes):
-        parts.append(_lane(lane, own, hovered, scale, lanes_top + _LANE * number))
+        parts.append(_lane_svg(lane, own, hovered, scale, lanes_top + _LANE * number))
     parts.append(point(scale, pointers, lanes_top, bottom))
     return figure(bottom + 22, "operations of each client process over time, with the fault windows", parts, scale)
 
@@ -81,7 +81,7 @@ def lane_count(calls: Sequence[Call]) -> int:
     return next(counts, most)
 
 
-def _milestone_labels(scale: TimeScale, behind: Backdrop) -> str:
+def _milestones_svg(scale: TimeScale, behind: Backdrop) -> str:
     """The labels of the milestones."""
     parts = []
     for time_ns, words in behind.milestones:
@@ -100,30 +100,30 @@ def nodes_figure(nodes: Sequence[NodeTrack], scale: TimeScale, behind: Backdrop,
     bottom = top + _NODE * len(nodes)
     parts = [shade(scale, behind, _TOP, bottom), bands(rows, scale, _TOP), time_axis(scale, top, bottom)]
     for number, node in enumerate(nodes):
-        parts.append(group(node.node, _broker(node, scale, behind, top + _NODE * number, f"r{number % 8}")))
+        parts.append(group(node.node, _broker_svg(node, scale, behind, top + _NODE * number, f"r{number % 8}")))
     parts.append(point(scale, pointers, _TOP, bottom))
     return figure(bottom + 22, "brokers over time: registered, controller, down, paused", parts, scale)
 
 
-def _broker(node: NodeTrack, scale: TimeScale, behind: Backdrop, y: int, colour: str) -> list[str]:
+def _broker_svg(node: NodeTrack, scale: TimeScale, behind: Backdrop, y: int, colour: str) -> list[str]:
     """The lane of one broker."""
     parts = [text(LEFT - 8, y + 13, node.node, css=f"lane-label {colour}", anchor="end")]
     for start, end in node.registered:
-        parts.append(_span(scale, y, 18, start, end, css=f"isr {colour}", words=f"{node.node} registered in ZooKeeper"))
+        parts.append(_span_svg(scale, y, 18, start, end, css=f"isr {colour}", words=f"{node.node} registered in ZooKeeper"))
     for epoch, start, end in node.reigns:
         number = "" if epoch is None else str(epoch)
         words = f"{node.node} controller{f', controller epoch {number}' if number else ''}"
-        parts.append(_span(scale, y + 2, 14, start, end, css=f"lead {colour}", words=words))
+        parts.append(_span_svg(scale, y + 2, 14, start, end, css=f"lead {colour}", words=words))
         if scale.shows(start, end) and scale.x(end) - scale.x(start) > 7 * len(number) + 6:
             parts.append(text(scale.x(start), y + 13, number, css="epoch-lead", dx=4))
     for start, end in node.down:
-        parts.append(_span(scale, y, 18, start, end, css="down", words=f"{node.node} down"))
+        parts.append(_span_svg(scale, y, 18, start, end, css="down", words=f"{node.node} down"))
     for start, end in paused(behind.windows, node.node):
-        parts.append(_span(scale, y, 18, start, end, css="paused", words=f"{node.node} paused"))
+        parts.append(_span_svg(scale, y, 18, start, end, css="paused", words=f"{node.node} paused"))
     return parts
 
 
-def _span(scale: TimeScale, y: int, height: int, start_ns: int, end_ns: int, *, css: str, words: str) -> str:
+def _span_svg(scale: TimeScale, y: int, height: int, start_ns: int, end_ns: int, *, css: str, words: str) -> str:
     if not scale.shows(start_ns, end_ns):
         return ""
     title = f"{words}, {from_to(start_ns, end_ns)}"
@@ -146,7 +146,7 @@ def call_words(call: Call) -> str:
     return f"{asked}, {end}: {call.type.value}{why} (row {call.index})"
 
 
-def _lane(number: int, calls: Sequence[Call], hovered: Mapping[int, str], scale: TimeScale, y: int) -> str:
+def _lane_svg(number: int, calls: Sequence[Call], hovered: Mapping[int, str], scale: TimeScale, y: int) -> str:
     """The lane of a client: calls in full where the pointer may rest, the others as runs of boxes."""
     does = sorted({call.f for call in calls if call.f != "latest"}, key=lambda f: (f not in ("produce", "poll"), f)) or ["latest"]
     label = f"{number} {', '.join(does)}"

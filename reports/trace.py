@@ -31,12 +31,12 @@ def trace_json(history: History, verdict: Verdict) -> bytes:
     pids = {name: number for number, name in enumerate((FAULTS, CLIENTS, *manifest.brokers, ZOOKEEPER), start=1)}
     threads = {f"{p.topic}-{p.partition}": number for number, p in enumerate(history.partitions, start=1)}
     events = [
-        *_names(pids, threads),
-        *_calls(history, pids),
+        *_name_events(pids, threads),
+        *_call_events(history, pids),
         *_faults(history, pids),
-        *_roles(history, pids, threads),
-        *_rows(history, pids, threads),
-        *_flows(history, verdict, pids, threads),
+        *_role_events(history, pids, threads),
+        *_control_events(history, pids, threads),
+        *_message_events(history, verdict, pids, threads),
     ]
     about = {"run": manifest.run_id, "protocol": manifest.protocol, "verdict": verdict.validity.name, "digest": manifest.digest}
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms", "otherData": about})
@@ -46,7 +46,7 @@ def _micros(time_ns: int) -> float:
     return time_ns / 1000
 
 
-def _names(pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
+def _name_events(pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
     """The names of processes and threads."""
     for name, pid in pids.items():
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
@@ -61,7 +61,7 @@ def _slice(name: str, pid: int, tid: int, start_ns: int, end_ns: int, **args: ob
     return {"ph": "X", "name": name, "cat": "run", "pid": pid, "tid": tid, **times, "args": args}
 
 
-def _calls(history: History, pids: Mapping[str, int]) -> Iterator[Event]:
+def _call_events(history: History, pids: Mapping[str, int]) -> Iterator[Event]:
     """Client calls as slices."""
     for call in calls_of(history.attempts):
         end = history.manifest.end_ns if call.end_ns is None else call.end_ns
@@ -76,7 +76,7 @@ def _faults(history: History, pids: Mapping[str, int]) -> Iterator[Event]:
         yield _slice(window.kind, pids[FAULTS], number, window.start_ns, window.end_ns, **args)
 
 
-def _roles(history: History, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
+def _role_events(history: History, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
     """Downtime, controllers and roles as slices; LEO and HW as counters."""
     manifest = history.manifest
     for node in nodes_of(history.events, manifest.brokers, manifest.end_ns):
@@ -99,7 +99,7 @@ def _roles(history: History, pids: Mapping[str, int], threads: Mapping[str, int]
                     yield {**counter, "ts": _micros(time_ns), "args": {name: value or 0}}
 
 
-def _rows(history: History, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
+def _control_events(history: History, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
     """Control events as instants."""
     for event in history.events:
         if is_control(event):
@@ -110,7 +110,7 @@ def _rows(history: History, pids: Mapping[str, int], threads: Mapping[str, int])
             yield {**instant, "ts": _micros(event.time_ns), "args": {"row": event.index, "words": line.words}}
 
 
-def _flows(history: History, verdict: Verdict, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
+def _message_events(history: History, verdict: Verdict, pids: Mapping[str, int], threads: Mapping[str, int]) -> Iterator[Event]:
     """The messages around the cause, from the row that sent each to the row that it led to."""
     diagram = diagram_of(history, cause_of(history, verdict))
     if diagram is None:

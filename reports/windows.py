@@ -36,7 +36,7 @@ def category_of(kind: str) -> Category:
     match family_of(kind):
         case "partition" | "network" | "place":
             return "network"
-        case "pause" | "crash":
+        case "pause" | "crash" | "roll":
             return "process"
         case "disk" | "power":
             return "disk"

@@ -249,9 +249,9 @@ class KazooCoordination:
 
     def _next(self) -> None:
         if self._active is None and self._connected and self._waiting:
-            self._start(self._waiting.popleft())
+            self._start_request(self._waiting.popleft())
 
-    def _start(self, request: _Request) -> None:
+    def _start_request(self, request: _Request) -> None:
         """Send a request's operations; each gets its own answer, a multi one answer."""
         assert self._client is not None
         self._active = request
@@ -260,9 +260,9 @@ class KazooCoordination:
         self._stats = {}
         self._missing = len(request.ops)
         if not request.ops:
-            self._finish(())
+            self._finish_request(())
         elif request.atomic:
-            result = _transaction(self._client, request.ops).commit_async()
+            result = _transaction_of(self._client, request.ops).commit_async()
             result.rawlink(partial(self._on_kazoo_result, self._round, None))
         else:
             for index in range(len(request.ops)):
@@ -307,22 +307,22 @@ class KazooCoordination:
         if index is None:
             if isinstance(outcome, Exception):
                 raise outcome
-            self._finish(tuple(_answer(op, result) for op, result in zip(request.ops, outcome, strict=True)))
+            self._finish_request(tuple(_answer_of(op, result) for op, result in zip(request.ops, outcome, strict=True)))
             return
         op = request.ops[index]
         if isinstance(op, Exists):
-            answer = self._exists(op, index, outcome)
+            answer = self._join_exists_and_get(op, index, outcome)
         else:
-            self._register(op, outcome, again=request.id is None)
-            answer = _answer(op, outcome)
+            self._register_watch(op, outcome, again=request.id is None)
+            answer = _answer_of(op, outcome)
         if answer is None:
             return
         self._answers[index] = answer
         self._missing -= 1
         if not self._missing:
-            self._finish(tuple(a for a in self._answers if a is not None))
+            self._finish_request(tuple(a for a in self._answers if a is not None))
 
-    def _exists(self, op: Exists, index: int, outcome: _Outcome) -> AnyAnswer | None:
+    def _join_exists_and_get(self, op: Exists, index: int, outcome: _Outcome) -> AnyAnswer | None:
         """Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
 
         If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
@@ -331,16 +331,16 @@ class KazooCoordination:
             self._stats[index] = outcome
             return None
         stat = self._stats.pop(index)
-        answer = _answer(op, outcome)
+        answer = _answer_of(op, outcome)
         now = outcome[1].mzxid if isinstance(answer, Data) else None
         if now != (stat.mzxid if stat else None):
             assert self._client is not None
             self._submit(self._client, op, index)
             return None
-        self._register(op, stat, again=self._active is not None and self._active.id is None)
+        self._register_watch(op, stat, again=self._active is not None and self._active.id is None)
         return answer
 
-    def _finish(self, answers: tuple[AnyAnswer, ...]) -> None:
+    def _finish_request(self, answers: tuple[AnyAnswer, ...]) -> None:
         """Answer the active request and start the next one."""
         assert self._active is not None
         request, self._active = self._active, None
@@ -351,12 +351,13 @@ class KazooCoordination:
     # --- watches -----------------------------------------------------------------------------------------------------------
 
     def _set_watches_again(self) -> None:
+        """Before anything else, ask again for the watches that the lost connection had."""
         ops: list[AnyOp] = [Exists(path, watch=True) for path in self._watches.data_paths]
         ops += [GetChildren(path, watch=True) for path in self._watches.children_paths]
         if ops:
             self._waiting.appendleft(_Request(None, tuple(ops), atomic=False))
 
-    def _register(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
+    def _register_watch(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
         """Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed."""
         missed: Change | None = None
         match op:
@@ -388,7 +389,7 @@ class KazooCoordination:
             self._listener.watch_fired(path, change)
 
 
-def _transaction(client: KazooClient, ops: tuple[AnyOp, ...]) -> Any:
+def _transaction_of(client: KazooClient, ops: tuple[AnyOp, ...]) -> Any:
     """Kazoo's transaction with these operations."""
     transaction = client.transaction()
     for op in ops:
@@ -408,7 +409,7 @@ def _transaction(client: KazooClient, ops: tuple[AnyOp, ...]) -> Any:
     return transaction
 
 
-def _answer(op: AnyOp, outcome: _Outcome) -> AnyAnswer:
+def _answer_of(op: AnyOp, outcome: _Outcome) -> AnyAnswer:
     """Kazoo's result as an answer; raises it again if it is no refusal of ZooKeeper."""
     if isinstance(outcome, Exception):
         for refusal, answer in _REFUSALS:

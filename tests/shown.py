@@ -19,6 +19,10 @@ def measured(text: str) -> str:
 
 
 def is_shown(output: str, printed: str) -> bool:
-    """Whether a command printed the output that a document shows; a line `…` stands for any lines."""
-    pattern = "(?:.*\n)*?".join(map(re.escape, measured(output).split("…\n")))
+    """Whether a command printed what a document shows; the line `…` stands for any lines, and `…` in one for any words."""
+    lines = (
+        "(?:.*\n)*?" if line == "…\n" else ".*".join(map(re.escape, line.split("…")))
+        for line in measured(output).splitlines(True)
+    )
+    pattern = "".join(lines)
     return re.fullmatch(pattern, measured(printed)) is not None

@@ -28,10 +28,10 @@ _OF_ANSWERS = {  # models that look at answers one by one; their rules look at t
 def all_are_calls(model: str, calls: Iterable[Call]) -> None:
     """Return if the object of this model has each of these calls; raise Refused if not."""
     for call in calls:
-        must(_has(model, call.f, call.argument, call.result), f"{model} has no such call as {call.f} of line {call.line}")
+        must(_has_call(model, call.f, call.argument, call.result), f"{model} has no such call as {call.f} of line {call.line}")
 
 
-def _has(model: str, f: str, asked: Any, told: Any) -> bool:
+def _has_call(model: str, f: str, asked: Any, told: Any) -> bool:
     is_open = told is UNKNOWN
     match model, f:
         case "cas-register", "cas":

@@ -74,7 +74,7 @@ def _taken(take: Call) -> tuple[Any, ...]:
     return tuple(value for value in values if value is not None)
 
 
-def _never_put(asked: Asked, take: Call) -> Iterator[Any]:
+def _values_never_put(asked: Asked, take: Call) -> Iterator[Any]:
     """The values that a call took and that nobody had begun to put in."""
     put = {call.argument for call in asked.calls if call.f == "enqueue" and call.start < take.end}  # type: ignore[operator]
     return (value for value in _taken(take) if value not in put)
@@ -83,12 +83,12 @@ def _never_put(asked: Asked, take: Call) -> Iterator[Any]:
 def taken_unput(asked: Asked, take: Call) -> bool:
     """A call took a value that nobody had begun to put in."""
     only_failed = {call.argument for call in asked.failed if call.f == "enqueue"} - asked.values("enqueue")
-    return any(value not in only_failed for value in _never_put(asked, take))
+    return any(value not in only_failed for value in _values_never_put(asked, take))
 
 
 def taken_failed(asked: Asked, failed: Call, take: Call) -> bool:
     """A call took the value of an enqueue that certainly failed."""
-    unput = failed.argument in _never_put(asked, take)
+    unput = failed.argument in _values_never_put(asked, take)
     return failed in asked.failed and failed.f == "enqueue" and unput and failed.argument not in asked.values("enqueue")
 
 
@@ -149,7 +149,7 @@ def same_id(asked: Asked, first: Call, again: Call) -> bool:
     return both and first != again and first.result is not None and first.result == again.result
 
 
-def _insert(call: Call) -> Any:
+def _key_of_insert(call: Call) -> Any:
     """The key of an insert. TypeError if it is none."""
     key: Any = call.key
     rows: Any = call.argument
@@ -162,4 +162,4 @@ def _insert(call: Call) -> Any:
 
 def both_inserted(asked: Asked, first: Call, second: Call) -> bool:
     """Two inserts of a key committed, though each must have found no row of it."""
-    return first != second and {first, second} <= {*asked.calls} and _insert(first) == _insert(second)
+    return first != second and {first, second} <= {*asked.calls} and _key_of_insert(first) == _key_of_insert(second)

@@ -75,15 +75,15 @@ class Object(NamedTuple):
                 yield from (frozenset((held - Counter([value])).items()) for value in takes)
                 yield from [state] if not held and (is_open or told is None) else []
             case "multi-register", "txn", _:
-                yield from self._registers(dict(state), call.argument if is_open else told, is_open)
+                yield from self._states_of_registers(dict(state), call.argument if is_open else told, is_open)
             case "partition-log", _, _:
-                yield from self._log(state[0], state[1], call)
+                yield from self._states_of_log(state[0], state[1], call)
             case "versioned-node", _, _:
-                yield from self._node(state, call)
+                yield from self._states_of_znode(state, call)
             case _:
                 raise AssertionError(f"{call.f} of {self.model}")  # `all_are_calls` has looked
 
-    def _registers(self, held: dict[Any, Any], micros: State, is_open: bool) -> Iterator[State]:
+    def _states_of_registers(self, held: dict[Any, Any], micros: State, is_open: bool) -> Iterator[State]:
         for f, key, value in micros:
             is_asked = self.asked is None or (key, value) in self.asked
             if f in ("write", "w"):
@@ -94,7 +94,7 @@ class Object(NamedTuple):
                     return
         yield frozenset(held.items())
 
-    def _log(self, records: tuple[Any, ...], end: int, call: Call) -> Iterator[State]:
+    def _states_of_log(self, records: tuple[Any, ...], end: int, call: Call) -> Iterator[State]:
         told, asked = call.result, self.asked or frozenset()
         if call.f == "append":
             # Without an answered offset it may be at any: at one that is read, or at the first of the others.
@@ -107,7 +107,7 @@ class Object(NamedTuple):
         elif call.f == "read" and (told is UNKNOWN or dict(records).get(call.argument) == told):
             yield records, end
 
-    def _node(self, state: State, call: Call) -> Iterator[State]:
+    def _states_of_znode(self, state: State, call: Call) -> Iterator[State]:
         asked: State = call.argument
         right: State = "no-node"
         after, told = state, call.result if text_of(call.result) is None else text_of(call.result)
@@ -124,7 +124,7 @@ class Object(NamedTuple):
 
 
 def _values(call: Call) -> tuple[Any, ...]:
-    # The values in an answer of a set or queue.
+    """The values in an answer of a set or queue."""
     return (
         tuple(call.result)
         if isinstance(call.result, tuple | frozenset)
@@ -152,10 +152,10 @@ def by_key(numbered: Sequence[tuple[int, Call]]) -> Sequence[tuple[int, Call]]:
     values: list[Any] = [value for _, call in numbered for value in (call.argument, call.result) if value is not UNKNOWN]
     asking: list[Any] = [call.argument for _, call in numbered if call.f in ("read", "dequeue", "acquire", "release")]
     pairs = all(type(value) is tuple and len(value) == 2 for value in values)
-    return [(at, _alone(call)) for at, call in numbered] if pairs and any(value[1] is None for value in asking) else numbered
+    return [(at, _on_its_key(call)) for at, call in numbered] if pairs and any(value[1] is None for value in asking) else numbered
 
 
-def _alone(call: Call) -> Call:
+def _on_its_key(call: Call) -> Call:
     argument: Any = call.argument
     result: Any = call.result
     return replace(call, key=argument[0], argument=argument[1], result=UNKNOWN if result is UNKNOWN else result[1])
@@ -167,17 +167,17 @@ def verify_order(thing: Object, calls: Sequence[Call], witness: Linearization) -
     parts = objects(thing, calls).values()
     for part in parts:
         numbers = {at for at, _ in part}
-        _follow(thing, part, [at for at in witness.order if at in numbers])
+        _verify_path(thing, part, [at for at in witness.order if at in numbers])
     must(any(_one_could_be_wrong(thing, part) for part in parts), "no answer could have been wrong")
 
 
-def _follow(thing: Object, part: Sequence[tuple[int, Call]], order: Sequence[int]) -> None:
-    # Replay the calls on one object in an order; a call of unknown outcome that is not in it had no effect.
+def _verify_path(thing: Object, part: Sequence[tuple[int, Call]], order: Sequence[int]) -> None:
+    """Replay the calls on one object in an order; a call of unknown outcome that is not in it had no effect."""
     by_number, placed = dict(part), {*order}
     must(len(placed) == len(order) and placed <= by_number.keys(), "an operation is in the order twice, or none of the object")
     missing = [at for at, call in part if call.end is not None and at not in placed]
     must(not missing, f"operation {missing[:1]} returned and is not in the order")
-    thing = thing._replace(asked=_asked(thing.model, [*by_number.values()])) if thing.model == "partition-log" else thing
+    thing = thing._replace(asked=_asked_values(thing.model, [*by_number.values()])) if thing.model == "partition-log" else thing
     states, latest = {thing.begin()}, -9
     for at in order:
         call = by_number[at]
@@ -214,13 +214,13 @@ def verify_none(thing: Object, calls: Sequence[Call], witness: NoLinearization) 
         (at, replace(c, result=UNKNOWN, end=None) if c.end is None or c.end >= end else c) for at, c in part if c.start < end
     ]
     if witness.before:
-        _follow(thing, known, witness.before)
+        _verify_path(thing, known, witness.before)
 
 
 def has_order(thing: Object, part: Sequence[tuple[int, Call]], kept: set[int]) -> bool:
     """Whether some order explains these calls, if each other call on the object may act any number of times in its time."""
     mine, free = _relaxed(thing.model, [call for at, call in part if at in kept], [call for at, call in part if at not in kept])
-    thing = thing._replace(asked=_asked(thing.model, mine, free))
+    thing = thing._replace(asked=_asked_values(thing.model, mine, free))
     left = [(0, thing.begin())]
     seen = {*left}
     while left:
@@ -266,8 +266,8 @@ def _relaxed(model: str, mine: list[Call], free: list[Call]) -> tuple[list[Call]
     return mine, free
 
 
-def _asked(model: str, mine: Sequence[Call], free: Sequence[Call] = ()) -> frozenset[Any] | None:
-    # What the calls in question ask for, as `Object.asked`.
+def _asked_values(model: str, mine: Sequence[Call], free: Sequence[Call] = ()) -> frozenset[Any] | None:
+    """What the calls in question ask for, as `Object.asked`."""
     if model in ("register", "cas-register", "kv", "partition-log"):
         told = {call.argument if model == "partition-log" else call.result for call in mine if call.f in ("read", "get")}
         olds: set[Any] = {call.argument[0] for call in (*mine, *free) if call.f == "cas"}  # type: ignore[index]

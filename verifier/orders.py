@@ -43,11 +43,11 @@ class Commits(Transactions):
         over: list[tuple[Any, int]] = []
         for op in order:
             first = {key: seen for key, seen in reversed(shown[op]) if (op, key) in versions.own}
-            over += [(key, seen) for key, seen in first.items() if self._micro(self._on(op, key)[0])[0] == "r"]
+            over += [(key, seen) for key, seen in first.items() if self._micro(self._places_on(op, key)[0])[0] == "r"]
         must(not self._holds("updates") or len(over) == len({*over}), "two transactions read one version and wrote over it")
 
     def _verify_time(self, place: dict[int, int], sight: dict[int, int]) -> None:
-        # What returned before a transaction was invoked, of its process or of all, committed before what it sees.
+        """What returned before a transaction was invoked, of its process or of all, committed before what it sees."""
         groups: dict[Any, list[int]] = {}
         for op in place:
             groups.setdefault(self._calls[op].process if self._time == "process" else None, []).append(op)
@@ -59,7 +59,7 @@ class Commits(Transactions):
                 must(seen < sight[op], f"operation {op} does not see one that had returned before it was invoked")
 
     def _verify_views(self, order: Sequence[int], shown: dict[int, list[tuple[Any, int]]], versions: "_Versions") -> None:
-        # Each read shows at least what is in the past of its transaction: what it has seen there, and what these had seen.
+        """Each read shows at least what is in the past of its transaction: what it has seen there, and what these had seen."""
         deep, past = self._holds("view"), dict[int, dict[Any, int]]()
         for at, op in enumerate(order if not self._holds("snapshot") and (deep or self._holds("atomic")) else ()):
             before = {versions.writers[key][seen - 1] for key, seen in shown[op] if seen}
@@ -74,11 +74,11 @@ class Commits(Transactions):
             past[op] = {**(base if deep else {}), **{key: versions.own[op, key] + 1 for key in versions.keys(op)}}
 
     def _reads_of(self, op: int, versions: "_Versions") -> Iterator[tuple[Any, int]]:
-        # Each key that a transaction reads from others, with the number of transactions that had written it by then.
+        """Each key that a transaction reads from others, with the number of transactions that had written it by then."""
         for at, (f, key, value) in enumerate(self._micros[op]):
             if f != "r":
                 continue
-            own = [self._micro(place)[2] for place in self._on(op, key, "w") if place[1] < at]
+            own = [self._micro(place)[2] for place in self._places_on(op, key, "w") if place[1] < at]
             if self._holds("atomic"):
                 must(not self._contradicts_itself((op, at)), f"operation {op} contradicts itself about key {key}")
             if not self._level:

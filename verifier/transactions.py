@@ -44,7 +44,7 @@ class Transactions:
         self._level, self._time = _LEVELS[level.removeprefix(prefix)].split(), _TIMES[prefix]
         self._time = "process" if self._time == "realtime" and not timed else self._time
         self._calls, self._count, self._lists = calls, count, lists
-        self._micros = [_micros(call, op < count and call.result is not UNKNOWN, lists=lists) for op, call in enumerate(calls)]
+        self._micros = [_micros_of(call, op < count and call.result is not UNKNOWN, lists=lists) for op, call in enumerate(calls)]
         self._writers: dict[tuple[Any, Any], list[Place]] = {}
         self._shown: set[tuple[Any, Any]] = set()
         for op, micros in enumerate(self._micros):
@@ -65,7 +65,7 @@ class Transactions:
                         (_, key, _), (_, other, _) = self._last_write(first), self._last_write(then)
                         must(key == other and first[0] != then[0], "an assumption is not about two writes of one key")
                     self.verify_cycle(case.edges, case.assumed)
-                must(not _avoidable([frozenset(case.assumed) for case in witness.cases]), "some order has none of the cases")
+                must(not _are_avoidable([frozenset(case.assumed) for case in witness.cases]), "some order has none of the cases")
             case Oddity():
                 must(self.shows(witness.name, *witness.at), f"these places do not show {witness.name}, or the level allows it")
 
@@ -84,7 +84,9 @@ class Transactions:
     def _last_write(self, place: Place) -> Micro:
         found = self._write(place)
         must(self._is_committed(place[0]), f"{place[0]} may not have committed")
-        must(self._lists or self._on(place[0], found[1], "w")[-1] == place, f"{place} is overwritten by its own transaction")
+        must(
+            self._lists or self._places_on(place[0], found[1], "w")[-1] == place, f"{place} is overwritten by its own transaction"
+        )
         return found
 
     def _micro(self, place: Place) -> Micro:
@@ -92,7 +94,7 @@ class Transactions:
         must(0 <= op < len(self._calls) and 0 <= at < len(self._micros[op]), f"there is no micro-operation {place}")
         return self._micros[op][at]
 
-    def _on(self, op: int, key: Any, functions: str = "rw") -> list[Place]:
+    def _places_on(self, op: int, key: Any, functions: str = "rw") -> list[Place]:
         """The micro-operations of a transaction on one key: reads with an answer, writes, or both."""
         some = [((op, at), "r" if f == "r" else "w") for at, (f, one, _) in enumerate(self._micros[op]) if f and one == key]
         return [place for place, f in some if f in functions]
@@ -150,20 +152,20 @@ class Transactions:
         return one.end is not None and one.end < two.start and (kind == "realtime" or one.process == two.process)
 
     def _is_before(self, first: Place, then: Place, proof: Sequence[Place]) -> bool:
-        # Whether the version of a register that is written or read at `first` is before the one that is written at `then`.
+        """Whether the version of a register that is written or read at `first` is before the one that is written at `then`."""
         (_, key, value), (_, _, late) = self._micro(first), self._micro(then)
         micros = [self._micro(place) for place in proof]
         if not proof or value == late:
             return value != late and (value is None or (key, value) not in self._writers)
         if len(proof) == 1:  # the transaction that wrote the later one had read the earlier one
-            found = (proof[0][0], micros[0]) == (then[0], ("r", key, value)) and self._on(then[0], key)[0] == proof[0]
+            found = (proof[0][0], micros[0]) == (then[0], ("r", key, value)) and self._places_on(then[0], key)[0] == proof[0]
             return found and "committed" in self._level
         (one, _), (two, _) = proof
-        found = micros[1] == ("r", key, late) and self._on(two, key)[0] == proof[1]
+        found = micros[1] == ("r", key, late) and self._places_on(two, key)[0] == proof[1]
         if one == two:  # a transaction found the later one, and saw another write of the transaction that wrote the earlier one
             seen = any(micros[0] == ("r", *micro[1:]) for micro in self._micros[first[0]] if micro[0] not in ("", "r"))
             return found and seen and first[0] not in (one, then[0]) and "atomic" in self._level
-        left = (self._on(one, key, "w") or self._on(one, key)[:1])[-1:]  # what the transaction left there
+        left = (self._places_on(one, key, "w") or self._places_on(one, key)[:1])[-1:]  # what the transaction left there
         kept = "view" in self._level and self._time != "" and self._in_time(one, two, self._time)
         return kept and left == [proof[0]] and micros[0][1:] == (key, value) and (found or proof[1] == then)
 
@@ -198,7 +200,7 @@ class Transactions:
                 alone = (
                     read[0] == write[0] != other[0] == over[0] and key == self._last_write(write)[1] == self._last_write(over)[1]
                 )
-                first = [self._on(place[0], key)[:1] for place in (read, other)] == [[read], [other]]
+                first = [self._places_on(place[0], key)[:1] for place in (read, other)] == [[read], [other]]
                 return self._holds("updates") and same and alone and first
             case "phantom-read", (read, other):
                 return self._is_phantom(self._read(read), self._read(other))
@@ -215,11 +217,11 @@ class Transactions:
         return word in self._level
 
     def _contradicts_itself(self, read: Place) -> bool:
-        # Whether a read does not show what its transaction read and wrote there before.
+        """Whether a read does not show what its transaction read and wrote there before."""
         _, key, value = self._read(read)
         held: tuple[Any, ...] | None = None
         own: tuple[Any, ...] = ()
-        for place in self._on(read[0], key):
+        for place in self._places_on(read[0], key):
             if place == read:
                 break
             f, _, one = self._micro(place)
@@ -230,7 +232,7 @@ class Transactions:
         return held[0] != value if held else self._lists and own != () and value[-len(own) :] != own
 
     def _is_phantom(self, read: Micro, other: Micro) -> bool:
-        # Whether a read shows a value that nobody wrote and that was not there before, as the other read shows.
+        """Whether a read shows a value that nobody wrote and that was not there before, as the other read shows."""
         (_, key, value), (_, same, shown) = read, other
         if not self._lists:
             strange = value is not None and (key, value) not in self._writers
@@ -242,7 +244,7 @@ class Transactions:
         return not all(unwritten[:last]) or shown[:last] != value[:last] or len({*value[:last]}) < last
 
 
-def _micros(call: Call, known: bool, *, lists: bool) -> tuple[Micro, ...]:
+def _micros_of(call: Call, known: bool, *, lists: bool) -> tuple[Micro, ...]:
     given: Any = call.result if known else call.argument
     must(are_micros(given, ("r", "append" if lists else "w")), f"line {call.line} is no transaction of this model")
     nil = () if lists else None
@@ -251,13 +253,13 @@ def _micros(call: Call, known: bool, *, lists: bool) -> tuple[Micro, ...]:
     return some
 
 
-def _avoidable(cases: Sequence[frozenset[_Pair]]) -> bool:
-    # Whether some order of each pair of writes makes none of the cases true.
+def _are_avoidable(cases: Sequence[frozenset[_Pair]]) -> bool:
+    """Whether some order of each pair of writes makes none of the cases true."""
     if not cases or not all(cases):
         return not cases
     one = next(iter(sorted(cases, key=len)[0]))
     for first, then in (one[::-1], one):
         left = [case - {(first, then)} for case in cases if (then, first) not in case]
-        if _avoidable(left):
+        if _are_avoidable(left):
             return True
     return False

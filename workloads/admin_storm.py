@@ -124,7 +124,7 @@ class Administrator:
                 self._due_ms = now_ms + self._draws.between("workload gap admin", GAP_MS_MIN, GAP_MS_MAX)
                 return self._next_request()
             case "quiet" | "audit":
-                return self._end(now_ms)
+                return self._ending_request(now_ms)
             case "final":
                 return self._looker.next()
 
@@ -138,10 +138,10 @@ class Administrator:
             return self._removing
         partitions_added = sum(self._next_index[topic.name] - topic.partitions for topic in self._parameters.topics)
         if partitions_added < ADDED_MAX and self._draws.ratio("workload admin", 1, 4):
-            return self._add()
+            return self._added_partition()
         choice = self._draws.below("workload admin does", 8) if self._parameters.brokers else 0
         if choice >= CHOICES_CANCEL and (choice == CHOICES_CANCEL or self._cancelled):
-            back = self._back()
+            back = self._rollback()
             if back is not None:
                 return back
         everything = (*self._parameters.partitions, *self._added, *self._others)
@@ -150,9 +150,10 @@ class Administrator:
             unclean = self._parameters.by_operator and choice == 0
             f: AdminF = "elect-unclean" if unclean else "elect-preferred"
             return Invocation(f=f, topic=partition.topic, partition=partition.partition)
-        return self._move(partition)
+        return self._drawn_move(partition)
 
-    def _add(self) -> Invocation:
+    def _added_partition(self) -> Invocation:
+        """Add the next partition to a drawn topic."""
         topic = self._parameters.topics[self._draws.below("workload admin topic", len(self._parameters.topics))]
         index = self._next_index[topic.name]
         self._next_index[topic.name] += 1
@@ -162,7 +163,7 @@ class Administrator:
         removed = self._added.pop(self._draws.below("workload admin gone", len(self._added)))
         return Invocation(f="remove-partition", topic=removed.topic, partition=removed.partition)
 
-    def _move(self, partition: PartitionName) -> Invocation:
+    def _drawn_move(self, partition: PartitionName) -> Invocation:
         """A request to move the partition to drawn replicas, by one of the three ways."""
         brokers = list(self._parameters.brokers)
         count = self._copies[partition.topic]
@@ -171,21 +172,21 @@ class Administrator:
         replicas = [brokers.pop(self._draws.below("workload admin replica", len(brokers))) for _ in range(count)]
         beside = self._draws.ratio("workload admin extra", 1, 2)
         if beside and self._parameters.by_requests:
-            return self._request(partition, tuple(replicas))
+            return self._requested_move(partition, tuple(replicas))
         self._written_down[partition] = tuple(replicas)
         f: AdminF = "reassign-extra" if beside else "reassign"
         return Invocation(f=f, topic=partition.topic, partition=partition.partition, assignment=(tuple(replicas),))
 
-    def _request(self, partition: PartitionName, replicas: tuple[int, ...]) -> Invocation:
+    def _requested_move(self, partition: PartitionName, replicas: tuple[int, ...]) -> Invocation:
         """R-247: request a reassignment; the client records the partition's replicas, to be able to cancel it."""
         self._moved = (partition, self._written_down[partition])
         self._written_down[partition] = replicas
         return Invocation(f="reassign-request", topic=partition.topic, partition=partition.partition, assignment=(replicas,))
 
-    def _back(self) -> Invocation | None:
+    def _rollback(self) -> Invocation | None:
         """The admin command that rolls moves back; None under proposal B of KIP-236 before any request was made."""
         if self._parameters.by_requests:
-            return None if self._moved is None else self._request(*self._moved)
+            return None if self._moved is None else self._requested_move(*self._moved)
         return self._allow() if self._cancelled else self._cancel()
 
     def _cancel(self) -> Invocation:
@@ -195,7 +196,7 @@ class Administrator:
     def _allow(self) -> Invocation:
         return Invocation(f="allow-reassignments")
 
-    def _end(self, now_ms: int) -> Invocation | Sleep | Done:
+    def _ending_request(self, now_ms: int) -> Invocation | Sleep | Done:
         """End the open partition removals and cancellations, so that nothing waits for an administrator at the end."""
         if self._removing is not None and self._due_ms <= now_ms:
             self._due_ms = now_ms + LOOK_BACKOFF_MS
@@ -206,7 +207,7 @@ class Administrator:
             return Done()
         if self._parameters.by_requests:  # moves in flight end by themselves
             self._ended = True
-            return (self._back() if self._rolls_back else None) or Done()
+            return (self._rollback() if self._rolls_back else None) or Done()
         if self._rolls_back:
             self._rolls_back = False
             self._due_ms = now_ms + ROLLBACK_MS

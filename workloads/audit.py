@@ -66,13 +66,13 @@ class Auditor:
         topic = topics[self._draws.below("workload audit topic", len(topics))]
         index = topic.partitions + ADDED_MAX  # no other administrator adds it
         yield Invocation(f="add-partition", topic=topic.name, partition=index, assignment=(topic.replicas[index],))
-        yield self._move()
+        yield self._drawn_move()
         self._waits = True
         yield Invocation(f="admin-pending")
         for partition in (*partitions, PartitionName(topic.name, index)):
             yield _elect(partition)
 
-    def _move(self) -> Invocation:
+    def _drawn_move(self) -> Invocation:
         """A move of a drawn partition to drawn brokers, as many as it has replicas."""
         partitions, brokers = self._parameters.partitions, list(self._parameters.brokers)
         partition = partitions[self._draws.below("workload audit moves", len(partitions))]

@@ -14,8 +14,11 @@ from history.op import OpType
 Misuse = Literal["", "gap", "behind", "epoch", "stranger"]
 Phase = Literal["faults", "quiet", "audit", "final"]
 ClientF = Literal["produce", "poll", "latest", "earliest"]
+OwnF = Literal[
+    "send", "log"
+]  # of an asynchronous producer, within its own program (`workloads.asynchronous`): they always succeed
 # Of a transactional client, and of a member of a consumer group: both keep a session with the cluster between operations.
-SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed"]
+SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed", "process", "read-committed"]
 RequestF = Literal[
     "create-topic",
     "delete-topic",
@@ -56,7 +59,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     `assignment` is of a topic to be made, or of one partition to be added or moved: replicas by partition, preferred first.
     """
 
-    f: ClientF | SessionF | AdminF
+    f: ClientF | OwnF | SessionF | AdminF
     topic: str = ""
     partition: int = 0
     values: tuple[str, ...] = ()
@@ -65,6 +68,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     misuse: Misuse = ""
     deserves: str | None = None  # the error that must answer a produce that breaks a rule on purpose
+    logged: str | None = None  # with f="log": the error with which the values were given up
     offset: int = 0
     max_records: int = 500
     assignment: tuple[tuple[int, ...], ...] = ()
@@ -72,6 +76,8 @@ class Invocation(Struct, frozen=True, kw_only=True):
     micros: tuple[Micro, ...] = ()  # of a transaction
     aborts: bool = False  # the client aborts this transaction
     reads: tuple[tuple[str, int], ...] = ()  # the partitions that a transactional client or a member of a group reads
+    writes: tuple[tuple[str, int], ...] = ()  # the partitions that the results of a `process` go to
+    work_ms: int = 0  # between the results of a `process` and the positions
     group: str = ""
 
 
@@ -93,8 +99,8 @@ class Completion(Struct, frozen=True, kw_only=True):
     hw: int | None = None
     node: str | None = None
     records: tuple[PolledRecord, ...] = ()
-    positions: tuple[tuple[str, int, int], ...] = ()  # group-poll: topic, partition and the position after the last record
-    at_end: bool = False  # txn, group-poll: every partition that the client has was read to its end
+    positions: tuple[tuple[str, int, int], ...] = ()  # of a session: topic, partition and the position after the last record
+    at_end: bool = False  # of a session's poll: every partition that the client has was read to its end
     found: tuple[str, ...] = ()  # admin-pending: the paths of the requests that are pending
 
 

@@ -83,7 +83,7 @@ ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "
 
 # A transaction counts as sent once its commit was asked for: before that it can only be aborted. A group's coordinator answers
 # these before it takes a commit, because the member is none any more.
-SESSION = frozenset({"txn", "commit"})
+SESSION = frozenset({"txn", "process", "commit"})
 COMMIT_REFUSED = frozenset({"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"})
 
 

@@ -58,15 +58,16 @@ class Administrator:
             return Sleep(self._due_ms - now_ms)
         if over:
             self._due_ms = now_ms + LOOK_BACKOFF_MS
-            return self._delete()
+            return self._deletion()
         again = bool(self._there) and self._draws.ratio("workload topic again", 1, 4)
         if self._absent or again:
             self._due_ms = now_ms + self._draws.between("workload topic life", LIFE_MS_MIN, LIFE_MS_MAX)
             return Invocation(f="create-topic", topic=self._topic.name, assignment=self._topic.replicas)
         self._due_ms = now_ms + self._draws.between("workload topic pause", PAUSE_MS_MIN, PAUSE_MS_MAX)
-        return self._delete()
+        return self._deletion()
 
-    def _delete(self) -> Invocation:
+    def _deletion(self) -> Invocation:
+        """The deletion of the topic, which does not exist from here on."""
         self._certain = bool(self._there)
         self._there.clear()
         return Invocation(f="delete-topic", topic=self._topic.name)

@@ -67,6 +67,7 @@ class Member:
         return self._poll()
 
     def _finish(self) -> Invocation | Done:
+        """Poll until the end, FINAL_ATTEMPTS_MAX times at most, then ask for the committed offset of each partition in turn."""
         if not self._ended and self._attempts < FINAL_ATTEMPTS_MAX:
             return self._poll()
         partition = next(self._last, None)

@@ -55,8 +55,8 @@ class Operator:
         self._edits: tuple[Callable[[], Invocation], ...] = (
             self._malformed_invocation,
             self._malformed_invocation,
-            self._unknown,
-            self._unknown,
+            self._unknown_subject,
+            self._unknown_subject,
             self._contradiction,
             self._pending_moves,
             self._pending_moves,
@@ -83,12 +83,13 @@ class Operator:
             self._allowed = completion.type is OpType.OK
 
     def _malformed_invocation(self) -> Invocation:
+        """Create an administrator's znode at a path that may be of no partition, with content that may be malformed."""
         partition = self._partition()
         under = f"{partition.topic}/{self._pick('index', (str(partition.partition), 'x', '-1', '1.5'))}"
         paths = (PREFERRED, DELETE_TOPICS, *self._roots(), f"{ADD}/{under}", f"{REMOVE}/{_UNKNOWN_TOPIC}/x")
         return _create(self._pick("path", paths), self._pick("malformed", _MALFORMED))
 
-    def _unknown(self) -> Invocation:
+    def _unknown_subject(self) -> Invocation:
         """A request in the right form about something that does not exist."""
         partition_there, unknown = self._partition(), PartitionName(_UNKNOWN_TOPIC, 0)
         beyond = PartitionName(partition_there.topic, UNKNOWN_PARTITION)
@@ -127,6 +128,7 @@ class Operator:
                 return _over(path, entry)
 
     def _cancellation(self) -> Invocation:
+        """Cancel all moves, or allow moves again; where moves are requests, edit the pending ones instead."""
         if self._parameters.by_requests:
             return self._pending_moves()
         withdrawn = self._draws.ratio("workload operator allows", 2, 3)

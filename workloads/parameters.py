@@ -35,6 +35,14 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     edit: Edit | UnsetType = UNSET
 
 
+class Asynchronous(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Producers that send in the background (`workloads.asynchronous`), beside the others: how many, and what each may do."""
+
+    producers: int = 1
+    retries: int = 3  # message.send.max.retries
+    in_flight: int = 3  # batches of one producer at a time
+
+
 class Parameters(Struct, frozen=True, kw_only=True):
     """The parameters of a workload. Rates are of all clients together; times in ms. `records_per_produce` values form a batch."""
 
@@ -48,6 +56,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
     poll_interval_ms: int = 200
     seek_one_in: int = 0  # a consumer seeks before one poll in so many; 0: never
     idempotent: int = 0  # how many of the producers are idempotent
+    asynchronous: Asynchronous | None = None  # None: there are none
     topics: tuple[TopicShape, ...] = ()  # for administrators
     brokers: tuple[int, ...] = ()  # for administrators who move partitions
     by_requests: bool = False  # administrators move partitions by proposal B of KIP-236 (R-245)

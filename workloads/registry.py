@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 
-from workloads import admin_storm, create_delete, everything, groups, misuse, produce_consume, transactions
+from workloads import admin_storm, create_delete, everything, groups, misuse, produce_consume, read_process_write, transactions
 from workloads.client import Process
 from workloads.parameters import Parameters
 
 # (draws, parameters) -> processes; the index of a process is its first process number
 Factory = Callable[[int, Parameters], tuple[Process, ...]]
 
-OF_SESSIONS = ("transactions", "groups")  # they need transactions and a coordinator of groups, which the reference lacks
+# They need transactions and a coordinator of groups, which the reference lacks.
+READ_PROCESS_WRITE = "read-process-write"
+WITH_GROUPS = ("groups", READ_PROCESS_WRITE)
+OF_SESSIONS = ("transactions", *WITH_GROUPS)
 
 WORKLOADS: dict[str, Factory] = {
     "produce-consume": produce_consume.processes,
@@ -19,4 +22,5 @@ WORKLOADS: dict[str, Factory] = {
     "everything": everything.processes,
     "transactions": transactions.processes,
     "groups": groups.processes,
+    READ_PROCESS_WRITE: read_process_write.processes,
 }

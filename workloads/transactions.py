@@ -57,7 +57,7 @@ class Transactor:
         count = self._draws.between(f"workload micros {self._name}", 1, MICROS_MAX)
         micros = tuple(self._micro() for _ in range(count))
         aborts = self._draws.ratio(f"workload aborts {self._name}", 1, ABORTED_ONE_IN) and any(m.value for m in micros)
-        return _transaction(self._partitions, *micros, aborts=aborts)
+        return _invocation_of(self._partitions, *micros, aborts=aborts)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Nothing: values are never sent again, whatever the result."""
@@ -90,7 +90,7 @@ class Reader:
             return Sleep(self._due_ms - now_ms)
         low, high = (self._interval_ms + 1) // 2, self._interval_ms * 3 // 2
         self._due_ms = now_ms + self._draws.between(f"workload gap {self._name}", low, high)
-        return _transaction(self._partitions, _POLL)
+        return _invocation_of(self._partitions, _POLL)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Nothing: the client of the cluster keeps the position."""
@@ -112,7 +112,7 @@ class FinalReader:
         if self._rests:
             self._rests = False
             return Sleep(FINAL_BACKOFF_MS)
-        return _transaction(self._partitions, _POLL)
+        return _invocation_of(self._partitions, _POLL)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Note whether the end was reached, or something was read."""
@@ -121,7 +121,8 @@ class FinalReader:
         self._rests = not completion.positions
 
 
-def _transaction(partitions: tuple[PartitionName, ...], *micros: Micro, aborts: bool = False) -> Invocation:
+def _invocation_of(partitions: tuple[PartitionName, ...], *micros: Micro, aborts: bool = False) -> Invocation:
+    """A transaction on these partitions; one that aborts deserves the outcome ABORTED."""
     reads = tuple((name.topic, name.partition) for name in partitions)
     deserves = "ABORTED" if aborts else None
     return Invocation(f="txn", micros=micros, aborts=aborts, reads=reads, deserves=deserves)

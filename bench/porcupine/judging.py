@@ -42,7 +42,7 @@ def version() -> str:
 
 
 def build(command: str, folder: Path) -> Path:
-    """Build the program into a folder. Raises CalledProcessError, with Go's words as its `stderr`, if that fails."""
+    """Build the program into a folder. Raises CalledProcessError, with Go's words in its standard error, if that fails."""
     program = folder / "porcupine-judge"
     subprocess.run(
         [command, "build", "-o", str(program), "."], cwd=SOURCE, check=True, capture_output=True, text=True,

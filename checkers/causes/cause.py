@@ -16,7 +16,7 @@ from checkers.causes.origin import decision
 from checkers.causes.scene import Record, Scene, scene_of
 from checkers.causes.signature import first_proven, may_lead_to, nearness, of_lack, proof
 from checkers.causes.silence import silence
-from checkers.causes.state import Told
+from checkers.causes.state import Explanation
 from checkers.causes.telling import Clause, clause
 from checkers.causes.undone import called_for, first_lack
 from checkers.control.clauses import RULES
@@ -57,24 +57,24 @@ def cause_of(history: History, verdict: Verdict) -> Cause | None:
     if verdict.anomalies:
         found = told_first(verdict)
         scene = scene_of(history, found.key, _topic_id(history, found))
-        told = _of_anomaly(scene, found)
-        return _cause(found, told, found.key, found.words, origin=_origin(scene, verdict, found, told))
+        explanation = _explain(scene, found)
+        return _cause_of(found, explanation, found.key, found.words, origin=_row_of_origin(scene, verdict, found, explanation))
     if not verdict.not_live:
         return None
     sign = of_lack(history, first_lack(verdict.not_live))
-    told = silence(history, sign)
+    explanation = silence(history, sign)
     began = called_for(scene_of(history, sign.key), sign.words)
-    return _cause(None, told, sign.key, sign.words, origin=told[2] if began is None else began)
+    return _cause_of(None, explanation, sign.key, sign.words, origin=explanation[2] if began is None else began)
 
 
-def _origin(scene: Scene, verdict: Verdict, found: Anomaly, told: Told) -> int | None:
+def _row_of_origin(scene: Scene, verdict: Verdict, found: Anomaly, explanation: Explanation) -> int | None:
     """The row of the earliest wrong decision: that of what is told, or of what was proven in the partition before."""
-    began = decision(scene, found, told[0], told[2])
+    began = decision(scene, found, explanation[0], explanation[2])
     led = [one for one in verdict.anomalies if may_lead_to(scene.history, one, found) and one.key == found.key]
     first = first_proven([found, *led])
     if first is found or not first.witness or began is None:
         return began
-    name, _, step = _of_anomaly(scene, first)
+    name, _, step = _explain(scene, first)
     earlier = decision(scene, first, name, step)
     return began if earlier is None else min(began, earlier)
 
@@ -83,32 +83,43 @@ def told_first(verdict: Verdict) -> Anomaly:
     """The anomaly that a reader is told of first: of those that do the worst harm the one that was proven first."""
     return min(
         verdict.anomalies,
-        key=lambda found: (_harm(found), proof(found) is None, proof(found), nearness(found), severity(found.kind), found),
+        key=lambda found: (
+            _rank_of_harm(found),
+            proof(found) is None,
+            proof(found),
+            nearness(found),
+            severity(found.kind),
+            found,
+        ),
     )
 
 
-def _harm(found: Anomaly) -> int:
+def _rank_of_harm(found: Anomaly) -> int:
+    """How bad the anomaly is, 1 the worst; kinds of no known harm come last."""
     return harm(found.kind) or max(Harm)
 
 
-def _cause(found: Anomaly | None, told: Told, key: str, of: str, *, origin: int | None) -> Cause:
-    name, clauses, step = told
-    words = [one.words for one in clauses]
+def _cause_of(found: Anomaly | None, explanation: Explanation, key: str, of: str, *, origin: int | None) -> Cause:
+    """Join the clauses of an explanation to one sentence, and their rows to one list, the origin first."""
+    name, clauses, step = explanation
+    words = [part.words for part in clauses]
     sentence = "; ".join(words[:-1]) + ("; and " if len(words) > 2 else "; " if len(words) > 1 else "") + words[-1] + "."
     began = () if origin is None else (origin,)
-    rows = tuple(dict.fromkeys((*began, *(row for one in clauses for row in one.rows))))
+    rows = tuple(dict.fromkeys((*began, *(row for part in clauses for row in part.rows))))
     return Cause(name=name, sentence=sentence, key=key, words=of, anomaly=found, step=step, origin=origin, rows=rows)
 
 
-def _of_anomaly(scene: Scene, found: Anomaly) -> Told:
-    for tell in (_lost, *(function for kinds, function in _BY_KIND if found.kind in kinds)):
-        told = tell(scene, found) if found.witness else None
-        if told is not None and told[0]:
-            return told
-    return _plain(scene, found)
+def _explain(scene: Scene, found: Anomaly) -> Explanation:
+    """The first explanation that fits the anomaly, of those for its kind; else one by its witnesses alone."""
+    for explain in (_explain_loss, *(function for kinds, function in _BY_KIND if found.kind in kinds)):
+        explanation = explain(scene, found) if found.witness else None
+        if explanation is not None and explanation[0]:
+            return explanation
+    return _explain_by_witnesses(scene, found)
 
 
-def _lost(scene: Scene, found: Anomaly) -> Told | None:
+def _explain_loss(scene: Scene, found: Anomaly) -> Explanation | None:
+    """The explanation of a lost record: which step removed it, and why nobody had it any more. None for other anomalies."""
     match = next((m for m in (pattern.search(found.words) for pattern in _LOST) if m), None)
     if match is None:
         return None
@@ -126,7 +137,7 @@ def _lost(scene: Scene, found: Anomaly) -> Told | None:
     return (name or "lost", clauses, step)
 
 
-def _plain(scene: Scene, found: Anomaly) -> Told:
+def _explain_by_witnesses(scene: Scene, found: Anomaly) -> Explanation:
     """What is known where no cause fits: the anomaly in its words, and the rows that prove it."""
     rows = [row for row in map(scene.row, found.witness) if row is not None]
     where = f" on {found.key}" if found.key and found.key not in found.words else ""
@@ -144,17 +155,17 @@ def _topic_id(history: History, found: Anomaly) -> str | None:
     return None
 
 
-_BY_KIND: tuple[tuple[tuple[str, ...], Callable[[Scene, Anomaly], Told | None]], ...] = (
-    (("inconsistent-offsets", "strong-isr", "weak-isr", "uncommitted-below-hw", "log-mismatch"), state.diverged),
-    (("unclean-election", "empty-leader", "short-electorate", "leader-outside-isr"), state.election),
-    (("two-leaders", "two-elected", "two-controllers"), state.two_in_one_role),
-    (("hw-regressed", "hw-above-leo"), state.high_watermark),
-    (("unflushed",), state.unflushed),
-    (("deposed-controller", "unentitled-write", "epoch-regressed", "isr-outside-replicas"), state.wrong_writer),
-    (("fenced-commit", "fenced-append", "fenced-answer"), state.fenced),
-    (("wrongly-deleted", "resurrected"), state.deletion),
-    (tuple(kind.name for kind in RULES), state.broken_rule),
-    (("duplicate", "sequence-doubled"), clients.twice),
+_BY_KIND: tuple[tuple[tuple[str, ...], Callable[[Scene, Anomaly], Explanation | None]], ...] = (
+    (("inconsistent-offsets", "strong-isr", "weak-isr", "uncommitted-below-hw", "log-mismatch"), state.explain_divergence),
+    (("unclean-election", "empty-leader", "short-electorate", "leader-outside-isr"), state.explain_election),
+    (("two-leaders", "two-elected", "two-controllers"), state.explain_two_in_one_role),
+    (("hw-regressed", "hw-above-leo"), state.explain_high_watermark),
+    (("unflushed",), state.explain_unflushed),
+    (("deposed-controller", "unentitled-write", "epoch-regressed", "isr-outside-replicas"), state.explain_wrong_writer),
+    (("fenced-commit", "fenced-append", "fenced-answer"), state.explain_fenced),
+    (("wrongly-deleted", "resurrected"), state.explain_deletion),
+    (tuple(kind.name for kind in RULES), state.explain_broken_rule),
+    (("duplicate", "sequence-doubled"), clients.explain_second_append),
     (
         (
             "read-above-hw",
@@ -165,6 +176,6 @@ _BY_KIND: tuple[tuple[tuple[str, ...], Callable[[Scene, Anomaly], Told | None]],
             "misuse-acknowledged",
             "wrong-error",
         ),
-        clients.answer,
+        clients.explain_wrong_answer,
     ),
 )

@@ -3,7 +3,7 @@
 import re
 
 from checkers.causes.scene import Scene
-from checkers.causes.state import Told
+from checkers.causes.state import Explanation
 from checkers.causes.telling import Clause, answered, at, clause
 from checkers.engine.verdict import Anomaly, without_count
 from history.event import EventKind as K
@@ -13,7 +13,7 @@ _RULED = ("misuse-acknowledged", "wrong-error", "poll-skip", "position-regressed
 _TWICE = re.compile(r"(?P<value>\S+)(?: of an idempotent producer)?(?: is)? at offsets (?P<first>\d+) and (?P<second>\d+)")
 
 
-def twice(scene: Scene, found: Anomaly) -> Told | None:
+def explain_second_append(scene: Scene, found: Anomaly) -> Explanation | None:
     """A produce was sent again, and a leader appended its record a second time."""
     match = _TWICE.search(found.words)
     if match is None:
@@ -22,54 +22,56 @@ def twice(scene: Scene, found: Anomaly) -> Told | None:
     places = (int(match["first"]), int(match["second"]))
     rows = [row for row in scene.of(K.APPEND) if row.value == value and row.offset in places and row.detail != "follower"]
     firsts = [next((row for row in rows if row.offset == offset), None) for offset in places]
-    told = [clause(row) for row in firsts if row is not None]
-    ended = [row for row in _produces(scene, value) if row.type is not OpType.INVOKE][:1]
-    told += [Clause(f"{_sent(row)} {at(row)}", (row.index,)) for row in ended]
-    if not told:
+    clauses = [clause(row) for row in firsts if row is not None]
+    ended = [row for row in _rows_of_produces(scene, value) if row.type is not OpType.INVOKE][:1]
+    clauses += [Clause(f"{_answer_and_attempts(row)} {at(row)}", (row.index,)) for row in ended]
+    if not clauses:
         return None
     if firsts[1] is None:
-        return "duplicate-by-retry", told, None
+        return "duplicate-by-retry", clauses, None
     again = f"{clause(firsts[1]).words}, a second time"
-    told = [one for one in told if one.rows != (firsts[1].index,)]
-    told.append(Clause(again, (firsts[1].index,)))
-    return "duplicate-by-retry", sorted(told, key=lambda one: one.rows[-1]), firsts[1].index
+    clauses = [part for part in clauses if part.rows != (firsts[1].index,)]
+    clauses.append(Clause(again, (firsts[1].index,)))
+    return "duplicate-by-retry", sorted(clauses, key=lambda one: one.rows[-1]), firsts[1].index
 
 
-def _sent(row: Operation) -> str:
+def _answer_and_attempts(row: Operation) -> str:
+    """What a client was told of its call, and after how many attempts if there were several."""
     times = f", after {row.attempts} attempts" if row.attempts and row.attempts > 1 else ""
     return f"{answered(row)}{times}"
 
 
-def _produces(scene: Scene, value: str) -> list[Operation]:
+def _rows_of_produces(scene: Scene, value: str) -> list[Operation]:
+    """The rows of the produces that sent a value, in the order of index."""
     frame = scene.history.operations_frame
     indices = frame.filter((frame["value"] == value) & (frame["f"] == "produce"))["index"].to_list()
     return [row for index in indices for row in scene.rows(index) if row.value == value]
 
 
-def answer(scene: Scene, found: Anomaly) -> Told | None:
+def explain_wrong_answer(scene: Scene, found: Anomaly) -> Explanation | None:
     """A broker gave a client an answer that its log and high watermark do not allow."""
     answers = [scene.rows(index) for index in sorted(found.witness)]
-    given = [_row(rows, found) for rows in answers if rows]
+    given = [_row_shown(rows, found) for rows in answers if rows]
     if not given:
         return None
     last = given[-1]
-    told = [Clause(f"{answered(row)} {at(row)}", (row.index,)) for row in given]
+    clauses = [Clause(f"{answered(row)} {at(row)}", (row.index,)) for row in given]
     node = last.node
     if node is not None:
         led = scene.last(K.BECAME_LEADER, node=node, before=last.index)
-        told += [clause(led)] if led is not None else []
+        clauses += [clause(led)] if led is not None else []
         hw, end = scene.high_watermark(node, last.index), scene.log_end(node, last.index)
         if hw is not None:
-            told[len(given) - 1] = Clause(
-                f"{told[len(given) - 1].words}, while its HW was {hw} and its log ended at {end}", (last.index,)
+            clauses[len(given) - 1] = Clause(
+                f"{clauses[len(given) - 1].words}, while its HW was {hw} and its log ended at {end}", (last.index,)
             )
-    told.sort(key=lambda one: one.rows[-1])
+    clauses.sort(key=lambda one: one.rows[-1])
     if found.kind in _RULED:
-        told.insert(0, Clause(without_count(found.words), ()))
-    return found.kind, told, last.index
+        clauses.insert(0, Clause(without_count(found.words), ()))
+    return found.kind, clauses, last.index
 
 
-def _row(rows: tuple[Operation, ...], found: Anomaly) -> Operation:
+def _row_shown(rows: tuple[Operation, ...], found: Anomaly) -> Operation:
     """The row of an answer that the anomaly speaks of: that of the offset or value in its words."""
     words = re.split(r"[^\w.-]+", found.words)
     return next((row for row in rows if row.value in words or str(row.offset) in words), rows[0])

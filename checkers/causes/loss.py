@@ -14,13 +14,13 @@ _CHANGES_MAX = 3  # clauses about elections and the ISR
 def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
     """The name of the cause, the clauses of its sentence in order, and the row that did it."""
     name, step = next((cause_found for cause_found in (cause(loss) for cause in CAUSES) if cause_found is not None), ("", None))
-    clauses = [*_around(loss), *([] if step is None else [step])]
+    clauses = [*_clauses_of_replicas(loss), *([] if step is None else [step])]
     removal = loss.removal
     if step is None:
         clauses += _last_change(loss)
     elif removal is not None and removal.index not in step.rows and removal.index > loss.promised:
         clauses.append(Clause(removed(loss, removal), (removal.index,)))
-    elected = _elected_before(loss)
+    elected = _clause_of_earlier_election(loss)
     clauses += [] if elected is None else [elected]
     clauses.sort(
         key=lambda told_clause: told_clause.rows[-1 if told_clause is step else 0]
@@ -31,17 +31,17 @@ def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
         words = f"{loss.node} led epoch {loss.lead.leader_epoch} without {loss.record.value} {at(loss.lead)}{still}"
         clauses.append(Clause(words, (loss.lead.index,)))
     elif loss.election is not None and loss.election.index > loss.promised and loss.election.index not in covered:
-        clauses.append(_election(loss))
+        clauses.append(_clause_of_election(loss))
     elif loss.lead is not None and loss.election is None and loss.lead.index not in covered:
         clauses.append(clause(loss.lead))
     if (cut := loss.shown_by) is not None:
         words = f"{cut.node} truncated its log to offset {cut.offset} {at(cut)}, as a follower of {loss.node}, as its log says"
         clauses.append(Clause(words, (cut.index,)))
     itself = step is not None and step.rows[-1] == loss.promise.index and isinstance(loss.promise, ClusterEvent)
-    return name, clauses if itself else [_promise(loss), *clauses], None if step is None else step.rows[-1]
+    return name, clauses if itself else [_clause_of_promise(loss), *clauses], None if step is None else step.rows[-1]
 
 
-def _promise(loss: Loss) -> Clause:
+def _clause_of_promise(loss: Loss) -> Clause:
     """What promised the record: a commit, an acknowledgement, or a read."""
     row = loss.promise
     index = loss.promised
@@ -57,7 +57,7 @@ def _promise(loss: Loss) -> Clause:
     return Clause(words, (row.index,))
 
 
-def _around(loss: Loss) -> list[Clause]:
+def _clauses_of_replicas(loss: Loss) -> list[Clause]:
     """Who of the replicas stopped and came back between the promise and the election, and how the ISR shrank."""
     scene, first = loss.scene, loss.promised
     removal = loss.removal
@@ -71,14 +71,14 @@ def _around(loss: Loss) -> list[Clause]:
     clauses = stops(stopped)[-_STOPS_MAX:]
     back = [row for row in scene.of(K.NODE_STARTED, node=loss.node, after=first, before=last) if (row.life or 2) > 1]
     clauses += [Clause(f"{loss.node} came back {at(row)}", (row.index,)) for row in back[-1:]]
-    return clauses + _changed(scene, first, last, but=loss.node)
+    return clauses + _clauses_of_state_changes(scene, first, last, but=loss.node)
 
 
 def _same_moment(row: ClusterEvent, other: ClusterEvent) -> bool:
     return row.node == other.node and abs(row.time_ns - other.time_ns) < 100_000_000
 
 
-def _changed(scene: Scene, first: int, last: int, *, but: str) -> list[Clause]:
+def _clauses_of_state_changes(scene: Scene, first: int, last: int, *, but: str) -> list[Clause]:
     """The elections of other brokers between two rows, and the last shrinking of the ISR."""
     clauses = []
     before = scene.state(first)
@@ -97,7 +97,7 @@ def _changed(scene: Scene, first: int, last: int, *, but: str) -> list[Clause]:
     return clauses[-_CHANGES_MAX:]
 
 
-def _election(loss: Loss) -> Clause:
+def _clause_of_election(loss: Loss) -> Clause:
     """The election of the replica that lacked the record, and where the record still was."""
     row = loss.election
     assert row is not None
@@ -106,7 +106,7 @@ def _election(loss: Loss) -> Clause:
     return Clause(words, (row.index,))
 
 
-def _elected_before(loss: Loss) -> Clause | None:
+def _clause_of_earlier_election(loss: Loss) -> Clause | None:
     """The election of a replica that still had the record then and lost it before it began to lead."""
     row, removal = loss.election, loss.removal
     if row is None or removal is None or not loss.promised < row.index < removal.index:

@@ -20,7 +20,7 @@ def _rows(*told: ClusterEvent | None) -> tuple[int, ...]:
     return tuple(row.index for row in told if row is not None)
 
 
-def _acknowledged_late(loss: Loss) -> Found | None:
+def _late_acknowledgement(loss: Loss) -> Found | None:
     """A broker answered a produce after the record was gone: it had parked the request, and lost the leadership meanwhile."""
     row = loss.promise
     if not isinstance(row, Operation) or row.node is None or loss.scene.holders(loss.record, row.index):
@@ -36,7 +36,7 @@ def _acknowledged_late(loss: Loss) -> Found | None:
     return "acknowledged-after-removal", Clause(words, (removal.index, row.index))
 
 
-def _below_min_isr(loss: Loss) -> Found | None:
+def _commit_below_min_isr(loss: Loss) -> Found | None:
     """A leader committed with fewer members of the ISR than min.insync.replicas."""
     row = loss.commit
     promised = next((t for t in loss.scene.history.manifest.promise.topics if t.topic == loss.scene.topic), None)
@@ -49,7 +49,7 @@ def _below_min_isr(loss: Loss) -> Found | None:
     return "committed-below-min-isr", Clause(words, (row.index,))
 
 
-def _led_again(loss: Loss) -> Found | None:
+def _second_lead_of_epoch(loss: Loss) -> Found | None:
     """A broker that had lost its log led its old epoch again: nobody had elected it anew."""
     lead, removal = loss.lead, loss.removal
     if lead is None or removal is None or (loss.election is not None and loss.election.index > removal.index):
@@ -61,7 +61,7 @@ def _led_again(loss: Loss) -> Found | None:
     return "led-again-without-election", Clause(words, (lead.index,))
 
 
-def _truncated_to_hw(loss: Loss) -> Found | None:
+def _truncation_to_hw(loss: Loss) -> Found | None:
     """A replica cut its log at its own high watermark, which was behind what the leader had promised (KIP-101)."""
     row = loss.removal
     if row is None or row.kind is not K.TRUNCATE or row.detail != TO_HW:
@@ -69,7 +69,7 @@ def _truncated_to_hw(loss: Loss) -> Found | None:
     return "truncated-to-hw", Clause(removed(loss, row), (row.index,))
 
 
-def _truncated(loss: Loss) -> Found | None:
+def _other_truncation(loss: Loss) -> Found | None:
     """A replica cut its log for another reason."""
     row = loss.removal
     if row is None or row.kind is not K.TRUNCATE:
@@ -77,7 +77,7 @@ def _truncated(loss: Loss) -> Found | None:
     return "truncated", Clause(removed(loss, row), (row.index,))
 
 
-def _destroyed(loss: Loss) -> Found | None:
+def _destroyed_bytes(loss: Loss) -> Found | None:
     """A power loss took records that were not flushed, or a log directory was emptied."""
     row = loss.removal
     if row is None or row.kind not in (K.WOUND, K.RECOVERED):
@@ -86,7 +86,7 @@ def _destroyed(loss: Loss) -> Found | None:
     return name, Clause(removed(loss, row), (row.index,))
 
 
-def _overwritten(loss: Loss) -> Found | None:
+def _log_begun_anew(loss: Loss) -> Found | None:
     """A replica began its log anew and wrote over the record."""
     row = loss.removal
     if row is None or row.kind not in (K.APPEND, K.REPLICA_DELETED):
@@ -97,7 +97,7 @@ def _overwritten(loss: Loss) -> Found | None:
     return name, Clause(f"{removed(loss, row)}{anew}{why}", (*_rows(failed), row.index))
 
 
-def _unclean(loss: Loss) -> Found | None:
+def _unclean_election(loss: Loss) -> Found | None:
     """ZooKeeper was told a leader that was not in the ISR."""
     row = loss.election
     before = None if row is None else loss.scene.state(row.index)
@@ -111,7 +111,7 @@ def _unclean(loss: Loss) -> Found | None:
     return "unclean-election", Clause(f"{words}{lag}", (*_rows(order if ordered else None), row.index))
 
 
-def _deposed(loss: Loss) -> Found | None:
+def _promise_of_deposed_leader(loss: Loss) -> Found | None:
     """A leader that another one had replaced still committed or acknowledged."""
     row, lead = loss.commit or loss.promise, loss.lead
     if lead is None or row.index < lead.index or row.node is None or row.node == loss.node:
@@ -120,7 +120,7 @@ def _deposed(loss: Loss) -> Found | None:
     return "stale-leader-committed", Clause(words, (lead.index, row.index))
 
 
-def _joined_behind(loss: Loss) -> Found | None:
+def _join_without_record(loss: Loss) -> Found | None:
     """A replica was taken into the ISR before it had what was committed."""
     scene, removal = loss.scene, loss.removal
     first = loss.promised if removal is None else max(loss.promised, removal.index)
@@ -140,7 +140,7 @@ def _joined_behind(loss: Loss) -> Found | None:
     return None
 
 
-def _committed_without(loss: Loss) -> Found | None:
+def _commit_without_member(loss: Loss) -> Found | None:
     """A leader moved its high watermark over a record that a member of the ISR did not have."""
     scene, row = loss.scene, loss.commit
     if row is None or row.node is None or scene.holds(loss.node, loss.record, row.index):
@@ -159,7 +159,7 @@ def _committed_without(loss: Loss) -> Found | None:
     return "committed-without-isr-member", Clause(words, (*((sent.index,) if change else ()), row.index))
 
 
-def _said_by_its_log(loss: Loss) -> Found | None:
+def _truncation_in_server_log(loss: Loss) -> Found | None:
     """The logs are unknown, but a line in the log of a broker says that it truncated, and ZooKeeper that it was elected then."""
     scene = loss.scene
     if scene.of(K.APPEND) or loss.election is None:
@@ -174,7 +174,7 @@ def _said_by_its_log(loss: Loss) -> Found | None:
     )
 
 
-def _joined_unseen(loss: Loss) -> Found | None:
+def _join_shown_by_truncation(loss: Loss) -> Found | None:
     """The logs are unknown, but a replica joined the ISR after the promise, and a follower truncated below the record for it."""
     cut, elected = loss.shown_by, loss.election
     if cut is None or elected is None:
@@ -187,7 +187,7 @@ def _joined_unseen(loss: Loss) -> Found | None:
     return "joined-isr-too-early", Clause(words, (row.index,))
 
 
-def _in_no_log(loss: Loss) -> Found | None:
+def _promise_without_append(loss: Loss) -> Found | None:
     """No broker noted an append of the record: the one that promised it could not write."""
     scene = loss.scene
     if not scene.of(K.APPEND) or any(scene.changes(node, loss.record) for node in scene.replicas):
@@ -200,18 +200,18 @@ def _in_no_log(loss: Loss) -> Found | None:
 
 
 CAUSES: tuple[Callable[[Loss], Found | None], ...] = (
-    _joined_unseen,
-    _said_by_its_log,
-    _in_no_log,
-    _acknowledged_late,
-    _below_min_isr,
-    _led_again,
-    _joined_behind,
-    _truncated_to_hw,
-    _destroyed,
-    _truncated,
-    _overwritten,
-    _unclean,
-    _deposed,
-    _committed_without,
+    _join_shown_by_truncation,
+    _truncation_in_server_log,
+    _promise_without_append,
+    _late_acknowledgement,
+    _commit_below_min_isr,
+    _second_lead_of_epoch,
+    _join_without_record,
+    _truncation_to_hw,
+    _destroyed_bytes,
+    _other_truncation,
+    _log_begun_anew,
+    _unclean_election,
+    _promise_of_deposed_leader,
+    _commit_without_member,
 )

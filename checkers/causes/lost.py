@@ -46,13 +46,13 @@ def loss_of(scene: Scene, record: Record, *, node: str, witness: tuple[int, ...]
     """The loss of a record at a broker, as an anomaly with these witnesses proves it; None where nothing promised the record."""
     proof = max(witness)
     events = [event for event in map(scene.event, witness) if event is not None]
-    commit = next((event for event in events if event.kind is K.HW), None) or _commit(scene, record)
+    commit = next((event for event in events if event.kind is K.HW), None) or _first_commit(scene, record)
     acknowledged, read = scene.answers(record, "produce"), scene.answers(record, "poll")
     promise = next(iter((*acknowledged, *((commit,) if commit else ()), *read)), None)
     if promise is None:
         return None
     if not scene.of(K.APPEND):
-        return _by_log_lines(scene, record, promise, node=node, proof=proof)
+        return _loss_by_log_lines(scene, record, promise, node=node, proof=proof)
     lead = next((event for event in events if event.kind is K.BECAME_LEADER and event.node == node), None)
     if lead is None and (last := scene.event(proof)) is not None and last.kind is not K.BECAME_LEADER:
         after = scene.of(K.BECAME_LEADER, node=node, after=proof)
@@ -63,7 +63,7 @@ def loss_of(scene: Scene, record: Record, *, node: str, witness: tuple[int, ...]
     return Loss(scene=scene, record=record, promise=promise, commit=commit, node=node, proof=proof, lead=lead, election=election)
 
 
-def _by_log_lines(scene: Scene, record: Record, promise: Operation | ClusterEvent, *, node: str, proof: int) -> Loss:
+def _loss_by_log_lines(scene: Scene, record: Record, promise: Operation | ClusterEvent, *, node: str, proof: int) -> Loss:
     """The loss where no row tells what the logs held, by the first truncation at or below the record.
 
     The follower that truncated may lead later. Or its leader lacked the record: one that joined the ISR after the promise.
@@ -98,7 +98,8 @@ def _by_log_lines(scene: Scene, record: Record, promise: Operation | ClusterEven
     )
 
 
-def _commit(scene: Scene, record: Record) -> ClusterEvent | None:
+def _first_commit(scene: Scene, record: Record) -> ClusterEvent | None:
+    """The first row in which a leader that held the record raised its HW above it."""
     rows = (row for row in scene.of(K.HW, K.BECAME_LEADER) if row.hw is not None and row.hw > record.offset)
     return next((row for row in rows if row.detail != "follower" and scene.holds(row.node or "", record, row.index)), None)
 

@@ -31,7 +31,7 @@ def decision(scene: Scene, found: Anomaly, name: str, step: int | None) -> int |
     return next((one.index for one in earlier if one is not None), step)
 
 
-def _request(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _request_for_isr(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     """The leader's request for the ISR that was written."""
     if not isinstance(write, ClusterEvent):
         return None
@@ -39,14 +39,14 @@ def _request(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     return sent if sent is not None and set(sent.isr or ()) == set(write.isr or ()) else None
 
 
-def _election(scene: Scene, found: Anomaly, wound: Row) -> Row | None:
+def _election_of_wounded(scene: Scene, found: Anomaly, wound: Row) -> Row | None:
     """The election of a replica that the harness took records from: who lost them did not decide that."""
     if not isinstance(wound, ClusterEvent) or wound.kind is not K.WOUND:
         return None
     return next((row for row in scene.written if row.index > wound.index and row.leader == wound.node), None)
 
 
-def _never_stored(scene: Scene, found: Anomaly, start: Row) -> Row | None:
+def _append_not_stored(scene: Scene, found: Anomaly, start: Row) -> Row | None:
     """The append of the first record that a log lacks after a start, although nothing was cut from it and no bytes destroyed."""
     if not isinstance(start, ClusterEvent) or start.kind is not K.RECOVERED or start.detail is not None:
         return None
@@ -55,7 +55,7 @@ def _never_stored(scene: Scene, found: Anomaly, start: Row) -> Row | None:
     return next((row for row in mine if row.offset == start.leo and (wound is None or row.index > wound.index)), None)
 
 
-def _short_leader(scene: Scene, found: Anomaly, cut: Row) -> Row | None:
+def _election_of_short_leader(scene: Scene, found: Anomaly, cut: Row) -> Row | None:
     """The election of the leader that a replica truncated for, if this leader lacked the records as well.
 
     If that leader had been elected before the record was promised, it is the row with which it led again.
@@ -72,19 +72,19 @@ def _short_leader(scene: Scene, found: Anomaly, cut: Row) -> Row | None:
     return first if first.index > min(found.witness) else None
 
 
-def _begun_anew(scene: Scene, found: Anomaly, append: Row) -> Row | None:
+def _start_of_new_log(scene: Scene, found: Anomaly, append: Row) -> Row | None:
     """The row with which a replica began with a log that had lost the record that it wrote over."""
     role = scene.last(K.BECAME_LEADER, K.BECAME_FOLLOWER, node=append.node, before=append.index)
     return role if role is not None and role.index > min(found.witness) else None
 
 
-def _short_cut(scene: Scene, found: Anomaly, kept: Row) -> Row | None:
+def _insufficient_truncation(scene: Scene, found: Anomaly, kept: Row) -> Row | None:
     """The truncation behind the record that a replica had to remove."""
     cut = scene.last(K.TRUNCATE, node=kept.node, before=kept.index)
     return cut if cut is not None and cut.index > min(found.witness) else None
 
 
-def _flush_lost(scene: Scene, found: Anomaly, promise: Row) -> Row | None:
+def _truncation_taken_for_flush(scene: Scene, found: Anomaly, promise: Row) -> Row | None:
     """The truncation to the offset up to which a member had flushed: what came after was taken for flushed."""
     words = found.words.split()
     node, flushed = words[0], words[words.index("to") + 1].rstrip(",") if "to" in words else ""
@@ -92,7 +92,7 @@ def _flush_lost(scene: Scene, found: Anomaly, promise: Row) -> Row | None:
     return cut if cut is not None and str(cut.offset) == flushed else None
 
 
-def _reassigned(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _assignment_without_member(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     """The assignment without a member that was in the ISR before."""
     if found.kind != "isr-outside-replicas":
         return None
@@ -101,7 +101,7 @@ def _reassigned(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     return made[-1] if made and before - set(made[-1].replicas or ()) else None
 
 
-def _led_in_an_old_epoch(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _start_in_old_epoch(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     """The row with which a leader began, if the controller epoch that it writes was over then."""
     lead = scene.last(K.BECAME_LEADER, node=write.node, before=write.index)
     if lead is None or not isinstance(write, ClusterEvent) or write.leader != write.node or write.controller_epoch is None:
@@ -110,19 +110,19 @@ def _led_in_an_old_epoch(scene: Scene, found: Anomaly, write: Row) -> Row | None
     return lead if elected is not None and (elected.controller_epoch or 0) > write.controller_epoch else None
 
 
-def _ordered(scene: Scene, found: Anomaly, deletion: Row) -> Row | None:
+def _order_of_deletion(scene: Scene, found: Anomaly, deletion: Row) -> Row | None:
     """The order to remove a partition of this name, which a broker carried out on the present one."""
     return scene.last(K.TOPIC_DELETED, before=deletion.index)
 
 
-def _removed(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
+def _removal_of_record(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
     """The removal of a record that a later leadership still remembers: a produce that was parked before it is gone with it."""
     gone = scene.last(K.TRUNCATE, node=answer.node, before=answer.index)
     lead = scene.last(K.BECAME_LEADER, node=answer.node, before=answer.index)
     return gone if gone is not None and lead is not None and gone.index < lead.index else None
 
 
-def _in_its_place(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
+def _record_in_its_place(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
     """The record that holds the offset at which one was acknowledged that is in no log: it was taken for a retry of that one.
 
     None where both are of one client, which then numbered them alike itself.
@@ -131,17 +131,17 @@ def _in_its_place(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
         return None
     mine = scene.of(K.APPEND, node=answer.node, before=answer.index)
     held = next((row for row in reversed(mine) if row.offset == answer.offset), None)
-    return None if held is None or held.value in _sent_by(scene, answer.process) else held
+    return None if held is None or held.value in _values_produced_by(scene, answer.process) else held
 
 
-def _sent_by(scene: Scene, process: int) -> set[str | None]:
+def _values_produced_by(scene: Scene, process: int) -> set[str | None]:
     """The values that a client produced. Its process gets another number after a call of unknown outcome."""
     frame, clients = scene.history.operations_frame, len(scene.history.manifest.client_places)
     own = frame["process"] % clients == process % clients if clients else frame["process"] == process
     return {*frame.filter(own & (frame["f"] == "produce"))["value"].to_list()}
 
 
-def _not_recognised(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _start_on_other_directory(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     """The start at which a broker did not see that its directory is another one."""
     leader = write.leader if isinstance(write, ClusterEvent) else None
     wound = scene.last(K.WOUND, node=leader, before=write.index)
@@ -149,7 +149,7 @@ def _not_recognised(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     return starts[0] if starts and leader is not None else None
 
 
-def _forgotten(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
+def _row_that_forgot_producer(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
     """The row after which a log no longer knew a producer: its truncation, else the last append of that producer."""
     if not isinstance(answer, Operation) or answer.error not in _OF_SESSIONS:
         return None
@@ -158,12 +158,12 @@ def _forgotten(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
         return cut
     if answer.error != "UNKNOWN_PRODUCER_ID":
         return None
-    values = _sent_by(scene, answer.process)
+    values = _values_produced_by(scene, answer.process)
     kept = [row for row in scene.of(K.APPEND, node=answer.node, before=answer.index) if row.value in values]
     return kept[-1] if kept else None
 
 
-def _never_advanced(scene: Scene, found: Anomaly, moved: Row) -> Row | None:
+def _start_with_unreached_hw(scene: Scene, found: Anomaly, moved: Row) -> Row | None:
     """The start at which a replica read a high watermark that it had never reached.
 
     Where the broker had deleted a replica of an earlier topic of this name, the mark is of that one, and it began with that.
@@ -183,19 +183,19 @@ def _never_advanced(scene: Scene, found: Anomaly, moved: Row) -> Row | None:
 
 
 _RULES: Sequence[tuple[tuple[str, ...], _Rule]] = (
-    (("joined-isr-too-early",), _request),
-    (("committed-below-min-isr",), _never_advanced),
-    (("lost-unflushed", "disk-emptied"), _election),
-    (("lost-unflushed",), _never_stored),
-    (("truncated",), _short_leader),
-    (("log-begun-anew",), _begun_anew),
-    (("diverging-log-kept",), _short_cut),
-    (("promised-before-flush",), _flush_lost),
-    (("stale-write",), _reassigned),
-    (("stale-write",), _led_in_an_old_epoch),
-    (("deleted-while-it-counts",), _ordered),
-    (("acknowledged-after-removal",), _removed),
-    (("in-no-log",), _in_its_place),
-    (("empty-leader",), _not_recognised),
-    (("wrong-error",), _forgotten),
+    (("joined-isr-too-early",), _request_for_isr),
+    (("committed-below-min-isr",), _start_with_unreached_hw),
+    (("lost-unflushed", "disk-emptied"), _election_of_wounded),
+    (("lost-unflushed",), _append_not_stored),
+    (("truncated",), _election_of_short_leader),
+    (("log-begun-anew",), _start_of_new_log),
+    (("diverging-log-kept",), _insufficient_truncation),
+    (("promised-before-flush",), _truncation_taken_for_flush),
+    (("stale-write",), _assignment_without_member),
+    (("stale-write",), _start_in_old_epoch),
+    (("deleted-while-it-counts",), _order_of_deletion),
+    (("acknowledged-after-removal",), _removal_of_record),
+    (("in-no-log",), _record_in_its_place),
+    (("empty-leader",), _start_on_other_directory),
+    (("wrong-error",), _row_that_forgot_producer),
 )

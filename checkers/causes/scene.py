@@ -46,7 +46,7 @@ class Scene:
 
     @cached_property
     def _replayed(self) -> dict[tuple[str, Record], tuple[Change, ...]]:
-        # What `changes` found: it is asked again for every row that may have committed a record.
+        """What `changes` found: it is asked again for every row that may have committed a record."""
         return {}
 
     @cached_property
@@ -93,7 +93,7 @@ class Scene:
         cached = self._replayed.get((node, record))
         if cached is None:
             mine = (event for event in self.here if event.node == node and event.kind in _LOGS)
-            cached = self._replayed[node, record] = tuple(_changes(mine, record))
+            cached = self._replayed[node, record] = tuple(_changes_of_replica(mine, record))
         return cached
 
     def holds(self, node: str, record: Record, before: int) -> bool:
@@ -166,7 +166,7 @@ def scene_of(history: History, key: str, topic_id: str | None = None) -> Scene:
     return Scene(history=history, key=key if topic is not None else "", topic=topic, partition=partition, events=events)
 
 
-def _changes(events: Iterable[ClusterEvent], record: Record) -> Iterator[Change]:
+def _changes_of_replica(events: Iterable[ClusterEvent], record: Record) -> Iterator[Change]:
     """Each event by which a replica's log gained or lost the record."""
     holds = False
     for event in events:

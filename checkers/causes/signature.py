@@ -135,13 +135,16 @@ class Signature(Struct, frozen=True, kw_only=True):
 def signature(history: History, verdict: Verdict) -> Signature | None:
     """The signature of a run that is INVALID, not live or UNKNOWN, in this order of importance; None for a run that is none."""
     if verdict.anomalies:
-        return _of_anomaly(history, first_cause(history, verdict.anomalies))
+        return _signature_of_anomaly(history, first_cause(history, verdict.anomalies))
     if verdict.not_live:
-        return _of_silence(history, verdict.not_live)
+        return _signature_of_silence(history, verdict.not_live)
     if verdict.unchecked:
         checker, _, reason = verdict.unchecked[0].partition(": ")
         return Signature(
-            kind=UNKNOWN, checker=checker if reason else "", step=_general(reason or checker), words=verdict.unchecked[0]
+            kind=UNKNOWN,
+            checker=checker if reason else "",
+            step=_without_particulars(reason or checker),
+            words=verdict.unchecked[0],
         )
     return None
 
@@ -189,18 +192,19 @@ def nearness(anomaly: Anomaly) -> tuple[int, int, Anomaly]:
     return near, anomaly.kind == "strong-isr", anomaly
 
 
-def _of_anomaly(history: History, found: Anomaly) -> Signature:
+def _signature_of_anomaly(history: History, found: Anomaly) -> Signature:
+    """The signature of an anomaly: its kind, and the step that was taken where it was proven."""
     at = proof(found)
-    place = None if at is None else _place(history, at)
+    place = None if at is None else _place_of_row(history, at)
     time_ns = None if place is None else place.time_ns
     return Signature(
         kind=found.kind,
         checker=found.checker,
-        step="" if place is None else _step(history.events_frame, place, first=min(found.witness)),
+        step="" if place is None else _name_of_step(history.events_frame, place, first=min(found.witness)),
         key=found.key,
         at=at,
         at_ns=time_ns,
-        in_effect=_in_effect(history, time_ns),
+        in_effect=_faults_in_effect(history, time_ns),
         words=without_count(found.words),
     )
 
@@ -218,7 +222,7 @@ class _Place(NamedTuple):
     detail: str | None
 
 
-def _place(history: History, index: int) -> _Place | None:
+def _place_of_row(history: History, index: int) -> _Place | None:
     """The row of this index; None where no row has it."""
     columns = ("index", "time_ns", "kind", "is_event", "node", "topic", "partition", "detail")
     is_here = pl.col("index") == index
@@ -228,7 +232,7 @@ def _place(history: History, index: int) -> _Place | None:
     return None if found.is_empty() else _Place(*found.row(0))
 
 
-def _step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
+def _name_of_step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
     """The step that did it: the row itself, or the last one of its partition that changed who leads or what a log holds.
 
     Before an answer to a client it is looked for from row `first` on, the first witness.
@@ -266,43 +270,46 @@ def _change_in_flight(own: pl.DataFrame) -> str:
     return ", ISR expansion in flight" if grows else ", ISR change in flight"
 
 
-def _in_effect(history: History, time_ns: int | None) -> tuple[str, ...]:
+def _faults_in_effect(history: History, time_ns: int | None) -> tuple[str, ...]:
+    """The kinds of faults in effect at a time; none without a time."""
     if time_ns is None:
         return ()
     of = windows(history.events_frame, history.manifest.end_ns)
     return tuple(kinds_in_effect(of, pl.Series([time_ns], dtype=pl.Int64))[0])
 
 
-def _of_silence(history: History, not_live: tuple[str, ...]) -> Signature:
+def _signature_of_silence(history: History, not_live: tuple[str, ...]) -> Signature:
     """The signature of a run that did not become live again: what is lacking first, where, and the last step there."""
     return of_lack(history, min(not_live, key=rank_of_lack))
 
 
 def rank_of_lack(words: str) -> int:
     """Orders what a cluster lacks, causes first."""
-    return _lack(words)[0]
+    return _rank_of_lack(words)[0]
 
 
 def of_lack(history: History, words: str) -> Signature:
     """The signature of one thing that a cluster lacks, in the words of its checker."""
-    _, checker, lacking = _lack(words)
-    keys = {f"{topic}-{partition}" for topic, partition in _partitions(history)}
+    _, checker, lacking = _rank_of_lack(words)
+    keys = {f"{topic}-{partition}" for topic, partition in _known_partitions(history)}
     key = next((word for word in re.split(r"[\s,]+", words) if word in keys), "")
     return Signature(kind=NOT_LIVE, checker=checker, step=lacking, key=key, words=words)
 
 
-def _partitions(history: History) -> Iterable[tuple[str, int]]:
+def _known_partitions(history: History) -> Iterable[tuple[str, int]]:
+    """Topic and partition of all that were assigned or whose state was written."""
     known = history.events_frame.filter(pl.col("kind").is_in([str(K.STATE_WRITTEN), str(K.ASSIGNED)]))
     return known.select("topic", "partition").unique().iter_rows()
 
 
-def _lack(words: str) -> tuple[int, str, str]:
+def _rank_of_lack(words: str) -> tuple[int, str, str]:
+    """How much a sentence on what was missing tells (0 most), the checker that says it, and what was missing."""
     for rank, (phrase, checker, lacking) in enumerate(_LACKS):
         if phrase in words:
             return rank, checker, lacking
     return len(_LACKS), *_OF_REQUESTS
 
 
-def _general(words: str) -> str:
+def _without_particulars(words: str) -> str:
     """Words without the numbers that differ from run to run."""
     return re.sub(r"\d+", "#", words)

@@ -4,7 +4,7 @@ import re
 
 from checkers.causes.scene import Scene, scene_of
 from checkers.causes.signature import Signature
-from checkers.causes.state import Told
+from checkers.causes.state import Explanation
 from checkers.causes.telling import Clause, at, clause, names, number
 from history.event import EventKind as K
 from history.history import History
@@ -12,20 +12,20 @@ from history.history import History
 _NAMING_ROWS = ("advance", "brokers", "clients", "demotions", "laggards", "metadata", "promptness")  # their words name the rows
 
 
-def silence(history: History, found: Signature) -> Told:
+def silence(history: History, found: Signature) -> Explanation:
     """The state that stands, and the last step of those that had to change it."""
     scene = scene_of(history, found.key)
     node = next((word for word in re.findall(r"\w+", found.words) if word in history.manifest.brokers), None)
     head = Clause(f"not live: {found.words}", ())
     if found.checker in _NAMING_ROWS:
         named = [scene.row(int(index)) for index in re.findall(r"\brow (\d+)", found.words)]
-        return _not_live(head, [clause(row) for row in named if row is not None])
+        return _explanation_of_parts(head, [clause(row) for row in named if row is not None])
     if "is not registered" in found.words or "controller" in found.words:
         rows = [
             *scene.of(K.SESSION_ENDED, K.REGISTERED, node=node)[-2:],
             *scene.of(K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED)[-2:],
         ]
-        return _not_live(head, [clause(row) for row in sorted(rows, key=lambda row: row.index)])
+        return _explanation_of_parts(head, [clause(row) for row in sorted(rows, key=lambda row: row.index)])
     state = scene.written[-1] if scene.written else None
     parts = []
     if state is not None:
@@ -34,7 +34,7 @@ def silence(history: History, found: Signature) -> Told:
             Clause(f"since {at(state).removeprefix('at ')} ZooKeeper had {words}, written by {state.node}", (state.index,))
         )
     if "the ISR" in found.words and node is not None:
-        return _not_live(head, [*parts, *_out_of_the_isr(scene, node)])
+        return _explanation_of_parts(head, [*parts, *_out_of_the_isr(scene, node)])
     parts += [clause(row) for row in scene.of(K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, node=node)[-1:] if node is not None]
     if "/admin" in found.words or "moved" in found.words:
         moves = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED, K.REQUEST_REFUSED, K.CONTROLLER_ELECTED)
@@ -44,7 +44,7 @@ def silence(history: History, found: Signature) -> Told:
     parts += [clause(row) for row in unanswered[-1:]]
     if state is not None and state.leader is None:
         parts += [clause(row) for row in scene.of(K.WOUND, K.NODE_STOPPED, K.SESSION_ENDED, before=state.index)[-2:]]
-    return _not_live(head, parts)
+    return _explanation_of_parts(head, parts)
 
 
 def _out_of_the_isr(scene: Scene, node: str) -> list[Clause]:
@@ -67,6 +67,7 @@ def _out_of_the_isr(scene: Scene, node: str) -> list[Clause]:
     return parts
 
 
-def _not_live(head: Clause, parts: list[Clause]) -> Told:
+def _explanation_of_parts(head: Clause, parts: list[Clause]) -> Explanation:
+    """The explanation by these clauses; its step is the last row that they name."""
     rows = [row for part in parts for row in part.rows]
     return "not-live", [head, *parts], max(rows, default=None)

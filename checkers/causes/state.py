@@ -9,7 +9,7 @@ from checkers.engine.verdict import Anomaly
 from history.event import ClusterEvent
 from history.event import EventKind as K
 
-Told = tuple[str, list[Clause], int | None]  # the name of the cause, its clauses, the row that did it
+Explanation = tuple[str, list[Clause], int | None]  # the name of the cause, its clauses, the row that did it
 
 _DIVERGED = (
     re.compile(r"^offset (?P<offset>\d+) holds (?P<value>.+) for .+ and (?P<other>.+) for (?P<node>.+?)(?: \(|$)"),
@@ -20,7 +20,7 @@ _DIVERGED = (
 )
 
 
-def diverged(scene: Scene, found: Anomaly) -> Told | None:
+def explain_divergence(scene: Scene, found: Anomaly) -> Explanation | None:
     """Two logs hold different records at one offset, and the replica that had to truncate kept its own."""
     match = next((m for m in (pattern.search(found.words) for pattern in _DIVERGED) if m), None)
     if match is None:
@@ -36,10 +36,13 @@ def diverged(scene: Scene, found: Anomaly) -> Told | None:
     follows = scene.last(K.BECAME_FOLLOWER, node=node, before=proof + 1)
     if leads is not None and (follows is None or leads.index > follows.index):
         return None  # it leads by right, so the other log had to give way: the loss tells that
-    return _kept(scene, node, own, theirs, got=got[-1], witness=found.witness)
+    return _explain_kept_log(scene, node, own, theirs, got=got[-1], witness=found.witness)
 
 
-def _kept(scene: Scene, node: str, own: Record, theirs: Record, *, got: ClusterEvent, witness: tuple[int, ...]) -> Told:
+def _explain_kept_log(
+    scene: Scene, node: str, own: Record, theirs: Record, *, got: ClusterEvent, witness: tuple[int, ...]
+) -> Explanation:
+    """A replica kept a record that its leader does not have: in a used epoch, by not truncating, or counted too early."""
     proof = max(witness)
     author, writer = _author(scene, own), _author(scene, theirs)
     follows = list(scene.of(K.BECAME_FOLLOWER, node=node, before=proof + 1)[-1:])
@@ -48,7 +51,7 @@ def _kept(scene: Scene, node: str, own: Record, theirs: Record, *, got: ClusterE
         again = [row for row in scene.written if (row.leader, row.leader_epoch) == (writer.node, writer.leader_epoch)][:1]
         for row in again:
             words = f"{row.node} elected {row.leader} {at(row)} in epoch {row.leader_epoch}, which was the epoch of {author.node}"
-            return "epoch-not-raised", _ordered([*clauses, Clause(words, (row.index,))]), row.index
+            return "epoch-not-raised", _in_order_of_rows([*clauses, Clause(words, (row.index,))]), row.index
     cut = [row for row in scene.of(K.TRUNCATE, node=node, after=got.index, before=proof) if (row.offset or 0) > own.offset][-1:]
     clauses += map(clause, cut)
     grew = [
@@ -61,8 +64,8 @@ def _kept(scene: Scene, node: str, own: Record, theirs: Record, *, got: ClusterE
         leader = follows[0].leader if follows else None
         held = f", although {leader} holds {theirs.value} there" if leader and scene.holds(leader, theirs, row.index) else ""
         step = Clause(f"{words}, after {own.value} at offset {own.offset}, which it never truncated{held}", (row.index,))
-        return "diverging-log-kept", _ordered([*clauses, step]), row.index
-    return _counted(scene, node, own, follows=follows, clauses=clauses, witness=sorted(witness))
+        return "diverging-log-kept", _in_order_of_rows([*clauses, step]), row.index
+    return _explain_counted_record(scene, node, own, follows=follows, clauses=clauses, witness=sorted(witness))
 
 
 def _author(scene: Scene, record: Record) -> ClusterEvent | None:
@@ -70,9 +73,9 @@ def _author(scene: Scene, record: Record) -> ClusterEvent | None:
     return next((row for row in scene.of(K.APPEND) if (row.value, row.offset) == record and row.detail != "follower"), None)
 
 
-def _counted(
+def _explain_counted_record(
     scene: Scene, node: str, own: Record, *, follows: list[ClusterEvent], clauses: list[Clause], witness: list[int]
-) -> Told:
+) -> Explanation:
     """A high watermark moved over the wrong record before the replica had truncated it."""
     moves = [row for row in scene.events_at(witness) if row.kind in (K.HW, K.BECAME_LEADER)]
     counting = [row for row in moves if row.node != node and node in scene.isr(row.index)]
@@ -82,18 +85,19 @@ def _counted(
         why = f"which still followed in epoch {epoch} and held {own.value}" if stale else f"which had yet to truncate {own.value}"
         words = f"{row.node}, leader of epoch {row.leader_epoch}, moved its HW to {row.hw} {at(row)} and counted {node}, {why}"
         name = "stale-follower-counted" if stale else "hw-before-truncation"
-        return name, _ordered([*clauses, Clause(words, (row.index,))]), row.index
+        return name, _in_order_of_rows([*clauses, Clause(words, (row.index,))]), row.index
     for row in (row for row in moves if row.node == node):
         words = f"{node} moved its HW to {row.hw} {at(row)}, over {own.value}, which it had yet to truncate"
-        return "hw-before-truncation", _ordered([*clauses, Clause(words, (row.index,))]), row.index
-    return "diverging-log-kept", _ordered(clauses), max(row for one in clauses for row in one.rows)
+        return "hw-before-truncation", _in_order_of_rows([*clauses, Clause(words, (row.index,))]), row.index
+    return "diverging-log-kept", _in_order_of_rows(clauses), max(row for one in clauses for row in one.rows)
 
 
-def _ordered(clauses: Sequence[Clause]) -> list[Clause]:
+def _in_order_of_rows(clauses: Sequence[Clause]) -> list[Clause]:
+    """The clauses by their last rows, each once."""
     return sorted(dict.fromkeys(clauses), key=lambda one: one.rows[-1])
 
 
-def election(scene: Scene, found: Anomaly) -> Told | None:
+def explain_election(scene: Scene, found: Anomaly) -> Explanation | None:
     """ZooKeeper was told a leader that may not lead: outside the ISR and ELR, emptied, or of too few."""
     row = next((row for row in reversed(scene.events_at(found.witness)) if row.kind is K.STATE_WRITTEN), None)
     if row is None or row.leader is None:
@@ -114,7 +118,7 @@ def election(scene: Scene, found: Anomaly) -> Told | None:
     return name, [*clauses, Clause(words, (row.index,))], row.index
 
 
-def two_in_one_role(scene: Scene, found: Anomaly) -> Told | None:
+def explain_two_in_one_role(scene: Scene, found: Anomaly) -> Explanation | None:
     """Two brokers led one epoch, or were controller in one epoch."""
     rows = scene.events_at(found.witness)
     if len(rows) < 2:
@@ -122,15 +126,15 @@ def two_in_one_role(scene: Scene, found: Anomaly) -> Told | None:
     first, second = rows[0], rows[-1]
     epoch = second.leader_epoch if second.leader_epoch is not None else second.controller_epoch
     words = f"{clause(second).words}, in the same epoch {epoch}"
-    return found.kind, [clause(first), *_between(scene, first, second), Clause(words, (second.index,))], second.index
+    return found.kind, [clause(first), *_clauses_between(scene, first, second), Clause(words, (second.index,))], second.index
 
 
-def _between(scene: Scene, first: ClusterEvent, second: ClusterEvent) -> list[Clause]:
+def _clauses_between(scene: Scene, first: ClusterEvent, second: ClusterEvent) -> list[Clause]:
     """The sessions that ended between two rows: why there was a second one."""
     return [clause(row) for row in scene.of(K.SESSION_ENDED, node=first.node, after=first.index, before=second.index)[-1:]]
 
 
-def high_watermark(scene: Scene, found: Anomaly) -> Told | None:
+def explain_high_watermark(scene: Scene, found: Anomaly) -> Explanation | None:
     """A high watermark fell, or rose above the log end."""
     rows = [row for row in scene.events_at(found.witness) if row.kind in (K.HW, K.BECAME_LEADER)]
     if not rows:
@@ -146,11 +150,15 @@ def high_watermark(scene: Scene, found: Anomaly) -> Told | None:
     between = scene.of(*kinds, *answers, node=last.node, after=first.index, before=last.index)[-4:]
     start = f"{first.node} had HW {first.hw} {at(first)}"
     fell = f"{last.node} moved its HW back to {last.hw} {at(last)}"
-    clauses = [Clause(start, (first.index,)), *map(clause, between), Clause(f"{fell}{_told_by(scene, last)}", (last.index,))]
+    clauses = [
+        Clause(start, (first.index,)),
+        *map(clause, between),
+        Clause(f"{fell}{_leader_that_told_hw(scene, last)}", (last.index,)),
+    ]
     return "hw-went-back", clauses, last.index
 
 
-def _told_by(scene: Scene, row: ClusterEvent) -> str:
+def _leader_that_told_hw(scene: Scene, row: ClusterEvent) -> str:
     """For a follower: the leader that told it this high watermark, and with which one that leader began."""
     follows = scene.last(K.BECAME_FOLLOWER, node=row.node, before=row.index)
     leads = scene.last(K.BECAME_LEADER, node=row.node, before=row.index)
@@ -160,7 +168,7 @@ def _told_by(scene: Scene, row: ClusterEvent) -> str:
     return f", as a follower of {follows.leader}, whose HW was {number(noted)}"
 
 
-def unflushed(scene: Scene, found: Anomaly) -> Told | None:
+def explain_unflushed(scene: Scene, found: Anomaly) -> Explanation | None:
     """A leader promised records that a replica it counted had not flushed."""
     row = scene.event(max(found.witness))
     match = re.match(r"^(\S+) counts for .* and has flushed up to (\d+), but up to (\d+) is promised", found.words)
@@ -171,7 +179,7 @@ def unflushed(scene: Scene, found: Anomaly) -> Told | None:
     return "promised-before-flush", [Clause(words, (row.index,))], row.index
 
 
-def wrong_writer(scene: Scene, found: Anomaly) -> Told | None:
+def explain_wrong_writer(scene: Scene, found: Anomaly) -> Explanation | None:
     """A state was written by a broker that no longer had the right to write it."""
     row = next((row for row in reversed(scene.events_at(found.witness)) if row.kind is K.STATE_WRITTEN), None)
     if row is None:
@@ -180,16 +188,16 @@ def wrong_writer(scene: Scene, found: Anomaly) -> Told | None:
     before = scene.state(row.index)
     clauses = [clause(event) for event in (now, before) if event is not None]
     words = f"{clause(row).words} with controller epoch {number(row.controller_epoch)}"
-    return "stale-write", _ordered([*clauses, Clause(words, (row.index,))]), row.index
+    return "stale-write", _in_order_of_rows([*clauses, Clause(words, (row.index,))]), row.index
 
 
-def broken_rule(scene: Scene, found: Anomaly) -> Told | None:
+def explain_broken_rule(scene: Scene, found: Anomaly) -> Explanation | None:
     """A process broke a clause that has a rule over its turns: the row says all that is known."""
     row = next((row for row in scene.events_at(found.witness) if row.kind is K.RULE_BROKEN), None)
     return None if row is None else (found.kind, [clause(row)], row.index)
 
 
-def deletion(scene: Scene, found: Anomaly) -> Told | None:
+def explain_deletion(scene: Scene, found: Anomaly) -> Explanation | None:
     """A replica was deleted while it counted, or came back after its deletion."""
     rows = scene.events_at(found.witness)
     deleted = next((row for row in rows if row.kind is K.REPLICA_DELETED), None)
@@ -203,12 +211,12 @@ def deletion(scene: Scene, found: Anomaly) -> Told | None:
         isr = scene.isr(deleted.index)
         inside = f", while it was in the ISR {names(isr)}" if deleted.node in isr else ""
         step = Clause(f"{clause(deleted).words}{inside}", (deleted.index,))
-        return "deleted-while-it-counts", _ordered([*clauses, step]), deleted.index
+        return "deleted-while-it-counts", _in_order_of_rows([*clauses, step]), deleted.index
     again = Clause(f"{clause(rows[-1]).words}, after the deletion", (rows[-1].index,))
-    return "back-after-deletion", _ordered([*clauses, clause(deleted), again]), rows[-1].index
+    return "back-after-deletion", _in_order_of_rows([*clauses, clause(deleted), again]), rows[-1].index
 
 
-def fenced(scene: Scene, found: Anomaly) -> Told | None:
+def explain_fenced(scene: Scene, found: Anomaly) -> Explanation | None:
     """A broker that had fenced itself went on."""
     proof = max(found.witness)
     row = scene.event(proof)

@@ -23,7 +23,6 @@ WRITES: tuple[tuple[str, str], ...] = (
     ("state-rewritten", "the same leader, epoch and ISR"),
 )
 HW_LOWERED = "hw-lowered"
-ELECTIONS = ("elected-in-isr", "elected-from-elr", "elected-outside-isr")
 # Steps that follow from others, by which no cause is named.
 CONSEQUENCES = (K.ISR_CHANGE_SENT, K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.RECOVERED, K.REGISTERED, K.NODE_STARTED)
 
@@ -66,29 +65,32 @@ def steps(events: pl.DataFrame) -> pl.DataFrame:
         .alias("step")
     )
     columns = ("index", "time_ns", "node", "topic", "partition", "step")
-    return pl.concat([frame.select(columns) for frame in (named, _writes(events), _lowered(events))]).sort("index")
+    return pl.concat([frame.select(columns) for frame in (named, _steps_of_writes(events), _rows_of_lowered_hw(events))]).sort(
+        "index"
+    )
 
 
-def _writes(events: pl.DataFrame) -> pl.DataFrame:
+def _steps_of_writes(events: pl.DataFrame) -> pl.DataFrame:
+    """The writes of partition states, each with the name of its step."""
     written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
     rows = written.select(*_PLACE, "leader", "leader_epoch", "isr", "elr").iter_rows()
-    return written.with_columns(pl.Series("step", list(_named(rows)), dtype=pl.String))
+    return written.with_columns(pl.Series("step", list(_names_of_writes(rows)), dtype=pl.String))
 
 
 _Written = tuple[str, str | None, int, str | None, int | None, list[str] | None, list[str] | None]
 
 
-def _named(rows: Iterable[_Written]) -> Iterator[str]:
+def _names_of_writes(rows: Iterable[_Written]) -> Iterator[str]:
     """Name each write by what it changed against the write before it of the same partition."""
     before: dict[tuple[str, str | None, int], tuple[str | None, int | None, set[str], set[str]]] = {}
     for topic, topic_id, partition, leader, epoch, isr, elr in rows:
         now = (leader, epoch, set(isr or ()), set(elr or ()))
         was = before.get((topic, topic_id, partition))
         before[topic, topic_id, partition] = now
-        yield "created" if was is None else _change(was, now)
+        yield "created" if was is None else _name_of_change(was, now)
 
 
-def _change(
+def _name_of_change(
     was: tuple[str | None, int | None, set[str], set[str]], now: tuple[str | None, int | None, set[str], set[str]]
 ) -> str:
     """The name of the step from one partition state to the next."""
@@ -104,7 +106,7 @@ def _change(
     return "isr-expanded" if isr > was[2] else "isr-shrunk"
 
 
-def _lowered(events: pl.DataFrame) -> pl.DataFrame:
+def _rows_of_lowered_hw(events: pl.DataFrame) -> pl.DataFrame:
     """The rows in which a leader noted a lower high watermark than it had noted before."""
     own = ("node", "life", *_PLACE)
     noted = events.filter(pl.col("kind") == str(K.HW))

@@ -40,7 +40,7 @@ def listed(nodes: Sequence[str]) -> str:
 
 def clause(row: ClusterEvent | Operation) -> Clause:
     """The clause of one row alone."""
-    words = answered(row) if isinstance(row, Operation) else _did(row)
+    words = answered(row) if isinstance(row, Operation) else _deed_in_words(row)
     return Clause(f"{words} {at(row)}", (row.index,))
 
 
@@ -67,7 +67,7 @@ def answered(row: Operation) -> str:
             return f"{row.f} of client {row.process} ended with {row.error or 'no answer'}{by}"
 
 
-def _did(row: ClusterEvent) -> str:
+def _deed_in_words(row: ClusterEvent) -> str:
     """What a row says that somebody did."""
     name, of = row.node or "the harness", "" if row.partition is None else f" of {row.topic}-{row.partition}"
     match row.kind:
@@ -152,10 +152,10 @@ def stops(rows: Sequence[ClusterEvent]) -> list[Clause]:
             groups[-1].append(row)
         else:
             groups.append([row])
-    return [_stop(group) for group in groups]
+    return [_clause_of_stop(group) for group in groups]
 
 
-def _stop(group: Sequence[ClusterEvent]) -> Clause:
+def _clause_of_stop(group: Sequence[ClusterEvent]) -> Clause:
     """The stop of one broker, or of several at about the same time."""
     first, last = group[0], group[-1]
     same = seconds(first.time_ns) == seconds(last.time_ns)

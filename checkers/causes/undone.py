@@ -52,24 +52,25 @@ def first_lack(not_live: Sequence[str]) -> str:
 
     A step of the protocol that was left undone comes before a call that hung later.
     """
-    first = min(not_live, key=lambda words: (rank_of_lack(words), _row_of(words)))
-    undone = [words for words in not_live if _UNDONE.search(words) and _row_of(words) < _row_of(first)]
-    return min(undone, key=_row_of) if undone and _HANGS in first else first
+    first = min(not_live, key=lambda words: (rank_of_lack(words), _first_row_named(words)))
+    undone = [words for words in not_live if _UNDONE.search(words) and _first_row_named(words) < _first_row_named(first)]
+    return min(undone, key=_first_row_named) if undone and _HANGS in first else first
 
 
-def _row_of(words: str) -> int:
+def _first_row_named(words: str) -> int:
+    """The least row number in a sentence; one behind all rows if it names none."""
     return min(map(int, _ROWS.findall(words)), default=_BEHIND_ALL)
 
 
-def _latest(*rows: Row | None) -> Row | None:
+def _latest_row(*rows: Row | None) -> Row | None:
     return max((row for row in rows if row is not None), key=lambda row: row.index, default=None)
 
 
-def _last(rows: Sequence[ClusterEvent]) -> ClusterEvent | None:
+def _last_or_none(rows: Sequence[ClusterEvent]) -> ClusterEvent | None:
     return rows[-1] if rows else None
 
 
-def _broker(scene: Scene, words: str) -> str | None:
+def _broker_named(scene: Scene, words: str) -> str | None:
     """The first broker that the words name."""
     return next((word for word in re.findall(r"\w+", words) if word in scene.history.manifest.brokers), None)
 
@@ -77,38 +78,38 @@ def _broker(scene: Scene, words: str) -> str | None:
 # --- what brokers tell clients --------------------------------------------------------------------------------------------------
 
 
-def _untold(scene: Scene, words: str) -> Row | None:
+def _start_of_untold_fact(scene: Scene, words: str) -> Row | None:
     """The fact that a broker does not tell: the row that changed it, else the controller or command that had to tell it."""
     match = re.search(r"^(?P<teller>\S+) tells that (?P<what>.+?) at row (?P<row>\d+)(?P<truth>.*)", words)
     if match is None:
         return None
     before = int(match["row"])
-    fact = _fact(scene, match["what"], match["truth"], before)
+    fact = _last_change_of_fact(scene, match["what"], match["truth"], before)
     if fact is None:
         return None
     lost = [row for row in scene.of(K.COMMAND_UNANSWERED, after=fact.index, before=before) if row.broker == match["teller"]]
     if lost:
         return lost[-1]
-    return _latest(fact, scene.last(K.CONTROLLER_ELECTED, before=before))
+    return _latest_row(fact, scene.last(K.CONTROLLER_ELECTED, before=before))
 
 
-def _fact(scene: Scene, what: str, truth: str, before: int) -> ClusterEvent | None:
+def _last_change_of_fact(scene: Scene, what: str, truth: str, before: int) -> ClusterEvent | None:
     """The last row before one that changed what `what` says of a broker, the controller or the partition."""
     here = [row for row in scene.here if row.index < before]
     if "is controller" in what:
         return scene.last(K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED, before=before)
     if "offline" in what:
-        return _standing(scene, _broker(scene, truth) or _broker(scene, what), before)
+        return _last_change_of_service(scene, _broker_named(scene, truth) or _broker_named(scene, what), before)
     if what.endswith((" serves", " does not serve")):
-        return _standing(scene, _broker(scene, what), before)
+        return _last_change_of_service(scene, _broker_named(scene, what), before)
     if what.endswith(" exists"):
-        return _last([row for row in here if row.kind in (K.TOPIC_DELETED, K.STATE_WRITTEN)])
+        return _last_or_none([row for row in here if row.kind in (K.TOPIC_DELETED, K.STATE_WRITTEN)])
     if " is on " in what:
-        return _last([row for row in here if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED)])
-    return _last([row for row in here if row.kind is K.STATE_WRITTEN])
+        return _last_or_none([row for row in here if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED)])
+    return _last_or_none([row for row in here if row.kind is K.STATE_WRITTEN])
 
 
-def _standing(scene: Scene, node: str | None, before: int) -> ClusterEvent | None:
+def _last_change_of_service(scene: Scene, node: str | None, before: int) -> ClusterEvent | None:
     """The last row that changed whether a broker serves."""
     own = scene.of(*_OF_SERVICE, node=node, before=before)
     held = [row for row in scene.of(K.BROKER_STATE, before=before) if row.broker == node]
@@ -118,7 +119,7 @@ def _standing(scene: Scene, node: str | None, before: int) -> ClusterEvent | Non
 # --- administrators and the controller ------------------------------------------------------------------------------------------
 
 
-def _requested(scene: Scene, words: str) -> Row | None:
+def _start_of_open_request(scene: Scene, words: str) -> Row | None:
     """The request that is still under /admin, its last refusal, or the last controller, which had to carry it out."""
     match = re.match(r"(/admin/[\w/-]+) is still requested", words)
     if match is None:
@@ -131,43 +132,43 @@ def _requested(scene: Scene, words: str) -> Row | None:
     refused = [row for row in scene.history.of_kind(K.REQUEST_REFUSED) if (row.detail or "").startswith(f"{path}:")]
     if request is None or path == _CANCEL:
         return request  # a cancellation stands until it is taken back: no controller ends it
-    return _latest(request, _last(refused), scene.last(K.CONTROLLER_ELECTED))
+    return _latest_row(request, _last_or_none(refused), scene.last(K.CONTROLLER_ELECTED))
 
 
-def _confirmed(scene: Scene, words: str) -> Row | None:
+def _answer_of_done(scene: Scene, words: str) -> Row | None:
     """The answer that told an administrator that it was done, which nobody did."""
     match = re.search(r"\bwas confirmed at row (\d+)", words)
     return None if match is None else scene.row(int(match[1]))
 
 
-def _no_controller(scene: Scene, words: str) -> Row | None:
+def _end_of_last_controller(scene: Scene, words: str) -> Row | None:
     """The end of the last controller; the last registration where no broker ever was controller."""
     if "no broker is controller" not in words:
         return None
     elected = scene.last(K.CONTROLLER_ELECTED)
     if elected is None:
         return scene.last(K.REGISTERED)
-    return _last(scene.of(K.SESSION_ENDED, K.CONTROLLER_RESIGNED, node=elected.node, after=elected.index)) or elected
+    return _last_or_none(scene.of(K.SESSION_ENDED, K.CONTROLLER_RESIGNED, node=elected.node, after=elected.index)) or elected
 
 
-def _not_registered(scene: Scene, words: str) -> Row | None:
+def _end_of_registration(scene: Scene, words: str) -> Row | None:
     """The end of the registration of a broker that has none; its last start where it never had one."""
     if "is not registered" not in words:
         return None
-    node = _broker(scene, words)
+    node = _broker_named(scene, words)
     return scene.last(K.SESSION_ENDED, node=node) or scene.last(K.NODE_STARTED, node=node)
 
 
-def _not_shut_down(scene: Scene, words: str) -> Row | None:
+def _start_of_shutdown(scene: Scene, words: str) -> Row | None:
     """The controller's first row that a broker stops, where this one still leads."""
     if "though it shuts down" not in words:
         return None
-    node = _broker(scene, words)
+    node = _broker_named(scene, words)
     stopping = [row for row in scene.of(K.BROKER_STATE) if row.broker == node and row.detail == "stopping"]
     return stopping[0] if stopping else None
 
 
-def _without_directory(scene: Scene, words: str) -> Row | None:
+def _failure_of_directory(scene: Scene, words: str) -> Row | None:
     """The failure of the directory of a broker that goes on leading."""
     match = re.search(r"(\w+) alone had no directory for it from row \d+ to row (\d+)", words)
     return None if match is None else scene.last(K.DIR_FAILED, node=match[1], before=int(match[2]))
@@ -176,11 +177,11 @@ def _without_directory(scene: Scene, words: str) -> Row | None:
 # --- leaders and replicas -------------------------------------------------------------------------------------------------------
 
 
-def _unled(scene: Scene, words: str) -> Row | None:
+def _start_of_missing_leader(scene: Scene, words: str) -> Row | None:
     """What made an election possible, or the answer about a log that it waited for."""
     if "never had a leader" in words:
         made = [row for row in scene.here if row.kind is K.ASSIGNED]
-        return _latest(made[0] if made else None, scene.last(K.CONTROLLER_ELECTED))
+        return _latest_row(made[0] if made else None, scene.last(K.CONTROLLER_ELECTED))
     if "nobody leads" not in words and "has no leader" not in words:
         return None
     left = next((row for row in reversed(scene.written) if row.leader is None), None)
@@ -190,14 +191,14 @@ def _unled(scene: Scene, words: str) -> Row | None:
     may_lead = {*(left.isr or ()), *(left.elr or ())}
     unanswered = [row for row in scene.of(K.COMMAND_UNANSWERED, after=left.index, before=end) if row.detail == "LogInfo"]
     back = [row for row in scene.of(K.REGISTERED, after=left.index, before=end) if row.node in may_lead]
-    return _latest(left, _last(unanswered), _last(back))
+    return _latest_row(left, _last_or_none(unanswered), _last_or_none(back))
 
 
 def _start_of_absence_from_isr(scene: Scene, words: str) -> Row | None:
     """Where the log of a replica stopped that did not catch up; else where the replica began to follow."""
     if "not in the ISR of" not in words or not scene.written:
         return None
-    node, leader = _broker(scene, words), scene.written[-1].leader
+    node, leader = _broker_named(scene, words), scene.written[-1].leader
     end, longest = scene.log_end(node or "", _BEHIND_ALL), scene.log_end(leader or "", _BEHIND_ALL)
     if end is not None and longest is not None and end < longest:
         return scene.last(K.APPEND, K.TRUNCATE, K.RECOVERED, *_ROLES, node=node)
@@ -209,7 +210,7 @@ def _start_of_other_role(scene: Scene, words: str) -> Row | None:
     if "acts in " not in words:
         return None
     own = (K.RESIGNED, K.REPLICA_DELETED, K.RECOVERED, K.REGISTERED, *_ROLES)
-    return _latest(_last(scene.written), scene.last(*own, node=_broker(scene, words)))
+    return _latest_row(_last_or_none(scene.written), scene.last(*own, node=_broker_named(scene, words)))
 
 
 def _start_of_other_log(scene: Scene, words: str) -> Row | None:
@@ -222,7 +223,7 @@ def _start_of_unknown_result(scene: Scene, words: str) -> Row | None:
     """What a leader does not know of its ISR change: the state beside it or after it, or a controller that never answered it."""
     if "does not know the result of its ISR change" not in words:
         return None
-    asked = scene.event(_row_of(words))
+    asked = scene.event(_first_row_named(words))
     if asked is None:
         return None
     beside = scene.state(asked.index)
@@ -235,11 +236,11 @@ def _start_of_unknown_result(scene: Scene, words: str) -> Row | None:
         return after
     heard = scene.last(K.BECAME_LEADER, K.ISR_CHANGE_ENDED, node=asked.node, before=asked.index)
     until = asked.time_ns + _given_ns(words)
-    elected = _last([row for row in scene.of(K.CONTROLLER_ELECTED) if row.time_ns < until])
+    elected = _last_or_none([row for row in scene.of(K.CONTROLLER_ELECTED) if row.time_ns < until])
     return elected if elected is not None and heard is not None and elected.index > heard.index else asked
 
 
-def _never_stopped(scene: Scene, words: str) -> Row | None:
+def _removal_of_undeleted(scene: Scene, words: str) -> Row | None:
     """The removal of an earlier partition of that name, if a replica that does not know a new epoch was not deleted since."""
     match = re.match(r"(\w+) does not know epoch \d+ of \S+ \d+ ms after row (\d+)", words)
     removed = None if match is None else scene.last(K.TOPIC_DELETED, before=int(match[2]))
@@ -254,11 +255,11 @@ def _given_ns(words: str) -> int:
     return 0 if match is None else int(match[1]) * 1_000_000
 
 
-def _out_of_office(scene: Scene, words: str) -> Row | None:
+def _election_of_idle_controller(scene: Scene, words: str) -> Row | None:
     """The election of the controller that left a step undone, if it was elected since, or has not counted the brokers yet."""
     if not any(said in words for said in ("has no state", "is still in the ISR")):
         return None
-    asked = scene.event(_row_of(words))
+    asked = scene.event(_first_row_named(words))
     if asked is None:
         return None
     done = next((row.index for row in scene.written if row.index > asked.index), None)
@@ -270,7 +271,7 @@ def _out_of_office(scene: Scene, words: str) -> Row | None:
     return asked if counted else elected
 
 
-def _lagging(scene: Scene, words: str) -> Row | None:
+def _start_of_lag(scene: Scene, words: str) -> Row | None:
     """The last record that a lagging member of an ISR got before it had to leave."""
     match = re.match(r"(\w+) lacks offset .* appended at row (\d+), and was still in the ISR (\d+) ms later", words)
     if match is None:
@@ -280,10 +281,10 @@ def _lagging(scene: Scene, words: str) -> Row | None:
         return None
     until = lacked.time_ns + int(match[3]) * 1_000_000
     got = [row for row in scene.of(K.APPEND, K.TRUNCATE, *_ROLES, node=match[1]) if row.time_ns < until]
-    return _last(got) or lacked
+    return _last_or_none(got) or lacked
 
 
-def _held_back(scene: Scene, words: str) -> Row | None:
+def _start_of_stopped_hw(scene: Scene, words: str) -> Row | None:
     """Where the high watermark of a leader got the value at which it stood for too long."""
     match = re.match(r"(\w+) raised the HW of \S+ above (\d+) only at row (\d+)", words)
     if match is None:
@@ -297,24 +298,24 @@ def _held_back(scene: Scene, words: str) -> Row | None:
 # --- brokers --------------------------------------------------------------------------------------------------------------------
 
 
-def _of_broker(scene: Scene, words: str) -> Row | None:
+def _start_of_broken_promise(scene: Scene, words: str) -> Row | None:
     """The shutdown after which a broker lacks what it had, the change of a metric, the last replica that it made."""
-    node, events = _broker(scene, words), scene.history.events
+    node, events = _broker_named(scene, words), scene.history.events
     if "after a controlled shutdown" in words or "shut down in order" in words:
-        return _last(
+        return _last_or_none(
             [row for row in events if row.kind is K.NODE_STOPPED and row.node == node and "shut down" in (row.detail or "")]
         )
     if "reports OfflineReplicaCount" in words:
         own = [row for row in events if row.kind in (K.GAUGE, *_ROLES) and row.node == node]
-        return _last([row for row in own if row.index < _row_of(words)])
+        return _last_or_none([row for row in own if row.index < _first_row_named(words)])
     if "was told to shut down" in words:
-        told = scene.row(_row_of(words))
+        told = scene.row(_first_row_named(words))
         until = 0 if told is None else told.time_ns + _SHUTDOWN_NS
         did = [row for row in events if row.kind in (K.RESIGNED, *_ROLES) and row.node == node and row.time_ns < until]
-        return _latest(told, _last(did))
+        return _latest_row(told, _last_or_none(did))
     if "logs in its directories" in words:
         roles = [row for row in events if row.kind in _ROLES and row.node == node]
-        return _last(list({(row.topic, row.partition): row for row in reversed(roles)}.values())[::-1])
+        return _last_or_none(list({(row.topic, row.partition): row for row in reversed(roles)}.values())[::-1])
     return None
 
 
@@ -330,12 +331,12 @@ def _wrong_end(scene: Scene, words: str) -> Row | None:
     if not isinstance(row, Operation) or "though no other such request" not in words:
         return row
     # The request met its own copy: the client sent it again after a fault that began while it waited.
-    asked = _call(scene, row)
+    asked = _invocation_of(scene, row)
     meanwhile = [] if asked is None else scene.of(K.FAULT_BEGUN, after=asked.index, before=row.index)
     return meanwhile[0] if meanwhile else row
 
 
-def _unserved(scene: Scene, words: str) -> Row | None:
+def _start_of_unserved_calls(scene: Scene, words: str) -> Row | None:
     """The last call of the kind that no call of was answered as it should."""
     match = re.match(r"no (acks=all produce|acks=1 produce|poll|client)\b", words)
     if match is None:
@@ -347,21 +348,21 @@ def _unserved(scene: Scene, words: str) -> Row | None:
     return None if mine.is_empty() else scene.row(int(mine["index"][-1]))
 
 
-def _named(scene: Scene, words: str) -> Row | None:
+def _start_in_words(scene: Scene, words: str) -> Row | None:
     """The first row that the words name; of an answer to a client, how far the call had come when it stood still."""
     for number in _ROWS.findall(words):
         row = scene.row(int(number))
         if row is not None:
-            return _stood_still(scene, row) if isinstance(row, Operation) else row
+            return _longest_wait_of_call(scene, row) if isinstance(row, Operation) else row
     return None
 
 
-def _stood_still(scene: Scene, row: Operation) -> Row:
+def _longest_wait_of_call(scene: Scene, row: Operation) -> Row:
     """Of the steps of a call, the one that was followed by nothing for longest.
 
     They are its invocation, the crashes of brokers while it waited, the appends of its record, the commit.
     """
-    asked = _call(scene, row)
+    asked = _invocation_of(scene, row)
     if asked is None:
         return row
     if asked.topic is not None:
@@ -386,7 +387,7 @@ def _stood_still(scene: Scene, row: Operation) -> Row:
     return max(gaps, key=lambda gap: gap[:2])[2]
 
 
-def _call(scene: Scene, row: Operation) -> Operation | None:
+def _invocation_of(scene: Scene, row: Operation) -> Operation | None:
     """The invocation of the call that a row belongs to."""
     frame = scene.history.operations_frame
     is_before = (pl.col("index") <= row.index) & (pl.col("type") == OpType.INVOKE.value)
@@ -403,29 +404,29 @@ def _appended(scene: Scene, asked: Operation, ended: Operation) -> ClusterEvent 
 
 def _present(scene: Scene, words: str) -> Row | None:
     """The state in ZooKeeper that stands."""
-    return _last(scene.written)
+    return _last_or_none(scene.written)
 
 
 _RULES: Sequence[Rule] = (
-    _untold,
-    _requested,
-    _confirmed,
-    _no_controller,
-    _not_registered,
-    _not_shut_down,
-    _without_directory,
-    _unserved,
-    _unled,
+    _start_of_untold_fact,
+    _start_of_open_request,
+    _answer_of_done,
+    _end_of_last_controller,
+    _end_of_registration,
+    _start_of_shutdown,
+    _failure_of_directory,
+    _start_of_unserved_calls,
+    _start_of_missing_leader,
     _start_of_absence_from_isr,
     _start_of_other_role,
     _start_of_other_log,
     _start_of_unknown_result,
-    _never_stopped,
-    _out_of_office,
-    _lagging,
-    _held_back,
-    _of_broker,
+    _removal_of_undeleted,
+    _election_of_idle_controller,
+    _start_of_lag,
+    _start_of_stopped_hw,
+    _start_of_broken_promise,
     _wrong_end,
-    _named,
+    _start_in_words,
     _present,
 )

@@ -40,17 +40,17 @@ def certify_object(
 
     `first`: the initial value that the model was made with; `initial`: the same as it was asked for.
     """
-    is_valid = _verdict(found) == "VALID"
+    is_valid = _validity_in_words(found) == "VALID"
     thing = Object(model.name, first, nil_is_a_value, len(history.calls))
 
     def certificate(witness: Witness) -> Certificate:
-        made = _certificate(model.name, history, found, LEVEL, witness, initial=initial)
+        made = _certificate_of(model.name, history, found, LEVEL, witness, initial=initial)
         verify(history, made, first=first, nil_is_a_value=nil_is_a_value)
         return made
 
     proofs = found.longest if not is_valid else ()
     cores = (core_of(thing, model, history.calls, stuck) for stuck in proofs)
-    return _first(certificate, [order_of(thing, model, history.calls)] if is_valid else cores)
+    return _first_accepted(certificate, [order_of(thing, model, history.calls)] if is_valid else cores)
 
 
 def certify_transactions(model: str, history: Paired, consistency: Sequence[str], found: Judgement) -> Certificate:
@@ -58,7 +58,7 @@ def certify_transactions(model: str, history: Paired, consistency: Sequence[str]
 
     It names the level that was judged: of a level between two others the stronger one for VALID, the weaker one for INVALID.
     """
-    is_valid = _verdict(found) == "VALID"
+    is_valid = _validity_in_words(found) == "VALID"
     if len(consistency) != 1:
         raise NoCertificate("a certificate is about one consistency model, not several")
     name = OTHER_NAMES.get(consistency[0], consistency[0])
@@ -68,11 +68,13 @@ def certify_transactions(model: str, history: Paired, consistency: Sequence[str]
     seen = examine(model, history, (level,))
 
     def certificate(witness: Witness) -> Certificate:
-        made = _certificate(model, history, found, level, witness)
+        made = _certificate_of(model, history, found, level, witness)
         verify(history, made)
         return made
 
-    return _first(certificate, [commit_order(seen, level)] if is_valid else Contradictions(seen, history, model, level).all())
+    return _first_accepted(
+        certificate, [commit_order(seen, level)] if is_valid else Contradictions(seen, history, model, level).all()
+    )
 
 
 def certify_answers(
@@ -82,41 +84,43 @@ def certify_answers(
 
     `first`: the initial value that it was judged with; `initial`: the same as it was asked for; `strict`: as for the judge.
     """
-    if _verdict(found) == "VALID":
+    if _validity_in_words(found) == "VALID":
         raise NoCertificate(f"a VALID by model {model} has none: it says that no answer is wrong, and the judge looked at each")
     numbers = {call.line: number for number, call in enumerate((*history.calls, *history.failed))}
 
     def certificate(witness: Witness) -> Certificate:
-        made = _certificate(model, history, found, LEVEL if strict else "", witness, initial=initial)
+        made = _certificate_of(model, history, found, LEVEL if strict else "", witness, initial=initial)
         verify(history, made, first=first)
         return made
 
     shown = (Answers(name=one.kind, operations=tuple(numbers[line] for line in one.witness)) for one in found.anomalies)
-    return _first(certificate, shown)
+    return _first_accepted(certificate, shown)
 
 
-def _verdict(found: Judgement) -> Literal["VALID", "INVALID"]:
+def _validity_in_words(found: Judgement) -> Literal["VALID", "INVALID"]:
+    """The verdict as a certificate names it. NoCertificate if it is UNKNOWN."""
     if found.validity is Validity.UNKNOWN:
         raise NoCertificate("the verdict is UNKNOWN, and nothing proves that")
     return "VALID" if found.validity is Validity.VALID else "INVALID"
 
 
-def _certificate(
+def _certificate_of(
     model: str, history: Paired, found: Judgement, level: str, witness: Witness, *, initial: str = ""
 ) -> Certificate:
+    """The certificate of a judgement with this witness; its `words` are those of the first anomaly."""
     return Certificate(
         format=FORMAT,
         history=digest_of(history),
         model=model,
         initial=initial,
         level=level,
-        verdict=_verdict(found),
+        verdict=_validity_in_words(found),
         witness=witness,
         words=found.anomalies[0].words if found.anomalies else "",
     )
 
 
-def _first(certificate: Callable[[Witness], Certificate], witnesses: Iterable[Witness | None]) -> Certificate:
+def _first_accepted(certificate: Callable[[Witness], Certificate], witnesses: Iterable[Witness | None]) -> Certificate:
     """The certificate with the first witness that the verifier accepts."""
     reason = "no witness was found within the budget"
     for witness in witnesses:

@@ -24,21 +24,22 @@ def order_of(thing: Object, model: Model, calls: Sequence[Call]) -> Linearizatio
     """Find an order of the calls on each object; None if the search ends at its budget."""
     order: list[int] = []
     for part in objects(thing, calls).values():
-        found = _order(model, [call for _, call in part])
+        found = _order_found(model, [call for _, call in part])
         if found is None:
             return None
         order += found
     return Linearization(order=tuple(order))
 
 
-def _order(model: Model, calls: Sequence[Call]) -> tuple[int, ...] | None:
+def _order_found(model: Model, calls: Sequence[Call]) -> tuple[int, ...] | None:
+    """A legal order of the calls, by their indices; None if the search finds none."""
     if model.name == "partition-log":
-        calls = _with_offsets(calls)
+        calls = _calls_with_offsets(calls)
     outcome = Search(model, calls).run(STEPS_MAX)
     return outcome.order if isinstance(outcome, Placed) else None
 
 
-def _with_offsets(calls: Sequence[Call]) -> list[Call]:
+def _calls_with_offsets(calls: Sequence[Call]) -> list[Call]:
     """The calls on a log, each append at an offset: the one that reads show, or one behind all others."""
     taken = {call.result for call in calls if call.f == "append" and isinstance(call.result, int)}
     reads = sorted(
@@ -75,21 +76,22 @@ def core_of(thing: Object, model: Model, calls: Sequence[Call], stuck: Stuck) ->
         if size > len(near):
             return None
         size *= 2
-    kept = _fewest(thing, part, kept)
+    kept = _fewest_impossible_calls(thing, part, kept)
     last_kept = stuck.call if stuck.call in kept else max(kept, key=lambda at: calls[at].end or 0)
-    before = _order(model, cut([call for _, call in part], (calls[last_kept].end or 0) - 1))
+    before = _order_found(model, cut([call for _, call in part], (calls[last_kept].end or 0) - 1))
     return NoLinearization(kept=tuple(sorted(kept)), last=last_kept, before=before or ())
 
 
 def _is_impossible(thing: Object, part: _Part, kept: Sequence[int]) -> bool:
+    """Whether the verifier agrees that these calls alone have no order; False if it cannot tell."""
     try:
         return not has_order(thing, part, {*kept})
     except Refused:
         return False
 
 
-def _fewest(thing: Object, part: _Part, kept: list[int]) -> list[int]:
-    # Leave out halves, quarters, … and at last single calls, until none can be left out.
+def _fewest_impossible_calls(thing: Object, part: _Part, kept: list[int]) -> list[int]:
+    """The calls that are still impossible when halves, quarters … and at last single calls are left out, as far as possible."""
     size = max(1, len(kept) // 2)
     while True:
         at, before = 0, len(kept)

@@ -37,7 +37,7 @@ _PLACES = {  # how many places show an anomaly
 
 def commit_order(seen: Examination, level: str) -> TransactionOrder | None:
     """The order of commits in which the level explains every read; None if the dependencies have no such order."""
-    used = counted(joined([seen.graph, *_added(seen, level)]), seen.forbidden)
+    used = counted(joined([seen.graph, *_orders_of_versions(seen, level)]), seen.forbidden)
     snapshots = level.endswith("snapshot-isolation") and not level.startswith("parallel")
     serial = level.endswith(("serializable", "repeatable-read"))
     kinds = ~0 if serial or snapshots else ~RW if not level.endswith("read-uncommitted") else ~(RW | WR)
@@ -48,7 +48,7 @@ def commit_order(seen: Examination, level: str) -> TransactionOrder | None:
     late = -components(used.source, used.target, count)
     if len(np.unique(late)) < count:
         return None
-    here = np.flatnonzero(_committed(seen))
+    here = np.flatnonzero(_committed_transactions(seen))
     commit = late[here + seen.count] if snapshots else late[here]
     by_commit = np.argsort(commit)
     order = tuple(seen.numbers[at] for at in here[by_commit].tolist())
@@ -58,8 +58,8 @@ def commit_order(seen: Examination, level: str) -> TransactionOrder | None:
     return TransactionOrder(order=order, snapshots=tuple(sees.tolist()))
 
 
-def _committed(seen: Examination) -> np.typing.NDArray[np.bool_]:
-    # The transactions that certainly committed, and those of unknown outcome of which something was read.
+def _committed_transactions(seen: Examination) -> np.typing.NDArray[np.bool_]:
+    """The transactions that certainly committed, and those of unknown outcome of which something was read."""
     table = seen.table
     read = ~table.write & (table.transaction < table.count)
     if isinstance(seen.keys, ListAppend):
@@ -89,8 +89,8 @@ def _begins_and_commits(used: Edges, count: int, transactions: int) -> Edges:
     return edges(np.concatenate(source), np.concatenate(target), JOIN)
 
 
-def _added(seen: Examination, level: str) -> Iterator[Edges]:
-    # What orders the versions of keys beside the dependencies that the history shows.
+def _orders_of_versions(seen: Examination, level: str) -> Iterator[Edges]:
+    """What orders the versions of keys beside the dependencies that the history shows."""
     decided = seen.decision.order
     if decided is not None:
         yield decided
@@ -111,7 +111,7 @@ def _added(seen: Examination, level: str) -> Iterator[Edges]:
 
 
 def _later_writers(seen: Examination) -> Iterator[tuple[int, int, int]]:
-    # Two writers of a key, the later one last, and a transaction that saw both and read the value of the later one there.
+    """Two writers of a key, the later one last, and a transaction that saw both and read the value of the later one there."""
     table = seen.table
     wrote = {*zip(table.transaction[table.write].tolist(), table.key[table.write].tolist(), strict=True)}
     reads: dict[int, list[tuple[int, int]]] = {}
@@ -142,29 +142,32 @@ class Contradictions:
     def all(self) -> Iterator[Witness]:
         """The witnesses of the history, in the order in which the judge tells its anomalies."""
         for found in self._seen.alone:
-            yield from self._oddities(found)
+            yield from self._witnesses_without_cycle(found)
         for _, steps in self._seen.cycles:
             made = self._edges(steps, ())
             yield from [Cycle(edges=made)] if made else []
-        cases = [self._case(case) for case in self._seen.decision.cases]
+        cases = [self._case_with_places(case) for case in self._seen.decision.cases]
         if cases and None not in cases:
             yield NoVersionOrder(cases=tuple(case for case in cases if case))
 
     # --- dependencies
 
     def _edges(self, steps: Iterable[Step], assumed: Sequence[tuple[Place, Place]]) -> tuple[Edge, ...]:
-        made = [self._edge(step, assumed) for step in steps]
+        made = [self._edge_of_step(step, assumed) for step in steps]
         return () if None in made else tuple(edge for edge in made if edge)
 
-    def _edge(self, step: Step, assumed: Sequence[tuple[Place, Place]]) -> Edge | None:
+    def _edge_of_step(self, step: Step, assumed: Sequence[tuple[Place, Place]]) -> Edge | None:
+        """A step of a cycle as an edge with its places; None if the history does not show it."""
         key = self._seen.table.keys[step.key] if step.kind in (WW, WR, RW) else None
         numbers = self._seen.numbers
-        return self._shown(numbers[step.source], numbers[step.target], NAMES[step.kind], key, assumed)
+        return self._dependency_with_places(numbers[step.source], numbers[step.target], NAMES[step.kind], key, assumed)
 
-    def _shown(self, source: int, target: int, kind: str, key: Any, assumed: Sequence[tuple[Place, Place]] = ()) -> Edge | None:
+    def _dependency_with_places(
+        self, source: int, target: int, kind: str, key: Any, assumed: Sequence[tuple[Place, Place]] = ()
+    ) -> Edge | None:
         """The dependency with the places that show it; None if none do."""
         timed = kind in ("process", "realtime")
-        for at in [()] if timed else self._places(source, target, kind, key, assumed):
+        for at in [()] if timed else self._places_that_show(source, target, kind, key, assumed):
             values = " ".join(shown(self._micro(place)) for place in at)
             edge = Edge(source=source, target=target, kind=kind, at=at, shown=values)  # type: ignore[arg-type]
             try:
@@ -174,9 +177,10 @@ class Contradictions:
                 continue
         return None
 
-    def _places(
+    def _places_that_show(
         self, source: int, target: int, kind: str, key: Any, assumed: Sequence[tuple[Place, Place]]
     ) -> Iterator[tuple[Place, ...]]:
+        """Candidates of places that may show this dependency, the fewest first; the verifier decides."""
         for first, then in product(self._on(source, key), self._on(target, key)):
             yield first, then
             yield from ((first, then, place) for place, late in assumed if late == then)
@@ -201,12 +205,14 @@ class Contradictions:
     def _micro(self, place: Place) -> _Micro:
         return self._micros[place[0]][place[1]]
 
-    def _case(self, case: Case) -> CaseOf | None:
-        assumed = tuple((self._place(first), self._place(then)) for first, then in case.assumed)
+    def _case_with_places(self, case: Case) -> CaseOf | None:
+        """The case as the verifier reads it; None if the history does not show one of its edges."""
+        assumed = tuple((self._place_of_write(first), self._place_of_write(then)) for first, then in case.assumed)
         made = self._edges(case.cycle, assumed)
         return CaseOf(assumed=assumed, edges=made) if made else None
 
-    def _place(self, write: Write) -> Place:
+    def _place_of_write(self, write: Write) -> Place:
+        """Where the history has this write: its transaction and the number of its last such micro-operation."""
         table = self._seen.table
         own = np.flatnonzero((table.transaction == write.writer) & (table.key == write.key) & table.write)
         at = int(own[table.value[own] == write.value][-1])
@@ -217,48 +223,56 @@ class Contradictions:
 
     # --- anomalies without a cycle
 
-    def _oddities(self, found: Found) -> Iterator[Witness]:
+    def _witnesses_without_cycle(self, found: Found) -> Iterator[Witness]:
+        """Candidates of witnesses for an anomaly that is no cycle of dependencies."""
         key, ops = self._seen.table.keys[found.key], [self._seen.numbers[at] for at in found.transactions]
         if found.kind == "cyclic-versions":
-            yield from self._circle(ops, key)
+            yield from self._cycle_of_writers(ops, key)
         if found.kind == "fractured-read":
-            yield from self._fractures(ops[0], ops[1], key)
+            yield from self._witnesses_of_fracture(ops[0], ops[1], key)
         places = [place for op in dict.fromkeys(ops) for place in self._on(op, key)]
         for size in _PLACES.get(found.kind, ()):
             for at in product(places, repeat=size):
-                if self._accepts(found.kind, at):
+                if self._is_accepted(found.kind, at):
                     yield Oddity(name=found.kind, at=at)
                     return
 
-    def _accepts(self, kind: str, at: tuple[Place, ...]) -> bool:
+    def _is_accepted(self, kind: str, at: tuple[Place, ...]) -> bool:
+        """Whether the verifier accepts these places as proof of the contradiction."""
         try:
             return self._verifier.shows(kind, *at)
         except Refused:
             return False
 
-    def _circle(self, writers: Sequence[int], key: Any) -> Iterator[Witness]:
-        # The order of the versions as a cycle of their writers.
+    def _cycle_of_writers(self, writers: Sequence[int], key: Any) -> Iterator[Witness]:
+        """The order of the versions as a cycle of their writers."""
         later = {
-            one: {two: edge for two in writers if two != one and (edge := self._shown(one, two, "ww", key))} for one in writers
+            one: {two: edge for two in writers if two != one and (edge := self._dependency_with_places(one, two, "ww", key))}
+            for one in writers
         }
         yield from self._cycle_in(later)
 
-    def _fractures(self, writer: int, reader: int, key: Any) -> Iterator[Witness]:
+    def _witnesses_of_fracture(self, writer: int, reader: int, key: Any) -> Iterator[Witness]:
+        """A fractured read by its places alone, else as a cycle through the writes and reads that other transactions saw."""
         seen = self._all_of(reader)
         wrote = self._all_of(writer)
         for at in product(wrote, seen, self._on(writer, key), self._on(reader, key)):
-            if self._accepts("fractured-read", at):
+            if self._is_accepted("fractured-read", at):
                 yield Oddity(name="fractured-read", at=at)
                 return
         # These levels take no transaction of unknown outcome for aborted: the numbers of the table are those of the history.
         later: dict[int, dict[int, Edge]] = {}
         for one, last, _ in _later_writers(self._seen):
             for about in {self._micro(place)[1] for place in self._all_of(one)}:
-                edge = self._shown(one, last, "ww", about) if last not in later.get(one, {}) else None
+                edge = self._dependency_with_places(one, last, "ww", about) if last not in later.get(one, {}) else None
                 if edge:
                     later.setdefault(one, {})[last] = edge
         for other, about, author in self._seen.keys.shown()[0]:
-            edge = self._shown(author, other, "wr", self._seen.table.keys[about]) if author >= 0 and author != other else None
+            edge = (
+                self._dependency_with_places(author, other, "wr", self._seen.table.keys[about])
+                if author >= 0 and author != other
+                else None
+            )
             if edge:
                 later.setdefault(author, {}).setdefault(other, edge)
         yield from self._cycle_in(later)
@@ -267,7 +281,7 @@ class Contradictions:
         return [(op, at) for at in range(len(self._micros[op]))]
 
     def _cycle_in(self, later: dict[int, dict[int, Edge]]) -> Iterator[Witness]:
-        # A cycle among these dependencies, as a depth-first search meets it first.
+        """A cycle among these dependencies, as a depth-first search meets it first."""
         done: set[int] = set()
         for begin in later:
             way: list[int] = []

@@ -49,7 +49,7 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 _ISR = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 
-def _is_wrong(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
+def _kind_of_wrong_answer(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
     """The kind of anomaly that the answer to a call is. `acknowledged`: of the process's produces just before, under acks=all."""
     request, error = call.asked[0], call.rows[0].error if call.rows and call.type != "ok" else None
     once = request.delivery == ONCE
@@ -87,7 +87,7 @@ def _row_of_denied_append(call: Call, events: list[EventRow]) -> int | None:
     return appended
 
 
-def _unsaid(done: list[Call], name: str) -> list[Anomaly]:
+def _refusals_of_first_offset(done: list[Call], name: str) -> list[Anomaly]:
     """Find requests for the first offset that were refused because of an offset."""
     anomalies = []
     for call in done:
@@ -98,7 +98,7 @@ def _unsaid(done: list[Call], name: str) -> list[Anomaly]:
     return anomalies
 
 
-def _words(call: Call, kind: str, name: str) -> str:
+def _wrong_answer_in_words(call: Call, kind: str, name: str) -> str:
     """What was wrong with the answer to a produce."""
     request = call.asked[0]
     if kind == "misuse-acknowledged":
@@ -107,7 +107,7 @@ def _words(call: Call, kind: str, name: str) -> str:
     return f"a produce of process {call.process} to {name} was refused with {call.rows[0].error}, though it deserved {deserved}"
 
 
-def _lies(done: list[Call], events: Events, name: str) -> list[Anomaly]:
+def _denials_of_appends(done: list[Call], events: Events, name: str) -> list[Anomaly]:
     """Find the answers that nothing was appended, from a leader that had appended the batch."""
     if not any(call.rows and call.rows[0].error == _NOTHING_APPENDED and call.asked[0].delivery == ONCE for call in done):
         return []
@@ -129,19 +129,19 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     acknowledged: dict[int, int] = {}  # by process
     misuses = 0
     every = sorted(operations.calls, key=lambda call: call.invoked)
-    anomalies = _unsaid(every, key)
+    anomalies = _refusals_of_first_offset(every, key)
     done = [call for call in every if call.f == "produce"]
     for call in done:
         request = call.asked[0]
         misuses += request.error is not None and bool(call.type)
-        kind = _is_wrong(call, acknowledged.get(call.process, 0), lossless=lossless)
+        kind = _kind_of_wrong_answer(call, acknowledged.get(call.process, 0), lossless=lossless)
         if kind is not None:
-            words = _words(call, kind, key)
+            words = _wrong_answer_in_words(call, kind, key)
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(call.invoked, call.ended), words=words))
         counts = call.type == "ok" and request.delivery == ONCE and request.acks == -1 and request.error is None
         acknowledged[call.process] = acknowledged.get(call.process, 0) + 1 if counts else 0
     if facts.simulated:
-        anomalies += _lies(done, events, key)
+        anomalies += _denials_of_appends(done, events, key)
     return Findings(anomalies=tuple(anomalies), counts={"misuses": misuses})
 
 

@@ -36,7 +36,7 @@ from checkers.engine import screens
 from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS, CUT_OFF, FaultTime, calms, excuses, fault_times, is_of_one_broker, place_of, still_ms
 from checkers.engine.checker import Checker
-from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns, promised
+from checkers.engine.facts import MS, PROMPT_MS, Facts, promised, recovery_deadline_ns
 from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call
 from checkers.engine.tables import Events, Operations
@@ -65,7 +65,7 @@ _RETRIABLE = frozenset(
 )
 
 
-def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None:
+def _complaint_of_giving_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None:
     """Say that a produce was not sent again, though it had a retry and time left."""
     row, request = call.rows[0], call.asked[0]
     waited_ms = (row.time_ns - call.invoked_ns) // MS
@@ -78,9 +78,9 @@ def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None
     return f"{what} after {attempts} and {waited_ms} ms with {row.error}"
 
 
-def _hung(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
+def _hung_calls(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the calls that hung although no fault was in force that could excuse it."""
-    periods, deadline = calms(events, facts), deadline_ns(facts)
+    periods, deadline = calms(events, facts), recovery_deadline_ns(facts)
     periods += [] if deadline is None else [(deadline, facts.end_ns)]
     suspects = [call for call in done if (_took_ns(call) > PROMPT_MS * MS and call.type == "ok") or call.rows[0].error in _HANGS]
     suspects = [call for call in suspects if any(a <= call.invoked_ns and call.rows[0].time_ns < b for a, b in periods)]
@@ -101,7 +101,7 @@ def _hung(done: list[Call], events: Events, facts: Facts, name: str) -> list[str
     return why
 
 
-def _unread(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
+def _hung_reads(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the reads, and the produces with acks=1, that hung at a leader that no fault hit: they need no other broker."""
     alone = [at for at, call in enumerate(done) if call.f in _READS or call.asked[0].acks == 1]
     suspects = [at for at in alone if done[at].rows[0].error in _HANGS and done[at].rows[0].node]
@@ -112,7 +112,7 @@ def _unread(done: list[Call], events: Events, facts: Facts, name: str) -> list[s
     why = []
     for at in suspects:
         call = done[at]
-        before = next((earlier for earlier in reversed(done[:at]) if _is_over_the_same(earlier, call)), None)
+        before = next((earlier for earlier in reversed(done[:at]) if _shares_connection(earlier, call)), None)
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:
             continue  # the client may have lost its time in looking for the leader
@@ -138,7 +138,7 @@ def _is_local(kind: str) -> bool:
     return is_of_one_broker(kind) or kind in (*CUT_OFF, "cut-clients")
 
 
-def _is_over_the_same(other: Call, call: Call) -> bool:
+def _shares_connection(other: Call, call: Call) -> bool:
     """Whether an answer to the other call came over the connection of this one. Nobody answers a produce with acks=0."""
     same = other.process == call.process and (other.f == "poll") == (call.f == "poll")
     return same and other.asked[0].acks != 0
@@ -181,7 +181,7 @@ def _complaints_of_waits(done: list[Call], events: Events, facts: Facts, about: 
     return why
 
 
-def _unheard(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
+def _unheard_producers(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the producers that lost records with acks=0 again and again, though nothing happened to them or a broker."""
     sent = [call for call in done if call.f == "produce" and call.asked[0].acks == 0 and call.asked[0].error is None]
     if not sent:
@@ -253,13 +253,13 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         for call in done
         if _took_ns(call) > (timeout_ms + 1) * MS
     ]
-    why += _hung(done, events, facts, name)
-    why += _unread(done, events, facts, name)
+    why += _hung_calls(done, events, facts, name)
+    why += _hung_reads(done, events, facts, name)
     why += _complaints_of_waits(done, events, facts, (topic, number))
-    why += _unheard(done, events, facts, name)
+    why += _unheard_producers(done, events, facts, name)
     if retries:
         produces = [call for call in done if call.f == "produce"]
-        given_up = (_gave_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)
+        given_up = (_complaint_of_giving_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)
         why += [words for words in given_up if words is not None]
     return Findings(not_live=tuple(why), live_judged=bool(why))
 

@@ -20,7 +20,7 @@ readers did not get to its end.
 from checkers.clients.final_reads import Loss, PromisedRecord, final_calls, unread
 from checkers.durability.acked_loss import LOST_WRITE
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, deadline_ns, promised
+from checkers.engine.facts import Facts, promised, recovery_deadline_ns
 from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call
 from checkers.engine.tables import Events, Operations
@@ -40,21 +40,21 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     done = operations.calls
     final = final_calls(done, facts)
     ends = [call for call in final if call.f == "latest" and call.type == "ok" and call.rows[0].offset is not None]
-    not_live = tuple(_not_live(name, done, final, ends, facts))
-    judged = deadline_ns(facts) is not None
+    not_live = tuple(_complaints(name, done, final, ends, facts))
+    judged = recovery_deadline_ns(facts) is not None
     wounded = events.of(K.WOUND).distinct("node")
     promise = promised(facts, topic)
     if len(wounded) >= (1 if promise is None else promise.min_insync_replicas):
         why = f"{NAME}: {name} was wounded on {', '.join(sorted(wounded))}; without notes nobody knows which losses that excuses"
         return Findings(unchecked=(why,), not_live=not_live, live_judged=judged)
-    promises = _promises(done)
-    losses = _losses(promises, done, ends)
+    promises = _promised_records(done)
+    losses = _losses_by_offset(promises, done, ends)
     losses_shown, unknown = unread([record for record in promises if record.offset not in losses], done, final, facts)
     losses |= {loss.record.offset: loss for loss in losses_shown}
     records = len(unknown.records)
     unchecked = (f"{NAME}: {records} promised records of {name} were not read at the end: {unknown.why}",) if records else ()
     return Findings(
-        anomalies=tuple(_anomaly(name, loss) for _, loss in sorted(losses.items())),
+        anomalies=tuple(_anomaly_of_loss(name, loss) for _, loss in sorted(losses.items())),
         unchecked=unchecked,
         not_live=not_live,
         live_judged=judged,
@@ -62,7 +62,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     )
 
 
-def _promises(done: list[Call]) -> list[PromisedRecord]:
+def _promised_records(done: list[Call]) -> list[PromisedRecord]:
     """The records that were acknowledged under acks=all or read, each with the first row that promised it."""
     promised_records: dict[tuple[int, str], PromisedRecord] = {}
     for call in done:
@@ -76,7 +76,7 @@ def _promises(done: list[Call]) -> list[PromisedRecord]:
     return list(promised_records.values())
 
 
-def _losses(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) -> dict[int, Loss]:
+def _losses_by_offset(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) -> dict[int, Loss]:
     """The first answer that lacks each promised record, by the record's offset."""
     losses: dict[int, Loss] = {}
     by_offset: dict[int, list[PromisedRecord]] = {}
@@ -100,15 +100,15 @@ def _losses(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) 
     return losses
 
 
-def _anomaly(name: str, loss: Loss) -> Anomaly:
+def _anomaly_of_loss(name: str, loss: Loss) -> Anomaly:
     record = loss.record
     words = f"{record.value} {record.how} at offset {record.offset}, and later {loss.words}"
     return Anomaly(kind="lost-write", checker=NAME, key=name, witness=(record.at, loss.at), words=words)
 
 
-def _not_live(name: str, done: list[Call], final: list[Call], ends: list[Call], facts: Facts) -> list[str]:
+def _complaints(name: str, done: list[Call], final: list[Call], ends: list[Call], facts: Facts) -> list[str]:
     """Why the partition is not live: no produce was acknowledged after the bound, or its end was not read."""
-    deadline = deadline_ns(facts)
+    deadline = recovery_deadline_ns(facts)
     if deadline is None:
         return []
     tried = [c for c in done if c.f == "produce" and c.asked[0].acks == _ACKS_ALL and c.invoked_ns >= deadline]

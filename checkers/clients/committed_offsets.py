@@ -36,7 +36,7 @@ class _Commit(NamedTuple):
     done: int  # _NEVER if the outcome is unknown
 
 
-def _commits(done: list[Call]) -> dict[str, list[_Commit]]:
+def _commits_by_group(done: list[Call]) -> dict[str, list[_Commit]]:
     """The commits of each group; one of unknown outcome never ends."""
     commits: dict[str, list[_Commit]] = {}
     for call in done:
@@ -47,7 +47,7 @@ def _commits(done: list[Call]) -> dict[str, list[_Commit]]:
     return commits
 
 
-def _answer(call: Call, commits: list[_Commit], key: str) -> Anomaly | None:
+def _anomaly_of_answer(call: Call, commits: list[_Commit], key: str) -> Anomaly | None:
     """Find the anomaly in one answer to a group's request for its committed offset; no offset means "none committed"."""
     group, position = call.asked[0].value or "", call.rows[0].offset
     settled = [commit for commit in commits if commit.done < call.invoked]
@@ -73,7 +73,7 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
     return Anomaly(kind=kind, checker=NAME, key=key, witness=witness, words=words)
 
 
-def _ahead(done: list[Call], key: str) -> list[Anomaly]:
+def _commits_ahead(done: list[Call], key: str) -> list[Anomaly]:
     """Find commits of offsets beyond all that the committing consumer had read or been told."""
     positions: dict[int, int] = {}  # process -> the position after the highest offset it knows of
     polled: set[int] = set()  # other processes may know of offsets that no row shows
@@ -103,10 +103,10 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = operations.calls
-    commits = _commits(done)
+    commits = _commits_by_group(done)
     answers = [call for call in done if call.f == "committed" and call.type == "ok"]
-    found = [_answer(call, commits.get(call.asked[0].value or "", []), key) for call in answers]
-    anomalies = [anomaly for anomaly in found if anomaly is not None] + _ahead(done, key)
+    found = [_anomaly_of_answer(call, commits.get(call.asked[0].value or "", []), key) for call in answers]
+    anomalies = [anomaly for anomaly in found if anomaly is not None] + _commits_ahead(done, key)
     return Findings(anomalies=tuple(anomalies), counts={"commits": sum(map(len, commits.values()))})
 
 

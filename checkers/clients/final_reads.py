@@ -71,7 +71,7 @@ def unread(
     losses = _losses_shown(missing, final)
     lost = {loss.record for loss in losses}
     undecided = tuple(record for record in missing if record not in lost)
-    return losses, Unread(undecided, _why(final, facts)) if undecided else Unread()
+    return losses, Unread(undecided, _reason_unknown(final, facts)) if undecided else Unread()
 
 
 def _needs_a_final_read(record: PromisedRecord, facts: Facts, began: int | None) -> bool:
@@ -90,7 +90,7 @@ def _losses_shown(missing: Sequence[PromisedRecord], final: Sequence[Call]) -> l
         words = f"process {last.process} was told {last.rows[0].error} for its {last.f}: no answer knows the partition any more"
         return [Loss(record, last.ended, words) for record in missing]
     end = max((call.rows[0].offset or 0 for call in answered if call.f == "latest" and call.type == "ok"), default=0)
-    empty = _empty(answered)
+    empty = _empty_final_poll(answered)
     if empty is None:
         return []
     position = empty.asked[0].offset or 0
@@ -98,14 +98,14 @@ def _losses_shown(missing: Sequence[PromisedRecord], final: Sequence[Call]) -> l
     return [Loss(record, empty.ended, words) for record in missing if position <= record.offset < end]
 
 
-def _empty(answered: Sequence[Call]) -> Call | None:
+def _empty_final_poll(answered: Sequence[Call]) -> Call | None:
     """The last final poll, if it was answered with no records."""
     polls = [call for call in answered if call.f == "poll" and call.asked[0].offset is not None]
     last = polls[-1] if polls else None
     return last if last is not None and last.type == "ok" and all(row.value is None for row in last.rows) else None
 
 
-def _why(final: Sequence[Call], facts: Facts) -> str:
+def _reason_unknown(final: Sequence[Call], facts: Facts) -> str:
     """Why nobody knows whether the records are there."""
     if not facts.makes_final_reads:
         return "nobody read them"

@@ -1,7 +1,8 @@
 """Checker of consumer groups in a run of a black box: a group that commits what it was given skips no acknowledged record.
 
 Operations `group-poll` have a JSON value: `{"group":"g"}`, answered by
-`{"group":"g","assigned":["t-0"],"revoked":[],"records":{"t-0":[[7,"a"]]}}`; `commit` names the group and the position.
+`{"group":"g","assigned":["t-0"],"revoked":[],"records":{"t-0":[[7,"a"]]}}`; `commit` names the group and the position. What is
+promised is docs/promise.md SES-2.
 
 * A commit of a position claims all records below it. An acknowledged one that no member had been given is `skipped-record`.
 * While a member keeps a partition, its commits do not go back (`commit-regressed`).
@@ -76,7 +77,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
             commit = _Commit(call.asked[0].offset, call.process % members, call.invoked, ended)
             commits.setdefault((call.asked[0].value or "", key), []).append(commit)
         elif call.f == "group-poll" and call.rows and call.rows[0].value is not None:
-            for of, poll in _deliveries(call, call.process % members):
+            for of, poll in _deliveries_of_poll(call, call.process % members):
                 deliveries.setdefault(of, []).append(poll)
         elif call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
             rows = [(row.offset, row.value or "", call.ended) for row in call.rows if row.offset is not None]
@@ -87,7 +88,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         mine, polls = commits.get(of, []), sorted(deliveries.get(of, []), key=lambda poll: poll.at)
         anomalies += _records_skipped(of, mine, polls, acknowledged.get(of[1], []))
         anomalies += _commits_that_fall(of, mine, polls)
-        anomalies += _resumed_behind(of, mine, polls)
+        anomalies += _owners_resumed_behind(of, mine, polls)
         offsets_given = {offset for poll in polls for offset in poll.offsets}
         unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in offsets_given)
     unchecked = (f"{NAME}: {unread} acknowledged records were never given to a group",) if unread and not anomalies else ()
@@ -99,7 +100,7 @@ def _keys(operations: Operations) -> dict[int, str]:
     return {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
 
 
-def _deliveries(call: Call, member: int) -> list[tuple[_Key, _Given]]:
+def _deliveries_of_poll(call: Call, member: int) -> list[tuple[_Key, _Given]]:
     """What one poll of a member gave, by group and partition; nothing if its answer cannot be read."""
     try:
         answer: Any = json.loads(call.rows[0].value or "")
@@ -143,7 +144,7 @@ def _commits_that_fall(of: _Key, commits: list[_Commit], polls: list[_Given]) ->
     return anomalies
 
 
-def _resumed_behind(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
+def _owners_resumed_behind(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
     """New owners of a partition that began below every position which was in force."""
     anomalies = []
     begins: dict[int, _Given] = {}  # member -> the poll in which it was given the partition, until it is given a record

@@ -34,7 +34,7 @@ def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut,
     return floor
 
 
-def _out_of_order(done: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Anomaly]:
+def _acknowledgements_out_of_order(done: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Anomaly]:
     """Acknowledgements at or below an offset that was acknowledged before their call began."""
     acked = [call for call in done if call.f == "produce" and call.type == "ok" and call.asked[0].acks == -1]
     steps = sorted([(call.invoked, 0, call) for call in acked] + [(call.ended, 1, call) for call in acked], key=lambda s: s[:2])
@@ -62,7 +62,7 @@ def _out_of_order(done: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Ano
     return anomalies
 
 
-def _read_unsent(done: list[Call], key: str) -> list[Anomaly]:
+def _reads_of_unsent_values(done: list[Call], key: str) -> list[Anomaly]:
     """Reads of values that nobody had sent, or whose send had certainly failed."""
     first_sent: dict[str, int] = {}
     not_failed: set[str] = set()
@@ -104,7 +104,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = operations.calls
-    anomalies = _out_of_order(done, cuts_of(cuts, topic, partition), key) + _read_unsent(done, key)
+    anomalies = _acknowledgements_out_of_order(done, cuts_of(cuts, topic, partition), key) + _reads_of_unsent_values(done, key)
     return Findings(anomalies=tuple(anomalies))
 
 

@@ -27,7 +27,7 @@ NAME = "polls"
 _Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row that read it
 
 
-def _generation(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
+def _generation_of_offset(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
     """The number of excused losses that affect this offset up to this epoch; None if that is unknown."""
     above = [cut for cut in cuts if offset >= cut.offset]
     if above and epoch is None:
@@ -45,13 +45,13 @@ def _offsets_read(polls: list[Call], cuts: tuple[Cut, ...]) -> _Known:
     for call in polls:
         for row in _records(call):
             assert row.offset is not None
-            generation = _generation(cuts, row.offset, row.leader_epoch)
+            generation = _generation_of_offset(cuts, row.offset, row.leader_epoch)
             if generation is not None:
                 first_rows.setdefault((row.offset, generation), row.at)
     return first_rows
 
 
-def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
+def _falling_neighbours(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
     """Find neighbouring records in the answer to one poll whose offsets do not rise."""
     got = _records(call)
     for first, then in pairwise(got):
@@ -65,7 +65,7 @@ def _skipped_record(call: Call, first_rows: _Known, cuts: tuple[Cut, ...]) -> tu
     for row in _records(call):
         assert row.offset is not None
         for offset in range(row.offset if before is None else before, row.offset):
-            generation = _generation(cuts, offset, row.leader_epoch)
+            generation = _generation_of_offset(cuts, offset, row.leader_epoch)
             at = first_rows.get((offset, generation)) if generation is not None else None
             if at is not None:
                 return kind, offset, at
@@ -85,7 +85,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         if call.f == "produce" and call.asked[0].acks != -1:
             continue
         did = "poll" if call.f == "poll" else "produce"
-        for first, then in _falls(call):
+        for first, then in _falling_neighbours(call):
             where = f"{then.value} at offset {then.offset} after {first.value} at offset {first.offset}"
             words = f"one {did} of process {call.process} has {where}"
             kind = f"int-nonmonotonic-{'poll' if call.f == 'poll' else 'send'}"

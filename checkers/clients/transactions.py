@@ -2,6 +2,7 @@
 
 Operations `txn` have the value of Jepsen's as JSON: `[["send","t-0","w0-1"],["poll"]]`, answered by
 `[["send","t-0",[7,"w0-1"]],["poll",{"t-0":[[6,"w1-4"]]},"end"]]`. "end" says that every partition was read to its end.
+What is promised is docs/promise.md SES-1.
 `checkers.kafka` judges them as they are. For Elle a send is an append, and a poll a read of all that the process has read of the
 partition: it reads from the beginning, and after a commit of unknown outcome it is another process, which begins anew.
 
@@ -32,7 +33,7 @@ from checkers.durability.acked_loss import LOST_WRITE
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.engine.anomalies import NO_TRANSACTIONS, WITHOUT_NOTES, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, deadline_ns
+from checkers.engine.facts import Facts, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
@@ -127,7 +128,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         lists = judge_elle("list-append", pair(sorted(appended(queue_steps), key=lambda step: step.line)), (LEVEL,))
     except HistoryError as error:
         return Findings(unchecked=(f"{NAME}: {error}",))
-    ended = _read_to_the_end(queue_steps, facts)
+    ended = _was_read_to_the_end(queue_steps, facts)
     anomalies = [*_in_rows(queue), *(anomaly for anomaly in _in_rows(lists) if anomaly.kind not in ALLOWED)]
     unseen = [anomaly for anomaly in anomalies if anomaly.kind == "unseen"]
     if unseen and not ended:
@@ -136,20 +137,20 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     unchecked = [*(unread if unseen and not ended else ()), *(f"{NAME}: {why}" for why in (*queue.unchecked, *lists.unchecked))]
     committed = [step for step in queue_steps if step.type is OpType.OK and any(micro[0] == "send" for micro in _micros(step))]
     return Findings(
-        anomalies=tuple(_once(anomalies)),
+        anomalies=tuple(_without_repetition(anomalies)),
         unchecked=tuple(dict.fromkeys(unchecked)),
-        not_live=tuple(_not_live(queue_steps, facts, ended=ended)),
-        live_judged=deadline_ns(facts) is not None,
+        not_live=tuple(_complaints(queue_steps, facts, ended=ended)),
+        live_judged=recovery_deadline_ns(facts) is not None,
         counts={"transactions": len(committed)},
     )
 
 
 def _in_rows(judgement: "Judgement") -> list[Anomaly]:
-    # The judges read files and cite lines; a run has rows.
+    """The judges read files and cite lines; a run has rows."""
     return [replace(anomaly, checker=NAME, words=_LINE.sub(r"row \1", anomaly.words)) for anomaly in judgement.anomalies]
 
 
-def _once(anomalies: list[Anomaly]) -> Iterator[Anomaly]:
+def _without_repetition(anomalies: list[Anomaly]) -> Iterator[Anomaly]:
     """Each anomaly once: both judges name records that an aborted transaction sent, or that nobody did."""
     reported: set[tuple[str, tuple[int, ...]]] = set()
     for anomaly in anomalies:
@@ -159,7 +160,7 @@ def _once(anomalies: list[Anomaly]) -> Iterator[Anomaly]:
             yield anomaly
 
 
-def _read_to_the_end(queue_steps: Sequence[Step], facts: Facts) -> bool:
+def _was_read_to_the_end(queue_steps: Sequence[Step], facts: Facts) -> bool:
     """Whether a poll that came after the quiet time says that all partitions were read to their ends."""
     began = facts.final_reads_at_ns
     if began is None:
@@ -171,9 +172,9 @@ def _read_to_the_end(queue_steps: Sequence[Step], facts: Facts) -> bool:
     )
 
 
-def _not_live(queue_steps: Sequence[Step], facts: Facts, *, ended: bool) -> Iterator[str]:
+def _complaints(queue_steps: Sequence[Step], facts: Facts, *, ended: bool) -> Iterator[str]:
     """Why the run is not live: the final readers did not reach the end, or no late transaction was committed."""
-    deadline = deadline_ns(facts)
+    deadline = recovery_deadline_ns(facts)
     if deadline is None:
         return
     if not ended:

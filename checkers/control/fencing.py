@@ -26,7 +26,7 @@ _NEVER = 1 << 62
 _Fence = tuple[int, int]  # first and last row of a fence
 
 
-def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
+def _fenced_periods(rows: list[EventRow]) -> dict[str, list[_Fence]]:
     """The periods in which each broker was fenced, the oldest first."""
     fences: dict[str, list[_Fence]] = {}
     since: dict[str, int] = {}
@@ -45,7 +45,7 @@ def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last:
     return next((begun for begun, ended in fences.get(node or "", ()) if begun < first and last < ended), None)
 
 
-def _holds(rows: list[EventRow], node: str, end: int, before: int) -> bool:
+def _had_reached(rows: list[EventRow], node: str, end: int, before: int) -> bool:
     """True if a broker's log had reached offset `end` before row `before` of the history.
 
     The node may have lost the records since, but it could report its log end to the leader first.
@@ -62,7 +62,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if K.FENCED not in events.words:
         return Findings()
     rows = events.rows
-    fences = _fences(rows)
+    fences = _fenced_periods(rows)
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     anomalies: list[Anomaly] = []
@@ -89,7 +89,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         if begun is not None and row.kind == K.HW:
             request_index, ended = finished.get(row.node, (begun, begun))
             others = set(isr.get(row.node) or ()) - {row.node}
-            if request_index < begun < ended or (flushes and all(_holds(rows, node, row.hw, begun) for node in others)):
+            if request_index < begun < ended or (flushes and all(_had_reached(rows, node, row.hw, begun) for node in others)):
                 begun = None
         if begun is not None:
             kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"

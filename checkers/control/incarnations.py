@@ -49,6 +49,7 @@ class _Lives:
         self.more = 0  # anomalies of rows that were left out
 
     def started(self, node: str, life: int, at: int) -> None:
+        """A process of a node starts: its life must be later than the one before."""
         before, since = self.life.get(node, (0, -1))
         if life <= before:
             self._accuse(node, (since, at), f"life {life} of {node} began after life {before}")
@@ -86,7 +87,7 @@ class _Lives:
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the order of processes and registrations of all brokers. Rows that `_spoken_first` left out are counted."""
+    """Judge the order of processes and registrations of all brokers. Rows that `_first_rows_of_lives` left out are counted."""
     lives = _Lives()
     spoken = {str(kind) for kind in _SPEAK}
     names = ("index", "kind", "node", "life", "incarnation", "topic", "partition", "topic_id", "isr", "stamps")
@@ -105,7 +106,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     return condensed(Findings(anomalies=tuple(lives.anomalies)), more=lives.more)
 
 
-def _spoken_first(events: pl.DataFrame) -> pl.DataFrame:
+def _first_rows_of_lives(events: pl.DataFrame) -> pl.DataFrame:
     """Leave out rows of a life that noted as many before, with no start of its node between: if one is wrong, all are.
 
     The last row that stays counts the others in the column `more`. What remains grows with lives and not with records.
@@ -131,5 +132,5 @@ CHECKER = Checker(
     group_by=WHOLE_RUN,
     events=(K.NODE_STARTED, K.REGISTERED, K.STATE_WRITTEN, *_SPEAK),
     check=check,
-    split=gathered(check, keep=_spoken_first),
+    split=gathered(check, keep=_first_rows_of_lives),
 )

@@ -130,13 +130,13 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge the writes to one partition's state. Ignores `cuts` (excused losses): they change no right to write."""
     topic, partition = partition_of(operations, events)
     rows = events.rows
-    states = _States(f"{topic}-{partition}", _Controllers(rows, _late(events)))
+    states = _States(f"{topic}-{partition}", _Controllers(rows, _late_elections(events)))
     for row in rows:
         states.see(row)
-    return Findings(anomalies=(*states.anomalies, *_older(events, f"{topic}-{partition}")))
+    return Findings(anomalies=(*states.anomalies, *_writes_of_older_controllers(events, f"{topic}-{partition}")))
 
 
-def _older(events: Events, key: str) -> list[Anomaly]:
+def _writes_of_older_controllers(events: Events, key: str) -> list[Anomaly]:
     """The writes that name an older controller epoch than the write before: their leader obeys nobody, or the wrong one."""
     anomalies = []
     for (at, before), (then, epoch) in pairwise(_controller_epochs(events, K.STATE_WRITTEN)):
@@ -146,7 +146,7 @@ def _older(events: Events, key: str) -> list[Anomaly]:
     return anomalies
 
 
-def _late(events: Events) -> set[int]:
+def _late_elections(events: Events) -> set[int]:
     """Rows of controller elections that were recorded after an election with a higher controller epoch."""
     highest, late = -1, set()
     for at, epoch in _controller_epochs(events, K.CONTROLLER_ELECTED):

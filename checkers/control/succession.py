@@ -2,7 +2,8 @@
 
 * The leader epoch rises by one where the leader changes or nobody leads any more, and never by more. Outside of a move no write
   raises it for nothing: with the same leader and the same ISR. A move does so to begin (R-051) and to lead from the target
-  (R-235), but not a third time while no fault is in force and nothing else happens to the partition or a broker. If an operator
+  (R-235), but not a third time while no fault is in force and nothing else happens to the partition or a broker; where the same
+  controller turned it round before its end, once more, for its first epoch may still be on its way. If an operator
   removes its entry by hand, the move ends in a further epoch: the replicas that the topic znode names must follow again, and
   brokers obey only a greater epoch (R-080).
 * An election takes nobody into the ISR: it keeps members under the registrations that they had, or its leader is alone in it. A
@@ -40,6 +41,7 @@ from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.moves import EDIT, given_up
+from checkers.timeline.wounds import stamps_of
 from history.event import EventKind as K
 
 NAME = "succession"
@@ -80,31 +82,32 @@ class _Known:
         else:
             self.noted[row.node, row.broker, row.incarnation] = (row.detail, row.at)
 
-    def gone(self, writer: str, left_out: list[_Member], members: list[_Member]) -> list[str]:
+    def members_known_gone(self, writer: str, left_out: list[_Member], members: list[_Member]) -> list[str]:
         """The members of an ISR that its writer knew to be gone, because of whom it left out."""
-        ends = [end for member in left_out if (end := self._read(writer, member)) is not None]
-        silent = [since for member in left_out if (since := self._silent(writer, member)) is not None]
+        ends = [end for member in left_out if (end := self._row_of_ended_registration(writer, member)) is not None]
+        silent = [since for member in left_out if (since := self._row_of_silence(writer, member)) is not None]
         return [
             node
             for node, stamp in members
             if stamp is not None and not self._was_heard(writer, node, stamp)
             if self.ended.get((node, stamp), max(ends, default=-1)) < max(ends, default=-1)
-            or (self._silent(writer, (node, stamp)) or max(silent, default=-1)) < max(silent, default=-1)
+            or (self._row_of_silence(writer, (node, stamp)) or max(silent, default=-1)) < max(silent, default=-1)
         ]
 
     def _was_heard(self, writer: str, node: str, stamp: int) -> bool:
+        """Whether the controller held this registration of the broker for active when it ended, or after."""
         # R-190: a heartbeat that comes after the end of its registration is believed until ZooKeeper is read again.
         state, since = self.noted.get((writer, node, stamp), ("", -1))
         return state == "active" and since > self.ended.get((node, stamp), since)
 
-    def _read(self, writer: str, member: _Member) -> int | None:
+    def _row_of_ended_registration(self, writer: str, member: _Member) -> int | None:
         """The row in which a registration ended, if that alone can be why its broker was left out."""
         node, stamp = member
         if stamp is None or node in self.broken or self.latest.get(node) != stamp:
             return None
         return None if self.noted.get((writer, node, stamp), ("", -1))[0] in _OUT else self.ended.get((node, stamp))
 
-    def _silent(self, writer: str, member: _Member) -> int | None:
+    def _row_of_silence(self, writer: str, member: _Member) -> int | None:
         """The row since which this controller holds a broker for inactive."""
         state, since = self.noted.get((writer, member[0], member[1] or -1), ("", -1))
         return since if state == "inactive" else None
@@ -121,17 +124,22 @@ class _States:
         self.moves = False  # from the first move on only the epoch and the ISR are judged
         self.ordered = False  # an unclean election was ordered
         self.preferred = False  # a preferred one may have been
+        self._mover: str | None = None  # the controller of the move under way
+        self._late = 0  # epochs of a move that was turned round which may still be on their way
         self._idle = 0  # epochs in a row that changed nothing, as long as nothing happened meanwhile
         self._since = -1  # the row after which they are counted
 
     def see(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
         """Apply a row about the partition; say what is wrong with a state."""
         if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
-            self._idle, self._since = 0, row.at
+            self._idle, self._late, self._since = 0, 0, row.at
         if row.kind == K.ASSIGNED:
             self.assigned = row.replicas or self.assigned
         elif row.kind == K.REASSIGNMENT_BEGUN:
-            self.moves = True
+            self._late = int(self._mover == row.node)  # that in which the move before it began (seed 210334 of `--faults all`)
+            self.moves, self._mover = True, row.node
+        elif row.kind == K.REASSIGNMENT_ENDED:
+            self._mover = None
         elif row.kind == K.UNCLEAN_ELECTION_ORDERED:
             self.ordered = True
         elif row.isr is not None:
@@ -165,18 +173,18 @@ class _States:
         if step > 1 or (step == 0 and row.leader != before.leader):
             change = f"{before.leader or 'nobody'} leads epoch {before.leader_epoch}, then {row.leader or 'nobody'} epoch"
             return [("wrong-epoch", f"{change} {row.leader_epoch}")]
-        idle = step == 1 and row.leader == before.leader and _members(row, before) == _members(before, row)
+        idle = step == 1 and row.leader == before.leader and _members_of(row, before) == _members_of(before, row)
         if not idle or known is None or known.in_force:
             self._idle, self._since = 0, row.at
         elif known.changed_at > before.at:
             self._idle, self._since = 1, known.changed_at
         else:
             self._idle += 1
-        if idle and (not self.moves or self._idle > _IDLE_MAX + self._may_be_given_up(row)):
+        if idle and (not self.moves or self._idle > _IDLE_MAX + self._late + self._may_end_given_up_move(row)):
             return [("wrong-epoch", f"epoch {row.leader_epoch} has the leader and the ISR of epoch {before.leader_epoch}")]
         return []
 
-    def _may_be_given_up(self, row: ClusterRow) -> bool:
+    def _may_end_given_up_move(self, row: ClusterRow) -> bool:
         """Whether the last of the epochs counted may be the one in which a move ends whose entry an operator removed. An edit
         that ended before them gives none: after it a move can do no more than lead from its target and end.
         """
@@ -184,8 +192,8 @@ class _States:
 
     def _wrong_isr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
         """An election adds nobody to the ISR but an unclean leader, and keeps it if nobody leads."""
-        added = [node for node, stamp in _members(row, before) if (node, stamp) not in _members(before, row)]
-        if row.leader is None and _members(row, before) != _members(before, row):
+        added = [node for node, stamp in _members_of(row, before) if (node, stamp) not in _members_of(before, row)]
+        if row.leader is None and _members_of(row, before) != _members_of(before, row):
             return [("wrong-isr", f"nobody leads epoch {row.leader_epoch}, and the ISR is not the one before")]
         if added and row.isr != (row.leader,):
             return [("wrong-isr", f"the election of epoch {row.leader_epoch} took {', '.join(added)} into the ISR")]
@@ -193,10 +201,10 @@ class _States:
 
     def _gone_members(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
         """Members that the controller took into the ISR although it knew that they were gone."""
-        left_out = [member for member in _members(before, row) if member not in _members(row, before)]
+        left_out = [member for member in _members_of(before, row) if member not in _members_of(row, before)]
         if known is None or row.leader is None or self.moves or row.node == before.leader:
             return []
-        known_gone = known.gone(row.node, left_out, _members(row))
+        known_gone = known.members_known_gone(row.node, left_out, _members_of(row))
         return [
             ("wrong-isr", f"{node} is in the ISR of epoch {row.leader_epoch}, and {row.node} knew it gone") for node in known_gone
         ]
@@ -232,11 +240,12 @@ def _list(nodes: set[str]) -> str:
     return ", ".join(sorted(nodes)) or "empty"
 
 
-def _members(row: ClusterRow, beside: ClusterRow | None = None) -> list[_Member]:
-    # With registrations only where the state beside it has them, too.
-    isr = row.isr or ()
-    stamped = row.stamps is not None and (beside is None or beside.stamps is not None)
-    return list(zip(isr, row.stamps if stamped and row.stamps else [None] * len(isr), strict=False))
+def _members_of(row: ClusterRow, beside: ClusterRow | None = None) -> list[_Member]:
+    """The ISR of a state, with registrations only where the state beside it has them, too."""
+    stamps = stamps_of(row.isr or (), row.stamps)
+    other = stamps if beside is None else stamps_of(beside.isr or (), beside.stamps)
+    is_stamped = row.stamps is not None and (beside is None or beside.stamps is not None)
+    return [(node, stamp if is_stamped and other.get(node, stamp) is not None else None) for node, stamp in stamps.items()]
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -244,7 +253,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     rows = events.as_rows(ClusterRow)
     known = _Known()
     done = operations.of(EDIT).calls
-    states = {key: _States(f"{key[0]}-{key[1]}", least, given_up(done, *key)) for key, least in _least(rows, facts)}
+    states = {key: _States(f"{key[0]}-{key[1]}", least, given_up(done, *key)) for key, least in _least_isr_sizes(rows, facts)}
     keeps_elr = any(row.elr for row in rows)
     preferred = _preferred_orders(operations)
     for row in () if facts.simulated else rows:
@@ -264,7 +273,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     return Findings(anomalies=tuple(anomalies))
 
 
-def _least(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, int], int]]:
+def _least_isr_sizes(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, int], int]]:
     """Each partition with its min.insync.replicas."""
     for topic, partition in {(row.topic, row.partition) for row in rows if row.partition is not None}:
         promise = promised(facts, topic)
@@ -298,6 +307,7 @@ CHECKER = Checker(
         K.STATE_WRITTEN,
         K.ASSIGNED,
         K.REASSIGNMENT_BEGUN,
+        K.REASSIGNMENT_ENDED,
         K.UNCLEAN_ELECTION_ORDERED,
         *_OF_BROKERS,
     ),

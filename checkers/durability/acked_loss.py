@@ -68,6 +68,7 @@ LOST_WRITE = Kind(
         "hw-under-min-isr", "no-elr", "truncate-to-hw-no-incarnation", "hw-checkpoint-eager", "hw-checkpoint-missing",
         "hw-checkpoint-zero-on-shutdown", "no-replica-without-leader", "no-purgatory-epoch-check", "leads-from-startup",
         "offline-replica-recreated", "log-dir-keep-leader", "isr-no-version", "isr-no-member-epoch", "cancel-without-isr",
+        "unnamed-log-deleted",
     ),
 )  # fmt: skip
 

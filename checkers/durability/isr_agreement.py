@@ -76,7 +76,7 @@ class _Agreement:
         """Update logs, leaders and ISRs by the next row, and compare the logs that the row lets differ or be compared further."""
         kind = row.kind
         if kind == K.HW:
-            leader = self._leading_in_epoch(row)
+            leader = self._leadership_in_epoch(row)
             if row.detail == "leader" and leader is not None:
                 leader.hw, leader.at = row.hw, row.at
                 self._compare_members(row.node, row.at)
@@ -94,7 +94,7 @@ class _Agreement:
         elif kind == K.ISR_CHANGE_SENT:
             self._judge_joining(row)
         elif kind == K.ISR_CHANGE_ENDED:
-            leader = self._leading_in_epoch(row)
+            leader = self._leadership_in_epoch(row)
             if leader is not None:
                 leader.isr = row.isr
                 self._compare_members(row.node, row.at)
@@ -111,7 +111,7 @@ class _Agreement:
         else:
             self.wounded.see(row)
 
-    def _leading_in_epoch(self, row: EventRow) -> _Leading | None:
+    def _leadership_in_epoch(self, row: EventRow) -> _Leading | None:
         """The leadership of the row's broker; None if it does not lead in the row's epoch."""
         leader = self.leading.get(row.node)
         return leader if leader is not None and leader.epoch == row.leader_epoch else None
@@ -185,6 +185,7 @@ class _Agreement:
         return None
 
     def _accuse(self, kind: Literal["weak-isr", "strong-isr"], node: str, member: str, offset: int, at: int) -> None:
+        """Report that a member of the ISR lacks, or has another record than, the leader below the leader's HW."""
         leader = self.leading[node]
         whose = f"the ISR of {node}" if kind == "weak-isr" else "the ISR in ZooKeeper"
         theirs = self.replicas.log(member).values

@@ -101,7 +101,7 @@ class Ledger:
             if kind == K.REPLICA_DELETED:
                 self.dropped_at[row.node] = row.at
             if kind == K.APPEND and self.following.get(row.node) == self.top_epoch:
-                self._learn(row.offset, row.value, row.at)
+                self._fill_in(row.offset, row.value, row.at)
         elif kind in ISR_ROWS:
             self._elect(row)
             self.standing.see(row)
@@ -126,13 +126,13 @@ class Ledger:
         for offset in range(self.committed, min(hw, len(values))):
             value = values[offset]
             if value is not None:
-                if (offset, value) not in self.lost and not self._of_the_past(offset, epoch):
+                if (offset, value) not in self.lost and not self._is_of_the_past(offset, epoch):
                     self.gone.discard((offset, value))  # it was excused, came back, and is promised once more
                 self.promise_record(offset, value, epoch, index)
-        if not self._of_the_past(hw - 1, epoch):
+        if not self._is_of_the_past(hw - 1, epoch):
             self.committed = hw
 
-    def _learn(self, offset: int, value: str, index: int) -> None:
+    def _fill_in(self, offset: int, value: str, index: int) -> None:
         """Fill in an entry of the last leader's log that no row showed, from what a follower or consumer got from it.
 
         The leader found the entry on its disk at startup. Power loss may undo a truncation, so the value may differ from the
@@ -144,7 +144,7 @@ class Ledger:
         log.values[offset] = value
         if offset in self.promised and self.promised[offset].value != value:
             how = f"{self.top_node} leads epoch {self.top_epoch} with {value} instead of"
-            self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
+            self._judge_missing([offset], epoch=self.top_epoch, witness=index, how=how)
 
     def _elect(self, row: EventRow) -> None:
         """Apply an election: if an operator ordered it, excuse the records that the elected replica lacked (DUR-7)."""
@@ -210,7 +210,7 @@ class Ledger:
                 for offset, record in self.promised.items()
                 if record.epoch <= epoch and not log.may_hold(offset, record.value)
             ]
-            self._judge(missing, epoch=epoch, witness=row.at, how=f"{row.node} leads epoch {epoch} without")
+            self._judge_missing(missing, epoch=epoch, witness=row.at, how=f"{row.node} leads epoch {epoch} without")
             if row.node == self.top_node:
                 self._judge_contested(epoch, row.at, f"{row.node} leads epoch {epoch} without")
         self._commit(row.node, row.hw, epoch, row.at)
@@ -221,10 +221,10 @@ class Ledger:
         """Record that the protocol promises this record from this row on."""
         if epoch is None:
             epoch = self.top_epoch
-        if (offset, value) in self.gone or self._of_the_past(offset, epoch):
+        if (offset, value) in self.gone or self._is_of_the_past(offset, epoch):
             return
         if offset in self.promised:
-            self._contest(offset, _Promised(value, epoch, index))
+            self._contest_offset(offset, _Promised(value, epoch, index))
             return
         self.count_promised += 1
         self.promised[offset] = _Promised(value, epoch, index)
@@ -236,9 +236,9 @@ class Ledger:
         lacked = offset >= len(self.top_log) or self.top_log[offset] not in (value, None)
         if lacked and epoch < self.top_epoch and self.logs_told:
             how = f"{self.top_node} already led epoch {self.top_epoch} without"
-            self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
+            self._judge_missing([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
 
-    def _contest(self, offset: int, other: _Promised) -> None:
+    def _contest_offset(self, offset: int, other: _Promised) -> None:
         """Apply a second value that is promised at an offset which already holds a promised value.
 
         It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
@@ -261,11 +261,11 @@ class Ledger:
             self.count_promised += 1
             promised_there, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
             self.promised[offset] = other
-            self._judge([offset], epoch=epoch, witness=witness, how=how)
+            self._judge_missing([offset], epoch=epoch, witness=witness, how=how)
             if promised_there is not None:
                 self.promised[offset], self.promised_values[offset], self.committed = promised_there, first, committed
 
-    def _of_the_past(self, offset: int, epoch: int) -> bool:
+    def _is_of_the_past(self, offset: int, epoch: int) -> bool:
         """True if an excused loss removed this offset and the epoch is older than that loss (CUT-1)."""
         return bool(self.cuts) and any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
 
@@ -277,7 +277,7 @@ class Ledger:
         for offset, row in got:
             assert row.value is not None
             if row.leader_epoch == self.top_epoch:
-                self._learn(offset, row.value, row.at)
+                self._fill_in(offset, row.value, row.at)
             self.promise_record(offset, row.value, row.leader_epoch, row.at)
         offsets = {offset for offset, _ in got}
         start, last = call.asked[0].offset, max(offsets)
@@ -289,11 +289,11 @@ class Ledger:
             if offset not in offsets and offset in self.promised and self.promised[offset].index < call.invoked
         ]
         how = f"process {call.process} read from {start} to {last} without"
-        self._judge(passed, epoch=self.top_epoch, witness=call.ended, how=how)
+        self._judge_missing(passed, epoch=self.top_epoch, witness=call.ended, how=how)
 
     # --- judgement ------------------------------------------------------------------------------------------------------
 
-    def _judge(self, missing: list[int], *, epoch: int, witness: int, how: str) -> None:
+    def _judge_missing(self, missing: list[int], *, epoch: int, witness: int, how: str) -> None:
         """Classify the records missing from a log as excused, lost or unjudged, each record once."""
         lost: list[int] = []
         first_excused: int | None = None
@@ -351,7 +351,7 @@ class Ledger:
                 if record.epoch <= self.top_epoch and not log.may_hold(offset, record.value)
             ]
             how = f"at the end the log of {self.top_node}, leader of epoch {self.top_epoch}, lacks"
-            self._judge(missing, epoch=self.top_epoch, witness=max(log.shrunk, self.top_index), how=how)
+            self._judge_missing(missing, epoch=self.top_epoch, witness=max(log.shrunk, self.top_index), how=how)
             self._judge_contested(self.top_epoch, max(log.shrunk, self.top_index), how)
         name = f"{self.topic}-{self.partition}"
         unchecked = (

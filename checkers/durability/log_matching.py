@@ -54,7 +54,7 @@ class _Logs:
     def see(self, row: EventRow) -> None:
         """Take in a row: an HW, an assignment, or a change of a log."""
         if row.kind == K.HW:
-            self._begin(row.leader_epoch)
+            self._begin_epoch(row.leader_epoch)
             self._check_covered(row)
             if row.detail == "leader":
                 self._commit(row)
@@ -72,11 +72,12 @@ class _Logs:
         self.replicas.replay(row)
         self.compared[row.node] = min(self.compared.get(row.node, 0), len(log.values) - (row.kind == K.APPEND))
         if row.kind == K.APPEND:
-            self._match(row)
+            self._match_written(row)
         if removed and not begins:
             self._check_truncation(row, removed)
 
-    def _match(self, row: EventRow) -> None:
+    def _match_written(self, row: EventRow) -> None:
+        """Compare an append with the first one at this offset under this leader epoch: both must have the same value."""
         value, node, at = self.written.setdefault((row.offset, row.leader_epoch), (row.value, row.node, row.at))
         if value != row.value:
             where = f"at offset {row.offset} under epoch {row.leader_epoch}"
@@ -84,7 +85,7 @@ class _Logs:
 
     def _check_covered(self, row: EventRow) -> None:
         """Find records below a leader's HW that differ from the committed ones: consumers could read them."""
-        log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
+        log, limit = self.replicas.log(row.node), min(row.hw, self._first_ignored_offset(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
             record, entry = self.committed[offset], (log.values[offset], log.epochs[offset])
             if record is None or None in entry or entry == (record.value, record.epoch):
@@ -95,13 +96,13 @@ class _Logs:
             break
         self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
 
-    def _limit(self, epoch: int) -> int:
+    def _first_ignored_offset(self, epoch: int) -> int:
         """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
         if not self.cuts:
             return _NEVER
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
-    def _begin(self, epoch: int) -> None:
+    def _begin_epoch(self, epoch: int) -> None:
         """If the epoch is the first after a cut, forget the committed records from the cut's offset on."""
         for cut in self.cuts:
             if self.newest < cut.leader_epoch <= epoch:
@@ -112,7 +113,7 @@ class _Logs:
     def _commit(self, row: EventRow) -> None:
         """The leader's HW rises: remember what is committed below it."""
         log = self.replicas.log(row.node)
-        for offset in range(len(self.committed), min(row.hw, len(log.values), self._limit(row.leader_epoch))):
+        for offset in range(len(self.committed), min(row.hw, len(log.values), self._first_ignored_offset(row.leader_epoch))):
             value, epoch = log.values[offset], log.epochs[offset]
             is_known = value is not None and epoch is not None
             self.committed.append(_Committed(value, epoch, row.leader_epoch, row.at) if is_known else None)

@@ -41,7 +41,7 @@ class _Seen(NamedTuple):
     at: int
 
 
-def _replicas(events: Events, key: str) -> list[Anomaly]:
+def _falls_of_replicas(events: Events, key: str) -> list[Anomaly]:
     """Judge the high watermarks that brokers recorded: of each process until its log gets shorter, and within epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
@@ -154,7 +154,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge the high watermarks of one partition: of brokers by their HW rows, of consumers by the answers they got."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
-    anomalies = _replicas(events, key)
+    anomalies = _falls_of_replicas(events, key)
     consumers: dict[int, _Consumer] = {}
     for call in operations.calls:
         if call.rows:

@@ -34,7 +34,7 @@ class _Offsets:
         self.anomalies: list[Anomaly] = []
 
     def hold(self, offset: int, value: str, epoch: int | None, at: int, holder: str) -> None:
-        """Record that `who` observed this value at this offset, and report a different earlier value."""
+        """Record that `holder` observed this value at this offset, and report a different earlier value."""
         generation = 0
         if self.cuts:
             above = [cut for cut in self.cuts if offset >= cut.offset]

@@ -46,9 +46,9 @@ class Step:
 def cycles(dependencies: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
     """Find for each kind of dependency cycle in `wanted` that the graph contains one short cycle as evidence."""
     small = _Graph(tangled(dependencies, count, wanted))
-    for name, proven in _proven(small):
+    for name, proven in _proving_edges(small):
         if name in wanted:
-            cycle = _shortest(small, name, proven)
+            cycle = _shortest_cycle(small, name, proven)
             yield name, tuple(cycle)
 
 
@@ -60,11 +60,11 @@ def many_cycles(dependencies: Edges, count: int, wanted: frozenset[str]) -> tupl
     small = _Graph(tangled(dependencies, count, wanted))
     ways: list[list[int]] = []
     work = 0
-    for name, proven in _proven(small):
+    for name, proven in _proving_edges(small):
         done: set[int] = set()
         for number in np.flatnonzero(proven).tolist() if name in wanted else ():
             if number not in done and (work < len(dependencies.kind) or not ways):
-                back, _, looked = _back(small, number, name, longest=len(small.kinds) + 1)
+                back, _, looked = _shortest_way_back(small, number, name, longest=len(small.kinds) + 1)
                 ways.append([number, *back])
                 done.update(ways[-1])
                 work += looked
@@ -107,7 +107,7 @@ class _Graph:
         return inside
 
 
-def _proven(graph: _Graph) -> Iterator[tuple[str, Flags]]:
+def _proving_edges(graph: _Graph) -> Iterator[tuple[str, Flags]]:
     """For each kind of cycle, return the edges that prove this kind and no stronger one.
     Leave out edges that prove the same or a stronger kind with fewer time edges, or a stronger kind with the same time edges.
     """
@@ -136,14 +136,14 @@ def _edges_on_cycles(graph: _Graph, kind: str, extra: int) -> Flags:
         case "G1c":
             return must & graph.within(WW | WR | extra)
         case "G-single":
-            return _closed_without_rw(graph, extra)
+            return _edges_closed_without_rw(graph, extra)
         case "G-nonadjacent":
-            return _closed_apart(graph, extra)
+            return _edges_closed_apart(graph, extra)
         case _:
             return must & graph.within(WW | WR | RW | extra)
 
 
-def _closed_apart(graph: _Graph, extra: int) -> Flags:
+def _edges_closed_apart(graph: _Graph, extra: int) -> Flags:
     """The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent."""
     size = len(graph.nodes)
     may = (graph.kind & (WW | WR | extra)) != 0
@@ -156,7 +156,7 @@ def _closed_apart(graph: _Graph, extra: int) -> Flags:
     return closed
 
 
-def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
+def _edges_closed_without_rw(graph: _Graph, extra: int) -> Flags:
     """The rw edges whose source is reachable from their target without another rw edge: G-single."""
     inside = graph.within(WW | WR | RW | extra)
     rw = np.flatnonzero(inside & (graph.kind == RW))
@@ -191,12 +191,12 @@ def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
     return proven
 
 
-def _shortest(graph: _Graph, name: str, proven: Flags) -> list[Step]:
+def _shortest_cycle(graph: _Graph, name: str, proven: Flags) -> list[Step]:
     """The shortest cycle of this kind that the first edges show."""
     best: list[int] = []
     length, work = len(graph.kind) + 1, 0  # length in dependencies: junctions do not count
     for number in np.flatnonzero(proven)[:_TRIES_MAX].tolist():
-        back, far, looked = _back(graph, number, name, longest=length)
+        back, far, looked = _shortest_way_back(graph, number, name, longest=length)
         work += looked
         if back and far + 1 < length:
             best, length = [number, *back], far + 1
@@ -210,7 +210,7 @@ _PLAIN, _AFTER_RW, _AFTER_PROCESS = 0, 1, 2
 _State = tuple[int, int]  # a node, and the kind of step that led to it
 
 
-def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[int], int, int]:
+def _shortest_way_back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[int], int, int]:
     """The shortest path that makes a cycle of this kind with an edge, its number of dependencies, and the number of edges
     visited.
 

@@ -54,9 +54,9 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     """
     seen = examine(model, history, consistency, work_max=work_max)
     found = [*_first_of_each_kind(seen.table, list(seen.alone)), *(_anomaly(cycle) for cycle in seen.named_cycles())]
-    cases = [_case(seen.table, case) for case in seen.decision.cases]
+    cases = [_case_reported(seen.table, case) for case in seen.decision.cases]
     if cases:
-        found = [_without_order(cases)]
+        found = [_anomaly_without_order(cases)]
     return Judgement(
         validity=Validity.INVALID if found else Validity.UNKNOWN if seen.unchecked else Validity.VALID,
         anomalies=tuple(found),
@@ -87,7 +87,7 @@ class Examination:
 
     def named_cycles(self) -> list[Cycle]:
         """The cycles in words, by lines of the history."""
-        return [_cycle(self.table, name, cycle) for name, cycle in self.cycles]
+        return [_cycle_reported(self.table, name, cycle) for name, cycle in self.cycles]
 
 
 def examine(model: str, history: Paired, consistency: Sequence[str], *, work_max: int = WORK_MAX) -> Examination:
@@ -170,10 +170,10 @@ def _first_of_each_kind(table: Table, findings: list[Found]) -> list[Anomaly]:
     return anomalies
 
 
-def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
+def _cycle_reported(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
     """The cycle as it is reported."""
     links = [
-        Link(source=table.line(s.source), target=table.line(s.target), kind=NAMES[s.kind], reason=_reason(table, s))
+        Link(source=table.line(s.source), target=table.line(s.target), kind=NAMES[s.kind], reason=_reason_for_order(table, s))
         for s in cycle
     ]
     return Cycle(kind=name, links=tuple(links))
@@ -189,11 +189,14 @@ def _contradiction(cycle: Cycle) -> str:
     return "; ".join(steps) + ": a contradiction"
 
 
-def _case(table: Table, case: Case) -> Cycle:
-    return replace(_cycle(table, NO_ORDER, case.cycle), assumed=tuple(_assumption(table, *pair) for pair in case.assumed))
+def _case_reported(table: Table, case: Case) -> Cycle:
+    """The case as it is reported: its cycle, and the orders that it assumes."""
+    return replace(
+        _cycle_reported(table, NO_ORDER, case.cycle), assumed=tuple(_link_of_assumption(table, *pair) for pair in case.assumed)
+    )
 
 
-def _without_order(cases: Sequence[Cycle]) -> Anomaly:
+def _anomaly_without_order(cases: Sequence[Cycle]) -> Anomaly:
     """The cycles prove together that no order of the writes is possible: each order has one of them."""
     words = [f"if {' and '.join(link.reason for link in case.assumed)}, then {_contradiction(case)}" for case in cases]
     and_more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
@@ -206,7 +209,8 @@ def _without_order(cases: Sequence[Cycle]) -> Anomaly:
     )
 
 
-def _assumption(table: Table, first: Write, then: Write) -> Link:
+def _link_of_assumption(table: Table, first: Write, then: Write) -> Link:
+    """The link that stands for an assumed order of two writes of one key."""
     lines = [table.line(write.writer) for write in (first, then)]
     first_write, second_write = (
         f"line {line} wrote {table.values.name(w.value)}" for line, w in zip(lines, (first, then), strict=True)
@@ -219,7 +223,7 @@ def _assumption(table: Table, first: Write, then: Write) -> Link:
     )
 
 
-def _reason(table: Table, step: Step) -> str:
+def _reason_for_order(table: Table, step: Step) -> str:
     """Why one transaction must come before the other."""
     first, then = f"line {table.line(step.source)}", f"line {table.line(step.target)}"
     if step.kind == PROCESS:

@@ -41,8 +41,8 @@ class ListAppend:
         self._reads = np.flatnonzero(~table.write & (table.transaction < table.count))
         self.junctions = 0  # nodes that `edges` adds after the transactions
         self._choose_longest()
-        self._compare()
-        self._group()
+        self._find_incompatible_reads()
+        self._group_micros()
 
     def _twice(self, name: int) -> str:
         key, value = self._table.key_name(name >> 32), self._table.values.name((name & 0xFFFFFFFF) - 1)
@@ -79,7 +79,7 @@ class ListAppend:
         at = np.minimum(np.searchsorted(self._names, names), len(self._names) - 1)
         return np.where(self._names[at] == names, self._appends[at], _NOBODY)
 
-    def _compare(self) -> None:
+    def _find_incompatible_reads(self) -> None:
         """Find the reads of a list that are not a prefix of the longest read of the same key."""
         table, reads = self._table, self._reads
         self._odd = np.zeros(len(table.transaction), np.bool_)
@@ -99,7 +99,7 @@ class ListAppend:
                 self._odd[nonempty] = np.logical_or.reduceat(mine != theirs, starts)
             low = high
 
-    def _group(self) -> None:
+    def _group_micros(self) -> None:
         """Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each."""
         table = self._table
         name = table.transaction * (len(table.keys) + 1) + table.key
@@ -127,11 +127,11 @@ class ListAppend:
 
     def anomalies(self) -> Iterator[Found]:
         """Find anomalies of lists that need no dependency cycle: aborted, intermediate, internal, incompatible and lost reads."""
-        yield from self._bad_orders()
+        yield from self._anomalies_of_longest_reads()
         yield from self._odd_reads()
         yield from self._torn_appends()
-        yield from self._intermediate()
-        yield from self._internal()
+        yield from self._intermediate_reads()
+        yield from self._internal_reads()
         yield from self._lost_updates()
 
     def phantoms(self) -> Phantoms:
@@ -155,7 +155,7 @@ class ListAppend:
         names = packed(self._order_key[nobody], self._order_value[nobody]).tolist()
         return [(at, self._failed[name]) for at, name in zip(nobody.tolist(), names, strict=True) if name in self._failed]
 
-    def _bad_orders(self) -> Iterator[Found]:
+    def _anomalies_of_longest_reads(self) -> Iterator[Found]:
         """Anomalies of the longest reads: a value twice, a failed append, an append over it."""
         table = self._table
         names = packed(self._order_key, self._order_value)
@@ -203,7 +203,7 @@ class ListAppend:
                     yield self._aborted_read(reader, key, self._failed[name])
             self._bad_keys[key] = True
 
-    def _seats(self) -> Ints:
+    def _places_of_appends(self) -> Ints:
         """The place of each append in the version order of its key; -1 for other micro-operations."""
         seat = np.full(len(self._table.transaction), -1, np.int64)
         has_append = self._order_append != _NOBODY
@@ -212,7 +212,7 @@ class ListAppend:
 
     def _torn_appends(self) -> Iterator[Found]:
         """Find appends that were read without an earlier append of the same transaction to the same key."""
-        table, seat = self._table, self._seats()
+        table, seat = self._table, self._places_of_appends()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
         earlier, later = appends[:-1], appends[1:]
         wrong = (table.transaction[earlier] == table.transaction[later]) & (table.key[earlier] == table.key[later])
@@ -223,7 +223,7 @@ class ListAppend:
             words = f"line {table.line(reader)} reads {late} without {early} before it; line {table.line(writer)} appended both"
             yield Found("incompatible-order", key, words, (writer, reader))
 
-    def _intermediate(self) -> Iterator[Found]:
+    def _intermediate_reads(self) -> Iterator[Found]:
         """Find G1b: reads by another transaction that end between two appends of one transaction."""
         table = self._table
         reads = self._reads[table.length[self._reads] > 0]
@@ -239,14 +239,14 @@ class ListAppend:
                 words = f"line {table.line(reader)} reads {value} as the last value, but line {table.line(writer)} appended more"
                 yield Found("G1b", int(table.key[read]), words, (writer, reader))
 
-    def _internal(self) -> Iterator[Found]:
+    def _internal_reads(self) -> Iterator[Found]:
         """Find transactions whose reads miss their own earlier appends or show their own later ones."""
-        for place in self._suspects():
+        for place in self._suspect_groups():
             group = self._order[place : int(np.searchsorted(self._head, place, side="right"))]
-            yield from sees_itself(self._table, group.tolist(), self._bad_name)
+            yield from sees_itself(self._table, group.tolist(), self._is_bad_name)
 
-    def _suspects(self) -> list[int]:
-        """Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
+    def _suspect_groups(self) -> list[int]:
+        """Fast pre-check of `_internal_reads`: the first place of each group of micro-operations that may show an anomaly.
 
         Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
         """
@@ -272,12 +272,12 @@ class ListAppend:
         fits[fits] = table.elements[table.first[order[r[fits]]] + where[fits]] == table.value[order[a[fits]]]
         bad[a] |= ~fits
         foreseen = ~read & (earlier >= self._head)
-        append, seat = order[foreseen], self._seats()
+        append, seat = order[foreseen], self._places_of_appends()
         bad[foreseen] |= (seat[append] >= 0) & (seat[append] < table.length[order[earlier[foreseen]]])
         bad &= table.transaction[order] < table.count
         return [int(place) for place in np.unique(self._head[bad])]
 
-    def _bad_name(self, key: int, value: int) -> bool:
+    def _is_bad_name(self, key: int, value: int) -> bool:
         at = int(np.searchsorted(self._names, (key << 32) + value + 1))
         return at + 1 < len(self._names) and self._names[at] == self._names[at + 1]
 
@@ -314,7 +314,7 @@ class ListAppend:
         writer, key, value = self._order_writer[at], self._order_key[at], self._order_value[at]
         same = key[1:] == key[:-1]
         yield edges(writer[:-1][same], writer[1:][same], WW, key=key[1:][same], value=value[1:][same])
-        reads = self._of_others()
+        reads = self._reads_of_others()
         reader, key = table.transaction[reads], table.key[reads]
         begin, size = self._begin[key], table.length[reads]
         # Places among the known versions: the last one read, and the next.
@@ -328,16 +328,18 @@ class ListAppend:
         has_next[has_next] = at[next_known[has_next]] < begin[has_next] + self._size[key[has_next]]
         then = at[next_known[has_next]]
         yield edges(reader[has_next], self._order_writer[then], RW, key=key[has_next], value=self._order_value[then])
-        yield from self._to_unread(reader[~has_next], key[~has_next], at)
+        yield from self._edges_to_unread(reader[~has_next], key[~has_next], at)
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """Return the arguments for finding fractured reads: each read with the writer of its last value, and `missed`."""
+        """Return the arguments for finding fractured reads: each read (reader, key, writer of its last value), and whether a
+        reader missed what a writer wrote to a key.
+        """
         table = self._table
         place = dict.fromkeys(self._names_unread(), 1 << 62)
         for at in np.flatnonzero(self._order_writer != _NOBODY).tolist():
             key = int(self._order_key[at])
             place[int(self._order_writer[at]), key] = at - int(self._begin[key])
-        reads = self._of_others()
+        reads = self._reads_of_others()
         rows = list(zip(table.transaction[reads].tolist(), table.key[reads].tolist(), table.length[reads].tolist(), strict=True))
         length = {(reader, key): size for reader, key, size in reversed(rows)}
         writers = [int(self._order_writer[self._begin[key] + size - 1]) if size else _NOBODY for _, key, size in rows]
@@ -345,10 +347,10 @@ class ListAppend:
         return reads_of_writers, lambda reader, key, writer: place.get((writer, key), -1) >= length[reader, key]
 
     def _names_unread(self) -> Iterator[tuple[int, int]]:
-        appends = self._unread()
+        appends = self._unread_appends()
         return zip(self._table.transaction[appends].tolist(), self._table.key[appends].tolist(), strict=True)
 
-    def _of_others(self) -> Ints:
+    def _reads_of_others(self) -> Ints:
         """The reads whose last value another transaction appended."""
         table = self._table
         reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
@@ -367,19 +369,20 @@ class ListAppend:
             committed[self._order_writer[(self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]]] = True
         return committed
 
-    def _unread(self) -> Ints:
+    def _unread_appends(self) -> Ints:
+        """The appends of committed transactions that no read of their key shows."""
         read = np.zeros(len(self._table.transaction), np.bool_)
         read[self._order_append[self._order_append != _NOBODY]] = True
         return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
 
-    def _surely_unread(self) -> Ints:
+    def _surely_unread_appends(self) -> Ints:
         """The appends that were never read, of committed transactions, to keys that have an order."""
-        table, appends = self._table, self._unread()
+        table, appends = self._table, self._unread_appends()
         return appends[self._is_committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
 
     def unordered(self) -> Unordered:
         """Return the unread appends of each key to which several transactions made some. Call `anomalies` first."""
-        table, appends = self._table, self._surely_unread()
+        table, appends = self._table, self._surely_unread_appends()
         names = packed(table.key[appends], table.transaction[appends])
         _, first = np.unique(names, return_index=True)
         by_key = appends[first]
@@ -392,9 +395,9 @@ class ListAppend:
             ]
         )
 
-    def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
+    def _edges_to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
         """Edges (ww, rw) to committed appends that were never read: these come after every version that was read."""
-        table, appends = self._table, self._surely_unread()
+        table, appends = self._table, self._surely_unread_appends()
         group = fan(table.key[appends], table.transaction[appends], table.count)
         yield group.inside()
         yield group.into(key, reader, RW, key=key)

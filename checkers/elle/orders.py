@@ -94,22 +94,22 @@ def decide(
     if not unordered.keys:
         return Decision()
     known = counted(known, forbidden)
-    places = _places(table, count)
+    places = _places_by_time(table, count)
     work = 0
     with Solver(name=_SOLVER) as solver:
         choices = _Choices(solver)
         while (possible := choices.solve((work_max - work) // _CONFLICT)) and work <= work_max:
             chosen = choices.chosen_pairs()
-            graph = joined([known, _edges(chosen)])
+            graph = joined([known, _edges_of_pairs(chosen)])
             found, looked = many_cycles(graph, count, forbidden) if chosen else ([], 0)
             if not found:
-                guessed = _guessed(unordered, graph, forbidden, places, set(chosen))
-                found, looked = many_cycles(joined([graph, _edges(guessed)]), count, forbidden)
+                guessed = _guessed_pairs(unordered, graph, forbidden, places, set(chosen))
+                found, looked = many_cycles(joined([graph, _edges_of_pairs(guessed)]), count, forbidden)
                 chosen += guessed
             if not found:
-                return Decision(order=_edges(chosen))
+                return Decision(order=_edges_of_pairs(chosen))
             work += looked + len(graph.kind) // _ROUND
-            assumed = {name: pair for pair in chosen for name in _names(pair)}
+            assumed = {name: pair for pair in chosen for name in _edges_of_order(pair)}
             for cycle in found:
                 names = [(step.source, step.target, step.kind, step.key) for step in cycle]
                 pairs = dict.fromkeys(assumed[name] for name in names if name in assumed)
@@ -131,13 +131,14 @@ class _Choices:
         return len(self._numbers)
 
     def exclude(self, case: Case) -> None:
-        clause = tuple(sorted(-self._literal(pair) for pair in case.assumed))
+        """Tell the solver that not all orders that this contradiction assumes can be right."""
+        clause = tuple(sorted(-self._literal_of_order(pair) for pair in case.assumed))
         if clause not in self._cases:
             self._cases[clause] = case
             self._solver.add_clause(clause)
 
-    def _literal(self, pair: Pair) -> int:
-        # Positive for the order that was guessed first; the solver begins with it.
+    def _literal_of_order(self, pair: Pair) -> int:
+        """The solver's number for an order of two versions: positive for the order guessed first, with which it begins."""
         number = self._numbers.get(pair) or -self._numbers.get(pair[::-1], 0)
         if not number:
             number = self._numbers[pair] = len(self._numbers) + 1
@@ -145,7 +146,7 @@ class _Choices:
         return number
 
     def solve(self, conflicts_max: int) -> bool | None:
-        # Whether some combination of orders is not excluded; None if that was not decided.
+        """Whether some combination of orders is not excluded; None if that was not decided."""
         self._solver.conf_budget(max(conflicts_max, 1))
         possible: bool | None = self._solver.solve_limited()
         return possible
@@ -155,7 +156,7 @@ class _Choices:
         return [pair if number in signs else pair[::-1] for pair, number in self._numbers.items()]
 
     def minimal(self) -> tuple[Case, ...]:
-        # A minimal set of cases that excludes every order, those that assume least first.
+        """A minimal set of cases that excludes every order, those that assume least first."""
         from pysat.examples.musx import MUSX  # imported here because few histories need it, and it takes 20 ms
 
         formula = WCNF()
@@ -167,17 +168,20 @@ class _Choices:
         return tuple(sorted(kept, key=lambda case: (len(case.assumed), len(case.cycle))))
 
 
-def _places(table: Table, count: int) -> Ints:
-    # Numbers for the nodes: the latest transaction has 0, junctions come behind all transactions. The search for components
-    # begins with 0 and completes what depends on a node before the node. So nodes that no edges order stand in the order of time.
+def _places_by_time(table: Table, count: int) -> Ints:
+    """Numbers for the nodes: the latest transaction has 0, junctions come behind all transactions.
+
+    The search for components begins with 0 and completes what depends on a node before the node. So nodes that no edges order
+    stand in the order of time.
+    """
     middle = np.where(table.end < NEVER, (table.start + table.end) // 2, table.start)
     places = np.arange(count)
     places[np.argsort(-middle, kind="stable")] = np.arange(table.count)
     return places
 
 
-def _guessed(unordered: Unordered, graph: Edges, forbidden: frozenset[str], places: Ints, chosen: set[Pair]) -> list[Pair]:
-    # The pairs of neighbours in the guessed order of each key, without those that the graph has.
+def _guessed_pairs(unordered: Unordered, graph: Edges, forbidden: frozenset[str], places: Ints, chosen: set[Pair]) -> list[Pair]:
+    """The pairs of neighbours in the guessed order of each key, without those that the graph has."""
     kinds = ~0 if "G2-item" in forbidden else ~RW  # else a cycle with rw edges may be allowed
     used = graph.where((graph.kind & kinds) != 0)
     late = -components(places[used.source], places[used.target], len(places))[places]
@@ -188,13 +192,14 @@ def _guessed(unordered: Unordered, graph: Edges, forbidden: frozenset[str], plac
     return [pair for pair in pairs if pair not in unordered.known and pair not in chosen]
 
 
-def _names(pair: Pair) -> list[tuple[int, int, int, int]]:
-    # The edges that an order of two writes adds: source, target, kind and key.
+def _edges_of_order(pair: Pair) -> list[tuple[int, int, int, int]]:
+    """The edges that an order of two writes adds: source, target, kind and key."""
     first, then = pair
     return [(first.writer, then.writer, WW, then.key), *((reader, then.writer, RW, then.key) for reader in first.readers)]
 
 
-def _edges(pairs: Sequence[Pair]) -> Edges:
-    rows = [(*name, pair[1].value) for pair in pairs for name in _names(pair) if name[0] != name[1]]
+def _edges_of_pairs(pairs: Sequence[Pair]) -> Edges:
+    """The edges that the orders of all these pairs add."""
+    rows = [(*name, pair[1].value) for pair in pairs for name in _edges_of_order(pair) if name[0] != name[1]]
     source, target, kind, key, value = np.array(rows, np.int64).reshape(-1, 5).T
     return Edges(source=source, target=target, kind=kind, key=key, value=value)

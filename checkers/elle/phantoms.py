@@ -49,7 +49,7 @@ def of_registers(table: Table, readers: dict[tuple[int, int], list[int]], phanto
             reader, witness = readers[key, value][0], readers[key, other][0]
             words = f"{_read_in_words(table, reader, value)}; it was not there before, because line {table.line(witness)} reads "
             findings.append(Found("phantom-read", key, words + table.values.name(other), (reader, witness)))
-    return Phantoms(found=tuple(findings), first=first, unchecked=_unchecked_words(table, first))
+    return Phantoms(found=tuple(findings), first=first, unchecked=_words_of_first_states(table, first))
 
 
 def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int, int]]) -> Phantoms:
@@ -71,7 +71,7 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
             continue
         for value in sorted(strange):
             findings.append(_phantom_in_list(table, key, value, lists))
-    return Phantoms(found=tuple(findings), first=first, unchecked=_unchecked_words(table, first))
+    return Phantoms(found=tuple(findings), first=first, unchecked=_words_of_first_states(table, first))
 
 
 def _first_state(lists: Sequence[Values], strange: set[int]) -> Values | None:
@@ -97,7 +97,8 @@ def _read_in_words(table: Table, reader: int, value: int) -> str:
     return f"line {table.line(reader)} reads {table.values.name(value)}, which no transaction wrote"
 
 
-def _unchecked_words(table: Table, first: dict[int, Values]) -> tuple[str, ...]:
+def _words_of_first_states(table: Table, first: dict[int, Values]) -> tuple[str, ...]:
+    """Which keys are not judged because their first value or elements are unknown, in sentences."""
     return tuple(
         f"key {table.key_name(key)}: nobody wrote {', '.join(map(table.values.name, state))}, which may be older than the history"
         for key, state in sorted(first.items())

@@ -165,11 +165,11 @@ class RwRegister:
                 if wrote is not None and (key, value) in self._left and (key, wrote) in self._left:
                     yield (key, value), (key, wrote)
         if "G-single-realtime" in self._forbidden:
-            yield from self._in_time(one_process=False)
+            yield from self._versions_in_time(one_process=False)
         elif "G-single-process" in self._forbidden:
-            yield from self._in_time(one_process=True)
+            yield from self._versions_in_time(one_process=True)
 
-    def _in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
+    def _versions_in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
         """Pairs of a version left by a transaction and a version found by one invoked after it returned.
 
         Pairs that follow from others by transitivity are left out.
@@ -224,6 +224,7 @@ class RwRegister:
         circles = components(source, target, self._table.count).tolist()
 
         def missed(reader: int, key: int, writer: int) -> bool:
+            """Whether the reader missed this write: it read nil, or a value whose writer would come both before and after it."""
             if (writer, key) not in self._last:
                 return False
             value = outer_reads[reader, key]

@@ -99,7 +99,7 @@ def table_of(paired: Paired, writes: str, *, lists: bool) -> Table:
     processes: dict[Hashable, int] = {}
     count = len(paired.calls)
     raw = [*reader.value, *reader.elements]
-    numbers, values = _numbered(raw)
+    numbers, values = _values_as_numbers(raw)
     split = len(reader.value)
     return Table(
         calls=calls,
@@ -121,6 +121,8 @@ def table_of(paired: Paired, writes: str, *, lists: bool) -> Table:
 
 
 class _Reader:
+    """Columns as lists while they are filled; `Table` says what they mean. `writes` is the word of a write: append or w."""
+
     def __init__(self, writes: str, *, lists: bool) -> None:
         self._writes = writes
         self._lists = lists
@@ -141,7 +143,7 @@ class _Reader:
         add_value, add_first, add_length = self.value.append, self.first.append, self.length.append
         for number, call in enumerate(calls):
             unknown = call.result is UNKNOWN
-            for micro in _micros(call, call.argument if unknown else call.result):
+            for micro in _checked_micros(call, call.argument if unknown else call.result):
                 f, key, value = micro
                 write = f == writes
                 size = 0
@@ -171,7 +173,8 @@ class _Reader:
                 add_length(size)
 
 
-def _micros(call: Call, value: Hashable) -> tuple[tuple[Hashable, Hashable, Hashable], ...]:
+def _checked_micros(call: Call, value: Hashable) -> tuple[tuple[Hashable, Hashable, Hashable], ...]:
+    """The micro-operations of a transaction, checked. HistoryError if one is not [f key value]."""
     if not isinstance(value, tuple):
         raise HistoryError(f"line {call.line}: a transaction must be a list of [f key value], not {short(value)}")
     for micro in value:
@@ -180,7 +183,8 @@ def _micros(call: Call, value: Hashable) -> tuple[tuple[Hashable, Hashable, Hash
     return value
 
 
-def _numbered(raw: list[Hashable]) -> tuple[Ints, Values]:
+def _values_as_numbers(raw: list[Hashable]) -> tuple[Ints, Values]:
+    """Values as numbers, and what turns these back: integers in a narrow range keep their order, others are counted."""
     kinds = set(map(type, raw))
     if kinds <= {int, type(None)}:
         present = [v for v in raw if v is not None] if type(None) in kinds else raw

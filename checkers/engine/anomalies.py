@@ -30,7 +30,7 @@ class Harm(IntEnum):
     FALSE_READ = 2  # clients read what is not true
     MISSED = 3  # clients miss records for some time, or their view goes back
     DISORDER = 4  # records are out of order or doubled
-    WRONG_ANSWER = 5  # a wrong request is carried out, or a right one refused
+    WRONG_ANSWER = 5  # a wrong request is carried out, or a right one refused; a client is not told what became of its records
     LOSS_NEXT = 6  # the next failover may lose a record
     USURPED = 7  # two brokers act in one role, or a state is written by the wrong one
     BROKEN_STEP = 8  # a step of the documents was left out, or came too early; what comes of it may not be seen in this run

@@ -73,18 +73,18 @@ def narrow(checker: Checker, operations: Operations, events: Events) -> tuple[Op
 def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
     """Run one checker on one group; on a partition whose name several topics had, once for each topic."""
     if checker.group_by != PARTITION or checker.across_topics:
-        return _apply(checker, group.operations, group.events, facts, tuple(cuts))
+        return _findings_of_group(checker, group.operations, group.events, facts, tuple(cuts))
     findings_found = []
     for life in group.lives:
         if life.deleted and (checker.of_the_living or lacking(checker, life.events.words)):
             continue
         mine = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)
-        findings = _apply(checker, life.operations, life.events, facts, mine)
+        findings = _findings_of_group(checker, life.operations, life.events, facts, mine)
         findings_found.append(replace(findings, cuts=tuple(replace(cut, topic_id=life.topic_id) for cut in findings.cuts)))
     return findings_found[0] if len(findings_found) == 1 else joined(findings_found)
 
 
-def _apply(checker: Checker, operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def _findings_of_group(checker: Checker, operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Run the check, or report the group as unchecked if rows that the checker needs are missing."""
     lacks = lacking(checker, events.words)
     if lacks:

@@ -8,7 +8,7 @@ its name.
 Texts are stored as integer codes: equal codes mean equal texts, and their order means nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -48,7 +48,7 @@ ACKS_ERRORS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")  # ack
 REASONS = (*SEQUENCE_ERRORS, *SHAPE_ERRORS, *ACKS_ERRORS)
 # The errors that say that a reader asked for an offset too early, or for one that is not there.
 OFFSET_ERRORS = ("OFFSET_NOT_AVAILABLE", "OFFSET_OUT_OF_RANGE")
-COMMITS = ("commit", "committed")
+RARE = ("commit", "committed", "send", "log")  # a checker that reads one of these walks the partitions that have it
 NONE = -1  # no value, no offset, no matching turn
 OFFSET_BITS = 44  # low bits of a key packed from partition and offset
 _PARTS_MAX = 1 << 15
@@ -95,7 +95,7 @@ class Columns:
     hw: Ints  # `ABSENT` where there is none
     values: int  # codes of values are below this
     others: frozenset[PartitionKey]  # partitions that other operations name
-    commits: frozenset[PartitionKey]  # partitions in which consumers commit positions or fetch them
+    rare: Mapping[str, frozenset[PartitionKey]]  # by each function of `RARE`, the partitions that have it
     unsaid: frozenset[PartitionKey]  # partitions of which a client did not learn the first offset, because of an offset
 
     @cached_property
@@ -166,29 +166,31 @@ def columns_of(operations: pa.Table) -> Columns | None:
     Text columns may be plain or dictionary-encoded.
     """
     others: frozenset[PartitionKey] = frozenset()
-    commits = unsaid = others
-    if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
+    unsaid = others
+    rare = dict.fromkeys(RARE, others)
+    if not set(_encoded_column(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
         rest = operations.filter(pc.invert(pc.is_in(operations["f"], pa.array(_FUNCTIONS))))
-        others, commits = _partitions_named(rest), _partitions_named(rest.filter(pc.is_in(rest["f"], pa.array(COMMITS))))
+        others = _partitions_named(rest)
+        rare = {f: _partitions_named(rest.filter(pc.equal(rest["f"], f))) for f in RARE}
         asks = rest.filter(pc.equal(rest["f"], "earliest"))
         unsaid = _partitions_named(asks.filter(pc.is_in(asks["error"], pa.array(OFFSET_ERRORS))))
         operations = operations.filter(pc.is_in(operations["f"], pa.array(_FUNCTIONS)))
-    heads = _heads(operations)
-    offset = _numbers(operations["offset"], none=ABSENT)
-    part, partitions = _parts(operations)
+    heads = _first_rows(operations)
+    offset = _numbers_or(operations["offset"], none=ABSENT)
+    part, partitions = _parts_of_rows(operations)
     if heads is None or part is None:
         return None
     impossible = ((offset < 0) & (offset != ABSENT)) | (offset > OFFSET_MAX)
     turn = _turn_of_rows(heads, len(part))
     if (part != part[heads][turn]).any():
         return None
-    turns = _turns(operations.take(pa.array(heads)), first=np.append(heads, len(part)), part=part[heads])
+    turns = _turns_of_calls(operations.take(pa.array(heads)), first=np.append(heads, len(part)), part=part[heads])
     odd = np.zeros(len(partitions), np.bool_)
     odd[_parts_to_walk(turns)] = True
     odd[part[impossible]] = True
-    odd[part[heads][_numbers(operations["slot"])[heads] != 0]] = True
+    odd[part[heads][_numbers_or(operations["slot"])[heads] != 0]] = True
     topic_ids, several = _topic_ids(operations["topic_id"], part, len(partitions))
-    value = _codes(operations["value"])
+    value = _encoded_column(operations["value"])
     codes = _numbers_of(value)
     silent = np.flatnonzero((turns.ok & turns.produce)[turn] & (codes < 0) & ~odd[part])
     codes[silent] = codes[turns.first[turns.other[turn[silent]]] + silent - turns.first[turn[silent]]]
@@ -201,25 +203,25 @@ def columns_of(operations: pa.Table) -> Columns | None:
         part=part,
         value=codes,
         offset=np.where(impossible, NONE, np.maximum(offset, NONE)),
-        hw=_numbers(operations["hw"], none=ABSENT),
+        hw=_numbers_or(operations["hw"], none=ABSENT),
         values=len(value.dictionary),
         others=others,
-        commits=commits,
+        rare=rare,
         unsaid=unsaid,
     )
 
 
-def _heads(operations: pa.Table) -> Ints | None:
+def _first_rows(operations: pa.Table) -> Ints | None:
     """The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process."""
-    index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
+    index, slot = _numbers_or(operations["index"]), _numbers_or(operations["slot"])
     new = np.ones(len(index), np.bool_)
     new[1:] = index[1:] != index[:-1]
     wrong = (slot[1:] <= slot[:-1]) & ~new[1:]
     wrong |= index[1:] < index[:-1]
     for column in (
-        _numbers_of(_codes(operations["type"])),
-        _numbers_of(_codes(operations["f"])),
-        _numbers(operations["process"]),
+        _numbers_of(_encoded_column(operations["type"])),
+        _numbers_of(_encoded_column(operations["f"])),
+        _numbers_or(operations["process"]),
     ):
         wrong |= (column[1:] != column[:-1]) & ~new[1:]
     heads: Ints = np.flatnonzero(new)
@@ -244,11 +246,11 @@ def _parts_to_walk(turns: Turns) -> Codes:
     return parts
 
 
-def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
+def _turns_of_calls(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
     """The invocations and completions as arrays, each with the number of its partner."""
-    index, process, acks = _numbers(heads["index"]), _numbers(heads["process"]), _numbers(heads["acks"], none=NONE)
-    asks, f = _is(heads["type"], "invoke"), _numbers_of(_codes(heads["f"]))
-    produce = _is(heads["f"], "produce")
+    index, process, acks = _numbers_or(heads["index"]), _numbers_or(heads["process"]), _numbers_or(heads["acks"], none=NONE)
+    asks, f = _where_text_is(heads["type"], "invoke"), _numbers_of(_encoded_column(heads["f"]))
+    produce = _where_text_is(heads["f"], "produce")
     order = np.argsort(process, kind="stable")
     earlier, later = order[:-1], order[1:]
     fits = (
@@ -269,19 +271,19 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         part=part,
         first=first,
         process=process,
-        time_ns=_numbers(heads["time_ns"]),
+        time_ns=_numbers_or(heads["time_ns"]),
         asks=asks,
         produce=produce,
-        poll=_is(heads["f"], "poll"),
-        ok=answered & _is(heads["type"], "ok"),
-        failed=answered & _is(heads["type"], "fail"),
+        poll=_where_text_is(heads["f"], "poll"),
+        ok=answered & _where_text_is(heads["type"], "ok"),
+        failed=answered & _where_text_is(heads["type"], "fail"),
         other=other,
         acks_all=produce & (acks == -1)[invocation],
         acks_one=produce & (acks == 1)[invocation],
         acks_none=produce & (acks == 0)[invocation],
-        once=produce & _is(heads["delivery"], "once")[invocation],
-        out_of_range=answered & _is(heads["type"], "fail") & _is(heads["error"], "OFFSET_OUT_OF_RANGE"),
-        faulted=np.where(asks, *_among(heads["error"], REASONS)),
+        once=produce & _where_text_is(heads["delivery"], "once")[invocation],
+        out_of_range=answered & _where_text_is(heads["type"], "fail") & _where_text_is(heads["error"], "OFFSET_OUT_OF_RANGE"),
+        faulted=np.where(asks, *_where_text_among(heads["error"], REASONS)),
     )
 
 
@@ -291,10 +293,10 @@ def _partitions_named(operations: pa.Table) -> frozenset[PartitionKey]:
     return frozenset(zip(topics, numbers, strict=True)) - {(None, None)}
 
 
-def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
+def _parts_of_rows(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
     """The part of each row, and the partition of each part; None for the parts if a row has none or there are too many."""
-    topic = _codes(operations["topic"])
-    codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
+    topic = _encoded_column(operations["topic"])
+    codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers_or(operations["partition"])
     if not len(codes):
         return codes, ()
     if codes.min() < 0 or number.min() < 0 or len(topics) * (count := int(number.max()) + 1) > _PLACES_MAX:
@@ -312,7 +314,7 @@ def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], .
 
 def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[str | None, ...], Flags]:
     """The topic id of each part (None if its rows name none), and a flag for parts with several."""
-    codes = _codes(column)
+    codes = _encoded_column(column)
     code, names = _numbers_of(codes), codes.dictionary.to_pylist()
     named = np.flatnonzero(code >= 0)
     of_part = np.full(parts, NONE, np.int32)
@@ -322,13 +324,14 @@ def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[
     return tuple(None if at == NONE else names[at] for at in of_part.tolist()), several
 
 
-def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
+def _numbers_or(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
+    """The numbers of a column, with `none` in place of null."""
     filled = pc.fill_null(column, none) if column.null_count else column
     numbers: Ints = filled.to_numpy()
     return numbers
 
 
-def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
+def _encoded_column(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """Encode a text column of a table as numbers, with one dictionary for all its chunks."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     whole: pa.DictionaryArray = coded.unify_dictionaries().combine_chunks()
@@ -341,16 +344,17 @@ def _numbers_of(codes: pa.DictionaryArray) -> Codes:
     return codes_there
 
 
-def _among(column: pa.ChunkedArray, words: Sequence[str]) -> tuple[Flags, Flags]:
+def _where_text_among(column: pa.ChunkedArray, words: Sequence[str]) -> tuple[Flags, Flags]:
     """Where a column has a text, and where it has one of these."""
-    codes = _codes(column)
+    codes = _encoded_column(column)
     numbers = _numbers_of(codes)
     places = [place for place, text in enumerate(codes.dictionary.to_pylist()) if text in words]
     return numbers != NONE, np.isin(numbers, places)
 
 
-def _is(column: pa.ChunkedArray, word: str) -> Flags:
-    codes = _codes(column)
+def _where_text_is(column: pa.ChunkedArray, word: str) -> Flags:
+    """Where a column of texts has this word."""
+    codes = _encoded_column(column)
     texts = codes.dictionary.to_pylist()
     flags: Flags = _numbers_of(codes) == (texts.index(word) if word in texts else NONE - 1)
     return flags

@@ -58,7 +58,7 @@ def facts_of(manifest: RunManifest) -> Facts:
     )
 
 
-def deadline_ns(facts: Facts) -> int | None:
+def recovery_deadline_ns(facts: Facts) -> int | None:
     """Return the time by which the cluster must be whole again: the bound B after healing, in ns.
 
     None if the run did not complete or ended before that time.

@@ -54,6 +54,7 @@ def divided(table: _Table, group_by: tuple[str, ...]) -> tuple[dict[Key, _Table]
 
 
 def _divided_frame(table: _Table, group_by: tuple[str, ...]) -> tuple[dict[Key, _Table], _Table]:
+    """The rows by group, each with the rows of no group among them; and the rows of no group alone."""
     everywhere = pl.all_horizontal([pl.col(column).is_null() for column in group_by])
     shared = table.frame.filter(everywhere)
     parts = table.frame.filter(~everywhere).partition_by(group_by, as_dict=True)

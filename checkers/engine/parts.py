@@ -70,7 +70,7 @@ def judge_part(
             operations=lambda: pl.concat([part.operations_frame, every]),
             kept=lambda keep: pl.concat([part.operations_kept(keep), keep(every)]),
             events=complete(pl.concat([part.events_frame, shared.events_frame]).sort("index"), facts),
-            coded=lambda: _together(part.operations_of(NAMES), shared.operations_table.select(NAMES)),
+            coded=lambda: _rows_of_part(part.operations_of(NAMES), shared.operations_table.select(NAMES)),
             screened_min=screened_min,
         )
 
@@ -78,7 +78,7 @@ def judge_part(
     return JudgedPart(findings=joined(whole.judged(rows, facts, of_partitions)))
 
 
-def _together(operations: pa.Table, shared: pa.Table) -> pa.Table:
+def _rows_of_part(operations: pa.Table, shared: pa.Table) -> pa.Table:
     """The rows of a part and of every partition, sorted; texts may be dictionaries."""
     if not shared.num_rows:
         return operations

@@ -41,7 +41,7 @@ def judge_range(history: History, first: int, last: int, facts: Facts, checkers:
     some = Operations(some_frame)
     states = {}
     for checker, split in of_the_run:
-        operations = some if split.columns else Operations(_of_kind(history, first, last, checker, some_frame))
+        operations = some if split.columns else Operations(_operations_read(history, first, last, checker, some_frame))
         states[checker.name] = split.partial(*narrow(checker, operations, complete_events), facts)
     return JudgedRange(
         first=first,
@@ -52,7 +52,7 @@ def judge_range(history: History, first: int, last: int, facts: Facts, checkers:
     )
 
 
-def _of_kind(history: History, first: int, last: int, checker: Checker, operations: pl.DataFrame) -> pl.DataFrame:
+def _operations_read(history: History, first: int, last: int, checker: Checker, operations: pl.DataFrame) -> pl.DataFrame:
     """All columns of the operations that a checker of few operations reads; they are read only if there are any."""
     functions = list(checker.operations) if operations["f"].is_in(checker.operations).any() else []
     names = _all("operations")

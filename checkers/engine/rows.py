@@ -100,7 +100,7 @@ def _impossible(*columns: str) -> pl.Expr:
 _IS_WOUND = pl.col("kind") == str(K.WOUND)
 
 
-def _lacking() -> pl.Expr:
+def _lacks_required() -> pl.Expr:
     """Flag the rows that lack a required column. Built column by column, which is faster on small frames."""
     columns = sorted({column for _, columns in FILLED for column in columns})
     needing = {column: [str(kind) for kind, filled in FILLED if column in filled] for column in columns}
@@ -109,7 +109,7 @@ def _lacking() -> pl.Expr:
 
 
 # True for rows of events that lack a column their kind must fill.
-LACKING = _lacking()
+LACKING = _lacks_required()
 # A wound of a whole node has a row without a partition. The rows of its logs say the same, so partitions ignore it.
 _WHOLE = _IS_WOUND & pl.col("partition").is_null()
 # True for rows with an impossible offset: these are not judged, and `checkers.validity.assumptions` reports them.
@@ -198,13 +198,13 @@ def calls(rows: list[OperationRow]) -> list[Call]:
         if first.type == "invoke":
             waiting[first.process] = rows[start:end]
         elif asked := waiting.pop(first.process, None):
-            paired.append(_call(asked, rows[start:end]))
+            paired.append(_call_of(asked, rows[start:end]))
         start = end
     open_calls = sorted(waiting.values(), key=lambda asked: asked[0].at)
-    return paired + [_call(asked, []) for asked in open_calls]
+    return paired + [_call_of(asked, []) for asked in open_calls]
 
 
-def _call(rows: list[OperationRow], answered: list[OperationRow]) -> Call:
+def _call_of(rows: list[OperationRow], answered: list[OperationRow]) -> Call:
     """The call of an invocation and its completion; without one it has no type and never ends."""
     first = rows[0]
     if first.f == "produce":

@@ -10,7 +10,7 @@ import numpy as np
 
 from checkers.engine.calms import calms, excuses
 from checkers.engine.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
-from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns
+from checkers.engine.facts import MS, PROMPT_MS, Facts, recovery_deadline_ns
 from checkers.engine.rows import OFFSET_MAX
 from checkers.engine.tables import Events
 from history.event import EventKind
@@ -31,17 +31,17 @@ def offset_agreement(columns: Columns, shared: Events, facts: Facts) -> Screened
 def acked_loss(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where a poll skips an offset that another answer gave to a client: without broker rows the only loss."""
     count = np.bincount(columns.promised >> OFFSET_BITS, minlength=len(columns.partitions))
-    return Screened(suspect=_passes_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
+    return Screened(suspect=_parts_passed_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
 
 
 def polls(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
     turns = columns.turns
     answered = turns.ok & (turns.poll | turns.acks_all)
-    return Screened(suspect=_passes_over(columns) | columns.named(turns.part[answered & ~_rises(columns)]))
+    return Screened(suspect=_parts_passed_over(columns) | columns.named(turns.part[answered & ~_has_rising_offsets(columns)]))
 
 
-def _passes_over(columns: Columns) -> Flags:
+def _parts_passed_over(columns: Columns) -> Flags:
     """Find partitions with a poll that does not return exactly the known offsets from its position to its last record."""
     turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
@@ -51,7 +51,7 @@ def _passes_over(columns: Columns) -> Flags:
     lowest = np.minimum.reduceat(np.where(got, columns.offset, 1 << OFFSET_BITS), firsts)[polls]
     position = columns.offset[turns.first[turns.other[polls]]]
     start = np.where(position == NONE, lowest, position)
-    rising = _rises(columns)[polls]
+    rising = _has_rising_offsets(columns)[polls]
     # Polls without a gap skip nothing.
     open_ = (count > 0) & ((highest - start + 1 != count) | (lowest < start) | ~rising)
     polls, start, count, highest, lowest, rising = (c[open_] for c in (polls, start, count, highest, lowest, rising))
@@ -61,7 +61,7 @@ def _passes_over(columns: Columns) -> Flags:
     return columns.named(part[(there != count) | (lowest < start) | ~rising])
 
 
-def _rises(columns: Columns) -> Flags:
+def _has_rising_offsets(columns: Columns) -> Flags:
     """For each invocation or completion, whether its offsets rise from row to row."""
     rises = np.ones(len(columns.turns.index), np.bool_)
     rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
@@ -72,10 +72,10 @@ def _rises(columns: Columns) -> Flags:
 
 def order(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with an acknowledgement out of order, or with a value that was read but not sent there before."""
-    return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))
+    return Screened(suspect=_parts_acknowledged_late(columns) | _parts_with_unsent_reads(columns))
 
 
-def _acknowledged_late(columns: Columns) -> Flags:
+def _parts_acknowledged_late(columns: Columns) -> Flags:
     """The partitions with an acknowledgement at or below an offset that was acknowledged before its call began."""
     turns, firsts = columns.turns, columns.turns.first[:-1]
     acks = np.flatnonzero(turns.ok & turns.acks_all)
@@ -94,7 +94,7 @@ def _acknowledged_late(columns: Columns) -> Flags:
     return columns.named(part[late])
 
 
-def _read_unsent(columns: Columns) -> Flags:
+def _parts_with_unsent_reads(columns: Columns) -> Flags:
     """The partitions in which a value was read that was not surely sent there before."""
     turns, read, sent = columns.turns, columns.read, columns.sent
     first = np.full(columns.values, NONE, np.int64)
@@ -207,7 +207,7 @@ def _highest_before(group: Ints, value: Ints) -> Ints:
 def availability(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with a call without answer, without late answers of each kind, or with records no final reader got."""
     turns, suspect = columns.turns, np.zeros(len(columns.partitions), np.bool_)
-    deadline = deadline_ns(facts)
+    deadline = recovery_deadline_ns(facts)
     if deadline is None:
         return Screened(suspect=suspect)
     asked_late = turns.asks & (turns.time_ns >= deadline)

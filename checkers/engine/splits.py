@@ -47,7 +47,7 @@ def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda
     """Make a split whose state is the rows that the checker reads, for checkers of few rows. `keep` may leave out events."""
 
     def partial(operations: Operations, events: Events, facts: Facts) -> bytes:
-        return msgspec.msgpack.encode(_Rows(_arrow_bytes(operations.frame), _arrow_bytes(keep(events.frame))))
+        return msgspec.msgpack.encode(_Rows(_ipc_of_frame(operations.frame), _ipc_of_frame(keep(events.frame))))
 
     def merge(states: Sequence[bytes], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
         rows = [msgspec.msgpack.decode(state, type=_Rows) for state in states]
@@ -57,7 +57,8 @@ def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda
     return Split(columns=(), partial=partial, merge=merge)
 
 
-def _arrow_bytes(frame: pl.DataFrame) -> bytes:
+def _ipc_of_frame(frame: pl.DataFrame) -> bytes:
+    """The rows of a frame as an Arrow IPC stream."""
     sink = io.BytesIO()
     frame.write_ipc_stream(sink, compression="zstd")
     return sink.getvalue()

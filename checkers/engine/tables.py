@@ -144,6 +144,7 @@ class Table:
         return view
 
     def _of(self, wanted: frozenset[str]) -> Self:
+        """The rows with one of these words, without the memory of earlier answers."""
         if not self.is_small:
             is_wanted = pl.col(self.told_by).is_in(sorted(wanted))
             return type(self)(self._source.frame.filter(is_wanted) if wanted else self._source.frame.clear(), small_max=-1)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from checkers.engine import screens
 from checkers.engine.checker import Checker, apply, lacking, unchecked
 from checkers.engine.collector import without_collector
-from checkers.engine.columns import COMMITS, NAMES, Columns, PartitionKey, Screened, columns_of
+from checkers.engine.columns import NAMES, Columns, PartitionKey, Screened, columns_of
 from checkers.engine.facts import Facts, complete, promised
 from checkers.engine.groups import PARTITION, Group, divided, groups
 from checkers.engine.lives import LOOKS
@@ -140,22 +140,22 @@ def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, 
 def judged(rows: Callable[[], Rows], facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
     """Run checkers on all groups of rows, which are made and freed here: the collector would walk all that is left of them."""
     with without_collector():
-        return _in_phases(rows(), facts, checkers)
+        return _findings_in_phases(rows(), facts, checkers)
 
 
-def _in_phases(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
+def _findings_in_phases(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
     """Run the checkers, those of the ledger first: the others get the cuts that it found."""
     all_findings: list[Findings] = []
     cuts: tuple[Cut, ...] = ()
     for phase in ("ledger", "others"):
         for checker in checkers:
             if checker.phase == phase:
-                all_findings.extend(_of_checker(run, checker, facts, cuts))
+                all_findings.extend(_findings_of_checker(run, checker, facts, cuts))
         cuts = tuple(sorted(cut for findings in all_findings for cut in findings.cuts))
     return all_findings
 
 
-def _of_checker(run: Rows, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]) -> Iterator[Findings]:
+def _findings_of_checker(run: Rows, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]) -> Iterator[Findings]:
     """The findings of one checker; partitions that its pre-check passes are not walked."""
     screen = checker.screen if checker.operations else screens.nothing
     if checker.group_by != PARTITION or screen is None or run.columns is None:
@@ -188,8 +188,7 @@ def _partitions_to_walk(run: Rows, checker: Checker, screened: Screened, facts: 
     walked: set[_Key] = {
         key for key, at in numbers.items() if screened.suspect[at] or columns.odd[at] or key not in promised_keys
     }
-    if set(checker.operations) & set(COMMITS):
-        walked |= columns.commits
+    walked.update(*(columns.rare.get(f, ()) for f in checker.operations))
     # Partitions without produces and polls have few operations.
     walked |= (columns.others | run.kinds.keys()) - numbers.keys() - {(None, None)}
     tied, tied_if_named = {str(kind) for kind in checker.tied}, {str(kind) for kind in checker.tied_if_named}

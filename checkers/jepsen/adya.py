@@ -16,8 +16,8 @@ def findings(tables: Object) -> Iterator[Finding]:
     """Find the keys of which two inserts committed. A key shows nothing unless a second one was answered, too."""
     committed: dict[Hashable, list[Call]] = {}
     for call in reads(tables.calls, "insert"):
-        committed.setdefault(_key(call), []).append(call)
-    tried = {*map(_key, tables.failed)}
+        committed.setdefault(_key_of_insert(call), []).append(call)
+    tried = {*map(_key_of_insert, tables.failed)}
     if not any(len(calls_of_key) > 1 or key in tried for key, calls_of_key in committed.items()):
         yield Unchecked("no key of which one insert committed and another was answered")
     for key, (first, *others) in committed.items():
@@ -26,7 +26,7 @@ def findings(tables: Object) -> Iterator[Finding]:
             yield Found("G2", (first.line, call.line), words)
 
 
-def _key(call: Call) -> Hashable:
+def _key_of_insert(call: Call) -> Hashable:
     """The key of an insert. Raises HistoryError for another argument."""
     key, rows = call.key, call.argument
     if isinstance(rows, tuple) and len(rows) == 2 and isinstance(rows[1], tuple):

@@ -27,7 +27,7 @@ def findings(group: Object) -> Iterator[Finding]:
     if again:
         yield Unchecked(f"keys {short(again)} are written several times, so their versions cannot be told apart")
     reads_told = [(call, _micros(call, "r")) for call in reads(group.calls)]
-    yield from _unwritten(reads_told, {micro[1:] for _, micro in writes}, {micro[1:]: call for call, micro in aborted})
+    yield from _unwritten_reads(reads_told, {micro[1:] for _, micro in writes}, {micro[1:]: call for call, micro in aborted})
     groups: dict[frozenset[Hashable], list[tuple[Call, _Keys]]] = {}
     for call, micros in reads_told:
         keys_seen = [key for _, key, value in micros if value is not None]
@@ -52,7 +52,7 @@ def _micros(call: Call, f: str) -> tuple[_Micro, ...]:
     return tuple(micros)
 
 
-def _unwritten(
+def _unwritten_reads(
     reads_told: list[tuple[Call, tuple[_Micro, ...]]],
     written: set[tuple[Hashable, Hashable]],
     aborted: dict[tuple[Hashable, Hashable], Call],
@@ -71,6 +71,7 @@ def _unwritten(
 
 
 def _forks(reads_of_group: list[tuple[Call, _Keys]]) -> Iterator[Found]:
+    """Pairs of reads of which each has seen a key that the other has not."""
     # Of reads in the order of what they saw, two neighbours show a fork if any two do.
     ranked = sorted(reads_of_group, key=lambda first: (len(first[1]), first[0].index))
     for (first, less), (second, keys_of_second) in pairwise(ranked):

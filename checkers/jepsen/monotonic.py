@@ -27,7 +27,7 @@ def findings(table: Object) -> Iterator[Finding]:
     last = all_reads[-1]
     rows = [fields(last, row, "a row") for row in listed(last, last.result, "the answer to a read")]
     values = [whole(last, row.get("val"), "the :val of a row") for row in rows]
-    yield from _out_of_order(last, rows, values)
+    yield from _rows_out_of_order(last, rows, values)
     added = {whole(call, fields(call, call.result, "a row").get("val"), "the :val of a row"): call for call in _done(table)}
     value_set = set(values)
     for value in sorted(value for value, count in Counter(values).items() if count > 1):
@@ -47,9 +47,9 @@ def _done(table: Object) -> list[Call]:
     return [call for call in table.calls if call.f == "add" and call.end is not None]
 
 
-def _out_of_order(last: Call, rows: list[_Row], values: list[int]) -> Iterator[Found]:
+def _rows_out_of_order(last: Call, rows: list[_Row], values: list[int]) -> Iterator[Found]:
     """Timestamps or values that go back in the last read."""
-    stamps = [_stamp(last, row) for row in rows]
+    stamps = [_timestamp(last, row) for row in rows]
     for earlier, later in pairwise(stamps):
         if later < earlier:
             words = f"line {last.line} reads a row of timestamp {short(later)} after one of {short(earlier)}"
@@ -61,7 +61,7 @@ def _out_of_order(last: Call, rows: list[_Row], values: list[int]) -> Iterator[F
             break
 
 
-def _stamp(last: Call, row: _Row) -> int | float | Fraction:
+def _timestamp(last: Call, row: _Row) -> int | float | Fraction:
     stamp = row.get("sts")
     if not isinstance(stamp, int | float | Fraction):
         raise HistoryError(f"line {last.line}: the :sts of a row must be a number, not {short(stamp)}")

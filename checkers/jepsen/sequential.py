@@ -19,7 +19,7 @@ def findings(keys: Object) -> Iterator[Finding]:
         if call.f == "write":
             begun.setdefault(call.argument, call)
     for call in reads(keys.calls):
-        key, subkeys = _answer(call)
+        key, subkeys = _key_and_subkeys(call)
         newest = next((subkey for subkey in subkeys if subkey is not None), None)
         if newest is None:
             continue
@@ -33,7 +33,7 @@ def findings(keys: Object) -> Iterator[Finding]:
             yield Found("out-of-order", (call.line,) if write is None else (write.line, call.line), words)
 
 
-def _answer(call: Call) -> tuple[Hashable, Sequence[Hashable]]:
+def _key_and_subkeys(call: Call) -> tuple[Hashable, Sequence[Hashable]]:
     """The key and the subkeys that a read answered. Raises HistoryError."""
     value = call.result
     if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)):

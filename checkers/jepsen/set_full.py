@@ -33,8 +33,8 @@ def findings(whole_set: Object) -> Iterator[Finding]:
         if call.f != "read":
             adds.setdefault(call.argument, []).append(call)
     yield from _unexpected_elements(all_reads, adds, {call.argument: call for call in whole_set.failed if call.f != "read"})
-    sights = _sights(all_reads, set(adds))
-    outcomes = [_fate(element, adds_of_element, sights[element]) for element, adds_of_element in adds.items()]
+    sights = _sights_of_elements(all_reads, set(adds))
+    outcomes = [_loss_of(element, adds_of_element, sights[element]) for element, adds_of_element in adds.items()]
     yield from (outcome for outcome in outcomes if outcome is not None and outcome.kind == "lost")
     stale = [outcome for outcome in outcomes if outcome is not None and outcome.kind == "stale"]
     if not any(sight.stable for sight in sights.values()):
@@ -59,7 +59,7 @@ class _Sight:
         return self.present is not None and (self.absent is None or self.absent.start < self.present.start)
 
 
-def _sights(all_reads: list[_Read], elements: set[Hashable]) -> dict[Hashable, _Sight]:
+def _sights_of_elements(all_reads: list[_Read], elements: set[Hashable]) -> dict[Hashable, _Sight]:
     """When each element was seen first, and the last reads with it and without it."""
     sights = {element: _Sight() for element in elements}
     unseen = set(elements)
@@ -78,7 +78,7 @@ def _sights(all_reads: list[_Read], elements: set[Hashable]) -> dict[Hashable, _
     return sights
 
 
-def _fate(element: Hashable, adds: list[Call], sight: _Sight) -> Found | None:
+def _loss_of(element: Hashable, adds: list[Call], sight: _Sight) -> Found | None:
     """Whether the element is lost or stale; None if it is neither."""
     line, absent = adds[0].line, sight.absent
     known_from = min((end for end in (sight.first, *(call.end for call in adds)) if end is not None), default=None)

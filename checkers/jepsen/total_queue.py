@@ -32,7 +32,7 @@ def findings(queue: Object) -> Iterator[Finding]:
     again = [value for value, calls in takes.items() if len(calls) > len(put.get(value, calls))]
     if again:
         yield Note(f"{len(again)} values came out more often than they were put in, which is allowed, such as {short(again[0])}")
-    yield from _missing(queue, put, takes, max((drain.start for drain in drains), default=-1))
+    yield from _missing_values(queue, put, takes, max((drain.start for drain in drains), default=-1))
 
 
 def _unexpected_takes(takes: _Taken, put: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
@@ -51,7 +51,7 @@ def _unexpected_takes(takes: _Taken, put: dict[Hashable, list[Call]], failed: di
                 yield Found("phantom-read", (call.line,), words)
 
 
-def _missing(queue: Object, put: dict[Hashable, list[Call]], takes: _Taken, drained: int) -> Iterator[Finding]:
+def _missing_values(queue: Object, put: dict[Hashable, list[Call]], takes: _Taken, drained: int) -> Iterator[Finding]:
     """The values that did not come out; `drained`: where the last drain that returned began."""
     open_calls = [call for call in queue.calls if call.end is None and call.f != "enqueue"]
     missing = [call for value, calls in put.items() for call in _not_taken(calls, takes.get(value, []))]

@@ -89,7 +89,7 @@ def _ww_pairs(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
 
 def _sole_writer(log: Log, offset: int) -> Op | None:
     values = list(log.offsets[offset])
-    return log.writer(values[0]) if len(values) == 1 and len(log.places[values[0]]) == 1 else None
+    return log.writer(values[0]) if len(values) == 1 and len(log.indices_of[values[0]]) == 1 else None
 
 
 def _link(nodes: list[Op], step: Step) -> Link:

@@ -7,8 +7,8 @@
     >>> [a.kind for a in judge(steps(enumerate(sent + polled, 1))).anomalies]
     ['inconsistent-offsets', 'lost-write', 'phantom-read', 'unseen']
 
-A history is INVALID if it shows an anomaly that Kafka forbids; allowed ones become notes. It is UNKNOWN if no send or poll
-completed, if values are not unique, or if an acknowledged record may still be on its way to a reader.
+A history is INVALID if it shows an anomaly that Kafka forbids; allowed ones become notes. It is UNKNOWN if no completed
+operation polled a record, if values are not unique, or if an acknowledged record may still be on its way to a reader.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from checkers.engine.verdict import Anomaly, Validity
 from checkers.kafka import cycles, processes, values
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Logs
-from checkers.kafka.transactions import TRANSACTIONS, Op, operations
+from checkers.kafka.transactions import Op, operations
 from checkers.linearizability.judge import Cycle, Judgement, name_of_key
 from history.foreign.step import Step, named
 from history.op import OpType
@@ -49,14 +49,14 @@ def judge_operations(ops: list[Op]) -> Judgement:
         if again:
             unchecked.append(f"{again} values of {named(log.key)} were sent by several operations: it is unknown whose were read")
     findings += [*processes.anomalies(logs), *cycles.anomalies(logs)]
-    if not any(op.type is OpType.OK and op.f in TRANSACTIONS for op in ops):
-        unchecked.append("no send or poll certainly completed")
+    if not any(op.type is OpType.OK and op.polls for op in ops):
+        unchecked.append("no completed operation polled a record")
     bad = [finding for finding in findings if not finding.allowed]
     return Judgement(
         validity=Validity.INVALID if bad else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(_anomalies(bad)),
         unchecked=tuple(unchecked),
-        notes=tuple(_notes([finding for finding in findings if finding.allowed])),
+        notes=tuple(_notes_on_findings([finding for finding in findings if finding.allowed])),
         operations=len(ops),
         cycles=tuple(Cycle(kind=finding.kind, links=finding.links) for finding in bad if finding.links),
     )
@@ -73,7 +73,7 @@ def _anomalies(findings: list[Found]) -> Iterator[Anomaly]:
             )
 
 
-def _notes(findings: list[Found]) -> Iterator[str]:
+def _notes_on_findings(findings: list[Found]) -> Iterator[str]:
     for kind in sorted({finding.kind for finding in findings}):
         same = [finding for finding in findings if finding.kind == kind]
         yield f"{kind}: {len(same)}, allowed, because {same[0].allowed}; the first: {same[0].words}"

@@ -33,20 +33,20 @@ class Log:
         return {offset: index for index, offset in enumerate(self.order)}
 
     @cached_property
-    def places(self) -> dict[Hashable, list[int]]:
+    def indices_of(self) -> dict[Hashable, list[int]]:
         """For each value of the log, the indices at which it was observed, ascending."""
-        offsets_by_value: dict[Hashable, list[int]] = {}
+        found: dict[Hashable, list[int]] = {}
         for index, offset in enumerate(self.order):
             for value in self.offsets[offset]:
-                offsets_by_value.setdefault(value, []).append(index)
-        return offsets_by_value
+                found.setdefault(value, []).append(index)
+        return found
 
-    def place(self, offset: int | None, value: Hashable) -> int | None:
+    def index_of(self, offset: int | None, value: Hashable) -> int | None:
         """Return the index of a record in the log; None if unknown, or if it has no offset and its value is at several."""
         if offset is not None and value in self.offsets.get(offset, ()):
             return self.index[offset]
-        places = self.places.get(value, ())
-        return places[0] if len(places) == 1 else None
+        indices = self.indices_of.get(value, ())
+        return indices[0] if len(indices) == 1 else None
 
     def has_in_a_row(self, polled: Sequence[Record]) -> bool:
         """True if each of these records of one poll certainly is right behind the one before. All were polled with an offset."""

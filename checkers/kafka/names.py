@@ -87,6 +87,12 @@ BESIDE: tuple[Name, ...] = (
         "committed-offsets: commit-lost, phantom-commit, commit-ahead",
         "not judged: Jepsen's clients commit before they complete, and record no such operation",
     ),
+    Name(
+        "unlogged loss",
+        "a record that was handed to an asynchronous producer is neither acknowledged nor in its log",
+        "background: unlogged-loss, false-log",
+        "not judged: such histories have no operation that ends before its record is sent",
+    ),
 )
 
 _HEAD = """## Jepsen's names

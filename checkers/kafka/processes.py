@@ -27,9 +27,9 @@ def anomalies(logs: Logs) -> Iterator[Found]:
     polled: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}  # process -> key -> its last record
     sent: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}
     for op in logs.ops:
-        polls, sends = _by_key(op.polls), _by_key(op.sends)
-        yield from _own(op)
-        yield from _inside(logs, op, polls, sends)
+        polls, sends = _records_by_key(op.polls), _records_by_key(op.sends)
+        yield from _own_records_polled(op)
+        yield from _disorder_within_operations(logs, op, polls, sends)
         reading, sending = polled.setdefault(op.process, {}), sent.setdefault(op.process, {})
         if op.forgets:
             for stands in (reading, sending):
@@ -38,25 +38,26 @@ def anomalies(logs: Logs) -> Iterator[Found]:
         for key, records in polls.items():
             if key in reading:
                 allowed = _REBALANCED if op.subscribed else ""
-                yield from _next(logs.keys[key], "poll", reading[key], (op, records[0]), allowed)
+                yield from _disorder_between_operations(logs.keys[key], "poll", reading[key], (op, records[0]), allowed)
             if op.type is OpType.OK:
                 reading[key] = (op, records[-1])
         if op.type is OpType.FAIL:
             continue
         for key, records in sends.items():
             if key in sending:
-                yield from _next(logs.keys[key], "send", sending[key], (op, records[0]), "")
+                yield from _disorder_between_operations(logs.keys[key], "send", sending[key], (op, records[0]), "")
             sending[key] = (op, records[-1])
 
 
-def _by_key(records: Sequence[Record]) -> _ByKey:
+def _records_by_key(records: Sequence[Record]) -> _ByKey:
+    """The records of each key, in their order."""
     records_by_key: _ByKey = {}
     for record in records:
         records_by_key.setdefault(record[0], []).append(record)
     return records_by_key
 
 
-def _own(op: Op) -> Iterator[Found]:
+def _own_records_polled(op: Op) -> Iterator[Found]:
     """Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each."""
     if not op.sends or not op.polls:
         return
@@ -68,7 +69,7 @@ def _own(op: Op) -> Iterator[Found]:
             return
 
 
-def _inside(logs: Logs, op: Op, polls: _ByKey, sends: _ByKey) -> Iterator[Found]:
+def _disorder_within_operations(logs: Logs, op: Op, polls: _ByKey, sends: _ByKey) -> Iterator[Found]:
     """Records that one operation polled or sent out of the order of the log."""
     for key, records in polls.items():
         if key not in op.rebalanced and not logs.keys[key].has_in_a_row(records):
@@ -80,7 +81,10 @@ def _inside(logs: Logs, op: Op, polls: _ByKey, sends: _ByKey) -> Iterator[Found]
                 yield finding._replace(allowed=_INTERLEAVED) if finding.kind == "int-send-skip" else finding
 
 
-def _next(log: Log, what: str, before: tuple[Op, Record], now: tuple[Op, Record], allowed: str) -> Iterator[Found]:
+def _disorder_between_operations(
+    log: Log, what: str, before: tuple[Op, Record], now: tuple[Op, Record], allowed: str
+) -> Iterator[Found]:
+    """What is wrong between the last record of one operation and the first of the next on a log."""
     for finding in _wrong_pair(log, "", what, before, now):
         if finding.kind != "send-skip":  # other processes write to the same log
             yield finding._replace(allowed=allowed)
@@ -89,7 +93,7 @@ def _next(log: Log, what: str, before: tuple[Op, Record], now: tuple[Op, Record]
 def _wrong_pair(log: Log, scope: str, what: str, before: tuple[Op, Record], now: tuple[Op, Record]) -> Iterator[Found]:
     """What is wrong with two records in a row: values skipped between them, or the wrong order."""
     (op, (key, offset, value)), (then, (_, later, follows)) = before, now
-    first, second = log.place(offset, value), log.place(later, follows)
+    first, second = log.index_of(offset, value), log.index_of(later, follows)
     if first is None or second is None or second == first + 1:
         return
     lines = (op.line,) if op is then else (op.line, then.line)

@@ -61,14 +61,14 @@ def operations(steps: Iterable[Step]) -> list[Op]:
         start, invocation = open_steps.pop(step.process)
         if step.f in _PLACES and step.type is not OpType.FAIL:
             (subscribed.add if step.f == "subscribe" else subscribed.discard)(step.process)
-        op = _op(len(ops), start, invocation, step, subscribed=step.process in subscribed)
+        op = _op_of(len(ops), start, invocation, step, subscribed=step.process in subscribed)
         ops.append(replace(op, end=position) if op.type is OpType.OK else op)
     for start, invocation in sorted(open_steps.values(), key=lambda pending: pending[0]):
-        ops.append(_op(len(ops), start, invocation, None, subscribed=invocation.process in subscribed))
+        ops.append(_op_of(len(ops), start, invocation, None, subscribed=invocation.process in subscribed))
     return ops
 
 
-def _op(number: int, start: int, invocation: Step, answered: Step | None, *, subscribed: bool) -> Op:
+def _op_of(number: int, start: int, invocation: Step, answered: Step | None, *, subscribed: bool) -> Op:
     """The operation of an invocation and its answer. Raises HistoryError for an unknown function."""
     if invocation.f not in (*TRANSACTIONS, *_PLACES, _CRASH, _ASKS):
         raise HistoryError(
@@ -82,7 +82,7 @@ def _op(number: int, start: int, invocation: Step, answered: Step | None, *, sub
     polled = False
     if invocation.f in TRANSACTIONS:
         micros = _micros(step)
-        sends = tuple(_send(step, micro, answered=step is answered) for micro in micros if micro[0] == "send")
+        sends = tuple(_record_of_send(step, micro, answered=step is answered) for micro in micros if micro[0] == "send")
         polls = tuple(record for micro in micros if micro[0] == "poll" for record in _records_of_poll(step, micro))
         polled = any(micro[0] == "poll" for micro in micros)
     moves = invocation.f in _PLACES and type_ is not OpType.FAIL
@@ -125,7 +125,7 @@ def _micros(step: Step) -> tuple[tuple[Hashable, ...], ...]:
     return value
 
 
-def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
+def _record_of_send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
     """The record of a send; its offset is known from the answer."""
     value = micro[2]
     if not answered or not isinstance(value, tuple):

@@ -19,7 +19,7 @@ def of_log(log: Log) -> Iterator[Found]:
         if len(values_told) > 1:
             words = f"offset {offset} of {named(log.key)} holds {', '.join(map(short, values_told))}"
             yield Found("inconsistent-offsets", log.key, tuple(op.line for op in values_told.values()), words)
-    for value, places in log.places.items():
+    for value, places in log.indices_of.items():
         if len(places) > 1 and len(log.writers.get(value, ())) < 2:
             offsets = [log.order[index] for index in places]
             words = f"{short(value)} of {named(log.key)} is at offsets {', '.join(map(str, offsets))}"
@@ -47,13 +47,13 @@ def lost(log: Log, logs: Logs) -> Iterator[Found]:
     places of all read values, and a value counts as before it only if its last place is.
     """
     read = {value for value, readers in log.readers.items() if any(op.type is OpType.OK for op in readers)}
-    firsts = {value: log.places[value][0] for value in read if value in log.places}
+    firsts = {value: log.indices_of[value][0] for value in read if value in log.indices_of}
     if not firsts:
         return
     furthest = max(firsts, key=lambda value: firsts[value])
     bound = firsts[furthest]
     reader = next(op for op in log.readers[furthest] if op.type is OpType.OK)
-    for value, places in log.places.items():
+    for value, places in log.indices_of.items():
         writer = log.writer(value)
         if places[-1] <= bound and value not in read and writer is not None and logs.committed(writer):
             offset = log.order[places[-1]]

@@ -22,16 +22,16 @@ def by_key(calls: Sequence[Call]) -> Sequence[Call]:
     """
     has_question = any(call.f in _QUESTIONS and _is_pair(call.argument) and call.argument[1] is None for call in calls)
     if has_question and all(_is_pair(value) for call in calls for value in (call.argument, call.result) if value is not UNKNOWN):
-        return [_split(call) for call in calls]
+        return [_call_on_key(call) for call in calls]
     return calls
 
 
 def alone(call: Call) -> Call | None:
     """One call with its key and value separated; None if it has no key."""
-    return _split(call) if _is_pair(call.argument) else None
+    return _call_on_key(call) if _is_pair(call.argument) else None
 
 
-def _split(call: Call) -> Call:
+def _call_on_key(call: Call) -> Call:
     """The call on its key alone. Raises HistoryError if the answer names another key."""
     assert _is_pair(call.argument)
     key, argument = call.argument

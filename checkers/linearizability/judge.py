@@ -90,7 +90,7 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
 
     `failed` are calls that certainly did not happen: the reason of an anomaly names one whose value was read.
     """
-    parts, silent = _parts(model, by_key(calls))
+    parts, silent = _calls_by_object(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []
     ambiguous: list[Hashable] = []
@@ -104,9 +104,9 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
             ambiguous.append(key)
     budget = min(FIRST_ROUND, steps_max)
     while searches and not anomalies:
-        anomalies, searches = _round(model, searches, budget)
+        anomalies, searches = _search_on(model, searches, budget)
         if budget <= FIRST_ROUND and not anomalies:
-            anomalies, searches = _by_values(model, searches)
+            anomalies, searches = _decided_by_values(model, searches)
         if budget == steps_max:
             break
         budget = min(budget * GROWTH, steps_max)
@@ -114,7 +114,9 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
     unanswered = () if answered else (NOTHING_ANSWERED,)
     unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
     notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
-    anomalies = [(_traced(model, parts, failed, anomaly, stuck), stuck) for anomaly, stuck in anomalies[:ANOMALIES_MAX]]
+    anomalies = [
+        (_with_source_of_value(model, parts, failed, anomaly, stuck), stuck) for anomaly, stuck in anomalies[:ANOMALIES_MAX]
+    ]
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(anomaly for anomaly, _ in anomalies),
@@ -132,13 +134,15 @@ def could_be_wrong(model: Model, part: Sequence[Call]) -> bool:
 
 
 def _undecided(searches: Sequence[_Part], ambiguous: Sequence[Hashable], steps_max: int) -> Iterator[str]:
+    """Why parts of the history have no verdict, in sentences."""
     for part in searches:
         yield f"{_about(part.key)}not decided within {steps_max:,} steps of search"
     for key in ambiguous:
         yield f"{_about(key)}appends returned without an offset, and no read shows where they are"
 
 
-def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Call]], int]:
+def _calls_by_object(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Call]], int]:
+    """The calls on each object, and how many calls say nothing. Raises HistoryError for a call that the model refuses."""
     parts: dict[Hashable, list[Call]] = {}
     silent = 0
     for call in calls:
@@ -152,8 +156,8 @@ def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Cal
     return parts, silent
 
 
-def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
-    # Continue each search until it has visited `budget` configurations in total; return anomalies and undecided parts.
+def _search_on(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
+    """Continue each search until it has visited `budget` configurations in total; return anomalies and undecided parts."""
     anomalies: list[tuple[Anomaly, Stuck]] = []
     left: list[_Part] = []
     for part in searches:
@@ -173,8 +177,8 @@ def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[t
     return anomalies, left
 
 
-def _by_values(model: Model, searches: Sequence[_Part]) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
-    # The anomalies of parts that are hard to search, and that their values decide; and the parts that they do not decide.
+def _decided_by_values(model: Model, searches: Sequence[_Part]) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
+    """The anomalies of parts that are hard to search, and that their values decide; and the parts that they do not decide."""
     anomalies: list[tuple[Anomaly, Stuck]] = []
     left: list[_Part] = []
     for part in searches:
@@ -187,6 +191,7 @@ def _by_values(model: Model, searches: Sequence[_Part]) -> tuple[list[tuple[Anom
 
 
 def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
+    """The anomaly of an impossible call: the calls that were ordered last before it, and why it cannot follow them."""
     by_index = {call.index: call for call in part}
     impossible = by_index[stuck.call]
     before = [by_index[index].line for index in stuck.order[-_LAST_PLACED:]]
@@ -201,10 +206,10 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
     )
 
 
-def _traced(
+def _with_source_of_value(
     model: Model, parts: Mapping[Hashable, Sequence[Call]], failed: Sequence[Call], anomaly: Anomaly, stuck: Stuck
 ) -> Anomaly:
-    # A value in the answer that no call gave is the reason, whatever the state: say whose it is, or that it is nobody's.
+    """The anomaly, with whose value was answered if no call before gave it: that of a failed or a later call, or nobody's."""
     key, impossible = next((key, call) for key, part in parts.items() for call in part if call.index == stuck.call)
     if not isinstance(model, Traced):
         return anomaly

@@ -108,10 +108,11 @@ class OwnObject:
 
     def step(self, state: State, call: Call) -> State | Illegal:
         """The user's step. HistoryError with the line of the call if it fails."""
-        after = _model_answer(self.name, call, lambda: self._after(state, _op(call)))
+        after = _answer_of_model(self.name, call, lambda: self._state_after(state, _op(call)))
         return ILLEGAL if after is None else after
 
-    def _after(self, state: State, op: Op) -> State:
+    def _state_after(self, state: State, op: Op) -> State:
+        """The state after a call, by the user's model; TypeError if its step changes the state that it is given."""
         before = {state}  # is found there again, unless it has changed
         after = self._step(state, *op)
         if state not in before:
@@ -158,7 +159,7 @@ class OwnReads:
         parts: dict[Hashable, list[Call]] = {}
         for call in by_key(calls):
             parts.setdefault(call.key, []).append(call)
-        wrong = [anomaly for key, part in parts.items() for anomaly in self._wrong(key, part)]
+        wrong = [anomaly for key, part in parts.items() for anomaly in self._refused_reads(key, part)]
         answered = any(call.f in self.reads and call.end is not None for call in calls)
         return Judgement(
             validity=Validity.INVALID if wrong else Validity.VALID if answered else Validity.UNKNOWN,
@@ -168,7 +169,7 @@ class OwnReads:
             operations=len(calls),
         )
 
-    def _wrong(self, key: Hashable, part: Sequence[Call]) -> list[Anomaly]:
+    def _refused_reads(self, key: Hashable, part: Sequence[Call]) -> list[Anomaly]:
         """The reads of one object that do not hold."""
         moments = sorted((at, call.index) for call in part for at in (call.start, call.end) if at is not None)
         by_index = {call.index: call for call in part}
@@ -193,11 +194,11 @@ class OwnReads:
                 count, maybe = reading.pop(index)
                 read, others = _op(call), [_op(other) for other in maybe.values()]
                 before = done[:count]
-                if not _model_answer(self.name, call, lambda: _not_none(self._holds(read, before, others))):  # noqa: B023  # at once
-                    anomalies.append(self._anomaly(key, call, len(before), len(others)))
+                if not _answer_of_model(self.name, call, lambda: _checked_answer(self._holds(read, before, others))):  # noqa: B023  # at once
+                    anomalies.append(self._anomaly_of_read(key, call, len(before), len(others)))
         return anomalies
 
-    def _anomaly(self, key: Hashable, read: Call, before: int, maybe: int) -> Anomaly:
+    def _anomaly_of_read(self, key: Hashable, read: Call, before: int, maybe: int) -> Anomaly:
         """The read that the user's predicate refuses."""
         return Anomaly(
             kind=KIND,
@@ -217,6 +218,7 @@ def checked_state(state: Hashable) -> Hashable:
 
 
 def _refuse_identity(state: Hashable) -> None:
+    """TypeError for a state that is compared by identity though it can change: a search would take changed states for equal."""
     # An object without an equality of its own equals itself alone, also after a change. A mere mark, `object()`, cannot change.
     for part in state if isinstance(state, tuple | frozenset) else ():
         _refuse_identity(part)
@@ -226,14 +228,14 @@ def _refuse_identity(state: Hashable) -> None:
         raise TypeError(f"a {what} is compared by identity, so equal states are not seen to be equal, nor its changes")
 
 
-def _not_none(holds: object) -> object:
+def _checked_answer(holds: object) -> object:
     if holds is None:
         raise TypeError("holds returned None; it must return True or False")
     return holds
 
 
-def _model_answer(name: str, call: Call, ask: Callable[[], _T]) -> _T:
-    # The code is the user's: whatever it raises is told as a mistake of the model, with the call that it was asked about.
+def _answer_of_model(name: str, call: Call, ask: Callable[[], _T]) -> _T:
+    """The code is the user's: whatever it raises is told as a mistake of the model, with the call that it was asked about."""
     try:
         return ask()
     # SystemExit would end the command with the exit code that the model chose.

@@ -52,7 +52,7 @@ def account(model: Model, calls: Sequence[Call], stuck: Stuck) -> Account:
     impossible = next(call for call in calls if call.index == stuck.call)
     assert impossible.end is not None
     calls_before = cut(calls, impossible.end)
-    base = _base(model, calls_before, stuck)
+    base = _longest_prefix(model, calls_before, stuck)
     if base is None:
         return Account(initial=model.initial(), base=(), paths=(), whole=False)
     by_index = {call.index: call for call in calls_before}
@@ -67,7 +67,7 @@ def account(model: Model, calls: Sequence[Call], stuck: Stuck) -> Account:
     )
 
 
-def _base(model: Model, calls_before: Sequence[Call], stuck: Stuck) -> tuple[Place, ...] | None:
+def _longest_prefix(model: Model, calls_before: Sequence[Call], stuck: Stuck) -> tuple[Place, ...] | None:
     """The longest prefix in an order: the proof's own if it is one, else one that is searched for; None if that takes too long.
 
     () if the prefix has no order either: another of its calls is impossible, too.
@@ -130,7 +130,7 @@ class _Walk:
         if self._visited > _VISITED_MAX or len(places) >= _DEEP_MAX:
             self.whole = False
             return
-        ready = self._ready(used)
+        ready = self._possible_next_calls(used)
         moves = [(call, self._model.step(state, call)) for call in ready]
         # A call of unknown outcome that changes nothing now leads nowhere.
         useful = [
@@ -141,7 +141,7 @@ class _Walk:
         for call, after in useful:
             yield from self._paths_from(after, (*places, Place(call=call.index, state=after)), used | {call.index})
 
-    def _ready(self, used: frozenset[int]) -> list[Call]:
+    def _possible_next_calls(self, used: frozenset[int]) -> list[Call]:
         """The calls that may come next: no other call returned before they were made."""
         remaining = [call for call in self._calls if call.index not in used]
         first_end = min((call.end for call in remaining if call.end is not None), default=None)

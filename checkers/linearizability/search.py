@@ -103,7 +103,7 @@ class Search:
         self._best: tuple[int, int, _Chain | None, int] | None = None  # (first return not passed, its call, path, state)
         self._done: _Frame | None = None
         first = [_Frame(0, 0, 0, self._table.number(state), None) for state in (states or [model.initial()])]
-        self._stack = [frame for frame in first if self._arrive(frame)]
+        self._stack = [frame for frame in first if self._can_go_on(frame)]
 
     @property
     def steps(self) -> int:
@@ -128,33 +128,33 @@ class Search:
                 stack.pop()
                 continue
             call, state = top.moves.pop()
-            self._place(top, call, state)
+            self._place_call(top, call, state)
         if self._done is not None:
-            return Placed(order=_order(self._done.chain, self._index))
+            return Placed(order=_order_of_chain(self._done.chain, self._index))
         assert self._best is not None
         _, stuck, chain, state = self._best
-        return Stuck(order=_order(chain, self._index), call=self._calls[stuck].index, state=self._table.state(state))
+        return Stuck(order=_order_of_chain(chain, self._index), call=self._calls[stuck].index, state=self._table.state(state))
 
     def _index(self, call: int) -> int:
         return self._calls[call].index if call >= 0 else self._crashed[-1 - call].index
 
-    def _place(self, top: _Frame, call: int, state: int) -> None:
+    def _place_call(self, top: _Frame, call: int, state: int) -> None:
         """Place a call and go on from there, if that can succeed."""
         if call < 0:
             frame = _Frame(top.base, top.mask, top.spent | 1 << (-1 - call), state, (call, top.chain))
         else:
-            base, mask = _with(top.base, top.mask, call)
+            base, mask = _placed_with(top.base, top.mask, call)
             frame = _Frame(base, mask, top.spent, state, (call, top.chain))
-        if self._arrive(frame):
+        if self._can_go_on(frame):
             self._stack.append(frame)
 
-    def _arrive(self, frame: _Frame) -> bool:
+    def _can_go_on(self, frame: _Frame) -> bool:
         """Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed."""
         self._steps += 1
         table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
         base, mask = frame.base, frame.mask
         count = len(ends)
-        fence = self._fence(base, mask, frame.spent)
+        fence = self._first_open_return(base, mask, frame.spent)
         while True:
             # The calls that may be next: invoked before the first return of an unplaced call.
             first_end, last = _FOREVER, -1
@@ -177,7 +177,7 @@ class Search:
             if not looking:
                 break
             for call in looking:
-                base, mask = _with(base, mask, call)
+                base, mask = _placed_with(base, mask, call)
                 frame.chain = (call, frame.chain)
         frame.base, frame.mask, frame.key = base, mask, (base, mask, frame.state)
         if base == count:
@@ -198,14 +198,14 @@ class Search:
         self._list_moves(frame, near, first_end, fence)
         return True
 
-    def _fence(self, base: int, mask: int, spent: int) -> int:
+    def _first_open_return(self, base: int, mask: int, spent: int) -> int:
         """The first return of a call that was under way at first, is not placed, and may still be."""
         if not self._returns:
             return _FOREVER
-        latest = self._latest(base, mask)
+        latest = self._latest_invocation(base, mask)
         return next((end for j, end in enumerate(self._returns) if not spent >> j & 1 and end >= latest), _FOREVER)
 
-    def _latest(self, base: int, mask: int) -> int:
+    def _latest_invocation(self, base: int, mask: int) -> int:
         """The invocation of the call that was invoked last of those placed."""
         last = base + mask.bit_length() - 1
         return self._starts[last] if last >= 0 else _BEGINNING
@@ -215,7 +215,7 @@ class Search:
         table, kinds, state = self._table, self._kinds, frame.state
         moves: list[tuple[int, int]] = []
         kinds_listed: set[int] = set()
-        latest = self._latest(frame.base, frame.mask) if self._returns else _BEGINNING
+        latest = self._latest_invocation(frame.base, frame.mask) if self._returns else _BEGINNING
         for j, start in enumerate(self._crashed_starts):
             if start > first_end:
                 break
@@ -252,10 +252,10 @@ class _Hope:
         """Whether no order of the calls not yet placed can explain this read's answer."""
         if self._model.leads(state, self._required[read]):
             return False
-        required, crashed = self._of.get(read) or self._helpers(read)
+        required, crashed = self._of.get(read) or self._calls_that_help(read)
         return not (crashed & ~spent) and all(c < base or mask >> (c - base) & 1 for c in required)
 
-    def _helpers(self, read: int) -> tuple[list[int], int]:
+    def _calls_that_help(self, read: int) -> tuple[list[int], int]:
         """The calls that may make this read legal: required ones, and crashed ones as bits."""
         call, helps = self._required[read], self._model.helps
         assert call.end is not None
@@ -269,7 +269,7 @@ def _end(call: Call) -> int:
     return _FOREVER if call.end is None else call.end
 
 
-def _with(base: int, mask: int, call: int) -> tuple[int, int]:
+def _placed_with(base: int, mask: int, call: int) -> tuple[int, int]:
     """Return the base and the mask of placed calls after placing one more call."""
     mask |= 1 << (call - base)
     if mask & 1:
@@ -278,7 +278,7 @@ def _with(base: int, mask: int, call: int) -> tuple[int, int]:
     return base, mask
 
 
-def _order(chain: "_Chain | None", index: Callable[[int], int]) -> tuple[int, ...]:
+def _order_of_chain(chain: "_Chain | None", index: Callable[[int], int]) -> tuple[int, ...]:
     """The calls of a chain, the first placed one first."""
     order: list[int] = []
     while chain is not None:

@@ -48,20 +48,21 @@ def decide(model: Model, calls: Sequence[Call], *, hard: bool = False) -> Outcom
     `hard`: a short search did not decide, so few calls are looked at, too, and a queue whose values are not unique is searched
     for a value that is dequeued too often.
     """
-    find = _finder(model)
+    find = _conflict_finder(model)
     if find is None or (len(calls) <= _SEARCHED_MAX and not hard and not isinstance(model, PartitionLog)):
         return None
     try:
         conflict = find(calls)
         return Placed(order=()) if conflict is None else _first_stuck(find, calls)
     except NotApplicable:
-        if hard and isinstance(model, FifoQueue) and overdrawn(calls) is not None:
-            return _first_stuck(overdrawn, calls)
+        if hard and isinstance(model, FifoQueue) and overdrawn_conflict(calls) is not None:
+            return _first_stuck(overdrawn_conflict, calls)
         # The search cannot guess the offsets of appends without an answer, so it would accuse their readers.
         return Undecided(steps=0) if isinstance(model, PartitionLog) else None
 
 
-def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
+def _conflict_finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
+    """The function that finds conflicts among calls on this model by unique values; None if there is none."""
     if type(model) is Register:
         first = model.initial()
         return lambda calls: register_conflict(calls, first)
@@ -74,7 +75,7 @@ def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
 
 
 def _first_stuck(find: Callable[[Sequence[Call]], Conflict | None], calls: Sequence[Call]) -> Stuck:
-    # The shortest prefix of the history without an order; its last returned call is the impossible one.
+    """The shortest prefix of the history without an order; its last returned call is the impossible one."""
 
     def has_order(prefix: Sequence[Call]) -> bool | None:
         try:
@@ -98,7 +99,7 @@ def _end(call: Call) -> int:
 
 
 def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | None:
-    # Find a call that completed before a call of lower rank was invoked. Calls of equal rank are not ordered.
+    """Find a call that completed before a call of lower rank was invoked. Calls of equal rank are not ordered."""
     if not calls:
         return None
     rank = np.asarray(ranks, dtype=np.int64)
@@ -125,7 +126,7 @@ def log_conflict(calls: Sequence[Call]) -> Conflict | None:
 
     A read constrains a single append, so each read is compared with the latest invocation up to the rank of its append.
     """
-    appends, homeless, conflict = _appends(calls)
+    appends, homeless, conflict = _appends_by_offset(calls)
     if conflict is not None:
         return conflict
     chain = list(appends.values())
@@ -139,7 +140,7 @@ def log_conflict(calls: Sequence[Call]) -> Conflict | None:
             # precede the read, so it has no end here.
             chain.append(opened(call))
             ranks.append(2 * int(str(call.argument)) + 1)
-    conflict = _log_reads(calls, appends, chain, ranks)
+    conflict = _conflict_of_log_reads(calls, appends, chain, ranks)
     if conflict is None and chain and homeless:
         # An append that returned without an offset is behind all others, or in a gap; no call shows which append fills a gap.
         latest = max(call.start for call in chain)
@@ -148,7 +149,10 @@ def log_conflict(calls: Sequence[Call]) -> Conflict | None:
     return conflict
 
 
-def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call], ranks: list[int]) -> Conflict | None:
+def _conflict_of_log_reads(
+    calls: Sequence[Call], appends: dict[int, Call], chain: list[Call], ranks: list[int]
+) -> Conflict | None:
+    """The conflict between reads of a log and its appends, whose order in real time is `chain` with its `ranks`."""
     nothing_read: dict[int, Call] = {}  # the latest read of nil, by offset
     for call in calls:
         if call.f == "read" and call.result is None and isinstance(call.argument, int) and call.argument in appends:
@@ -162,7 +166,7 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
     conflict = _rank_conflict(chain, ranks)
     if conflict is not None:
         return conflict
-    earliest = _earliest(chain, ranks)
+    earliest = _latest_start_by_rank(chain, ranks)
     for call in calls:
         if call.f == "read" and call.result is not UNKNOWN and call.result is not None:
             found = appends.get(int(str(call.argument)))
@@ -174,8 +178,8 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
     return None
 
 
-def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
-    # Map each rank to the latest invocation of the calls up to that rank.
+def _latest_start_by_rank(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
+    """Map each rank to the latest invocation of the calls up to that rank."""
     found: dict[int, int] = {}
     latest = _BEFORE_ALL
     for at in sorted(range(len(chain)), key=ranks.__getitem__):
@@ -184,8 +188,8 @@ def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Conflict | None]:
-    # Appends by offset, as answered or as seen by reads; returned appends without a known offset; and a conflict, if any.
+def _appends_by_offset(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Conflict | None]:
+    """Appends by offset, as answered or as seen by reads; returned appends without a known offset; and a conflict, if any."""
     appends: dict[int, Call] = {}
     lost: dict[Hashable, list[Call]] = {}  # appends without an answered offset, by value
     for call in calls:
@@ -199,7 +203,9 @@ def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Confli
         else:
             appends[call.result] = call
     if lost:
-        seen_at = sorted({(call.argument, call.result) for call in calls if _saw(call, appends)}, key=lambda at: int(str(at[0])))
+        seen_at = sorted(
+            {(call.argument, call.result) for call in calls if _is_seen_append(call, appends)}, key=lambda at: int(str(at[0]))
+        )
         for offset, value in seen_at:
             # Of several appends of one value the first invoked takes the lowest offset: other choices only add constraints.
             waiting = lost.get(value, [])
@@ -210,7 +216,7 @@ def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Confli
     return appends, [call for waiting in lost.values() for call in waiting if call.end is not None], None
 
 
-def _saw(call: Call, appends: dict[int, Call]) -> bool:
+def _is_seen_append(call: Call, appends: dict[int, Call]) -> bool:
     return call.f == "read" and call.result is not UNKNOWN and call.result is not None and call.argument not in appends
 
 
@@ -278,15 +284,16 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
         if call.start > last_start[value]:
             last_start[value], speaker[value] = call.start, call
     kept = [v for v in first_end if v == initial or v in read or by_value[v].end is not None]
-    return _zones(kept, first_end, last_start, speaker)
+    return _zone_conflict(kept, first_end, last_start, speaker)
 
 
-def _zones(
+def _zone_conflict(
     values: list[Hashable], first_end: dict[Hashable, int], last_start: dict[Hashable, int], speaker: dict[Hashable, Call]
 ) -> Conflict | None:
-    # Find zones of two values that overlap impossibly.
-    #
-    # During a forward zone (first return to last invocation) the register holds the zone's value.
+    """Find zones of two values that overlap impossibly.
+
+    During a forward zone (first return to last invocation) the register holds the zone's value.
+    """
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
     for one, two in pairwise(forward):
         if first_end[two] < last_start[one]:
@@ -332,10 +339,10 @@ def queue_conflict(calls: Sequence[Call], *, ordered: bool = True) -> Conflict |
         if _end(call) < enqueued[value].start:
             return call, f"{short(value)} was dequeued before it was enqueued in line {enqueued[value].line}"
     kept = {v: c for v, c in enqueued.items() if v in dequeued or c.end is not None}
-    return (_overtaken(kept, dequeued) if ordered else None) or _not_empty(kept, dequeued, empty)
+    return (_overtaking_conflict(kept, dequeued) if ordered else None) or _conflict_of_empty_dequeue(kept, dequeued, empty)
 
 
-def overdrawn(calls: Sequence[Call]) -> Conflict | None:
+def overdrawn_conflict(calls: Sequence[Call]) -> Conflict | None:
     """The first dequeue whose value was taken before as often as it can have been enqueued. None proves nothing."""
     enqueued: dict[Hashable, list[int]] = {}
     for call in sorted(calls, key=lambda call: call.start):
@@ -358,7 +365,7 @@ def overdrawn(calls: Sequence[Call]) -> Conflict | None:
     return None
 
 
-def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
+def _overtaking_conflict(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
     """Find in a queue a value that was certainly enqueued after another one and certainly dequeued before it."""
     by_end = sorted(enqueued, key=lambda v: _end(enqueued[v]))
     ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
@@ -374,7 +381,9 @@ def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -
     return None
 
 
-def _not_empty(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call], empty: list[Call]) -> Conflict | None:
+def _conflict_of_empty_dequeue(
+    enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call], empty: list[Call]
+) -> Conflict | None:
     """Find a dequeue that answered nil although the queue was certainly never empty during the call."""
     spans = sorted((_end(c), dequeued[v].start if v in dequeued else _FOREVER) for v, c in enqueued.items())
     joined: list[tuple[int, int]] = []

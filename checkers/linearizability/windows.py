@@ -72,9 +72,10 @@ def has_order_within(model: Holds, calls: Sequence[Call], window: Window, steps:
 
 
 def has_order(model: Model, calls: Sequence[Call], steps_max: int, *, near: Window | None = None) -> bool | None:
-    """Whether an order explains the calls on one object; None if that is not decided within this many configurations.
+    """Whether an order explains the calls on one object; None if a search of `steps_max` configurations does not decide it.
 
-    `near`: a window of a longer history without an order; the part of it that these calls have is tried first.
+    Between the rounds of the search windows are searched, each with a budget of its own. `near` is the first of them: a window
+    of a longer history that has no order, as far as these calls have it.
     """
     search, budget = Search(model, calls), min(FIRST_ROUND, steps_max)
     while True:

@@ -39,13 +39,16 @@ def _late_ns(facts: Facts) -> int:
     return (facts.promise.replica_lag_time_max_ms + facts.promise.request_timeout_ms + PROMPT_MS) * MS
 
 
-def _still(events: Events, facts: Facts, least: int) -> list[tuple[int, int]]:
-    """The long stretches in which nothing changes that the HW depends on, except logs: the indices of the rows around each."""
+def _ends_of_stillness(events: Events, facts: Facts, least: int) -> list[int]:
+    """The rows (their indices) that end a stretch of `_late_ns` in which nothing changed that the HW depends on, except logs.
+
+    `least` is min.insync.replicas.
+    """
     in_force: set[tuple[str, str]] = set()
     leading: str | None = None  # according to ZooKeeper: the changes of deposed leaders hold nobody else up
     shrinking: str | None = None  # the leader, while its change to fewer than `least` members is open
-    last: tuple[int, int] | None = None
-    periods: list[tuple[int, int]] = []
+    last_ns: int | None = None
+    ends: list[int] = []
     rows = events.without(*REPLAYED, K.BECAME_FOLLOWER)
     for at, time_ns, kind, fault, node, leader, detail, isr in rows.columns(*_COLUMNS):
         if kind in _FAULTS and (node is None or node in facts.client_places):
@@ -54,9 +57,9 @@ def _still(events: Events, facts: Facts, least: int) -> list[tuple[int, int]]:
             continue
         if (kind == K.ISR_CHANGE_SENT and node != leading) or (kind == K.ISR_CHANGE_ENDED and node != shrinking):
             continue
-        if last is not None and time_ns - last[1] > _late_ns(facts) and not in_force and shrinking is None:
-            periods.append((last[0], at))
-        last = at, time_ns
+        if last_ns is not None and time_ns - last_ns > _late_ns(facts) and not in_force and shrinking is None:
+            ends.append(at)
+        last_ns = time_ns
         if kind == K.FAULT_BEGUN:
             in_force.add((fault, node))
         elif kind == K.FAULT_ENDED:
@@ -65,9 +68,9 @@ def _still(events: Events, facts: Facts, least: int) -> list[tuple[int, int]]:
             shrinking = node
         elif kind == K.STATE_WRITTEN:  # the change is applied or void
             leading, shrinking = leader, None
-        elif node == shrinking:  # it is answered, or its leader is none any more
+        elif node == shrinking and kind != K.HW:  # it is answered, or its leader is none any more
             shrinking = None
-    return periods
+    return ends
 
 
 class _Partition:
@@ -108,13 +111,13 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Find records that were committed late or never, although the whole ISR held them. Ignores `cuts`: they excuse no delay."""
     topic, number = partition_of(operations, events)
     promise = promised(facts, topic)
-    stretches = _still(events, facts, promise.min_insync_replicas) if facts.simulated and promise is not None else []
-    if promise is None or not stretches:
+    ends = _ends_of_stillness(events, facts, promise.min_insync_replicas) if facts.simulated and promise is not None else []
+    if promise is None or not ends:
         return Findings()
     rows = events.rows
     times = dict(events.columns("index", "time_ns"))
     partition, place, why = _Partition(promise.min_insync_replicas), 0, []
-    for _, end in stretches:
+    for end in ends:
         due_ns = times[end] - _late_ns(facts)
         while place < len(rows) and rows[place].at < end and rows[place].time_ns < due_ns:
             partition.see(rows[place])

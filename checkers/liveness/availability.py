@@ -23,7 +23,7 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
 from checkers.engine.checker import Checker, cuts_of
-from checkers.engine.facts import MS, Facts, deadline_ns, promised
+from checkers.engine.facts import MS, Facts, promised, recovery_deadline_ns
 from checkers.engine.groups import PARTITION, WHOLE_RUN, partition_of
 from checkers.engine.rows import Call, EventRow
 from checkers.engine.splits import gathered
@@ -60,7 +60,7 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
     after the bound carried out. Without rows of states the run is judged too, unless a broker became leader: then the rows are
     missing, else no partition ever had a leader.
     """
-    deadline = deadline_ns(facts)
+    deadline = recovery_deadline_ns(facts)
     if deadline is None:
         return Findings()
     happened = events.words
@@ -88,9 +88,9 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
         elif kind == K.STATE_WRITTEN:
             partitions.add((topic, partition))
     why.extend(_cluster_lacks(facts, registered, controller, "at the end"))
-    never = {(assigned.topic, assigned.partition) for assigned in facts.assignments} - partitions | _leaderless(events)
+    never = {(assigned.topic, assigned.partition) for assigned in facts.assignments} - partitions | _leaderless_partitions(events)
     why.extend(f"{topic}-{partition} never had a leader" for topic, partition in sorted(never))
-    pending = _pending(operations, facts)
+    pending = _open_admin_requests(operations, facts)
     named = events.columns("index", "topic", "partition")
     about = {at: f"{topic}-{partition}" for at, topic, partition in named if partition is not None}
     fit = [row for row in events.rows if row.at in about]
@@ -120,7 +120,7 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
     return Findings(not_live=tuple(why), live_judged=True)
 
 
-def _pending(operations: Operations, facts: Facts) -> list[str]:
+def _open_admin_requests(operations: Operations, facts: Facts) -> list[str]:
     """The admin requests that were still in ZooKeeper's /admin after the final reads began (LIVE-4)."""
     if facts.final_reads_at_ns is None:
         return []
@@ -131,7 +131,7 @@ def _pending(operations: Operations, facts: Facts) -> list[str]:
     return [f"{row.value} is still requested at the end" for call in answered for row in call.rows if row.value is not None]
 
 
-def _leaderless(events: Events) -> set[tuple[str, int]]:
+def _leaderless_partitions(events: Events) -> set[tuple[str, int]]:
     """The partitions that were made, exist at the end, and never had a state. A topic made again is another one."""
     created: set[tuple[str, int, str | None]] = set()
     over: set[tuple[str, int, str | None]] = set()
@@ -251,7 +251,9 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
     )
 
 
-def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partition, cuts: tuple[Cut, ...]) -> list[str]:
+def _complaints_of_clients(
+    done: list[Call], facts: Facts, deadline: int, partition: _Partition, cuts: tuple[Cut, ...]
+) -> list[str]:
     """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5, LIVE-8) or records in final reads (LIVE-3)."""
     name, patience = partition.name, facts.promise.request_timeout_ms * MS
     late = [call for call in done if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
@@ -280,10 +282,10 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     )
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
     why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
-    return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)
+    return why if facts.final_reads_at_ns is None else why + _unseen_records(done, facts.final_reads_at_ns, name, cuts)
 
 
-def _untold(done: list[Call], deadline: int, name: str) -> list[str]:
+def _untold_silence(done: list[Call], deadline: int, name: str) -> list[str]:
     """Describe that no client was told that the partition rightly has no leader (SILENT-2), but only that time was up.
 
     Where a call succeeded, somebody led it.
@@ -321,7 +323,7 @@ def _calls_that_knew_the_leader(late: list[Call], written: Times, patience_ns: i
     return informed
 
 
-def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
+def _unseen_records(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
     """Return the records that were acknowledged or read earlier and that no final reader got (LIVE-3)."""
     owed: dict[int, str] = {}
     for call in done:
@@ -349,7 +351,7 @@ def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -
 def check_partition(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge liveness of one partition; the count `offline_rightly` is 1 if it may stay offline (SILENT-2)."""
     topic, number = partition_of(operations, events)
-    deadline, promise = deadline_ns(facts), promised(facts, topic)
+    deadline, promise = recovery_deadline_ns(facts), promised(facts, topic)
     if deadline is None or promise is None:
         return Findings()
     name = f"{topic}-{number}"
@@ -368,11 +370,11 @@ def check_partition(operations: Operations, events: Events, facts: Facts, cuts: 
             partition.see(row)
     done = operations.calls
     if partition.is_emptied():
-        why.extend(_untold(done, deadline, name))
+        why.extend(_untold_silence(done, deadline, name))
         return Findings(not_live=tuple(why), live_judged=True, counts={"offline_rightly": 1})
     why.extend(partition.lacks("at the end"))
     why.extend(partition.disagrees())
-    why.extend(_clients(done, facts, deadline, partition, cuts_of(cuts, topic, number)))
+    why.extend(_complaints_of_clients(done, facts, deadline, partition, cuts_of(cuts, topic, number)))
     return Findings(not_live=tuple(why), live_judged=True)
 
 

@@ -72,7 +72,7 @@ class _Alone(NamedTuple):
     ended: _Row
 
 
-def _alone(rows: list[_Row]) -> Iterator[_Alone]:
+def _periods_of_single_faults(rows: list[_Row]) -> Iterator[_Alone]:
     """The periods with a single fault, from its begin on or from the end of the last other one."""
     in_force: dict[tuple[str, str], str] = {}
     since: _Row | None = None
@@ -89,7 +89,7 @@ def _alone(rows: list[_Row]) -> Iterator[_Alone]:
         since = row
 
 
-def _still_up(rows: list[_Row]) -> Iterator[str]:
+def _brokers_still_up(rows: list[_Row]) -> Iterator[str]:
     """Brokers that were asked to end, and did not, though only others or their own directories were out of order (LIVE-11)."""
     faults = [row for row in rows if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED) and row.partition is None]
     for fault_asked in faults:
@@ -118,7 +118,7 @@ def _unfenced_brokers(rows: list[_Row], periods: list[_Alone], facts: Facts) -> 
         before = [row for row in rows if row.at < period.begun.at]
         elected = {row.node for row in rows if row.kind == K.CONTROLLER_ELECTED and period.begun.at < row.at < period.ended.at}
         in_office = _last(before, period.node, *_OFFICE) == K.CONTROLLER_ELECTED or period.node in elected
-        if in_office or not _beats(before, period.node):
+        if in_office or not _is_held_active(before, period.node):
             continue  # a controller answers its own heartbeats, also one that does not know of its successor
         if _last(before, period.node, *_FENCE) == K.FENCED:
             continue  # since an earlier fault
@@ -145,11 +145,14 @@ def _brokers_that_served_on(rows: list[_Row], facts: Facts) -> Iterator[str]:
             continue  # a controller that was deposed and does not know it goes on to accept heartbeats
         if _last(before, ended.node, *_OFFICE) == K.CONTROLLER_ELECTED:
             continue
-        if not _beats(before, ended.node) or _last(before, ended.node, *_FENCE, K.NODE_STOPPED) in (K.FENCED, K.NODE_STOPPED):
+        if not _is_held_active(before, ended.node) or _last(before, ended.node, *_FENCE, K.NODE_STOPPED) in (
+            K.FENCED,
+            K.NODE_STOPPED,
+        ):
             continue
         own = [row for row in rows if row.node == ended.node and row.time_ns <= due_ns]
         over = {row.fault for row in own if row.kind == K.FAULT_ENDED and row.time_ns < ended.time_ns}
-        hindered = any(r.kind == K.FAULT_BEGUN and r.fault not in over and _deceives(r.detail) for r in own)
+        hindered = any(r.kind == K.FAULT_BEGUN and r.fault not in over and _stops_or_deceives(r.detail) for r in own)
         if not hindered and not any(row.kind in _HEEDED and row.at > ended.at for row in own):
             yield f"the registration of {ended.node} ended at row {ended.at}, and it did not fence itself"
 
@@ -159,7 +162,7 @@ def _last(rows: list[_Row], node: str, *kinds: str) -> str:
     return next((row.kind for row in reversed(rows) if row.node == node and row.kind in kinds), "")
 
 
-def _beats(rows: list[_Row], node: str) -> bool:
+def _is_held_active(rows: list[_Row], node: str) -> bool:
     """Whether a controller last held the broker for active: one without heartbeats has no fence (R-205)."""
     states = (row.detail for row in reversed(rows) if row.kind == K.BROKER_STATE and row.broker == node)
     return next(states, "") == "active"
@@ -179,7 +182,7 @@ def _wrong_counts(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iter
             yield f"{period.node} reports OfflineReplicaCount {gauge}, {len(lost)} is right at row {period.ended.at}"
 
 
-def _forgotten(rows: list[_Row]) -> Iterator[str]:
+def _forgetful_replicas(rows: list[_Row]) -> Iterator[str]:
     """Replicas that start with a shorter log than they had, or after a good end with a lower high watermark (LIVE-11).
 
     A broker that ended well has flushed everything, so a power loss afterwards takes nothing.
@@ -228,7 +231,7 @@ def _unbalanced_brokers(rows: list[_Row], facts: Facts) -> Iterator[str]:
             yield f"{node} holds {counts} logs in its directories after {deleted[node]} deletions, none of which ever failed"
 
 
-def _deceives(kind: str) -> bool:
+def _stops_or_deceives(kind: str) -> bool:
     """Whether a fault stops a process or deceives it."""
     return family_of(kind) in ("pause", "clock") or kind == "stale-leader"
 
@@ -240,14 +243,14 @@ def _is_of_disks(kind: str) -> bool:
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
     rows = events.as_rows(_Row)
-    periods = list(_alone(rows))
+    periods = list(_periods_of_single_faults(rows))
     why = [
-        *_still_up(rows),
+        *_brokers_still_up(rows),
         *_unfenced_brokers(rows, periods, facts),
         *_brokers_that_served_on(rows, facts),
         *_wrong_counts(rows, periods, facts),
     ]
-    why += _forgotten(rows)
+    why += _forgetful_replicas(rows)
     why += _unbalanced_brokers(rows, facts)
     return Findings(not_live=tuple(why), live_judged=bool(why))
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from checkers.engine.anomalies import not_live
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, deadline_ns
+from checkers.engine.facts import Facts, recovery_deadline_ns
 from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
@@ -55,12 +55,12 @@ class _Row(NamedTuple):
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether one partition converged after the faults. Finds nothing if the harness recorded no final observations."""
     ends = events.of(*_END)
-    if deadline_ns(facts) is None or not ends.height:
+    if recovery_deadline_ns(facts) is None or not ends.height:
         return Findings()
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
     rows = ends.as_rows(_Row)
-    if _moving(rows):
+    if _was_moving(rows):
         return Findings(unchecked=(f"{NAME}: {name} was still changing when it was observed at the end",))
     state = next((row for row in rows if row.kind == K.ZK_STATE), None)
     views = [row for row in rows if row.kind == K.METADATA_VIEW]
@@ -71,9 +71,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     elif _is_ordered_deleted(events, state.topic_id):
         why = []
     else:
-        why = [*_views(name, state, views, facts.brokers), *_logs(name, state, logs)]
+        why = [*_wrong_metadata(name, state, views, facts.brokers), *_wrong_logs(name, state, logs)]
         if _writer(events) != state.leader:
-            why += _isrs(name, state, views)
+            why += _wrong_isrs(name, state, views)
     return Findings(not_live=tuple(f"{said} at the end" for said in why), live_judged=True, counts={"end_states": 1})
 
 
@@ -84,7 +84,7 @@ def _is_ordered_deleted(events: Events, topic_id: str | None) -> bool:
     return mine[-1:] == [K.TOPIC_DELETED]
 
 
-def _moving(rows: list[_Row]) -> bool:
+def _was_moving(rows: list[_Row]) -> bool:
     """True if two final observations of ZooKeeper, a broker or a disk differ: the partition was still changing."""
     looks: dict[tuple[str, str | None], list[_Row]] = {}
     for row in rows:
@@ -93,7 +93,7 @@ def _moving(rows: list[_Row]) -> bool:
     return len({len(seen) for seen in looks.values()}) > 1 or any(len(set(seen)) > 1 for seen in looks.values())
 
 
-def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
+def _wrong_metadata(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
     """Find brokers whose metadata names another leader, epoch, replicas or topic id than ZooKeeper (LIVE-1)."""
     told = {view.node: view for view in views}
     why = [f"{broker} does not list {name} for clients" for broker in brokers if broker not in told and state.leader is not None]
@@ -112,12 +112,12 @@ def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) 
 
 
 def _writer(events: Events) -> str | None:
-    # The node that last wrote the partition's state to ZooKeeper; None if no row says.
+    """The node that last wrote the partition's state to ZooKeeper; None if no row says."""
     written = events.of(K.STATE_WRITTEN)
     return None if not written.height else str(written.column("node")[-1])
 
 
-def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
+def _wrong_isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
     """Find brokers whose metadata names another ISR than ZooKeeper.
 
     Not called if the leader wrote the state itself (V3 §G): no message tells the other brokers of that write.
@@ -129,7 +129,7 @@ def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
     ]
 
 
-def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
+def _wrong_logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
     """Find assigned replicas without a log, logs that differ, and logs on brokers that are not assigned (LIVE-2)."""
     assigned = state.replicas or ()
     why = [f"a stray log of {name} is on {_where(log)}" for log in logs if log.node not in assigned]
@@ -170,7 +170,13 @@ CHECKER = Checker(
     assumes="The harness observes ZooKeeper, metadata and disks once nothing changes any more.",
     blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader; partitions whose "
     "deletion was ordered and has not ended.",
-    reports=(not_live("RES", "META", shown_by=("reassign-ar-first", "reassign-without-widening")),),
+    reports=(
+        not_live(
+            "RES",
+            "META",
+            shown_by=("newest-layouts", "protocol-before-the-setting", "reassign-ar-first", "reassign-without-widening"),
+        ),
+    ),
     group_by=PARTITION,
     events=(*_END, K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED),
     across_topics=True,

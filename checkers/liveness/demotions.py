@@ -21,8 +21,6 @@ Only simulated runs are judged: on a busy machine heartbeats are late without a 
     []
 """
 
-from itertools import repeat
-
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts
@@ -31,6 +29,7 @@ from checkers.engine.rows import ClusterRow
 from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
+from checkers.timeline.wounds import stamps_of
 from history.event import EventKind as K
 
 NAME = "demotions"
@@ -153,7 +152,7 @@ class _Cluster:
         """The members and the leader that this state lost without a cause."""
         before, leader = (state.stamps, state.leader) if row.topic_id == state.topic_id else ({}, None)
         state.topic_id = row.topic_id
-        state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
+        state.stamps = self._stamps_of_isr(row)
         state.leader = row.leader
         unwanted, state.unwanted = state.unwanted, set()
         if state.moves or row.node == leader == row.leader:
@@ -164,6 +163,13 @@ class _Cluster:
         if leader in before and row.leader is None and not self._has_cause(leader, before[leader], row, state):
             why.append(f"{state.name} lost its leader {leader} at row {row.at} and got no other, without a cause")
         return why
+
+    def _stamps_of_isr(self, row: ClusterRow) -> dict[str, int | None]:
+        """The registrations of the ISR; of a member that was told in an older layout the one that it has now (R-316)."""
+        stamps = stamps_of(row.isr, row.stamps)
+        if row.stamps is None:
+            return stamps
+        return {node: self.registered.get(node) if stamp is None else stamp for node, stamp in stamps.items()}
 
     def _has_cause(self, node: str, stamp: int | None, row: ClusterRow, state: _State) -> bool:
         """Whether anything that this controller may know explains that the broker lost its place."""

@@ -66,15 +66,16 @@ class _Reign:
 
     def rest_of_stretches(self, until_ns: int, *, free: bool) -> Iterator[_Stretch]:
         """The stretches that end now."""
-        yield from self._until(until_ns, self.members)
+        yield from self._stretches_of(until_ns, self.members)
         self.free_ns = until_ns if free else None
 
     def joined(self, row: EventRow) -> Iterator[_Stretch]:
         """The ISR is another one: the stretches of those who left."""
-        yield from self._until(row.time_ns, [node for node in self.members if node not in row.isr])
+        yield from self._stretches_of(row.time_ns, [node for node in self.members if node not in row.isr])
         self.members = {node: self.members.get(node, row.time_ns) for node in row.isr if node != self.leader}
 
-    def _until(self, until_ns: int, members: Iterable[str]) -> Iterator[_Stretch]:
+    def _stretches_of(self, until_ns: int, members: Iterable[str]) -> Iterator[_Stretch]:
+        """The stretches of these members, which end now."""
         if self.free_ns is not None:
             for node in members:
                 yield _Stretch(self.leader, node, max(self.members[node], self.free_ns), until_ns)
@@ -160,7 +161,7 @@ class _Appends:
         return np.where(self.offset[place] == offsets, self.time_ns[place], _NEVER)
 
 
-def _appends(events: Events) -> dict[str, _Ints]:
+def _appends_by_node(events: Events) -> dict[str, _Ints]:
     """The appends of each node as an array for `_Appends`."""
     by_node: dict[str, list[tuple[int, int, int, int]]] = {}
     columns = ("node", "offset", "time_ns", "index", "detail")
@@ -170,7 +171,7 @@ def _appends(events: Events) -> dict[str, _Ints]:
     return {node: np.array(appended, np.int64).T for node, appended in by_node.items()}
 
 
-def _late(stretch: _Stretch, appends: dict[str, _Ints], patience_ns: int) -> tuple[int, int] | None:
+def _first_late_record(stretch: _Stretch, appends: dict[str, _Ints], patience_ns: int) -> tuple[int, int] | None:
     """The offset and the row of the first record that the member lacked for too long within the stretch."""
     mine = appends.get(stretch.leader)
     if mine is None or stretch.until_ns - stretch.since_ns <= patience_ns:
@@ -194,10 +195,10 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     patience_ms = _patience_ms(facts)
     if not any(stretch_there.until_ns - stretch_there.since_ns > patience_ms * MS for stretch_there in stretches):
         return Findings()
-    appends = _appends(events)
+    appends = _appends_by_node(events)
     why: dict[str, str] = {}
     for stretch in stretches:
-        lag = None if stretch.member in why else _late(stretch, appends, patience_ms * MS)
+        lag = None if stretch.member in why else _first_late_record(stretch, appends, patience_ms * MS)
         if lag is not None:
             offset, at = lag
             what = f"{stretch.member} lacks offset {offset} of {topic}-{number}, which {stretch.leader} appended at row {at}"

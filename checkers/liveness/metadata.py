@@ -77,13 +77,14 @@ class Row(NamedTuple):
     leader: str | None
     leader_epoch: int | None
     isr: tuple[str, ...] | None
+    elr: tuple[str, ...] | None
     replicas: tuple[str, ...] | None
     dir: int | None
     fault: str
     detail: str | None
 
 
-class _Partition:
+class Known:
     """The state of one partition in ZooKeeper, and since when it stands."""
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ class Standing:
         self._elected_ns = 0
         self._acted: dict[str, int] = {}  # node -> when it last started, was fenced or unfenced
         self._dirs: set[str] = set()  # nodes that lack a directory, or did since they registered
-        self._partitions: dict[_Name, _Partition] = {}
+        self._partitions: dict[_Name, Known] = {}
         self._deleted: dict[tuple[str, int, str | None], int] = {}  # with the topic's id -> when its deletion was requested
         self._in_force: dict[tuple[str, str], str] = {}
         self._hit: dict[str, int] = {}  # node, or "" for links -> when the last fault there ended
@@ -168,7 +169,7 @@ class Standing:
             self._deleted.pop((*name, row.topic_id), None)  # a partition of the topic was added again
         elif (*name, row.topic_id) in self._deleted:
             return  # its state is still written while its replicas are being deleted
-        partition = self._partitions.setdefault(name, _Partition())
+        partition = self._partitions.setdefault(name, Known())
         partition.since_ns = row.time_ns
         if row.kind == K.STATE_WRITTEN:
             partition.state = row
@@ -179,14 +180,14 @@ class Standing:
         """A fault begins or ends: where it is, and until when it may still act."""
         node, begins = row.node or "", row.kind == K.FAULT_BEGUN
         if row.partition is not None:
-            partition = self._partitions.setdefault((row.topic, row.partition), _Partition())
+            partition = self._partitions.setdefault((row.topic, row.partition), Known())
             partition.withheld.add(node) if begins else partition.withheld.discard(node)
             self._changed[node] = row.time_ns
         elif begins:
             self._in_force[row.fault, node] = row.detail or ""
         else:
             detail = self._in_force.pop((row.fault, node), "")
-            where = node if _is_local(detail) else ""
+            where = node if is_local(detail) else ""
             ended_ns = (
                 row.time_ns + (still_ms(detail, self._promise) - CALM_MS) * MS
             )  # a slow link holds what it delayed for longer
@@ -197,6 +198,24 @@ class Standing:
         """The partitions that have a state, in the order of their names."""
         return sorted(name for name, partition in self._partitions.items() if partition.state is not None)
 
+    @property
+    def controller(self) -> str | None:
+        """The controller, as elected in ZooKeeper."""
+        return self._controller
+
+    def settled_partitions(self, now_ns: int) -> dict[_Name, Known] | None:
+        """The partitions that exist; None if one of them has changed lately, or if one may still be about to be deleted."""
+        deletions = list(self._deleted.values())
+        if deletions and (self._in_force or not self._stands(now_ns, max(deletions + list(self._hit.values())))):
+            return None
+        return self._partitions if all(self._stands(now_ns, p.since_ns) for p in self._partitions.values()) else None
+
+    def inactive(self, now_ns: int) -> set[str] | None:
+        """The registered brokers that the controller holds for inactive; None if a broker has changed lately."""
+        if not all(self._stands(now_ns, changed_ns) for changed_ns in self._changed.values()):
+            return None
+        return {node for node, incarnation in self._inactive.items() if self._registered.get(node, -1) == incarnation}
+
     # --- what an answer must say --------------------------------------------------------------------------------------------
 
     def is_calm(self, now_ns: int, node: str) -> bool:
@@ -204,13 +223,13 @@ class Standing:
         changed_ns = max(self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0))
         hits = [self._hit[place] for place in ("", node, self._controller) if place in self._hit]
         stands = self._stands(now_ns, changed_ns) and all(now_ns - hit_ns >= self.healing_ms * MS for hit_ns in hits)
-        hit = any(where in (node, self._controller) or not _is_local(detail) for (_, where), detail in self._in_force.items())
+        hit = any(where in (node, self._controller) or not is_local(detail) for (_, where), detail in self._in_force.items())
         return not hit and self._controller is not None and stands and node in self._registered
 
     def _stands(self, now_ns: int, since_ns: int) -> bool:
         return now_ns - since_ns >= self.lag_ms * MS
 
-    def _serves(self, now_ns: int, node: str) -> bool | None:
+    def _must_be_listed(self, now_ns: int, node: str) -> bool | None:
         """Whether the metadata must list the broker; None if that has changed lately."""
         if not self._stands(now_ns, self._changed.get(node, 0)):
             return None
@@ -222,20 +241,22 @@ class Standing:
 
     def wrong_in_calm(self, now_ns: int, told: Row) -> str | None:
         """The same for a broker that `is_calm`."""
-        return self._wrong_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._wrong_partition(now_ns, told)
+        return (
+            self._complaint_of_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._complaint_of_partition(now_ns, told)
+        )
 
-    def _wrong_cluster(self, now_ns: int, row: Row) -> str | None:
+    def _complaint_of_cluster(self, now_ns: int, row: Row) -> str | None:
         """What is wrong in an answer about the cluster: the controller, or a broker that serves or not."""
         if row.leader != self._controller:
             return f"{row.leader or 'no broker'} is controller at row {row.at}, though {self._controller} is"
         listed = set(row.replicas or ())
         for node in sorted({*self._changed, *listed}):
-            serves = self._serves(now_ns, node)
+            serves = self._must_be_listed(now_ns, node)
             if serves is not None and serves is not (node in listed):
                 return f"{node} {'serves' if node in listed else 'does not serve'} at row {row.at}, which is wrong"
         return None
 
-    def _wrong_partition(self, now_ns: int, row: Row) -> str | None:
+    def _complaint_of_partition(self, now_ns: int, row: Row) -> str | None:
         """What is wrong in an answer about a partition; None if it is right or may not be known yet."""
         name = f"{row.topic}-{row.partition}"
         partition = self._partitions.get((row.topic, row.partition or 0))
@@ -253,19 +274,20 @@ class Standing:
             return f"{name} is on {_words(row.replicas)} {where}, though it is on {_words(partition.assigned)}"
         if state.node != state.leader and set(row.isr or ()) != set(state.isr or ()):
             return f"the ISR of {name} is {_words(row.isr)} {where}, though it is {_words(state.isr)}"
-        return self._wrong_offline(now_ns, row, partition, f"of {name} is offline {where}")
+        return self._complaint_of_offline(now_ns, row, partition, f"of {name} is offline {where}")
 
     def _is_gone(self, now_ns: int, row: Row) -> bool:
+        """Whether a partition must be gone by now: its deletion was asked for long enough ago, without a fault since."""
         # A request waits until the one before it is done, and that one for brokers which a fault may stop.
         since_ns = self._deleted.get((row.topic, row.partition or 0, row.topic_id))
         hit_ns = max(self._hit.values(), default=0)
         return since_ns is not None and not self._in_force and self._stands(now_ns, max(since_ns, hit_ns))
 
-    def _wrong_offline(self, now_ns: int, row: Row, known_partition: _Partition, what: str) -> str | None:
+    def _complaint_of_offline(self, now_ns: int, row: Row, known_partition: Known, what: str) -> str | None:
         """What is wrong in the list of offline replicas."""
         offline = () if row.detail in (None, NONE) else tuple(row.detail.split(","))
         for node in row.replicas or ():
-            serves = self._serves(now_ns, node)
+            serves = self._must_be_listed(now_ns, node)
             out = None if serves is None else not serves or self._lacks_directory(node, known_partition)
             if out and node not in offline:
                 return f"{_words(offline) if offline else 'no replica'} {what}, though {node} is"
@@ -273,7 +295,8 @@ class Standing:
                 return f"{node} {what}, though it serves"
         return None
 
-    def _lacks_directory(self, node: str, known_partition: _Partition) -> bool | None:
+    def _lacks_directory(self, node: str, known_partition: Known) -> bool | None:
+        """Whether the broker's directory for the partition has failed; None if that is not known."""
         if node not in self._dirs:
             return None if node in known_partition.withheld else False
         return True if node in known_partition.withheld else None
@@ -298,7 +321,7 @@ def _complaints(rows: list[Row], promise: Promise) -> Iterator[str]:
             yield f"{row.node} tells that {words}"
 
 
-def _is_local(kind: str) -> bool:
+def is_local(kind: str) -> bool:
     """Whether a fault leaves all but the broker or the place that it hits as they are."""
     return is_of_one_broker(kind) or family_of(kind) == "place"
 

@@ -44,9 +44,9 @@ def forgotten(done: list[Call], events: Events, facts: Facts) -> list[str]:
         refused = any(row.kind == K.REQUEST_REFUSED and row.at > call.invoked and _PATH in row.detail for row in rows_before)
         since = {row.node: row.incarnation for row in reversed(rows_before) if row.kind == K.REGISTERED}
         about = [row for row in rows_before if _is_about(row, name)]
-        able = [] if refused else _able(about, call, since)
+        able = [] if refused else _electable_replicas(about, call, since)
         joined = _registrations_of_members(about, rows_before, call)
-        fit = [node for node in able if _serves(node, rows_before, call, joined.get(node, -1))]
+        fit = [node for node in able if _has_served(node, rows_before, call, joined.get(node, -1))]
         if fit and (call.type == "ok" or _is_calm(rows_before, call, facts)):
             ended = "confirmed" if call.type == "ok" else "given up"
             what = f"the unclean election of {name} was {ended} at row {call.ended}, and nobody was elected"
@@ -74,7 +74,7 @@ def _is_about(row: ClusterRow, name: str) -> bool:
     return row.partition is not None and f"{row.topic}-{row.partition}" == name
 
 
-def _able(rows: list[ClusterRow], call: Call, since: dict[str, int]) -> list[str]:
+def _electable_replicas(rows: list[ClusterRow], call: Call, since: dict[str, int]) -> list[str]:
     """The replicas that an order may elect; none if the partition had a leader since the request, or is deleted.
 
     `since`: the first registration of each broker.
@@ -99,13 +99,13 @@ def _registrations_of_members(about: list[ClusterRow], rows: list[ClusterRow], c
     return {row.node: row.at for row in rows if row.kind == K.REGISTERED and counted.get(row.node) == row.incarnation}
 
 
-def _in_force(rows: list[ClusterRow], call: Call) -> Iterable[ClusterRow]:
+def _rows_in_force(rows: list[ClusterRow], call: Call) -> Iterable[ClusterRow]:
     """The last of these rows before the request, and all later ones."""
     before = [row for row in rows if row.at < call.invoked]
     return (*before[-1:], *rows[len(before) :])
 
 
-def _serves(node: str, rows: list[ClusterRow], call: Call, joined: int) -> bool:
+def _has_served(node: str, rows: list[ClusterRow], call: Call, joined: int) -> bool:
     """Whether a broker was registered and active all the time; no directory failed, and none was swapped since row `joined`."""
     swapped = [row for row in rows if row.node == node and row.kind == K.WOUND and row.detail == "swapped"]
     if any(row.at > joined for row in swapped) or any(row.node == node and row.kind == K.DIR_FAILED for row in rows):
@@ -114,5 +114,5 @@ def _serves(node: str, rows: list[ClusterRow], call: Call, joined: int) -> bool:
     if not lives or lives[-1].kind != K.REGISTERED or lives[-1].at > call.invoked:
         return False
     noted = [row for row in rows if row.kind == K.BROKER_STATE and (row.broker, row.incarnation) == (node, lives[-1].incarnation)]
-    in_force = list(_in_force(noted, call))
+    in_force = list(_rows_in_force(noted, call))
     return bool(in_force) and in_force[0].at < call.invoked and all(row.detail == "active" for row in in_force)

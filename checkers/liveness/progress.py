@@ -39,7 +39,7 @@ class _Write(NamedTuple):
     type: str
 
 
-def _writes(operations: Operations) -> list[_Write]:
+def _writes_by_end(operations: Operations) -> list[_Write]:
     """The completed produces with acks=all, in the order of their ends."""
     asked: dict[int, tuple[int, int] | None] = {}  # process -> row and time, if its last turn is an invocation with acks=all
     writes: list[_Write] = []
@@ -54,7 +54,7 @@ def _writes(operations: Operations) -> list[_Write]:
     return writes
 
 
-def _by_place(writes: list[_Write], events: Events, facts: Facts) -> dict[str, list[_Write]]:
+def _writes_by_place(writes: list[_Write], events: Events, facts: Facts) -> dict[str, list[_Write]]:
     """The produces of the clients at each place, without those that a fault of that place excuses."""
     calls_by_place: dict[str, list[_Write]] = {}
     excused = excuses(events, facts)
@@ -79,7 +79,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     why: list[str] = []
     periods = calms(events, facts)
     several = len(set(facts.client_places)) > 1
-    by_place = _by_place(_writes(operations), events, facts) if periods else {}
+    by_place = _writes_by_place(_writes_by_end(operations), events, facts) if periods else {}
     for start, end in periods:
         for place, owed in by_place.items():
             tried = [write for write in owed if write.asked_ns >= start and write.ended_ns < end]

@@ -35,7 +35,6 @@ judged: on a busy machine everything may be late.
 """
 
 from collections.abc import Iterable
-from itertools import repeat
 
 from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS, DIRECTORIES
@@ -49,6 +48,7 @@ from checkers.engine.verdict import Cut, Findings
 from checkers.liveness.debts import RETRY_MS, TERM_MS, TURN_MS, Debts, Partition
 from checkers.liveness.dir_roles import Roles
 from checkers.timeline.moves import EDIT, way_and_target
+from checkers.timeline.wounds import stamps_of
 from history.event import EventKind as K
 
 NAME = "promptness"
@@ -82,6 +82,7 @@ class _Cluster:
         self._edited = edited  # when an operator's edit may have taken a move's request away, from and to
         self.debts = Debts(facts.promise)
         self.registered: dict[str, int] = {}
+        self.registered_ns: dict[str, int] = {}  # broker -> when it registered last
         self.lives: dict[str, int] = {}  # broker -> its latest process
         self.stopped: set[str] = set()  # brokers whose process ended and did not register again
         self.hurt: set[str] = set()  # brokers of which a directory failed or lost bytes, at any time
@@ -110,26 +111,26 @@ class _Cluster:
             case K.BROKER_STATE if row.node == debts.controller:
                 self._see_heartbeat(row)
             case K.REGISTERED:
-                self.registered[row.node] = row.incarnation
+                self.registered[row.node], self.registered_ns[row.node] = row.incarnation, row.time_ns
                 self.waiting.pop(row.node, None)
                 if (row.life or 0) < self.lives.get(row.node, 0):
                     self.stopped.add(row.node)  # ZooKeeper performed the request of a process that has ended
                 else:
                     self.stopped.discard(row.node)
                 for tp, state in self.partitions.items():
-                    self._tell(tp, state, row, (row.node,), more_ms=RETRY_MS)  # it may not know yet that it is registered
-                    self._lead(tp, state, row)
+                    self._owe_telling(tp, state, row, (row.node,))
+                    self._owe_election(tp, state, row)
             case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
                 del self.registered[row.node]
                 debts.resigned(row.node)
                 debts.settle("told", row.node)
                 for tp in [tp for tp, state in self.partitions.items() if state.leader == row.node]:
                     debts.settle("told", partition=tp)  # the next leader is told
-                self._leaves(row.node)
-                self._broker_gone(row, row.node, "its registration ended")
+                self._defer_waits_for(row.node)
+                self._owe_removal_from_isr(row, row.node, "its registration ended")
             case K.WOUND:
                 self.hurt.add(row.node)
-                self._leaves(row.node)
+                self._defer_waits_for(row.node)
             case K.NODE_STARTED:
                 self.lives[row.node] = row.life or 0
                 self.broken.discard(row.node)
@@ -139,12 +140,12 @@ class _Cluster:
                 self.stopped.add(row.node)
                 debts.resigned(row.node)
                 self._forget_debts(row.node)
-                self._leaves(row.node)
+                self._defer_waits_for(row.node)
             case K.DIR_FAILED:
                 self.broken.add(row.node)
                 self._forget_debts(row.node)
                 self.hurt.add(row.node)
-                self._leaves(row.node)
+                self._defer_waits_for(row.node)
             case _ if row.partition is not None:
                 self._see_partition((row.topic, row.partition), row)
             case _:
@@ -155,7 +156,7 @@ class _Cluster:
 
         A broker that is gone stays in the ISR while no other member can lead, and a move waits while its target replicas are not
         in the ISR under their present registration. Where all registered anew, the recovery election waits for the logs of all,
-        also of one that a fault keeps away (docs/promise.md SILENT-1). `_lead` says when it is due.
+        also of one that a fault keeps away (docs/promise.md SILENT-1). `_owe_election` says when it is due.
         """
         while self._edited and self._edited[0][0] <= now:
             self._forget_moves()
@@ -169,6 +170,7 @@ class _Cluster:
         self.debts.look(now)
 
     def _forget_moves(self) -> None:
+        """Expect no step of a move any longer."""
         self.debts.settle("move")
         for state in self.partitions.values():
             state.way = ""
@@ -177,22 +179,22 @@ class _Cluster:
         """How the controller holds a broker: what a stopping or inactive one has to give up is due."""
         if row.detail in _WAITING:
             self.waiting[row.broker] = row.detail
-            self._leaves(row.broker)
+            self._defer_waits_for(row.broker)
             if row.detail == "stopping":
                 for tp, state in self.partitions.items():
-                    self._hand_over(tp, state, row)
+                    self._owe_handover(tp, state, row)
             if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
-                self._broker_gone(row, row.broker, f"{row.node} holds it for inactive")
+                self._owe_removal_from_isr(row, row.broker, f"{row.node} holds it for inactive")
         else:
             self.waiting.pop(row.broker, None)
             self.debts.settle("out", row.broker)
             self.debts.settle("over", row.broker)
         for tp, state in self.partitions.items():
             if row.broker not in self.waiting:
-                self._lead(tp, state, row)
-            self._move(tp, state, row)  # its answers are awaited only while it is active
+                self._owe_election(tp, state, row)
+            self._owe_step_of_move(tp, state, row)  # its answers are awaited only while it is active
 
-    def _broker_gone(self, row: ClusterRow, broker: str, why: str) -> None:
+    def _owe_removal_from_isr(self, row: ClusterRow, broker: str, why: str) -> None:
         """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
         for tp, state in self.partitions.items():
             if state.leader is not None and state.stamps.get(broker) == row.incarnation and self._others(state, broker):
@@ -201,7 +203,7 @@ class _Cluster:
                 complaint = f"{broker} is still in the ISR of {state.name}, though {why},"
                 self.debts.owe(("out", broker, tp), row, electors, complaint)
 
-    def _hand_over(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+    def _owe_handover(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """R-184: a leader in controlled shutdown is to be replaced, if another member of the ISR can lead."""
         leader = state.leader
         if leader is None or self.waiting.get(leader) != "stopping" or leader not in (state.target or state.assigned):
@@ -212,7 +214,7 @@ class _Cluster:
             more_ms = self.facts.promise.session_timeout_ms
             self.debts.owe(("over", leader, tp), row, (leader, *others), complaint, more_ms=more_ms).spared = ("shutdown",)
 
-    def _serving(self, state: _State, nodes: Iterable[str]) -> list[str]:
+    def _members_in_service(self, state: _State, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes that are in the ISR under their present registration and in service."""
         present = [node for node in nodes if node in state.stamps and self.registered.get(node) == state.stamps[node]]
         absent = self.waiting.keys() | self.broken | self.stopped
@@ -220,7 +222,7 @@ class _Cluster:
 
     def _others(self, state: _State, broker: str) -> list[str]:
         """The members of the ISR beside this broker that can lead."""
-        return self._serving(state, [node for node in state.stamps if node != broker])
+        return self._members_in_service(state, [node for node in state.stamps if node != broker])
 
     def _see_partition(self, tp: Partition, row: ClusterRow) -> None:
         """A row about a partition settles what was due, and makes the next steps due."""
@@ -230,7 +232,7 @@ class _Cluster:
             return  # its state is still written while its replicas are being deleted
         state = self.partitions.setdefault(tp, _State(f"{row.topic}-{row.partition}"))
         if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
-            self._interfere(row)
+            self._excuse_moves(row)
         match row.kind:
             case K.ISR_CHANGE_SENT:
                 complaint = f"{row.node} does not know the result of its ISR change of {state.name}"
@@ -257,18 +259,18 @@ class _Cluster:
                 (state.way, state.target), state.left, state.for_target = way_and_target(row.detail or ""), set(), False
                 if self._edited and self._edited[0][0] <= row.time_ns:
                     state.way = ""
-                self._move(tp, state, row)
+                self._owe_step_of_move(tp, state, row)
             case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
                 state.way, state.target, state.left, state.for_target = "", (), set(), False
                 self.debts.settle("move", partition=tp)
             case _:
-                self._move(tp, state, row)
+                self._owe_step_of_move(tp, state, row)
 
     def _see_state(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """A state was written: followers must hear of it, and a move goes on."""
         before, state.written = state.written, row
         was_ready = self._is_ready(tp, state)
-        state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
+        state.stamps = stamps_of(row.isr, row.stamps)
         state.for_target = was_ready or self._is_ready(tp, state)  # R-234: the controller then uses the target assignment
         self.debts.settle("made", partition=tp)
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
@@ -279,16 +281,19 @@ class _Cluster:
                 debt.restart(row)
         self.debts.settle("led", partition=tp)
         self.debts.settle("over", partition=tp)
-        self._hand_over(tp, state, row)
+        self._owe_handover(tp, state, row)
         if row.leader is None:
             self.debts.settle("told", partition=tp)
-            self._lead(tp, state, row)
+            self._owe_election(tp, state, row)
         elif before is None or row.leader_epoch > before.leader_epoch:
-            self._tell(tp, state, row, state.assigned)
-        self._move(tp, state, row)
+            self._owe_telling(tp, state, row, state.assigned)
+        self._owe_step_of_move(tp, state, row)
 
-    def _tell(self, tp: Partition, state: _State, row: ClusterRow, brokers: Iterable[str], *, more_ms: int = 0) -> None:
-        """These brokers, where they have a replica and are live, must learn the leader."""
+    def _owe_telling(self, tp: Partition, state: _State, row: ClusterRow, brokers: Iterable[str]) -> None:
+        """These brokers, where they have a replica and are live, must learn the leader.
+
+        One that registered just now may have refused a command, since it did not know that yet; the controller then pauses.
+        """
         if state.written is None or state.leader is None:
             return
         if state.stamps.get(state.leader) not in (None, self.registered.get(state.leader)):
@@ -299,10 +304,11 @@ class _Cluster:
             leaves = broker in state.left or (state.for_target and broker not in state.target)
             if present and broker in state.assigned and not leaves:
                 complaint = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
+                more_ms = RETRY_MS if row.time_ns < self.registered_ns[broker] + RETRY_MS * MS else 0
                 debt = self.debts.owe(("told", broker, tp), row, (broker,), complaint, more_ms=more_ms)
                 debt.spared = DIRECTORIES if broker in self.broken else ()
 
-    def _lead(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+    def _owe_election(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """A partition that nobody can lead as stamped: one is elected when all are back that may hold committed records."""
         written, key = state.written, ("led", "", tp)
         if written is None or key in self.debts.open:
@@ -320,7 +326,7 @@ class _Cluster:
         self.debts.settle("isr", node)
         self.debts.settle("told", node)
 
-    def _leaves(self, node: str) -> None:
+    def _defer_waits_for(self, node: str) -> None:
         """A broker went: who waits for it to lead, again or in place of one that shuts down, waits on."""
         for key in [key for key, debt in self.debts.open.items() if key[0] in ("led", "over") and node in debt.brokers]:
             self.debts.drop(key)
@@ -334,9 +340,9 @@ class _Cluster:
         # A move that a removal ends may write the assignment once more: nobody can tell that from an addition.
         if state.written is None and live and self.removed.get(tp, "") != row.topic_id:
             self.debts.owe(("made", "", tp), row, live, f"{state.name} has no state")
-        self._move(tp, state, row)
+        self._owe_step_of_move(tp, state, row)
 
-    def _move(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+    def _owe_step_of_move(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """A move whose target replicas are in the ISR must go on: the next row about the partition follows soon."""
         self.debts.settle("move", partition=tp)
         if not state.way or state.leader is None:
@@ -352,7 +358,7 @@ class _Cluster:
             )  # the controller first writes what it has begun
             self.debts.owe(("move", "", tp), row, active, complaint, more_ms=TURN_MS * others)
 
-    def _interfere(self, row: ClusterRow) -> None:
+    def _excuse_moves(self, row: ClusterRow) -> None:
         """The agent's write is one for all moves; it checks every topic and request that it has read (V3 §F, KIP-236)."""
         for (step, _, _), debt in self.debts.open.items():
             if step == "move":
@@ -363,14 +369,14 @@ class _Cluster:
         promise = promised(self.facts, tp[0])
         least = 1 if promise is None else max(promise.min_insync_replicas, 1)
         members_needed = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
-        return bool(state.target) and len(self._serving(state, state.target)) >= members_needed
+        return bool(state.target) and len(self._members_in_service(state, state.target)) >= members_needed
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Find the steps that were late. Ignores `cuts` (excused losses)."""
     if not facts.simulated:
         return Findings()
-    cluster = _Cluster(facts, _edits(operations, facts))
+    cluster = _Cluster(facts, _periods_of_edits(operations, facts))
     for row in events.as_rows(ClusterRow):
         cluster.see(row)
     cluster.look(facts.end_ns)
@@ -378,7 +384,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     return Findings(not_live=late, live_judged=bool(late))
 
 
-def _edits(operations: Operations, facts: Facts) -> list[tuple[int, int]]:
+def _periods_of_edits(operations: Operations, facts: Facts) -> list[tuple[int, int]]:
     """When edits of an operator were under way, or the controller might still read what was there before."""
     by_hand = operations.of(EDIT).calls
     spans = [(call.invoked_ns, call.rows[0].time_ns if call.type in ("ok", "fail") else facts.end_ns) for call in by_hand]

@@ -91,7 +91,7 @@ class _Faults:
         return any(node == controller and kind in ("cut-peers", "cut-peers-long") for (_, node), kind in self.in_force.items())
 
 
-def _periods(events: Events, facts: Facts) -> list[_Period]:
+def _periods_out_of_service(events: Events, facts: Facts) -> list[_Period]:
     """The periods before healing in which one broker alone could not serve the partition, for longer than the promise."""
     succession_ms = 2 * facts.promise.session_timeout_ms
     patience_ms = {True: facts.promise.replacement_ms, False: facts.promise.replacement_ms - succession_ms}
@@ -122,6 +122,7 @@ def _periods(events: Events, facts: Facts) -> list[_Period]:
 
 
 def _due_ns(since_ns: int, patience_ns: int, covered_ns: int, elections: list[int]) -> int:
+    """When a leader must be replaced: each election until then prolongs the time, but the first if it is covered already."""
     due_ns = since_ns + patience_ns
     is_covered = bool(elections) and elections[0] <= since_ns + covered_ns
     for elected_ns in elections[is_covered:]:
@@ -176,7 +177,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()
     topic, number = partition_of(operations, events)
     rows = events.rows
-    periods = _periods(events, facts)
+    periods = _periods_out_of_service(events, facts)
     if not periods:
         return Findings()
     why = [words for period in periods if (words := _late_replacement(rows, period, f"{topic}-{number}"))]

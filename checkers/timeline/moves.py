@@ -67,7 +67,7 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     edited = max((_end_of(call) for call in done if call.f == EDIT and _is_of_moves(call)), default=-1)
     return [
         f"{name} was to be moved to {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
-        for name, (replicas, since) in _targets(done, settled).items()
+        for name, (replicas, since) in _final_targets(done, settled).items()
         if led.get(name)
         and name in assigned
         and max(refused.get(name, -1), ended.get(name, -1), edited) < since
@@ -81,8 +81,8 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     return [
         f"{name} was to be moved to {', '.join(replicas)} by the request at row {call.invoked}, which nobody heard"
         for call in requests
-        if call.f == EDIT and call.type == "ok" and _makes(call, _path(call)) and not _may_be_undone(call, requests)
-        for name, replicas in _entries(call).items()
+        if call.f == EDIT and call.type == "ok" and _creates_request_at(call, _path(call)) and not _may_be_undone(call, requests)
+        for name, replicas in _valid_entries(call).items()
         if _is_owed(name, replicas, call.invoked, [row for about, row in rows if about == name])
     ]
 
@@ -94,7 +94,7 @@ def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[st
     return [
         f"the request at row {call.invoked} in {_path(call)} is none, and nobody refused it"
         for call in requests
-        if call.f == EDIT and call.type == "ok" and _is_none(call) and not _may_be_undone(call, requests)
+        if call.f == EDIT and call.type == "ok" and _is_no_list(call) and not _may_be_undone(call, requests)
         if not any(at > call.invoked and words.startswith(f"{_path(call)}:") for at, words in refusals)
     ]
 
@@ -124,7 +124,7 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]], elected: list[int
             if begun.get(name, (-1, -1))[0] != term:
                 begun[name] = term, row.at
             earlier = [call for call in edits if call.invoked < row.at]
-            if not all(_retargets(call, name) and call.invoked > begun[name][1] for call in earlier):
+            if not all(_leaves_entry_without_origin(call, name) and call.invoked > begun[name][1] for call in earlier):
                 continue
             way, to = way_and_target(row.detail or "")
             if name not in targets:  # a move begins, or the one before reached its target and is not over yet
@@ -140,10 +140,10 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]], elected: list[int
     return why
 
 
-def _retargets(call: Call, name: str) -> bool:
+def _leaves_entry_without_origin(call: Call, name: str) -> bool:
     """Whether an edit certainly left an entry for the partition, without original replicas, in the znode of pending moves."""
     overwritten = (call.asked[0].value or "").startswith(f"{_PENDING} overwritten")
-    return call.type == "ok" and overwritten and name in _entries(call)
+    return call.type == "ok" and overwritten and name in _valid_entries(call)
 
 
 def dropped(done: list[Call], events: Events) -> list[str]:
@@ -207,7 +207,7 @@ def given_up(done: list[Call], topic: str, partition: int) -> list[tuple[int, fl
     """
     paths = (_PENDING, *(f"{root}/{topic}/{partition}" for root in _IN_FLIGHT))
     edits = [call for call in done if call.f == EDIT and call.type != "fail" and _path(call) in paths]
-    return [(call.invoked, _end_of(call)) for call in edits if not _makes(call, _path(call))]
+    return [(call.invoked, _end_of(call)) for call in edits if not _creates_request_at(call, _path(call))]
 
 
 def _first_asked(done: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:
@@ -215,7 +215,7 @@ def _first_asked(done: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:
     first: dict[tuple[str, tuple[str, ...]], int] = {}
     for call in sorted(_requests(done), key=lambda call: call.invoked):
         name, numbers = call.request
-        for about, replicas in (_entries(call) if call.f == EDIT else {name: _partitions_named(numbers)}).items():
+        for about, replicas in (_valid_entries(call) if call.f == EDIT else {name: _partitions_named(numbers)}).items():
             first.setdefault((about, replicas), call.invoked)
     return first
 
@@ -243,7 +243,7 @@ def _path(call: Call) -> str:
     return (call.asked[0].value or "").partition(" ")[0]
 
 
-def _is_none(call: Call) -> bool:
+def _is_no_list(call: Call) -> bool:
     """Whether the call wrote something into a znode of moves that holds no list of partitions."""
     written = (call.asked[0].value or "").startswith(f"{_path(call)} created with ")
     return written and _path(call) in _BY_HAND and _requested_partitions(call) is None
@@ -259,7 +259,7 @@ def _requested_partitions(call: Call) -> list[object] | None:
     return rows if isinstance(rows, list) else None
 
 
-def _entries(call: Call) -> dict[str, tuple[str, ...]]:
+def _valid_entries(call: Call) -> dict[str, tuple[str, ...]]:
     """The valid entries of a request that was written by hand: the replicas of each partition, by the last entry for it."""
     entries_by_partition: dict[str, tuple[str, ...]] = {}
     for row in (_requested_partitions(call) or ()) if _path(call) in _BY_HAND else ():
@@ -275,14 +275,16 @@ def _may_be_undone(call: Call, requests: list[Call]) -> bool:
     later = [
         request.ended
         for request in requests
-        if request.invoked > call.invoked and request.type == "ok" and _makes(request, _path(call))
+        if request.invoked > call.invoked and request.type == "ok" and _creates_request_at(request, _path(call))
     ]
     until = min(later, default=inf)
     cancelled = False
     for request in requests:
         undoes = _cancels(request) or request.f == "cancel-reassignments"
         by_hand = (
-            request is not call and request.f == EDIT and not (_path(request) in _BY_HAND and _makes(request, _path(request)))
+            request is not call
+            and request.f == EDIT
+            and not (_path(request) in _BY_HAND and _creates_request_at(request, _path(request)))
         )
         if request.f == "allow-reassignments" and request.type == "ok" and _end_of(request) < call.invoked:
             cancelled = False
@@ -293,7 +295,7 @@ def _may_be_undone(call: Call, requests: list[Call]) -> bool:
     return cancelled
 
 
-def _makes(call: Call, path: str) -> bool:
+def _creates_request_at(call: Call, path: str) -> bool:
     """Whether a call creates the request znode at this path, which fails where one is pending."""
     created = call.f == EDIT and (call.asked[0].value or "").startswith(f"{path} created")
     return created or call.f == _BY_HAND.get(path)
@@ -320,7 +322,7 @@ def _end_of(call: Call) -> float:
     return inf if call.type in ("info", "") else call.ended
 
 
-def _targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
+def _final_targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
     """The replicas that each partition must have at the end of the run, with the request for them."""
     targets_by_partition: dict[str, tuple[tuple[str, ...], int]] = {}
     extras: dict[str, tuple[Call, tuple[str, ...]]] = {}  # the requests in the extra znode, with their replicas
@@ -331,7 +333,7 @@ def _targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dic
             if call.type != "fail" and _path(call) == _EXTRA:
                 if certain:  # what stood there is gone
                     extras = {name: extra for name, extra in extras.items() if _end_of(extra[0]) > call.invoked}
-                extras |= {name: (call, replicas) for name, replicas in _entries(call).items()}
+                extras |= {name: (call, replicas) for name, replicas in _valid_entries(call).items()}
         elif call.f in ("cancel-reassignments", EDIT):
             cancelled = cancelled or call.type != "fail"
         elif call.f == "allow-reassignments":
@@ -341,7 +343,7 @@ def _targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dic
             replicas = _partitions_named(numbers)
             if call.f == "reassign-extra":
                 extras[name] = call, replicas
-            elif certain and name in extras and _waits(*extras[name], call, settled.get(name, [])):
+            elif certain and name in extras and _waits_in_extra(*extras[name], call, settled.get(name, [])):
                 continue  # it will be rolled back: the extra request stays wanted, if it certainly succeeded
             targets_by_partition.pop(name, None)
             if certain and not cancelled:
@@ -351,7 +353,7 @@ def _targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dic
     return targets_by_partition
 
 
-def _waits(extra: Call, replicas: tuple[str, ...], later: Call, settled: list[tuple[int, str]]) -> bool:
+def _waits_in_extra(extra: Call, replicas: tuple[str, ...], later: Call, settled: list[tuple[int, str]]) -> bool:
     """True if the controller had not taken up the request in the extra znode when the later one was written.
 
     An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is

@@ -5,10 +5,22 @@ A wound is noticed when the session of the incarnation that suffered it has ende
 (CUT-2).
 """
 
+from collections.abc import Iterable
+from itertools import repeat
+
 from checkers.engine.rows import EventRow
 from history.event import EventKind as K
 
-UNSTAMPED = -1  # the stamp in protocols that do not tell registrations apart
+# The stamp in protocols that do not tell registrations apart, and of a member that a leader was told of in a layout without them.
+UNSTAMPED = -1
+
+
+def stamps_of(isr: Iterable[str], stamps: Iterable[int] | None) -> dict[str, int | None]:
+    """The members of an ISR with the registrations under which they joined; None for one that is not known."""
+    known = repeat(UNSTAMPED) if stamps is None else stamps
+    return {node: None if stamp == UNSTAMPED else stamp for node, stamp in zip(isr, known, strict=False)}
+
+
 WOUND_ROWS = (K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.STATE_WRITTEN)
 NOTICE_ROWS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED)
 

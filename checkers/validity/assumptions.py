@@ -65,7 +65,7 @@ class _Range(Struct, frozen=True, kw_only=True):
     topics: set[str]
 
 
-def _wrong(process: int, turn: _Turn, before: _Turn | None) -> str | None:
+def _complaint_of_turn(process: int, turn: _Turn, before: _Turn | None) -> str | None:
     """Why a turn of a process cannot follow the turn before it; None if it can."""
     is_open = before is not None and before.asks
     if turn.asks:
@@ -75,7 +75,7 @@ def _wrong(process: int, turn: _Turn, before: _Turn | None) -> str | None:
     return None if turn.f == before.f else f"row {turn.index} completes a {before.f} as a {turn.f}"
 
 
-def _processes(operations: Operations) -> dict[int, _Process]:
+def _ranges_of_processes(operations: Operations) -> dict[int, _Process]:
     """Per process its first and last row, and how its calls break the order of invocation and completion."""
     turns = operations.frame.unique("index", keep="first", maintain_order=True).select(
         "index", "process", f=pl.col("f").cast(pl.String), asks=pl.col("type") == "invoke"
@@ -86,7 +86,7 @@ def _processes(operations: Operations) -> dict[int, _Process]:
         follows & ((pl.col("asks") == pl.col("before")) | (~pl.col("asks") & (pl.col("f") != pl.col("before_f"))))
     ).unique("process", keep="first", maintain_order=True)
     words = {
-        process: _wrong(process, _Turn(index, f, asks), _Turn(-1, before_f, before))
+        process: _complaint_of_turn(process, _Turn(index, f, asks), _Turn(-1, before_f, before))
         for index, process, f, asks, before, before_f in wrong.iter_rows()
     }
     ends = (_turns_of(turns.unique("process", keep=keep, maintain_order=True)) for keep in ("first", "last"))
@@ -99,20 +99,20 @@ def _turns_of(turns: pl.DataFrame) -> dict[int, _Turn]:
     return {process: _Turn(index, f, asks) for process, index, f, asks in columns}
 
 
-def _one_at_a_time(ranges: Sequence[dict[int, _Process]]) -> list[str]:
+def _complaints_of_concurrency(ranges: Sequence[dict[int, _Process]]) -> list[str]:
     """For each client process, say where first an invocation does not alternate with its completion."""
     last: dict[int, _Turn] = {}
     why: dict[int, str] = {}
     for processes in ranges:
         for process, turns in processes.items():
-            wrong = _wrong(process, turns.first, last.get(process)) or turns.wrong
+            wrong = _complaint_of_turn(process, turns.first, last.get(process)) or turns.wrong
             if wrong is not None:
                 why.setdefault(process, wrong)
             last[process] = turns.last
     return [why[process] for process in sorted(why)]
 
 
-def _times(frame: pl.DataFrame, impossible: pl.Expr) -> _Times:
+def _times_of_rows(frame: pl.DataFrame, impossible: pl.Expr) -> _Times:
     """Whether rows are sorted and times go forward, and the first impossible value."""
     strange = frame.filter(impossible)["index"]
     # With fewer than two rows the differences are null.
@@ -137,30 +137,31 @@ def _order_complaints(ranges: Sequence[_Times], what: str) -> list[str]:
     return [*why, f"{what}: time goes back"] if back else why
 
 
-def _impossible(ranges: Sequence[_Times], what: str) -> list[str]:
+def _complaints_of_values(ranges: Sequence[_Times], what: str) -> list[str]:
+    """How many rows have an impossible offset, and the first of them, as one complaint; none if no row has."""
     first = next((range_.strange_at for range_ in ranges if range_.strange), None)
     count = sum(range_.strange for range_ in ranges)
     return [f"{count} rows of {what} with an impossible offset, the first at row {first}"] if count else []
 
 
-def _partial(operations: Operations, events: Events, facts: Facts) -> _Range:
+def _assumptions_of_range(operations: Operations, events: Events, facts: Facts) -> _Range:
     """What one range tells of the assumptions."""
     unfilled = events.frame.filter(LACKING)["kind"]
     return _Range(
-        processes=_processes(operations),
-        operations=_times(operations.frame, IMPOSSIBLE_OPERATION),
-        events=_times(events.frame, IMPOSSIBLE_EVENT),
+        processes=_ranges_of_processes(operations),
+        operations=_times_of_rows(operations.frame, IMPOSSIBLE_OPERATION),
+        events=_times_of_rows(events.frame, IMPOSSIBLE_EVENT),
         shared=events.frame["index"].n_unique() != events.height,
         unfilled={kind: (unfilled == kind).sum() for kind in unfilled.unique().to_list()},
         topics=(operations.distinct("topic") | events.distinct("topic")) - {None},
     )
 
 
-def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def _merge_ranges(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """The complaints of all ranges together."""
     operations, events = [range_.operations for range_ in ranges], [range_.events for range_ in ranges]
     why = (
-        _one_at_a_time([range_.processes for range_ in ranges])
+        _complaints_of_concurrency([range_.processes for range_ in ranges])
         + _order_complaints(operations, "operations")
         + _order_complaints(events, "events")
     )
@@ -169,7 +170,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
     for kind in sorted({kind for range_ in ranges for kind in range_.unfilled}):
         count = sum(range_.unfilled.get(kind, 0) for range_ in ranges)
         why.append(f"{count} {kind} rows lack a column that their kind requires")
-    why.extend(_impossible(operations, "operations") + _impossible(events, "events"))
+    why.extend(_complaints_of_values(operations, "operations") + _complaints_of_values(events, "events"))
     topics_promised = {topic.topic for topic in facts.promise.topics}
     topics = {topic for range_ in ranges for topic in range_.topics}
     why.extend(f"the promise does not list topic {topic}" for topic in sorted(topics - topics_promised))
@@ -178,7 +179,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Check the assumptions on the whole history; each violation becomes a reason for the verdict UNKNOWN."""
-    return _merge([_partial(operations, events, facts)], facts, cuts)
+    return _merge_ranges([_assumptions_of_range(operations, events, facts)], facts, cuts)
 
 
 CHECKER = Checker(
@@ -191,5 +192,5 @@ CHECKER = Checker(
     operations=("produce", "poll", "latest", "earliest", "commit", "committed"),
     events=tuple(K),
     check=check,
-    split=ranged(_Range, columns=_COLUMNS, partial=_partial, merge=_merge),
+    split=ranged(_Range, columns=_COLUMNS, partial=_assumptions_of_range, merge=_merge_ranges),
 )

@@ -98,7 +98,7 @@ def _counts_of_acting(facts: Facts, ranges: Sequence[_Range]) -> dict[str, int]:
     return {**acted, **{kind: max(times, acted.get(kind, 0)) for kind, times in counted.items()}}
 
 
-def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+def _merge_ranges(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Why the run proves nothing, if it does, and its counts."""
     acked, acted = _count_of_acked(ranges), _counts_of_acting(facts, ranges)
     kinds = {kind for range_ in ranges for kind in range_.kinds}
@@ -128,7 +128,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether the run proves anything; counts client `operations`, `acked` and `read` records, and `faults`."""
-    return _merge([_range_of(operations, events, facts)], facts, cuts)
+    return _merge_ranges([_range_of(operations, events, facts)], facts, cuts)
 
 
 CHECKER = Checker(
@@ -141,5 +141,5 @@ CHECKER = Checker(
     operations=("produce", "poll", "latest", "earliest", "txn"),
     events=tuple(K),
     check=check,
-    split=ranged(_Range, columns=_COLUMNS, partial=_range_of, merge=_merge),
+    split=ranged(_Range, columns=_COLUMNS, partial=_range_of, merge=_merge_ranges),
 )

@@ -15,7 +15,7 @@ from highwater.backends.real.systems.reference import Reference
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.cli.output import say
 from highwater.plans.plan import ClusterShape, Plan
-from highwater.rig.scene import assign
+from highwater.rig.scene import scene_of
 from history.promise import Promise, TopicPromise
 from reference.config import TopicSpec
 from reference.coordination import paths
@@ -41,7 +41,7 @@ async def main() -> None:
     try:
         await site.open()
         admin = Admin(site.zookeeper)
-        await admin.make_topics(assign(PLAN))
+        await admin.make_topics(scene_of(PLAN).assignment)
         for node in site.nodes.values():
             await node.start()
             while await controller(admin) is None:

@@ -7,14 +7,14 @@ A cluster is asked with Metadata 8, which Apache Kafka serves since 2.3: the fir
 TLS and authentication are not supported.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from highwater.errors import UsageError
 from reference.messages import MetadataReply, PartitionState
-from reference.types import index_of, topic_of
+from reference.types import Address, index_of, topic_of
 
 if TYPE_CHECKING:
     from server.wire.clients.metadata import MetadataPartition
@@ -58,6 +58,12 @@ def of_cluster(brokers: tuple[tuple[str, int], ...]) -> tuple[Description, ...]:
             return tuple(sorted(descriptions, key=_place))
         failures.append(f"{host}:{port}: the broker is fenced or has no metadata yet")
     raise UsageError(f"no broker answered a Metadata request ({'; '.join(failures)})")
+
+
+def metrics_text(told: Mapping[Address, Mapping[str, int]]) -> str:
+    """Format the metrics of brokers: a line for each metric with its value at each broker. `told` is by broker, then by name."""
+    names = list(dict.fromkeys(name for values in told.values() for name in values))
+    return "\n".join(f"{name}\t" + "\t".join(f"{node}: {values[name]}" for node, values in told.items()) for name in names)
 
 
 def _place(row: Description) -> tuple[str, int]:

@@ -137,6 +137,7 @@ def summary(found: Mapping[str, Difference], plans: int) -> list[str]:
 
 
 def _place(row: Row | None) -> str:
+    """Where a row stands, in words: its time, rule and content; "" without a row."""
     if row is None:
         return ""
     words = f"{row.rule} {row.words}"

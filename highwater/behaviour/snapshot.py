@@ -86,6 +86,7 @@ def save(path: Path, plans: Mapping[str, Recorded], summary: Iterable[str]) -> N
 
 
 def _lines(name: str, plan: Recorded) -> Iterator[str]:
+    """The lines of one plan in the snapshot: digests, the number of rows of each rule, and a mark for each row."""
     yield f"plan {name} {plan.plan_digest}"
     yield f"rows {len(plan.marks)} {plan.content}"
     yield f"times {plan.times}"

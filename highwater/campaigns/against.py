@@ -91,11 +91,11 @@ def compare(other: Other, now: Sequence[RunLine], behaviours: Mapping[str, Behav
         acked=(sum(before.acked for before, _ in same), sum(other.acked for _, other in same)),
         changed=tuple(sorted(_changed_runs(same), key=lambda change: not change.worse)),
         lost=len(other.lines) + len(now) - 2 * len(same),
-        behaviour=tuple(_other_behaviour(other, behaviours)),
+        behaviour=tuple(_differences_of_behaviour(other, behaviours)),
     )
 
 
-def _other_behaviour(other: Other, now: Mapping[str, Behaviour]) -> list[str]:
+def _differences_of_behaviour(other: Other, now: Mapping[str, Behaviour]) -> list[str]:
     """How the runs that ended on both sides behave otherwise."""
     before = {f"{line.part}/{line.name}": line.behaviour for line in other.lines if line.behaviour is not UNSET}
     both = {name: behaviour for name, behaviour in now.items() if name in before}
@@ -105,18 +105,18 @@ def _other_behaviour(other: Other, now: Mapping[str, Behaviour]) -> list[str]:
 def _changed_runs(pairs: Sequence[tuple[RunLine, RunLine]]) -> Iterator[Changed]:
     """The runs that ended better or worse on the other commit."""
     for before, now in pairs:
-        if _badness(before) != _badness(now):
+        if _rank_of_end(before) != _rank_of_end(now):
             yield Changed(
                 part=now.part,
                 name=f"{now.name} on {now.protocol}",
-                worse=_badness(now) > _badness(before),
-                before=_words(before),
-                now=_words(now),
+                worse=_rank_of_end(now) > _rank_of_end(before),
+                before=_end_in_words(before),
+                now=_end_in_words(now),
                 repeat=now.repeat,
             )
 
 
-def _badness(line: RunLine) -> tuple[int, int]:
+def _rank_of_end(line: RunLine) -> tuple[int, int]:
     """How bad the result of a run is: a crash, the worst kind of anomaly, not live, not judged."""
     if line.crash:
         return 5, 0
@@ -129,7 +129,7 @@ def _badness(line: RunLine) -> tuple[int, int]:
     return int(line.verdict == "UNKNOWN"), 0
 
 
-def _words(line: RunLine) -> str:
+def _end_in_words(line: RunLine) -> str:
     """How a run ended, in words."""
     if line.crash:
         return f"crash at {line.crash}"

@@ -103,34 +103,34 @@ class Bisection:
     def find(self) -> Found:
         """Look at builds until the first bad one is known, or all between the last good and the first bad one are undecided."""
         last = len(self._builds) - 1
-        if self._look(last) != "bad":
-            return self._found(bad=None, good=last if self._builds[last].standing == "good" else None)
-        if last == 0 or self._look(0) == "bad":
-            return self._found(bad=0, good=None)
+        if self._standing_of_build(last) != "bad":
+            return self._result(bad=None, good=last if self._builds[last].standing == "good" else None)
+        if last == 0 or self._standing_of_build(0) == "bad":
+            return self._result(bad=0, good=None)
         if self._builds[0].standing == "undecided":
-            return self._found(bad=last, good=None)
+            return self._result(bad=last, good=None)
         good, bad = 0, last
         while (middle := self._between(good, bad)) is not None:
-            standing = self._look(middle)
+            standing = self._standing_of_build(middle)
             good, bad = (middle, bad) if standing == "good" else (good, middle) if standing == "bad" else (good, bad)
-        return self._found(bad=bad, good=good)
+        return self._result(bad=bad, good=good)
 
     def _between(self, good: int, bad: int) -> int | None:
         """The build nearest to the middle of the two that was not tried; None if all were."""
         left = [at for at in range(good + 1, bad) if self._builds[at].standing == "not tried"]
         return min(left, key=lambda at: abs(2 * at - good - bad), default=None)
 
-    def _look(self, at: int) -> Standing:
+    def _standing_of_build(self, at: int) -> Standing:
         """Perform runs on a build until they say something of it."""
         build = self._builds[at]
         runs: list[Trial] = []
         while (standing := standing_of(runs, self._wanted)) == "not tried":
-            runs.append(self._run(build.jars, len(runs)))
+            runs.append(self._trial_of_run(build.jars, len(runs)))
         self._builds[at] = Looked(name=build.name, jars=build.jars, standing=standing, runs=tuple(runs))
         self._tell(self._builds[at])
         return standing
 
-    def _run(self, jars: OwnJars, number: int) -> Trial:
+    def _trial_of_run(self, jars: OwnJars, number: int) -> Trial:
         """The run of this number on a build, which is performed now unless the ledger has it."""
         key = f"{jars.digest}.{number}"
         if self._ledger.holds(key):
@@ -142,7 +142,7 @@ class Bisection:
         self._ledger.commit(Row(key=key, state="done", attempt=1, seconds=summary.wall_seconds, result=result))
         return trial_of(summary)
 
-    def _found(self, *, bad: int | None, good: int | None) -> Found:
+    def _result(self, *, bad: int | None, good: int | None) -> Found:
         """The result, with these builds as the first bad and the last good one."""
         if bad is None:
             code = ExitCode.UNKNOWN if good is None else ExitCode.VALID

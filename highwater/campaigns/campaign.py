@@ -5,7 +5,7 @@ limit the finished runs are reported with the reason; a campaign with missing se
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from functools import partial
 from shlex import quote
 from time import perf_counter
@@ -15,20 +15,23 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from highwater.campaigns.goals import Reached, table
 from highwater.campaigns.load import Load, words_of_load
+from highwater.campaigns.marks import NONE, Marks
+from highwater.campaigns.tally import Tally, tally
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
-from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, derive
+from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, as_documented, derive
 from highwater.plans.plan import REFERENCE, OwnJars, Plan, SystemSpec, described_system
 from highwater.rig.backend import BackendName
 from highwater.run_folder import temporary_folder
-from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep, backend_named
 from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task, encode_task, perform_encoded
+from history.errors import NOT_JSON
 from nemesis.capability import performable, refusals
+from pipeline.blocks import Header
+from pipeline.errors import PipelineError
 from pipeline.items import Item, Job
 from pipeline.ledger import Row
 from pipeline.work import perform
@@ -37,7 +40,9 @@ from pipeline.work import perform
 class Performer(Protocol):
     """`pipeline.work.perform`, with the processes or the Spark session that it uses."""
 
-    def __call__(self, items: Iterable[Item], job: Job, *, on_row: Callable[[Row], None]) -> None:
+    def __call__(
+        self, items: Iterable[Item], job: Job, *, on_row: Callable[[Row], None], on_block: Callable[[Header], None]
+    ) -> None:
         """Do the items that the job's ledger does not hold."""
 
 
@@ -57,7 +62,7 @@ class Request(Load, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> SystemSpec:
-        """The system; the reference if none is named. UsageError for a file or a build that its system does not take."""
+        """The system; the reference if none is named. UsageError for a file, build or version that its system does not take."""
         return described_system(self.system or REFERENCE, self.described, self.jars)
 
     @property
@@ -66,14 +71,18 @@ class Request(Load, frozen=True, kw_only=True):
         named = (("--system", self.system), ("--with", self.described), ("--jars", self.jars.path if self.jars else ""))
         return "".join(f" {option} {quote(value)}" for option, value in named if value)
 
+    @property
+    def options(self) -> str:
+        """The options that name the system and the clients, with a space before each."""
+        return self.words + (f" --client {quote(self.client)}" if self.client else "")
+
     def command(self, seed: int) -> str:
         """The command line that repeats the run of one seed."""
         parts = [f"highwater run --seed {seed} --derivation {DERIVATION}"]
         parts += [f"--protocol {self.protocol}"] if self.protocol != "safe" else []
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []
         parts += words_of_load(self)
-        parts += [self.words.strip()] if self.words else []
-        parts += [f"--client {quote(self.client)}"] if self.client else []
+        parts += [self.options.strip()] if self.options else []
         parts += [f"--backend {self.backend}"] if self.backend != ("process" if self.system else "sim") else []
         return " ".join(parts)
 
@@ -94,18 +103,20 @@ class Request(Load, frozen=True, kw_only=True):
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
-        plan = self.with_client(fitted(put_on(plan, self.spec)) if self.words else plan)
+        plan = as_documented(plan) if self.settings == "document" else plan
+        plan = self.adapted(fitted(put_on(plan, self.spec)) if self.words else plan)
         can = performable(self.backend, plan.schedule)
         can = bearable(plan, can) if self.words else can
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
 
-    def with_client(self, plan: Plan) -> Plan:
-        """The plan with the client library of this request."""
-        return replace(plan, workload=replace(plan.workload, client=self.client)) if self.client else plan
+    def adapted(self, plan: Plan) -> Plan:
+        """The plan with the client library of this request, and with the scrapes that it asks for."""
+        plan = replace(plan, workload=replace(plan.workload, client=self.client)) if self.client else plan
+        return replace(plan, metrics_ms=self.metrics) if self.metrics is not None else plan
 
     def check(self, seeds: Sequence[int]) -> None:
         """Raise PlanError or UsageError if a run of these seeds would be refused."""
-        if self.client:
+        if self.client or self.metrics is not None or self.spec.starts:  # which the backend refuses for all seeds or for none
             refused = backend_named(self.backend).refuse(self.plan(seeds[0]))
             if refused is not None:
                 raise UsageError(refused)
@@ -134,57 +145,9 @@ class Campaign(Struct, frozen=True, kw_only=True):
 
     wanted: int
     summaries: Collection[Summary]
+    tally: Tally
     stopped: str | None = None  # why seeds are missing
-    goals: tuple[str, ...] = ()  # that the runs together must reach (highwater.campaigns.goals)
     wall_seconds: float = 0.0
-
-
-class AnomalyTally(Struct, frozen=True, kw_only=True):
-    """How often one kind of anomaly was found in all runs of a campaign.
-
-    `faults`: for each fault kind, the number of these runs in which it acted.
-    """
-
-    kind: str
-    checker: str
-    runs: int
-    first_seed: int | None
-    repeat: str
-    faults: dict[str, int]
-
-
-class FaultTally(Struct, frozen=True, kw_only=True):
-    """How often one kind of fault was injected in all runs of a campaign."""
-
-    kind: str
-    runs: int  # in which it acted
-    begun: int
-    acted: int
-
-
-class Tally(Struct, frozen=True, kw_only=True):
-    """The counts over all runs of a campaign; `campaign --json` prints them."""
-
-    runs: int
-    verdicts: dict[ValidityName, int]
-    live: int
-    not_live: int
-    laboratory_failed: int
-    excused: int
-    acked: int
-    leader_changes: int
-    recovery_elections: int
-    elections_from_elr: int
-    wounds_counted_on: int
-    sim_seconds: float
-    anomalies: tuple[AnomalyTally, ...]
-    faults: tuple[FaultTally, ...]
-    reached: tuple[Reached, ...]
-
-    @property
-    def missed(self) -> tuple[str, ...]:
-        """The required goals (situations, see `campaigns.goals`) that no run of the campaign reached."""
-        return tuple(goal.name for goal in self.reached if goal.missed)
 
 
 def run_campaign(
@@ -194,7 +157,6 @@ def run_campaign(
     jobs: int,
     limits: Limits,
     on_summary: Callable[[Summary], None] = lambda summary: None,
-    goals: tuple[str, ...] = (),
     deadline_s: float | None = None,
 ) -> Campaign:
     """Perform tasks in worker processes until all have ended, a limit is reached or Ctrl-C is pressed; keeps no ledger.
@@ -228,24 +190,32 @@ def run_campaign(
     return Campaign(
         wanted=wanted,
         summaries=tuple(done),
+        tally=tally(done),
         stopped=stopped if len(done) < wanted else None,
-        goals=goals,
         wall_seconds=round(perf_counter() - start, 1),
     )
 
 
-def result_of(row: Row, of: tuple[int, str] | None) -> Summary:
-    """The summary in the row of a finished item; `of` is the seed and the protocol of its run, if its key tells them.
+def result_of(row: Row, repeat: str | None) -> Summary:
+    """The summary in the row of a finished item; `repeat` is the command that repeats its run, if its key tells that.
 
     Raises ValueError where the row holds none, or that of another run.
     """
     try:
         summary = msgspec.json.decode(row.result, type=Summary)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise ValueError(f"the row of its run holds no summary: {error}") from error
-    if of not in (None, (summary.seed, summary.protocol)):
-        raise ValueError(f"the row of another run, of seed {summary.seed} and {summary.protocol}")
+    if repeat not in (None, summary.repeat):
+        raise ValueError(f"the row of another run: {summary.repeat}")
     return summary
+
+
+def tally_of_block(header: Header) -> Tally:
+    """What the worker of a block counted. Raises PipelineError where it did not count."""
+    try:
+        return msgspec.json.decode(header.total, type=Tally)
+    except NOT_JSON as error:
+        raise PipelineError(f"block {header.block}: no tally of runs: {error}") from error
 
 
 def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: BackendName, *, repeat: str) -> Summary:
@@ -257,11 +227,18 @@ def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: Ba
 
 
 def perform_until(
-    items: Iterable[Item], job: Job, finished: Callable[[Row], Iterable[Summary]], watch: "Watch", *, performer: Performer
+    items: Iterable[Item],
+    job: Job,
+    finished: Callable[[Row], Iterable[Summary]],
+    watch: "Watch",
+    *,
+    performer: Performer,
+    finished_block: Callable[[Header], Tally] = tally_of_block,
 ) -> str | None:
     """Do the items until none is left, a limit is reached or Ctrl-C is pressed; returns why it ended early.
 
-    `finished` gets each new row and yields the summaries of the runs that are to be counted now.
+    `finished` gets each new row and yields the summaries of the runs that are to be counted now; `finished_block` gets the header
+    of each new block.
     """
 
     def count_finished(row: Row) -> None:
@@ -270,8 +247,13 @@ def perform_until(
             if watch.reached is not None:
                 raise _LimitError
 
+    def count_block(header: Header) -> None:
+        watch.count_block(finished_block(header))
+        if watch.reached is not None:
+            raise _LimitError
+
     try:
-        performer(items, job, on_row=count_finished)
+        performer(items, job, on_row=count_finished, on_block=count_block)
     except _LimitError:
         return watch.reached
     except KeyboardInterrupt:
@@ -294,86 +276,39 @@ class Watch:
 
     def count(self, summary: Summary) -> None:
         """Count a finished run."""
+        self._count_and_check_limits(int(summary.verdict == "INVALID"), {anomaly.kind for anomaly in summary.anomalies})
+        if self.reached is None and self._limits.until is not None:
+            self.reached = self._limits.until(summary)
+
+    def count_block(self, block: Tally) -> None:
+        """Count the finished runs of a block, for all limits but `until`."""
+        self._count_and_check_limits(block.verdicts["INVALID"], {anomaly.kind for anomaly in block.anomalies})
+
+    def _count_and_check_limits(self, invalid: int, kinds: Set[str]) -> None:
+        """Count a run or a block, and say in `reached` which limit stops the campaign."""
         limits, seconds = self._limits, perf_counter() - self._start
-        self._invalid += summary.verdict == "INVALID"
+        self._invalid += invalid
         if limits.invalid_runs is not None and self._invalid >= limits.invalid_runs:
             self.reached = f"stopped after {self._invalid} INVALID run{'s' if self._invalid > 1 else ''}"
-        elif limits.anomaly is not None and any(a.kind == limits.anomaly for a in summary.anomalies):
+        elif limits.anomaly in kinds:
             self.reached = f"stopped after the first {limits.anomaly}"
         elif limits.wall_seconds is not None and seconds >= limits.wall_seconds:
             self.reached = f"stopped after {seconds:.0f} s"
-        elif limits.until is not None:
-            self.reached = limits.until(summary)
 
 
-def tally(summaries: Collection[Summary], goals: Sequence[str] = ()) -> Tally:
-    """Count the verdicts, faults, anomalies and reached goals of the runs of a campaign. The summaries are read twice."""
-    verdicts: dict[ValidityName, int] = {"VALID": 0, "UNKNOWN": 0, "INVALID": 0}
-    sums: Counter[str] = Counter()
-    sim_seconds = 0.0
-    anomalies: dict[tuple[str, str], _Found] = {}
-    faults: dict[str, Counter[str]] = {}
-    for summary in summaries:
-        verdicts[summary.verdict] += 1
-        sums.update(live=summary.live is True, not_live=summary.live is False, failed=summary.outcome == "harness-fault")
-        sums.update({name: getattr(summary, name) for name in _SUMMED})
-        sim_seconds += summary.sim_seconds
-        for key in dict.fromkeys((a.kind, a.checker) for a in summary.anomalies):
-            occurrence = anomalies.setdefault(key, _Found(summary))
-            occurrence.runs += 1
-            occurrence.acting.update(f.kind for f in summary.faults if f.acted)
-        for fault in summary.faults:
-            counts = faults.setdefault(fault.kind, Counter())
-            counts.update(runs=fault.acted > 0, begun=fault.begun, acted=fault.acted)
-    return Tally(
-        runs=len(summaries),
-        verdicts=verdicts,
-        live=sums["live"],
-        not_live=sums["not_live"],
-        laboratory_failed=sums["failed"],
-        **{name: sums[name] for name in _SUMMED},
-        sim_seconds=round(sim_seconds, 1),
-        anomalies=tuple(
-            AnomalyTally(
-                kind=kind,
-                checker=checker,
-                runs=occurrence.runs,
-                first_seed=occurrence.first.seed,
-                repeat=occurrence.first.repeat,
-                faults=dict(sorted(occurrence.acting.items())),
-            )
-            for (kind, checker), occurrence in sorted(anomalies.items())
-        ),
-        faults=tuple(
-            FaultTally(kind=kind, runs=counts["runs"], begun=counts["begun"], acted=counts["acted"])
-            for kind, counts in sorted(faults.items())
-        ),
-        reached=table(summaries, goals),
-    )
-
-
-_SUMMED = ("excused", "acked", "leader_changes", "recovery_elections", "elections_from_elr", "wounds_counted_on")
-
-
-class _Found:
-    """The runs in which one kind of anomaly was found."""
-
-    def __init__(self, first: Summary) -> None:
-        self.first = first
-        self.runs = 0
-        self.acting: Counter[str] = Counter()  # runs, by kind of fault that acted
-
-
-def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
-    """The exit code of a campaign: the worst of its runs. Some UNKNOWN runs are allowed; missing runs are not.
+def exit_code(campaign: Campaign, *, unknown_allowed_percent: int, marks: Marks = NONE) -> ExitCode:
+    """The exit code of a campaign: the worst of its runs, without those of an ignored cause. Some UNKNOWN runs are allowed;
+    missing runs are not.
 
     If no run is missing, a required goal that no run reached is a failure of the harness.
     """
-    codes = Counter(s.exit_code for s in campaign.summaries)
-    runs = codes.total()
+    codes, runs = Counter(campaign.tally.exits), campaign.tally.runs
+    if any(marks.ignores(signature) for signature in campaign.tally.signatures):  # else no run need be looked at
+        codes.subtract(summary.exit_code for summary in campaign.summaries if marks.ignores(summary.signature))
+        codes = +codes
     reasons: list[ExitCode] = [code for code in codes if code is not ExitCode.UNKNOWN]
     if 100 * codes[ExitCode.UNKNOWN] > unknown_allowed_percent * runs or runs < campaign.wanted or not runs:
         reasons.append(ExitCode.UNKNOWN)
-    if runs >= campaign.wanted and any(goal.missed for goal in table(campaign.summaries, campaign.goals)):
+    if runs >= campaign.wanted and campaign.tally.missed:
         reasons.append(ExitCode.LABORATORY_FAILED)
     return worst(reasons)

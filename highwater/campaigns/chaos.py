@@ -33,6 +33,7 @@ from highwater.campaigns import corpus
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, run_campaign
 from highwater.campaigns.corpus import SAFE, Case, Expectation, Unread
 from highwater.campaigns.generations import GENERATION, Planned, Search, reach_of
+from highwater.campaigns.marks import NONE, Marks
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN
@@ -42,6 +43,7 @@ from highwater.runs.findings import ValidityName
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import Summary
+from history.errors import NOT_JSON
 from history.store import write_file
 
 Phase = Literal["corpus", "plans", "seeds", "guided", "known-bad", "determinism", "containers"]
@@ -101,7 +103,7 @@ _IS_SAFE = Expectation(protocol=SAFE, verdict="VALID", live=True)
 class Check(Struct, frozen=True, kw_only=True):
     """One condition that a part of the chaos job checks; `complaint` says how it is violated, empty if it holds.
 
-    `met` is None for a run that is UNKNOWN where some may be.
+    `met` is None for a run that is UNKNOWN where some may be, or failed for a cause that is ignored.
     """
 
     name: str
@@ -162,6 +164,7 @@ class Means(Struct, frozen=True, kw_only=True):
     on_line: Callable[[RunLine], None]
     fail_fast: bool = False  # the first red run ends its part
     deadline_s: float | None = None  # of one run
+    marks: Marks = NONE
     on_behaviour: Callable[[str, Behaviour], None] = lambda name, behaviour: None  # of corpus, plans and seeds: phase/name
 
 
@@ -294,7 +297,7 @@ def perform_cases(
 
     def judge(summary: Summary) -> str | None:
         case = next(waiting)
-        check = check_of(case, summary, number=len(checks), tolerant=unknown_allowed > 0)
+        check = check_of(case, summary, number=len(checks), tolerant=unknown_allowed > 0, marks=means.marks)
         checks.append(check)
         line = line_of(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False)
         if summary.behaviour is not UNSET:
@@ -318,13 +321,18 @@ def perform_cases(
     )
 
 
-def check_of(case: Case, summary: Summary, *, number: int, tolerant: bool) -> Check:
-    """The check of one run; if `tolerant`, it may be UNKNOWN."""
+def check_of(case: Case, summary: Summary, *, number: int, tolerant: bool, marks: Marks) -> Check:
+    """The check of one run; if `tolerant`, it may be UNKNOWN. It may have failed for a cause that is ignored.
+
+    But not where it had to be INVALID: there another cause means that a checker has missed a mistake.
+    """
     code = corpus.exit_code(case, summary)
+    had_to_fail = case.expectation.verdict == "INVALID"
+    is_ignored = code is not ExitCode.VALID and not had_to_fail and marks.ignores(summary.signature)
     return Check(
         name=f"{case.entry} on {case.expectation.subject}",
-        met=None if tolerant and code is ExitCode.UNKNOWN else code is ExitCode.VALID,
-        code=code,
+        met=None if is_ignored or (tolerant and code is ExitCode.UNKNOWN) else code is ExitCode.VALID,
+        code=ExitCode.VALID if is_ignored else code,
         complaint=corpus.complaint(case, summary) or "",
         wall_seconds=summary.wall_seconds,
         run=number,
@@ -449,6 +457,6 @@ def _digest_elsewhere(seed: int, hash_seed: str) -> str:
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=False)
     try:
         return msgspec.json.decode(done.stdout, type=Summary).digest
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except NOT_JSON:
         stderr = done.stderr.decode(errors="replace").strip()
         raise HarnessError(f"{' '.join(command)} printed no summary: {stderr or done.returncode}") from None

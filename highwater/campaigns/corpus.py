@@ -24,10 +24,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from highwater.campaigns.campaign import Request
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
-from highwater.plans.plan import Plan, SystemSpec, checked, on_system, parsed_system, words_of
+from highwater.plans.plan import Plan, checked, on_system, parsed_system, words_of
 from highwater.plans.text import load_plan, plan_to_yaml
 from highwater.rig.backend import BackendName
 from highwater.runs.findings import ValidityName
@@ -128,7 +129,7 @@ def load_entry(path: Path) -> tuple[Case, ...]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except TextError as error:
         raise UsageError(str(error)) from error
-    return tuple(_cases(entry, path))
+    return tuple(_cases_of_entry(entry, path))
 
 
 def load_plans(folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
@@ -170,29 +171,29 @@ def _name(path: Path, folder: Path) -> str:
     return path.relative_to(folder).with_suffix("").as_posix()
 
 
-def load_plans_on(system: SystemSpec, options: str, folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
+def load_plans_on(request: Request, folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
     """The plans in a folder and its subfolders on another system than the reference, without those that have an entry.
 
-    Each must be VALID and live: what a system is known to lose is an entry. `options` name the system on the command line.
+    Each must be VALID and live: what a system is known to lose is an entry.
     """
     files_of_entries = {case.file.resolve() for case in entries if case.file is not None}
-    expectation = Expectation(system=system.name, verdict="VALID", live=True)
+    expectation = Expectation(system=request.spec.name, verdict="VALID", live=True)
     return tuple(
-        placed(_case_of_plan(_name(path, folder), expectation, path), system, options)
+        placed(_case_of_plan(_name(path, folder), expectation, path), request)
         for path in sorted(folder.rglob("*.yaml"))
         if path.resolve() not in files_of_entries
     )
 
 
-def placed(case: Case, system: SystemSpec, options: str) -> Case:
-    """The case of a plan file on this system, which these options of the command line name."""
+def placed(case: Case, request: Request) -> Case:
+    """The case of a plan file on the system, and with the clients, of the request."""
     from highwater.backends.real.systems.registry import put_on  # a simulated corpus needs no real backend
 
     return replace(
         case,
-        expectation=replace(case.expectation, system=words_of(system)),
-        plan=put_on(case.plan, system),
-        repeat=f"highwater run --plan {case.file}{options}",
+        expectation=replace(case.expectation, system=words_of(request.spec)),
+        plan=request.adapted(put_on(case.plan, request.spec)),
+        repeat=f"highwater run --plan {case.file}{request.options}",
     )
 
 
@@ -210,7 +211,7 @@ def _case_of_plan(entry: str, expectation: Expectation, path: Path, *, as_it_is:
     return Case(entry=entry, expectation=expectation, plan=plan, repeat=repeat, file=path)
 
 
-def _cases(entry: Entry, path: Path) -> Iterator[Case]:
+def _cases_of_entry(entry: Entry, path: Path) -> Iterator[Case]:
     """The cases of an entry: one for each expectation."""
     for expectation in entry.expect:
         protocol = expectation.protocol
@@ -280,18 +281,18 @@ def complaint(case: Case, summary: Summary) -> str | None:
     expectation = case.expectation
     where = f"{case.entry} on {expectation.subject}"
     if summary.verdict != expectation.verdict:
-        return f"{where}: {summary.verdict} instead of {expectation.verdict}{_because(summary)}"
+        return f"{where}: {summary.verdict} instead of {expectation.verdict}{_reason_in_words(summary)}"
     missing = sorted(set(expectation.kinds) - {a.kind for a in summary.anomalies})
     if missing:
         return f"{where}: no {', '.join(missing)} was found"
     if summary.vacuous:
         return f"{where}: vacuous, the hazard {case.plan.hazard} was not met"
     if expectation.live is not None and summary.live is not expectation.live:
-        return f"{where}: {summary.words} instead of {'live' if expectation.live else 'not live'}{_because(summary)}"
+        return f"{where}: {summary.words} instead of {'live' if expectation.live else 'not live'}{_reason_in_words(summary)}"
     return None
 
 
-def _because(summary: Summary) -> str:
+def _reason_in_words(summary: Summary) -> str:
     """The worst reason in a sentence, and the kinds of the other anomalies."""
     kinds = list(dict.fromkeys(anomaly.kind for anomaly in summary.anomalies))
     others = kinds if summary.crash is not None else kinds[1:]

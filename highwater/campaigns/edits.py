@@ -87,9 +87,9 @@ def _edit_once(rng: Rng, source: Source, draft: Draft, edits: tuple[Edit, ...]) 
 # --- at a notable moment ---------------------------------------------------------------------------------------------------
 
 
-def _strike(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _add_fault_at_moment(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Add a fault just when the parent took a notable branch, mostly at the broker that took it."""
-    notable = _notable(rng, source)
+    notable = _draw_moment(rng, source)
     if notable is None or not source.kinds:
         return None
     at_ms = notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
@@ -97,9 +97,9 @@ def _strike(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return _draft_with(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
 
 
-def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _align_window(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Move a window so that it begins or ends at a notable moment."""
-    notable = _notable(rng, source)
+    notable = _draw_moment(rng, source)
     if notable is None or not draft.schedule:
         return None
     old = rng.pick(draft.schedule)
@@ -109,9 +109,9 @@ def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return _draft_with_change(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
 
 
-def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _add_request_at_moment(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Let an administrator ask for something at a notable moment."""
-    notable = _notable(rng, source)
+    notable = _draw_moment(rng, source)
     if notable is None:
         return None
     topic = rng.pick(source.parent.cluster.topics)
@@ -129,7 +129,7 @@ def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return replace(draft, script=in_time((*draft.script, step)), words=f"{step.do} asked at {at_ms} ms")
 
 
-def _notable(rng: Rng, source: Source) -> Notable | None:
+def _draw_moment(rng: Rng, source: Source) -> Notable | None:
     """Draw a moment by weight."""
     weight_left = rng.below(max(1, sum(notable.weight for notable in source.notable)))
     for notable in source.notable:
@@ -142,7 +142,7 @@ def _notable(rng: Rng, source: Source) -> Notable | None:
 # --- windows and steps that are there --------------------------------------------------------------------------------------
 
 
-def _move(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _move_window(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Move a drawn window in time."""
     if not draft.schedule:
         return None
@@ -152,7 +152,7 @@ def _move(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return _draft_with_change(source, draft, old, new, f"{old.id} moved by {by} ms")
 
 
-def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _stretch_window(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Make a window shorter or longer: a tenth of its duration to five times."""
     if not draft.schedule:
         return None
@@ -162,7 +162,7 @@ def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return _draft_with_change(source, draft, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
 
 
-def _remove(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _remove_windows(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Leave out one window, or some that follow each other."""
     if len(draft.schedule) < 3:
         return None
@@ -175,7 +175,7 @@ def _remove(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     )
 
 
-def _repeat(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _repeat_window(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Let a window come again soon after its end."""
     if not draft.schedule:
         return None
@@ -185,16 +185,16 @@ def _repeat(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return _draft_with(draft, new, f"{old.id} again at {at_ms} ms")
 
 
-def _retarget(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _retarget_window(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Give a drawn window another target."""
     if not draft.schedule:
         return None
     old = rng.pick(draft.schedule)
-    new = replace(old, target=_target(rng, shape_of(source.parent)))
+    new = replace(old, target=_draw_target(rng, shape_of(source.parent)))
     return _draft_with_change(source, draft, old, new, f"{old.id} at another target")
 
 
-def _swap(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _swap_fault(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Put another kind of fault in the place of a window."""
     if not draft.schedule or not source.kinds:
         return None
@@ -204,7 +204,7 @@ def _swap(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return replace(draft, schedule=(*others, new), words=f"{old.id} becomes {new.kind}")
 
 
-def _shift(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _shift_step(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Move a step of the script."""
     if not draft.script:
         return None
@@ -217,7 +217,7 @@ def _shift(rng: Rng, source: Source, draft: Draft) -> Draft | None:
 # --- several windows -------------------------------------------------------------------------------------------------------
 
 
-def _combine(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _splice_schedule(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Take over some seconds of another plan's schedule, at any time, as far as they fit this plan's cluster."""
     other = rng.pick(source.others) if source.others else source.parent
     if not other.schedule:
@@ -230,7 +230,7 @@ def _combine(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     for window in other.schedule:
         if begin_ms <= window.at_ms < end_ms:
             moved = replace(window, id=fresh_id(schedule), at_ms=window.at_ms + by, until_ms=window.until_ms + by)
-            trial = (*schedule, replace(moved, target=_fitting(window.target, shape)))
+            trial = (*schedule, replace(moved, target=_target_that_fits(window.target, shape)))
             if is_allowed(trial, source.parent):
                 schedule = trial
     added = len(schedule) - len(draft.schedule)
@@ -238,12 +238,12 @@ def _combine(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return replace(draft, schedule=schedule, words=words) if added else None
 
 
-def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _add_repeated_fault(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Add a fault that strikes the leader, the controller or any broker again and again."""
     if not source.kinds:
         return None
     shape = shape_of(source.parent)
-    notable = _notable(rng, source)
+    notable = _draw_moment(rng, source)
     at_ms = rng.below(source.parent.faults_ms) if notable is None or rng.ratio(1, 2) else notable.at_ms
     first = drawn_window(rng, source, draft.schedule, at_ms, broker=0)
     schedule = draft.schedule
@@ -258,16 +258,26 @@ def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
 
 
 EDITS: tuple[Edit, ...] = (
-    *(_strike, _strike, _strike, _strike),
-    *(_align, _ask, _move, _stretch, _remove, _repeat, _retarget, _swap, _shift),
-    *(_combine, _combine, _chain),
+    *(_add_fault_at_moment, _add_fault_at_moment, _add_fault_at_moment, _add_fault_at_moment),
+    *(
+        _align_window,
+        _add_request_at_moment,
+        _move_window,
+        _stretch_window,
+        _remove_windows,
+        _repeat_window,
+        _retarget_window,
+        _swap_fault,
+        _shift_step,
+    ),
+    *(_splice_schedule, _splice_schedule, _add_repeated_fault),
 )
 
 
 # --- parts of edits --------------------------------------------------------------------------------------------------------
 
 
-def _target(rng: Rng, shape: Shape) -> AnyTarget:
+def _draw_target(rng: Rng, shape: Shape) -> AnyTarget:
     """A target, drawn from the shape of the cluster."""
     topic = rng.pick(shape.topics)
     partition = rng.below(topic.partitions)
@@ -282,7 +292,7 @@ def _target(rng: Rng, shape: Shape) -> AnyTarget:
     return rng.pick(targets)
 
 
-def _fitting(target: AnyTarget, shape: Shape) -> AnyTarget:
+def _target_that_fits(target: AnyTarget, shape: Shape) -> AnyTarget:
     """A target of another plan as one of this cluster, if it names a topic, a partition or brokers that are not there."""
     match target:
         case LeaderOf(topic=name, partition=partition):

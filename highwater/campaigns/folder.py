@@ -12,7 +12,7 @@ A worker writes a run aside, copies it to the store with the manifest last, then
 So a row means that everything of its run is stored, and doing a run twice replaces files by equal ones.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,9 +24,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, result_of, summary_of
+from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, result_of, summary_of, tally_of_block
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
+from highwater.campaigns.tally import Counts, Tally, tally
 from highwater.errors import UsageError
 from highwater.rig.backend import REPEATABLE
 from highwater.runs.provenance import Build, present_build
@@ -35,7 +36,8 @@ from highwater.runs.run import Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, attempt
 from history import store
-from pipeline.blocks import Blocks, Series, finished_rows
+from history.errors import NOT_JSON
+from pipeline.blocks import Blocks, Header, Series, finished_blocks, finished_parts, finished_rows
 from pipeline.errors import PipelineError
 from pipeline.items import Job
 from pipeline.ledger import Ledger, Row
@@ -49,6 +51,8 @@ RECORDS = "records"
 LEDGER = "ledger"
 PLANS = "plans"  # of a guided campaign
 _ASIDE = ".aside"
+
+OnRuns = Callable[[int, str], None]  # how many runs are finished now, and the last of them in words
 
 
 class CampaignOrder(Struct, frozen=True, kw_only=True):
@@ -69,7 +73,7 @@ def order_in(storage: Storage, folder: str = "") -> CampaignOrder:
     name = f"{folder}/{REQUEST}" if folder else REQUEST
     try:
         return msgspec.json.decode(storage.read(name), type=CampaignOrder)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise UsageError(f"{storage.path(name)}: not the request of a campaign: {error}") from error
 
 
@@ -100,22 +104,22 @@ class CampaignFolder:
             stored = order_in(self.storage, self.under)
         except FileNotFoundError:
             return False
-        difference = _difference(stored, self.asked)
+        difference = _difference_of_orders(stored, self.asked)
         if difference is not None:
             place = self.storage.path(f"{self.under}/{REQUEST}")
             raise UsageError(f"{place}: cannot resume: {difference}; without --resume the campaign begins anew")
         return True
 
-    def mend(self) -> list[str]:
+    def mend_rows(self) -> list[str]:
         """Forget the rows that do not count, so that their runs are done again (`Ledger.mend`); a sentence for each."""
         code = self.asked.code
-        return [*self.ledger.mend(code, self._complaint), *self.blocks.mend(code, self._complaint)]
+        return [*self.ledger.mend(code, self._why_not_counted), *self.blocks.mend(code, self._why_not_counted, self.series)]
 
-    def _complaint(self, row: Row) -> str | None:
+    def _why_not_counted(self, row: Row) -> str | None:
         """Why the row of a finished run does not count, though it is as it was written; None if it counts."""
         if row.state == "done":
             try:
-                result_of(row, self.asked.order.told_by(row.key))
+                result_of(row, self.asked.order.repeat_of(row.key))
             except ValueError as error:
                 return str(error)
         return None
@@ -124,54 +128,73 @@ class CampaignFolder:
         self,
         performer: Performer,
         watch: Watch,
-        on_summary: Callable[[Summary], None],
+        on_runs: OnRuns,
         *,
         deadline_s: float | None = None,
         goals: tuple[str, ...] = (),
     ) -> Campaign:
         """Do the runs that have no row, until all are done, a limit is reached or Ctrl-C is pressed; return all finished runs.
 
-        `on_summary` is called for each finished run, those of an earlier part of the campaign first. `deadline_s` is for one run.
+        `on_runs` is called for finished runs, those of an earlier part of the campaign first. `deadline_s` is for one run; the
+        runs together must reach the `goals`.
         """
         start = perf_counter()
         order = self.asked.order
 
         def finished(row: Row) -> tuple[Summary]:
             summary = self._summary(row)
-            on_summary(summary)
+            on_runs(1, f"{summary.plan} {summary.verdict}")
             return (summary,)
 
-        for row in finished_rows(self.series, self._rows):
-            watch.count(*finished(row))
+        def finished_block(header: Header) -> Tally:
+            on_runs(header.rows, f"block {header.block}")
+            return tally_of_block(header)
+
+        for part in finished_parts(self.series, self._rows):
+            if isinstance(part, Header):
+                watch.count_block(finished_block(part))
+            else:
+                watch.count(*finished(part))
         stopped = watch.reached
         if stopped is None:
             function = partial(perform_trial, self.asked, self.storage.location)
             job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
-            stopped = perform_until(self.series, job, finished, watch, performer=performer)
+            stopped = perform_until(self.series, job, finished, watch, performer=performer, finished_block=finished_block)
             self.tidy()
-        runs = self.write_runs(self.finished())
+        counts = Counts()
+        runs = self.write_runs(self._summary_lines(counts))
         return Campaign(
             wanted=order.runs,
             summaries=runs,
+            tally=counts.told(goals),
             stopped=stopped if len(runs) < order.runs else None,
-            goals=goals,
             wall_seconds=round(perf_counter() - start, 1),
         )
+
+    def _summary_lines(self, counts: Counts) -> Iterator[bytes]:
+        """The summaries of all finished runs as JSON, those of workers as they are; counted as they are passed on.
+
+        Of a whole block its tally is added.
+        """
+        for header, rows in finished_blocks(self.series, self._rows):
+            if header is not None:
+                counts.add_tally(tally_of_block(header))
+            for row in rows:
+                if header is None:
+                    counts.add(self._summary(row))
+                yield bytes(row.result) if row.state == "done" else msgspec.json.encode(self._summary(row))
 
     def finished(self) -> Iterator[Summary]:
         """The summaries of all finished runs, in the order of their numbers; edited plans of a guided campaign have none."""
         return map(self._summary, finished_rows(self.series, self._rows))
 
     def _summary(self, row: Row) -> Summary:
-        trial = self.asked.order.named(row.key)
-        assert trial is not None, row.key
-        repeat = self.asked.order.request(trial).command(trial.seed)
-        return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, self.asked.order.backend, repeat=repeat)
+        return told_by(self.asked.order, row)
 
-    def write_runs(self, summaries: Iterable[Summary]) -> Collection[Summary]:
-        """Write runs.jsonl; return its summaries."""
+    def write_runs(self, lines: Iterable[bytes]) -> Collection[Summary]:
+        """Write runs.jsonl, a summary a line; return the summaries."""
         name = f"{self.under}/{RUNS}"
-        return StoredRuns(self.storage, name, self.storage.write_lines(name, map(msgspec.json.encode, summaries)))
+        return StoredRuns(self.storage, name, self.storage.write_lines(name, lines))
 
     def tidy(self) -> None:
         """Delete what killed workers left."""
@@ -198,7 +221,15 @@ class StoredRuns(Collection[Summary]):
         return any(stored == summary for stored in self)
 
 
-def _difference(stored: CampaignOrder, ordered: CampaignOrder) -> str | None:
+def told_by(order: Order, row: Row) -> Summary:
+    """The summary of a finished run of an order."""
+    trial = order.named(row.key)
+    assert trial is not None, row.key
+    repeat = order.request(trial).command(trial.seed)
+    return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, order.backend, repeat=repeat)
+
+
+def _difference_of_orders(stored: CampaignOrder, ordered: CampaignOrder) -> str | None:
     """How the campaign in a folder differs from the one that is asked for; None if it is the same."""
     if stored.order != ordered.order:
         names = (field.name for field in fields(Order))
@@ -226,19 +257,19 @@ def perform_trial(ordered: CampaignOrder, location: str, payload: bytes) -> byte
 
 def perform_and_store(ordered: CampaignOrder, location: str, task: Task, *, key: str, mix: tuple[str, ...]) -> bytes:
     """As `perform_trial`, for any task; `key` is that of its row in the ledger."""
-    summary, record = _performed(ordered, storage := storage_at(location), task, mix)
+    summary, record = _perform_and_store(ordered, storage := storage_at(location), task, mix)
     storage.write(f"campaigns/{ordered.order.name}/{RECORDS}/{key}.parquet", encode(record))
     return msgspec.json.encode(summary)
 
 
-def _performed(ordered: CampaignOrder, storage: Storage, task: Task, mix: tuple[str, ...]) -> tuple[Summary, Record]:
+def _perform_and_store(ordered: CampaignOrder, storage: Storage, task: Task, mix: tuple[str, ...]) -> tuple[Summary, Record]:
     """Perform and judge a run, store its evidence, and return its summary and its record."""
     order = ordered.order
-    with _place(storage, order) as place:
+    with _folder_aside(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
         summary, judged = attempt(replace(task, keep=keep, branches=order.counts_branches))
         if place != storage.folder:
-            _put_runs(place, storage)
+            _copy_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
     commit = ordered.build.commit
@@ -262,7 +293,7 @@ class TrialBatch:
         """As `perform_trial`, but the record is kept for `store`."""
         trial = msgspec.json.decode(payload, type=Trial)
         task = self._ordered.order.request(trial).task(trial.seed, build=self._ordered.build, keep=Keep())
-        summary, self._records[trial.key] = _performed(self._ordered, self._storage, task, trial.faults)
+        summary, self._records[trial.key] = _perform_and_store(self._ordered, self._storage, task, trial.faults)
         return msgspec.json.encode(summary)
 
     def store(self, block: str) -> None:
@@ -271,9 +302,13 @@ class TrialBatch:
         if self._records:
             self._storage.write(name, encode_block(list(self._records.values()), list(self._records)))
 
+    def total(self, rows: Sequence[Row]) -> bytes:
+        """The tally of the runs of these rows."""
+        return msgspec.json.encode(tally(told_by(self._ordered.order, row) for row in rows))
+
 
 @contextmanager
-def _place(storage: Storage, order: Order) -> Iterator[Path]:
+def _folder_aside(storage: Storage, order: Order) -> Iterator[Path]:
     """The folder in which a run is written first: aside, because another worker may do the same run at the same time."""
     if order.backend not in REPEATABLE:  # each run is another one, and has a number of its own
         if storage.folder is None:
@@ -287,7 +322,7 @@ def _place(storage: Storage, order: Order) -> Iterator[Path]:
         yield Path(place)
 
 
-def _put_runs(place: Path, storage: Storage) -> None:
+def _copy_runs(place: Path, storage: Storage) -> None:
     """Copy the runs below a folder to the store, each with its manifest last, and delete other files of earlier copies."""
     for manifest in place.rglob(store.MANIFEST):
         folder = manifest.parent

@@ -81,7 +81,7 @@ class Search:
         size = min(self._size, self._runs - self._performed)
         rng = Rng(self._first).fork(f"generation {self._generation}")
         weights = [self._weight(entry) for entry in self._pool]
-        return tuple(self._plan(rng.fork(f"plan {place}"), self._performed + place, weights) for place in range(size))
+        return tuple(self._next_plan(rng.fork(f"plan {place}"), self._performed + place, weights) for place in range(size))
 
     def learn(self, generation: Sequence[Planned], reaches: Sequence[Reach | None]) -> None:
         """Take in what the runs of a generation reached, in the order of its plans; None: the run says nothing."""
@@ -98,7 +98,7 @@ class Search:
         self._performed += len(generation)
         self._generation += 1
 
-    def _plan(self, rng: Rng, number: int, weights: Sequence[int]) -> Planned:
+    def _next_plan(self, rng: Rng, number: int, weights: Sequence[int]) -> Planned:
         """The next plan: an edit of an earlier or a fresh plan, or now and then a fresh plan as its seed gives it."""
         if number % _FRESH != _FRESH - 1:
             parent = (
@@ -106,7 +106,7 @@ class Search:
                 if number % 2 and self._pool
                 else _Entry(self._request.plan(self._next_seed()), ())
             )
-            plan = self._edit(rng, parent, weights, name=f"guided-{self._first}-{number}")
+            plan = self._draw_edit_of(rng, parent, weights, name=f"guided-{self._first}-{number}")
             if plan is not None:
                 return Planned(number=number, plan=plan, seed=None)
         seed = self._next_seed()
@@ -117,11 +117,11 @@ class Search:
         return self._first + self._seeds - 1
 
     def _drawn_entry(self, rng: Rng, weights: Sequence[int]) -> _Entry:
-        entry = self._pool[_drawn_place(rng, weights)]
+        entry = self._pool[_draw_place(rng, weights)]
         entry.chosen += 1
         return entry
 
-    def _edit(self, rng: Rng, parent: _Entry, weights: Sequence[int], *, name: str) -> Plan | None:
+    def _draw_edit_of(self, rng: Rng, parent: _Entry, weights: Sequence[int], *, name: str) -> Plan | None:
         """An edit of the parent, near the branches that it reached first; None if no edit keeps the rules."""
         names = branches()
         notable = tuple(
@@ -131,7 +131,7 @@ class Search:
             for reached in parent.new
             if 0 <= reached.at_ms < parent.plan.faults_ms
         )
-        others = tuple(self._pool[_drawn_place(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
+        others = tuple(self._pool[_draw_place(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
         profile = self._request.profile
         source = Source(parent=parent.plan, notable=notable, others=others, kinds=kinds_for(parent.plan, self._kinds, profile))
         return edited(rng.fork("edits"), source, name=name)
@@ -144,7 +144,7 @@ class Search:
         return _WEIGHT // self._features[reached.feature] ** 2
 
 
-def _drawn_place(rng: Rng, weights: Sequence[int]) -> int:
+def _draw_place(rng: Rng, weights: Sequence[int]) -> int:
     """A place, drawn by weight."""
     weight_left = rng.below(sum(weights))
     for place, weight in enumerate(weights):

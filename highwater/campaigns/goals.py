@@ -9,7 +9,7 @@ branch_goals.yaml. A campaign that misses a required goal is a failure of the ha
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import get_args
@@ -122,7 +122,7 @@ def registered() -> tuple[str, ...]:
     there = _branches()
     for index, goal in enumerate(goals):
         if goal.branch not in there:
-            raise UsageError(str(document.error((index,), _unknown_branch(goal.branch))))
+            raise UsageError(str(document.error((index,), _sentence_on_unknown_branch(goal.branch))))
     return tuple(f"{BRANCH}{goal.branch}" for goal in goals)
 
 
@@ -130,11 +130,12 @@ def _branches() -> frozenset[str]:
     return frozenset(branch.name for branch in branches())
 
 
-def _unknown_branch(name: str) -> str:
+def _sentence_on_unknown_branch(name: str) -> str:
+    """Why a goal is refused that names a branch which the protocol does not have."""
     function = name.partition(":")[0]
     there = [branch.name.removeprefix(f"{function}: ") for branch in branches() if branch.function == function]
-    all_goals = f"{function} has: {'; '.join(there)}" if there else f"there is no function {function}"
-    return f"the protocol has no branch {name!r}: {all_goals}"
+    known = f"{function} has: {'; '.join(there)}" if there else f"there is no function {function}"
+    return f"the protocol has no branch {name!r}: {known}"
 
 
 def standard(profile: ProfileName) -> tuple[str, ...]:
@@ -174,24 +175,53 @@ def read(path: Path) -> tuple[str, ...]:
     for index, name in enumerate(names):
         if name.startswith(BRANCH):
             if name.removeprefix(BRANCH) not in _branches():
-                raise UsageError(str(document.error((index,), _unknown_branch(name.removeprefix(BRANCH)))))
+                raise UsageError(str(document.error((index,), _sentence_on_unknown_branch(name.removeprefix(BRANCH)))))
         elif name not in all_goals():
             raise UsageError(str(document.error((index,), f"unknown goal {name!r}; known: {', '.join(all_goals())}")))
     return names
 
 
-def table(summaries: Collection[Summary], goals_wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
-    """How often each goal was reached, in the order of `known`.
+class GoalCounts:
+    """How often runs reached goals; it grows."""
 
-    Messages between real nodes are not counted; their `message:` and `error:` goals are then listed only if reached or required.
-    """
-    counts = _counts(summaries)
-    are_counted = not summaries or any(message.kind != CLIENTS for summary in summaries for message in summary.messages)
-    lines = (Reached(name=name, count=counts[name], wanted=name in goals_wanted) for name in all_goals())
-    lines_shown = [line for line in lines if line.count or line.wanted or are_counted or not line.name.startswith(_COUNTED)]
-    branches_wanted = [name for name in goals_wanted if name.startswith(BRANCH)]
-    runs = runs_by_branch(summaries) if branches_wanted else Counter()
-    return (*lines_shown, *(Reached(name=name, count=runs[name.removeprefix(BRANCH)], wanted=True) for name in branches_wanted))
+    def __init__(self) -> None:
+        self._goal_counts: Counter[str] = Counter()
+        self._branches: Counter[int] = Counter()  # runs, by the number of a branch
+        self._listed: set[str] = set()  # shown though they may not be reached: somebody counted them
+        self._runs = 0
+
+    def add(self, summary: Summary) -> None:
+        """Count what a run reached."""
+        self._runs += 1
+        self._goal_counts.update(_goal_counts(summary))
+        if any(message.kind != CLIENTS for message in summary.messages):
+            self._listed.update(all_goals())
+        if summary.reach is not UNSET:
+            self._branches.update({number for step in steps_of(summary.reach) for number in step.branches})
+
+    def add_counted(self, reached: Iterable[Reached]) -> None:
+        """Count what others have counted: all goals, but of branches only those that they were asked for."""
+        self._runs += 1
+        for goal in reached:
+            self._goal_counts[goal.name] += goal.count
+            self._listed.add(goal.name)
+
+    def table(self, wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
+        """How often each goal was reached, in the order of `all_goals`.
+
+        Messages between real nodes are not counted; their `message:` and `error:` goals are then listed only if reached or
+        required.
+        """
+        lines = (Reached(name=name, count=self._goal_counts[name], wanted=name in wanted) for name in all_goals())
+        shown = [
+            line
+            for line in lines
+            if line.count or line.wanted or not self._runs or line.name in self._listed or not line.name.startswith(_COUNTED)
+        ]
+        branch_goals = [name for name in wanted if name.startswith(BRANCH)]
+        runs = _by_name(self._branches) if branch_goals else Counter()
+        counted = {name: runs[name.removeprefix(BRANCH)] + self._goal_counts[name] for name in branch_goals}
+        return (*shown, *(Reached(name=name, count=count, wanted=True) for name, count in counted.items()))
 
 
 def runs_by_branch(summaries: Iterable[Summary]) -> Counter[str]:
@@ -200,6 +230,10 @@ def runs_by_branch(summaries: Iterable[Summary]) -> Counter[str]:
     for summary in summaries:
         if summary.reach is not UNSET:
             numbers.update({number for step in steps_of(summary.reach) for number in step.branches})
+    return _by_name(numbers)
+
+
+def _by_name(numbers: Counter[int]) -> Counter[str]:
     names = branches()
     return Counter({names[number].name: runs for number, runs in numbers.items()})
 
@@ -226,25 +260,24 @@ def never_text(never: Sequence[Branch]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _counts(summaries: Iterable[Summary]) -> Counter[str]:
-    """How often the runs reached each goal."""
+def _goal_counts(summary: Summary) -> Counter[str]:
+    """How often a run reached each goal."""
     counts: Counter[str] = Counter()
     errors_of_clients: Counter[str] = Counter()  # errors as clients report them; replies are counted as messages too
-    for summary in summaries:
-        for message in summary.messages:
-            if message.kind == CLIENTS:
-                errors_of_clients[f"error:{message.error}"] += message.count
-            elif message.error is None:
-                counts[f"message:{message.kind}"] += message.count
-            else:
-                counts[f"error:{message.error}"] += message.count
-        for done in summary.done:
-            counts[_request_goal(done.f)] += done.count
-        counts[IDEMPOTENT] += summary.idempotent
-        counts[LEGACY] += summary.legacy_brokers
-        survived = summary.verdict == "VALID" and not summary.excused
-        counts[WOUNDS_SURVIVED] += summary.wounds_counted_on if survived else 0
-        counts[RECOVERY_ELECTIONS] += summary.recovery_elections
-        counts[ELECTIONS_FROM_ELR] += summary.elections_from_elr
-        counts[EXCUSED_LOSSES] += summary.excused
+    for message in summary.messages:
+        if message.kind == CLIENTS:
+            errors_of_clients[f"error:{message.error}"] += message.count
+        elif message.error is None:
+            counts[f"message:{message.kind}"] += message.count
+        else:
+            counts[f"error:{message.error}"] += message.count
+    for done in summary.done:
+        counts[_request_goal(done.f)] += done.count
+    counts[IDEMPOTENT] += summary.idempotent
+    counts[LEGACY] += summary.legacy_brokers
+    survived = summary.verdict == "VALID" and not summary.excused
+    counts[WOUNDS_SURVIVED] += summary.wounds_counted_on if survived else 0
+    counts[RECOVERY_ELECTIONS] += summary.recovery_elections
+    counts[ELECTIONS_FROM_ELR] += summary.elections_from_elr
+    counts[EXCUSED_LOSSES] += summary.excused
     return counts | errors_of_clients

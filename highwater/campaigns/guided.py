@@ -6,7 +6,7 @@ A generation is planned when all runs of the one before have their rows, and lea
 plans are the same with any number of workers, and a campaign that is resumed plans the same ones again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from time import perf_counter
 
@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Campaign, Performer, Request, Watch, perform_until, summary_of
-from highwater.campaigns.folder import PLANS, CampaignFolder, CampaignOrder, perform_and_store
+from highwater.campaigns.folder import PLANS, CampaignFolder, CampaignOrder, OnRuns, perform_and_store
 from highwater.campaigns.generations import Planned, Search, reach_of
 from highwater.campaigns.order import Trial
+from highwater.campaigns.tally import tally
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_to_yaml
 from highwater.runs.summary import Summary
@@ -37,7 +38,7 @@ def perform_guided(
     folder: CampaignFolder,
     performer: Performer,
     watch: Watch,
-    on_summary: Callable[[Summary], None],
+    on_runs: OnRuns,
     *,
     store: str,
     deadline_s: float | None = None,
@@ -56,16 +57,16 @@ def perform_guided(
     stopped: str | None = None
     while stopped is None and (planned := search.planned()):
         generation = _Generation(folder, request, planned, f"{store.rstrip('/')}/{folder.under}")
-        stopped = generation.perform(performer, watch, on_summary, deadline_s)
+        stopped = generation.perform(performer, watch, on_runs, deadline_s)
         counted += generation.counted
         search.learn(planned[: len(generation.counted)], [reach_of(summary) for summary in generation.counted])
     folder.tidy()
-    runs = folder.write_runs(counted)
+    runs = folder.write_runs(map(msgspec.json.encode, counted))
     return Campaign(
         wanted=order.runs,
         summaries=runs,
+        tally=tally(counted, goals),
         stopped=stopped if len(runs) < order.runs else None,
-        goals=goals,
         wall_seconds=round(perf_counter() - start, 1),
     )
 
@@ -77,20 +78,18 @@ class _Generation:
         self.counted: list[Summary] = []
         self._folder = folder
         self._request = request
-        self._works = [self._work(planned_run, place) for planned_run in planned]
+        self._works = [self._work_of(planned_run, place) for planned_run in planned]
         self._planned = planned
         self._early: dict[str, Row] = {}  # rows of runs that ended before an earlier one
 
-    def perform(
-        self, performer: Performer, watch: Watch, on_summary: Callable[[Summary], None], deadline_s: float | None
-    ) -> str | None:
+    def perform(self, performer: Performer, watch: Watch, on_runs: OnRuns, deadline_s: float | None) -> str | None:
         """Do the runs without a row; returns why it ended early."""
         for planned_run in self._planned:
             if planned_run.seed is None:
                 self._store(planned_run.plan)
         finished_keys = self._folder.ledger.keys()
         rows = list(self._folder.ledger.rows(work.key for work in self._works if work.key in finished_keys))
-        finished = partial(self._summaries_to_count, on_summary)
+        finished = partial(self._summaries_to_count, on_runs)
         for row in rows:
             for summary in finished(row):
                 watch.count(summary)
@@ -101,7 +100,7 @@ class _Generation:
         job = Job(function=function, ledger=self._folder.ledger.location, deadline_s=deadline_s)
         return perform_until(items, job, finished, watch, performer=performer)
 
-    def _summaries_to_count(self, on_summary: Callable[[Summary], None], row: Row) -> Iterator[Summary]:
+    def _summaries_to_count(self, on_runs: OnRuns, row: Row) -> Iterator[Summary]:
         """The summaries that can be counted now that this row is there."""
         self._early[row.key] = row
         while len(self.counted) < len(self._works) and (work := self._works[len(self.counted)]).key in self._early:
@@ -111,10 +110,11 @@ class _Generation:
                 ended, planned_run.plan.name, planned_run.seed, planned_run.plan.protocol, "sim", repeat=work.repeat
             )
             self.counted.append(summary)
-            on_summary(summary)
+            on_runs(1, f"{summary.plan} {summary.verdict}")
             yield summary
 
-    def _work(self, planned_run: Planned, place: str) -> _Work:
+    def _work_of(self, planned_run: Planned, place: str) -> _Work:
+        """The work of a planned run: an edited plan is repeated from its file, a fresh one from its seed."""
         if planned_run.seed is None:
             return _Work(
                 key=planned_run.plan.name,

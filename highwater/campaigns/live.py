@@ -20,9 +20,9 @@ class LivePage:
         self._runs = 0
         self._due_s = monotonic() + EVERY_S
 
-    def count(self) -> None:
-        """Count a finished run, and write the page if it is time."""
-        self._runs += 1
+    def count(self, runs: int) -> None:
+        """Count finished runs, and write the page if it is time."""
+        self._runs += runs
         start_s = monotonic()
         folder, order = self._folder, self._folder.asked.order
         if start_s < self._due_s or order.generation:  # the plans of a guided campaign are no trials of its order

@@ -5,7 +5,7 @@ the command that repeats a run or a campaign, and in the name of a campaign's fo
 """
 
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -20,11 +20,22 @@ class Load(Struct, frozen=True, kw_only=True):
     profile: ProfileName = "within"
     seconds: int | None = None
     workload: str = MIXED
+    settings: Literal["drawn", "document"] = "drawn"  # of brokers: from the seed, or as the protocol's document states them
+    metrics: int | None = None  # ms between two scrapes of each broker; no scrapes if None
 
 
 def load_of(given: Load) -> dict[str, Any]:
     """The fields of the load alone, by name, in order of declaration."""
     return {field.name: getattr(given, field.name) for field in fields(Load)}
+
+
+def named_by_load(given: Load) -> list[Any]:
+    """What the load adds to the name of a campaign: its first three fields, and the later ones that are not at their default.
+
+    So a campaign from before a field was added keeps its name.
+    """
+    later = [(field.name, value) for field in fields(Load)[3:] if (value := getattr(given, field.name)) != field.default]
+    return [*list(load_of(given).values())[:3], *later]
 
 
 def words_of_load(given: Load) -> list[str]:

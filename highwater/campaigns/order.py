@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.load import Load, load_of
+from highwater.campaigns.load import Load, load_of, named_by_load
 from highwater.errors import UsageError
 from highwater.plans.plan import OwnJars
 from highwater.rig.backend import BackendName
@@ -73,11 +73,11 @@ class Order(Load, frozen=True, kw_only=True):
         name = f"{protocols}-{self.first}-{self.last}"
         others = (
             self.mixes,
-            *load_of(self).values(),
+            *named_by_load(self),
             self.backend,
             *filter(None, [self.system, self.described, self.jars, self.client]),
         )
-        plain = (((),), *load_of(Load()).values(), "sim")
+        plain = (((),), *named_by_load(Load()), "sim")
         name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
         name += "-branches" if self.branches else ""
         return f"{name}-guided-{self.generation}" if self.generation else name
@@ -106,10 +106,10 @@ class Order(Load, frozen=True, kw_only=True):
         number = self.number(key)
         return None if number is None else self.trial(number)
 
-    def told_by(self, key: str) -> tuple[int, str] | None:
-        """The seed and the protocol that a key tells; None for one of an edited plan."""
+    def repeat_of(self, key: str) -> str | None:
+        """The command that repeats the trial with this key; None for the key of an edited plan."""
         trial = self.named(key)
-        return None if trial is None else (trial.seed, trial.protocol)
+        return None if trial is None else self.request(trial).command(trial.seed)
 
     def number(self, key: str) -> int | None:
         """The number of the trial with this key; None if there is none."""

@@ -10,11 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from checkers.engine.verdict import Validity, counts
-from highwater.campaigns.goals import table
+from highwater.campaigns.marks import NONE, ONLY_IGNORED, Marks
 from highwater.campaigns.smaller import Smaller
+from highwater.campaigns.tally import Tally
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.runs.run import attempting
 from highwater.runs.summary import Summary
+from history.errors import NOT_JSON
 from history.store import write_file
 from pipeline.storage import Storage
 from reports.index import Banner, GoalRow, RunRow, Shown
@@ -38,44 +40,47 @@ def write_pages(
     storage: Storage,
     under: str,
     summaries: Collection[Summary],
+    counted: Tally,
     *,
     title: str,
     repeat: str,
     cases: Sequence[RunRow] | None = None,
     expected: Iterable[bool | None] = repeat_value(None),
     junit: Path | None = None,
-    goals: Sequence[str] = (),
     code: ExitCode,
     names: Iterable[str | None] = repeat_value(None),
     smaller: Mapping[str, Smaller] = MappingProxyType({}),
     known: Set[str] | None = None,
+    marks: Marks = NONE,
 ) -> None:
     """Write the index page and the JUnit file of these runs below a folder of the store; "" is its root.
 
     `cases` replaces the runs as rows of the JUnit file; the index lists those that are not as expected. `expected` says of each
-    run whether it went as it had to. `junit` is the path of the JUnit file outside of the store. `goals` are the names of the
-    goals that the runs together had to reach. `code` is the verdict on all runs, `names` are those of runs that have another one
+    run whether it went as it had to. `junit` is the path of the JUnit file outside of the store. `counted` is the
+    tally of the runs. `code` is the verdict on all runs, `names` are those of runs that have another one
     than their own, `smaller` has the shrunk plans by the folder of the run, `known` the signatures of `known_causes`.
     """
-    lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
+    lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in counted.reached]
     with attempting(f"reporting {title}", repeat):
         shown_pages = Shown()
-        listed = list(shown_pages.of(row_of(summary, under) for summary in summaries)) if cases is None else cases
+        listed = list(shown_pages.of(row_of(summary, under, marks=marks) for summary in summaries)) if cases is None else cases
         xml = junit_xml(listed, suite=title, left_out=shown_pages.left_out).encode()
         if junit is None:
             storage.write(posixpath.join(under, JUNIT), xml)
         else:
             write_file(junit, xml)
         rows = (
-            row_of(run, under, expected=expectation, name=name, smaller=smaller.get(run.store or ""))
+            row_of(run, under, expected=expectation, name=name, smaller=smaller.get(run.store or ""), marks=marks)
             for run, expectation, name in zip(summaries, expected, names, strict=False)
         )
         broken = [case for case in cases or () if case.expected is False]
         banner = Banner(tone=_TONES.get(code, "unknown"), word=WORDS[code])
+        if code is ExitCode.VALID and marks.by_signature:
+            failed = (run for run, as_expected in zip(summaries, expected, strict=False) if not as_expected)
+            banner = Banner(tone="unknown", word=ONLY_IGNORED) if marks.lines(failed) else banner
         page = campaign_html(rows, title=title, repeat=repeat, goals=lines, broken=broken, banner=banner, known=known)
         storage.write(posixpath.join(under, INDEX), page.encode())
-        signatures = {summary.signature for summary in summaries if summary.signature}
-        causes = Causes(known=None if known is None else sorted(known), found=sorted(signatures))
+        causes = Causes(known=None if known is None else sorted(known), found=list(counted.signatures))
         storage.write(posixpath.join(under, CAUSES), msgspec.json.encode(causes) + b"\n")
 
 
@@ -106,7 +111,7 @@ def _causes_in(storage: Storage, name: str) -> Causes | None:
     """An account; None if there is none, or one that cannot be read: causes then count as new."""
     try:
         return msgspec.json.decode(storage.read(name), type=Causes)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *NOT_JSON):
         return None
 
 
@@ -122,6 +127,7 @@ def row_of(
     expected: bool | None = None,
     name: str | None = None,
     smaller: Smaller | None = None,
+    marks: Marks = NONE,
 ) -> RunRow:
     """Make the row for one run on the index page; its links are relative to `under`, a folder of the store."""
     verdict = summary.shown_verdict
@@ -144,6 +150,8 @@ def row_of(
         link=posixpath.relpath(summary.report, under or ".") if summary.report else "",
         store=summary.store or "",
         signature=summary.signature,
+        mark=marks.words(summary.signature),
+        is_ignored=expected is not False and marks.ignores(summary.signature),
         smaller="" if smaller is None else smaller.plan,
         beside=posixpath.relpath(smaller.link, under or ".") if smaller is not None and smaller.link else "",
         repeat=summary.repeat,

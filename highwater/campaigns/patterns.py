@@ -46,7 +46,7 @@ def _old_registration(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     After its second restart that broker gets no records for a while.
     """
     shape = shape_of(source.parent)
-    kind, victim = rng.pick(_NEWS), _victim(rng, source, draft.schedule)
+    kind, victim = rng.pick(_NEWS), _draw_victim(rng, source, draft.schedule)
     others = _others(victim, shape)
     away_ms = rng.below(source.parent.faults_ms)
     back_ms = away_ms + shape.session_timeout_ms + rng.below(500)
@@ -57,7 +57,7 @@ def _old_registration(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     windows = (
         _window("crash-random", Crash(), Named(brokers=(victim,)), away_ms, back_ms),
         _window("clog", news, Named(brokers=others), back_ms - rng.below(300), end_ms),
-        *_struck(rng, source, victim, again_ms, again_ms + rng.between(100, 1500)),
+        *_windows_at_victim(rng, source, victim, again_ms, again_ms + rng.between(100, 1500)),
         _window("clog", records, Named(brokers=(victim,)), again_ms, end_ms + 2000),
     )
     return _staged_draft(source, draft, windows, f"{kind} late while b{victim} restarts at {back_ms} and {again_ms} ms")
@@ -66,7 +66,7 @@ def _old_registration(rng: Rng, source: Source, draft: Draft) -> Draft | None:
 def _last_broker(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Let all brokers but one be away, and strike that one, which leads with an ISR of its own (KAFKA-3410, KIP-966)."""
     shape = shape_of(source.parent)
-    victim = _victim(rng, source, draft.schedule)
+    victim = _draw_victim(rng, source, draft.schedule)
     others = _others(victim, shape)
     at_ms = rng.below(source.parent.faults_ms)
     # In two draws of three the others are out of the ISR by then: their sessions have ended.
@@ -75,7 +75,7 @@ def _last_broker(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     end_ms = struck_ms + rng.between(500, 2000)
     windows = (
         _window("crash-several", Crash(), Named(brokers=others), at_ms, end_ms + rng.between(1000, 6000)),
-        *_struck(rng, source, victim, struck_ms, end_ms),
+        *_windows_at_victim(rng, source, victim, struck_ms, end_ms),
     )
     return _staged_draft(source, draft, windows, f"b{victim} struck at {struck_ms} ms, while all others are away")
 
@@ -148,7 +148,7 @@ def _move_cancelled(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return _staged_draft(source, draft, windows, words, script=script)
 
 
-def _calm(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _end_faults_early(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """End the faults early, so that the promise's bound passes in time, and then move all partitions without a fault (KAFKA-955).
 
     Producers may ask for other acks.
@@ -168,7 +168,7 @@ def _calm(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return replace(draft, schedule=schedule, acks=acks, script=in_time((*draft.script, *moves)), taken=spans, words=words)
 
 
-def _victim(rng: Rng, source: Source, schedule: Sequence[Window]) -> int:
+def _draw_victim(rng: Rng, source: Source, schedule: Sequence[Window]) -> int:
     """A broker that the schedule wounds already, if profile `within` lets faults wound only few; else any."""
     hit = wounded(source, schedule)
     brokers = rng.pick(hit).brokers if hit else broker_ids(shape_of(source.parent))
@@ -179,7 +179,7 @@ def _others(victim: int, shape: Shape) -> tuple[int, ...]:
     return tuple(broker for broker in broker_ids(shape) if broker != victim)
 
 
-def _struck(rng: Rng, source: Source, victim: int, at_ms: int, until_ms: int) -> tuple[Window, ...]:
+def _windows_at_victim(rng: Rng, source: Source, victim: int, at_ms: int, until_ms: int) -> tuple[Window, ...]:
     """A fault at one broker, mostly one that destroys all its data where such faults may strike; none if none can hit it."""
     destroying = tuple(kind for kind in source.kinds if kind.destroys == "everything")
     kinds = tuple(kind for kind in (destroying if destroying and rng.ratio(2, 3) else source.kinds) if not kind.everyone)
@@ -231,5 +231,5 @@ PATTERNS: tuple[Edit, ...] = (
     *(_last_broker, _last_broker),
     *(_old_request, _old_request),
     *(_old_registration, _old_registration),
-    *(_calm, _calm, _calm, _calm),
+    *(_end_faults_early, _end_faults_early, _end_faults_early, _end_faults_early),
 )

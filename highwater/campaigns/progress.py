@@ -72,20 +72,21 @@ class CampaignProgress:
         now = now or datetime.now(UTC)
         damaged: list[Failure] = []
         for name, at in sorted(self._new(), key=lambda entry: (entry[1], entry[0])):
-            key = name.rpartition("/")[2].rpartition(".")[0]
+            file = name.rpartition("/")[2]
+            key = file.rpartition(".")[0]
             try:
                 text = self._rows.read(name)
-                rows = [row_of(key, text)] if name.endswith(ROW) else rows_of_block(text)
+                rows = [row_of(key, text)] if name.endswith(ROW) else rows_of_block(file, text)
             except (OSError, ValueError) as error:
                 damaged.append(Failure(key=key, words=f"{self._rows.path(name)}: {error}; --resume does it again"))
                 continue
             self._seen.add(name)
             self._ends.append((at, len(rows)))
             for row in rows:
-                self._count(row)
+                self._count_row(row)
         self._ends = sorted(self._ends)
         finished = sum(count for _, count in self._ends)
-        per_second = _rate(self._ends)
+        per_second = _runs_per_second(self._ends)
         runs_left = max(self._wanted - finished, 0)
         return Status(
             wanted=self._wanted,
@@ -104,7 +105,7 @@ class CampaignProgress:
         named = ((file.path.removeprefix(f"{self._rows.root}/"), file.mtime) for file in files)
         return [(name, at) for name, at in named if _is_result(name) and name not in self._seen]
 
-    def _count(self, row: Row) -> None:
+    def _count_row(self, row: Row) -> None:
         """Take in a row of the ledger."""
         key = row.key
         if row.state != "done":
@@ -133,7 +134,7 @@ def _is_result(name: str) -> bool:
     return name.endswith((ROW, BLOCK)) and not name.rpartition("/")[2].startswith(".")
 
 
-def _rate(ends: Sequence[tuple[datetime, int]]) -> float | None:
+def _runs_per_second(ends: Sequence[tuple[datetime, int]]) -> float | None:
     """Runs per second among the last `_RATED` that were stored at these times; None for fewer than two different times."""
     last, runs = len(ends), 0
     while last and runs < _RATED:

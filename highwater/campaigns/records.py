@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache, partial
 from math import lcm
+from typing import NamedTuple
 
 from highwater.campaigns.campaign import result_of, summary_of
 from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, CampaignOrder, order_in, series_of
@@ -14,7 +15,7 @@ from highwater.runs.records import performed_record
 from highwater.runs.summary import Summary
 from pipeline.blocks import Blocks, Series, block_name
 from pipeline.dataset import RUNS_OF_A_PART, Entry, Refused
-from pipeline.errors import PipelineError
+from pipeline.errors import DamagedError, PipelineError
 from pipeline.ledger import SUFFIX, Ledger, Row
 from pipeline.record import Record
 from pipeline.record_file import RecordFile
@@ -23,13 +24,21 @@ from pipeline.storage import Storage, below, storage_at
 _TOLD = ["seed", "plan", "plan_digest", "verdict", "live", "digest", "acked"]  # by the record and by the row of a run
 
 
+class Unusable(NamedTuple):
+    """A finished run whose record is damaged, missing, or of something else than its row says."""
+
+    key: str
+    words: str
+
+
 def entries_of_unit(location: str, ingest: str, unit: int) -> Iterator[Entry | Refused]:
     """As `CampaignRecords.entries_of_unit`, for a worker; `ingest` names the work, for which the folder is listed once."""
-    return _records_for(location, ingest).entries_of_unit(unit)
+    return records_for(location, ingest).entries_of_unit(unit)
 
 
 @lru_cache(maxsize=1)
-def _records_for(location: str, ingest: str) -> "CampaignRecords":
+def records_for(location: str, work: str) -> "CampaignRecords":
+    """The records of the campaign in a folder, for a worker; `work` names what it does, for which the folder is listed once."""
     return CampaignRecords(storage_at(location))
 
 
@@ -77,14 +86,16 @@ class CampaignRecords:
         return self._ledger.keys()
 
     def entries(self, keys: Iterable[str]) -> Iterator[Entry | Refused]:
-        """Runs for a dataset."""
+        """Runs for a dataset; those that the environment lost are left out, because resumed work does them again."""
         for key in keys:
+            if self._is_lost(key):
+                continue
             try:
-                run = self.run(key)
+                told = self.told(key)
             except PipelineError as error:
                 yield Refused(str(error))
             else:
-                yield Entry(run, partial(self.record, key))
+                yield Entry(str(told["run"]), partial(self.record, key), told)
 
     @property
     def unit(self) -> int:
@@ -92,7 +103,7 @@ class CampaignRecords:
 
         Two trials of one seed may be the same run, if two mixes give the same plan. UsageError for a guided campaign.
         """
-        order = self._order.order
+        order = self._order_of_campaign.order
         if order.generation:
             raise UsageError(f"{self._folder.location}: a guided campaign is taken in by this process; remove --spark")
         least = lcm(self._series.size, len(order.protocols) * len(order.mixes))
@@ -100,9 +111,37 @@ class CampaignRecords:
 
     def entries_of_unit(self, unit: int) -> Iterator[Entry | Refused]:
         """The finished runs of a unit, from 0 on."""
+        return self.entries(self.keys_of_unit(unit))
+
+    def keys_of_unit(self, unit: int) -> Iterator[str]:
+        """The keys of the finished runs of a unit, from 0 on."""
         numbers = range(unit * self.unit, min((unit + 1) * self.unit, self.wanted))
-        keys = (self._order.order.item(number).key for number in numbers)
-        return self.entries(key for key in keys if self._block_of(key) in self._finished or key in self._single)
+        keys = (self._order_of_campaign.order.item(number).key for number in numbers)
+        return (key for key in keys if self._block_of(key) in self._finished or key in self._single)
+
+    def unusable(self, keys: Iterable[str]) -> Iterator[Unusable]:
+        """The runs whose records are refused. PipelineError where the store does not answer: that says nothing of a record."""
+        for key in keys:
+            try:
+                self.record(key)
+            except DamagedError as error:
+                yield Unusable(key, str(error))
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Delete the rows of these runs, of all of their block if its records are together, and the records without a row.
+
+        So no damaged record of a block is read in the place of the one that a run gets when it is done again alone.
+        """
+        stored = {name.removeprefix(f"{RECORDS}/").removesuffix(".parquet") for name in self._folder.names(RECORDS)}
+        forgotten = {*keys}
+        blocks = {block for block in map(self._block_of, forgotten) if block in self._finished or block_name(block) in stored}
+        forgotten |= {item.key for block in blocks for item in self._series.items(block)}
+        self._blocks.forget(sorted(blocks & self._finished))
+        self._ledger.forget(forgotten & self._single)
+        whole, single = self._finished - blocks, self._single - forgotten
+        kept = single | {block_name(block) for block in whole.union(map(self._block_of, single))}
+        unused = (name for name in sorted(stored - kept) if self._block_of(name) not in whole)
+        self._folder.delete(f"{RECORDS}/{name}.parquet" for name in unused)
 
     @property
     def location(self) -> str:
@@ -117,47 +156,50 @@ class CampaignRecords:
     @property
     def wanted(self) -> int:
         """The number of runs that the campaign was asked for. Raises PipelineError if the folder is none of a campaign."""
-        return self._order.order.runs
+        return self._order_of_campaign.order.runs
 
-    def run(self, key: str) -> str:
-        """The key of a run in a dataset. Raises PipelineError where the record is damaged."""
-        row, file = self._row(key), self._file_of(key)
+    def told(self, key: str) -> Mapping[str, object]:
+        """The row of a run in the table `runs`. Raises PipelineError where the record is damaged."""
+        row, file = self._row_of_run(key), self._file_of(key)
         if file is None or row.state != "done":
-            return self._record_of_failure(row).run
+            (of_failure,) = self._record_of_failure(row).tables["runs"].to_pylist()
+            return dict(of_failure)
         # The record of another run would be taken for one that the dataset has already, and its own run would be left out.
         told = file.runs_row(key)
-        self._check(key, row, told)
-        return str(told["run"])
+        self._check_identity(key, row, told)
+        return told
 
     def record(self, key: str) -> Record:
         """A record. Raises PipelineError where it is damaged, missing though there is a result, or contradicts that result."""
-        row, file = self._row(key), self._file_of(key)
+        row, file = self._row_of_run(key), self._file_of(key)
         if file is None or row.state != "done":  # of a run that is not done: a worker died between the record and the row
             return self._record_of_failure(row)
         record = file.record(key)
-        self._check(key, row, *record.tables["runs"].to_pylist())
+        self._check_identity(key, row, *record.tables["runs"].to_pylist())
         return record
 
     def _is_lost(self, key: str) -> bool:
+        """Whether the environment, and not the protocol, kept this run from ending."""
         try:
-            return self._row(key).state == "lost"
+            return self._row_of_run(key).state == "lost"
         except PipelineError:
             return False  # damaged: refused with the reason when it is asked for
 
-    def _check(self, key: str, row: Row, told: Mapping[str, object]) -> None:
+    def _check_identity(self, key: str, row: Row, told: Mapping[str, object]) -> None:
         """Raise PipelineError if a record is of another run or build than the row under its key, or of another result."""
-        summary = self._summary(row)
-        build = self._order.build.commit
+        summary = self._summary_of_row(row)
+        build = self._order_of_campaign.build.commit
         if told.get("commit") != build:
-            raise PipelineError(f"{self._name(key)}: performed by commit {told.get('commit')}, its campaign by {build}")
+            raise DamagedError(f"{self._name(key)}: performed by commit {told.get('commit')}, its campaign by {build}")
         for column in _TOLD:
             if told.get(column) != getattr(summary, column):
                 words = f"{column} is {told.get(column)}, the row of its run says {getattr(summary, column)}"
-                raise PipelineError(f"{self._name(key)}: {words}")
+                raise DamagedError(f"{self._name(key)}: {words}")
 
-    def _summary(self, row: Row) -> Summary:
+    def _summary_of_row(self, row: Row) -> Summary:
+        """The summary in a row of the ledger. PipelineError if it has none that can be read."""
         try:
-            return result_of(row, self._order.order.told_by(row.key))
+            return result_of(row, self._order_of_campaign.order.repeat_of(row.key))
         except ValueError as error:
             raise PipelineError(f"{self._place_of(row.key)}: {error}") from error
 
@@ -166,18 +208,18 @@ class CampaignRecords:
 
     def _block_of(self, key: str) -> int:
         """The block of a run; -1 for a run without a number."""
-        number = self._order.order.number(key)
+        number = self._order_of_campaign.order.number(key)
         return -1 if number is None else number // self._series.size
 
-    def _row(self, key: str) -> Row:
+    def _row_of_run(self, key: str) -> Row:
         """The row of a run. Raises PipelineError where it is damaged, or of other code than the campaign."""
         block = self._block_of(key)
         if block in self._finished and self._rows[0] != block:
             self._rows = (block, {row.key: row for row in self._blocks.rows(block)})
         row = self._rows[1].get(key) or self._ledger.read(key)
-        if self._order.code not in ("", row.code):
+        if self._order_of_campaign.code not in ("", row.code):
             raise PipelineError(
-                f"{self._place_of(key)}: written by other code, {row.code}, than its campaign, {self._order.code}"
+                f"{self._place_of(key)}: written by other code, {row.code}, than its campaign, {self._order_of_campaign.code}"
             )
         return row
 
@@ -189,37 +231,42 @@ class CampaignRecords:
         """The file with the record of a run, that of its block or one of its own; None if there is none."""
         block = self._block_of(key)
         if block >= 0 and self._of_block[0] != block:
-            self._of_block = (block, self._opened(block_name(block), None))
+            self._of_block = (block, self._open_record_file(block_name(block), None))
         together = self._of_block[1]
         if block >= 0 and together is not None and together.holds(key):
             return together
         if self._of_run[0] != key:
-            self._of_run = (key, self._opened(key, key))
+            self._of_run = (key, self._open_record_file(key, key))
         return self._of_run[1]
 
-    def _opened(self, name: str, key: str | None) -> RecordFile | None:
+    def _open_record_file(self, name: str, key: str | None) -> RecordFile | None:
+        """A file of records; None if it does not exist. Raises DamagedError if it cannot be read."""
         try:
             data = self._folder.read(f"{RECORDS}/{name}.parquet")
         except FileNotFoundError:
             return None
+        except OSError as error:  # of a local disk
+            raise DamagedError(f"{self._name(name)}: cannot be read: {error.strerror or error}") from error
         return RecordFile(data, name=self._name(name), key=key)
 
     @cached_property
     def _series(self) -> Series:
-        return series_of(self._order, "")
+        return series_of(self._order_of_campaign, "")
 
     def _record_of_failure(self, row: Row) -> Record:
         """The record of a run that met its deadline or whose worker died: nobody could write one."""
         if row.state == "done":
-            raise PipelineError(f"{self._name(row.key)}: missing, though the ledger has the run's result")
-        order = self._order.order
+            raise DamagedError(f"{self._name(row.key)}: missing, though the ledger has the run's result")
+        order = self._order_of_campaign.order
         plan, mix, repeat = self._plan_mix_repeat(row.key)
         summary = summary_of(row, plan.name, plan.seed, plan.protocol, order.backend, repeat=repeat)
-        return performed_record(summary, None, plan, mix=",".join(mix), workload=order.workload, commit=self._order.build.commit)
+        return performed_record(
+            summary, None, plan, mix=",".join(mix), workload=order.workload, commit=self._order_of_campaign.build.commit
+        )
 
     def _plan_mix_repeat(self, key: str) -> tuple[Plan, tuple[str, ...], str]:
         """The plan of a run, its fault mix, and the command that repeats it."""
-        order = self._order.order
+        order = self._order_of_campaign.order
         trial = order.named(key)
         if trial is not None:
             request = order.request(trial)
@@ -233,7 +280,7 @@ class CampaignRecords:
         return plan_from_yaml(text, path), order.mixes[0], f"highwater run --plan {path}"
 
     @cached_property
-    def _order(self) -> CampaignOrder:
+    def _order_of_campaign(self) -> CampaignOrder:
         """What the campaign was asked to do. Raises PipelineError if the folder is none of a campaign."""
         try:
             return order_in(self._folder)

@@ -11,9 +11,11 @@ from checkers.engine.verdict import Validity
 from checkers.severity import SEVERITY, severity
 from highwater.campaigns.chaos import Check, Part
 from highwater.campaigns.corpus import SAFE
+from highwater.campaigns.marks import NONE, Marks
 from highwater.campaigns.pages import row_of
 from highwater.campaigns.smaller import Smaller
 from highwater.exit_codes import WORDS, ExitCode
+from highwater.runs.first_call import kept_first_call
 from highwater.runs.summary import Summary, next_commands
 from history import store
 from reports.index import RunRow
@@ -32,6 +34,7 @@ class Red(Struct, frozen=True, kw_only=True):
     sentence: str  # entry, verdict, worst anomaly
     reasons: tuple[str, ...] = ()  # worst first
     cause: str = ""  # in one sentence
+    call: str = ""  # the first one that answers otherwise than by an earlier commit, in one sentence
     plan: str
     page: str = ""
     repeat: str
@@ -39,15 +42,17 @@ class Red(Struct, frozen=True, kw_only=True):
     beside: str = ""  # the page of the shrunk run beside its nearest neighbour
     rank: int = len(SEVERITY)  # of the worst anomaly; lower is worse
     signature: str = ""  # of the cause; reds of one signature have one cause
+    mark: str = ""  # what the team decided about the cause
     todo: tuple[str, ...] = ()  # commands that look further
 
 
-def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller] | None = None) -> list[Red]:
+def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller] | None = None, marks: Marks = NONE) -> list[Red]:
     """The checks of these parts that are not as expected, worst first.
 
     `folder` is the store; `smaller` has the shrunk plans of runs, by their folder in the store.
     """
-    return sorted(_reds(parts, folder, smaller or {}), key=lambda red: red.rank)
+    found = [replace(red, mark=marks.words(red.signature)) for red in _unexpected_checks(parts, folder, smaller or {})]
+    return sorted(found, key=lambda red: red.rank)
 
 
 def red_runs(parts: Iterable[Part]) -> Iterator[Summary]:
@@ -58,7 +63,15 @@ def red_runs(parts: Iterable[Part]) -> Iterator[Summary]:
                 yield part.summaries[check.run]
 
 
-def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller]) -> Iterator[Red]:
+def ignored_runs(parts: Iterable[Part]) -> Iterator[Summary]:
+    """The runs that failed for a cause that is ignored; where some may be UNKNOWN, also those that are."""
+    for part in parts:
+        for check in part.checks:
+            if check.met is None and check.run is not None:
+                yield part.summaries[check.run]
+
+
+def _unexpected_checks(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller]) -> Iterator[Red]:
     """The checks that are not as expected, with the run that showed each and its shrunk plan."""
     for part in parts:
         for check in part.checks:
@@ -80,12 +93,14 @@ def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller]) -
 def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
     """One run that is not as expected. `folder` is its store, `plan` the file of its plan where that is not the stored one."""
     stored = str(folder / run.store / store.PLAN) if run.store else ""
+    found = kept_first_call(folder / run.store) if run.store else None
     kinds = [severity(anomaly.kind)[0] for anomaly in run.anomalies]
     return Red(
         name=run.name,
         sentence=sentence,
         reasons=run.reasons[:_KINDS],
         cause=run.cause,
+        call=found.sentence if found is not None and not found.missing else "",
         plan=plan or stored,
         page=str(folder / run.report) if run.report else "",
         repeat=run.repeat,
@@ -105,6 +120,8 @@ def lines_of(reds_shown: Sequence[Red]) -> Iterator[str]:
         yield red.sentence
         if red.cause:
             yield f"    cause   {red.cause}"
+        if red.call:
+            yield f"    call    {red.call}"
         yield from (f"    {reason}" for reason in red.reasons[1:])
         yield from (f"    {name:<7} {value}" for name, value in _places(red) if value)
         if others:
@@ -128,15 +145,16 @@ def _by_cause(reds_shown: Sequence[Red]) -> list[list[Red]]:
 
 
 def _places(red: Red) -> tuple[tuple[str, str], ...]:
-    return (("plan", red.plan), ("shrunk", red.smaller), ("beside", red.beside), ("page", red.page), ("repeat", red.repeat))
+    places = (("plan", red.plan), ("shrunk", red.smaller), ("beside", red.beside), ("page", red.page), ("repeat", red.repeat))
+    return (("sign", red.signature), ("mark", red.mark), *places)
 
 
-def cases_of(parts: Iterable[Part]) -> Iterator[RunRow]:
+def cases_of(parts: Iterable[Part], marks: Marks = NONE) -> Iterator[RunRow]:
     """All checks as test cases of the JUnit file, and as rows of the index page."""
     for part in parts:
         for check in part.checks:
             run = None if check.run is None else part.summaries[check.run]
-            row = _bare(check) if run is None else row_of(run, "")
+            row = _bare(check) if run is None else row_of(run, "", expected=check.met, marks=marks)
             yield replace(
                 row, name=check.name, protocol=part.name, expected=check.met, error=check.complaint, repeat=check.repeat
             )
@@ -152,7 +170,8 @@ def annotation(red: Red) -> str:
     """The line that makes GitHub Actions show an error at the plan."""
     place = f" file={_property(red.plan)},title={_property(red.name)}" if red.plan else f" title={_property(red.name)}"
     cause = f"{red.cause}\n" if red.cause else ""
-    message = f"{red.sentence}\n{cause}{red.page}\n{red.repeat}".rstrip()
+    call = f"{red.call}\n" if red.call else ""
+    message = f"{red.sentence}\n{cause}{call}{red.page}\n{red.repeat}".rstrip()
     return f"::error{place}::{_data(message)}"
 
 
@@ -171,9 +190,8 @@ def markdown(parts: Sequence[Part], reds_shown: Sequence[Red], *, repeat: str) -
         text += f"| {part.name} | {WORDS[part.code] if part.code else 'ok'} | {len(part.summaries)} |\n"
     for red in reds_shown[:_NAMED]:
         lines = [f"{name}: `{value}`" for name, value in _places(red) if value]
-        text += f"\n### {_escaped_words(red.name)}\n\n{_escaped_words(red.sentence)}\n\n{_paragraph(red.cause)}" + "".join(
-            f"* {line}\n" for line in lines
-        )
+        text += f"\n### {_escaped_words(red.name)}\n\n{_paragraph(red.sentence)}{_paragraph(red.cause)}{_paragraph(red.call)}"
+        text += "".join(f"* {line}\n" for line in lines)
     if len(reds_shown) > _NAMED:
         text += f"\nand {len(reds_shown) - _NAMED} more\n"
     return f"{text}\nAgain: `{repeat}`\n"

@@ -49,7 +49,7 @@ def shrink_failures(
     plans: dict[str, Smaller] = {}
     complaints: list[str] = []
     seconds_left = cpu_seconds
-    for run in _first_of_each(summaries):
+    for run in _first_run_of_each(summaries):
         if seconds_left <= 0:
             complaints.append(f"{run} is not shrunk: {cpu_seconds:g} s of CPU are spent (--shrink)")
             continue
@@ -69,7 +69,7 @@ def shrink_failures(
             continue
         began = process_time()
         try:
-            page = _put_beside(run, smaller, store)
+            page = _store_shrunk_run(run, smaller, store)
             if page is not None:
                 plans[run] = Smaller(plan=smaller.plan, beside=str(page), link=page.relative_to(store).as_posix())
         except HighwaterError as error:
@@ -78,7 +78,7 @@ def shrink_failures(
     return plans, tuple(complaints)
 
 
-def _put_beside(run: str, smaller: Shrunk, store: Path) -> Path | None:
+def _store_shrunk_run(run: str, smaller: Shrunk, store: Path) -> Path | None:
     """Store the shrunk run and its neighbours, and let the page of the run link to them; returns the first page of two runs."""
     recorded = record(smaller, store)
     folder = store / run
@@ -92,7 +92,7 @@ def _put_beside(run: str, smaller: Shrunk, store: Path) -> Path | None:
     return recorded.beside[0][1] if recorded.beside else None
 
 
-def _first_of_each(summaries: Iterable[Summary]) -> tuple[str, ...]:
+def _first_run_of_each(summaries: Iterable[Summary]) -> tuple[str, ...]:
     """The folders of the first run of each signature."""
     first: dict[str, str] = {}
     for summary in summaries:

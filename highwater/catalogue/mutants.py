@@ -49,6 +49,7 @@ INVARIANTS: dict[str, str] = {
     "ISR": "every member of the ISR has every committed record",
     "RES": "no assigned partition is deleted, and no deleted partition is there",
     "MONO": "one offset holds one value, once",
+    "LOG": "a producer that sends in the background logs what it gives up, and only that",
     "REQ": "a request that keeps the rules is not refused as if it broke one",
     "LIVE": "there is progress after healing",
     "META": "metadata converges",
@@ -169,9 +170,9 @@ def broken(checker: str, kind: str) -> tuple[str, ...]:
     """The names of the invariants that are broken if this checker reports this kind of finding."""
     names = {
         name
-        for checker_there in ALL
-        if checker_there.name == checker
-        for reported in checker_there.reports
+        for entry in ALL
+        if entry.name == checker
+        for reported in entry.reports
         if reported.name == kind
         for name in reported.breaks
     }
@@ -275,6 +276,7 @@ def _reasons_without_variant() -> Iterator[tuple[str, ...]]:
 
 
 def _where(row: Caught) -> str:
+    """What catches the mutant: a plan, or the first seed of some with their faults."""
     if row.seeds is None:
         return f"`{row.plan}`"
     faults = f", faults {', '.join(row.faults)}" if row.faults else ""

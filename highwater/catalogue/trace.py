@@ -149,6 +149,7 @@ def _row(cited: Cited, id_: str, document: str, text: str, status: str) -> Row:
 
 
 def _status(cited: Cited, id_: str) -> str:
+    """The status of a statement: why it is not built, or whether code and tests cite it."""
     reason = requirements().not_built.get(id_)
     if reason is not None:
         return f"not built: {reason}"
@@ -167,6 +168,7 @@ def _status_of_point(cited: Cited, id_: str, point: Point) -> str:
 
 
 def _status_of_bug(cited: Cited, id_: str, bug: Bug) -> str:
+    """The status of a known bug: why it lies outside, or whether switches reproduce it and tests cite it."""
     if bug.outside:
         return f"not part of it: {bug.outside}"
     is_reproduced = _exist(bug.switches) and all(name in VARIANTS for name in bug.variants)

@@ -98,6 +98,7 @@ def _layout(message: type, version: int) -> str:
 
 
 def _layouts() -> str:
+    """The section on all layouts of our messages, each once."""
     layouts: dict[type[Struct], None] = {}
     for layout in (layout for pairs in LAYOUTS.values() for pair in pairs for layout in pair):
         _collect(layout, layouts)

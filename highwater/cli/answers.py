@@ -30,7 +30,16 @@ _WIDTH_MAX = 60  # characters of a column of text
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Who answers, and where the answer goes."""
+    """Where answers go."""
+
+    form: Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")] = "table"
+    output: Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")] = None
+    page: Annotated[Path | None, typer.Option(help="HTML file to write: the answer with pictures.")] = None
+    json: options.AsJson = False
+
+
+class Engine(Struct, frozen=True, kw_only=True):
+    """Who answers."""
 
     spark: Annotated[
         str | None,
@@ -39,27 +48,23 @@ class Wanted(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     spark_conf: options.SparkConf = None
-    form: Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")] = "table"
-    output: Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")] = None
-    page: Annotated[Path | None, typer.Option(help="HTML file to write: the answer with pictures.")] = None
-    json: options.AsJson = False
 
 
-def checked(wanted: Wanted) -> Wanted:
-    """With --json as a form. UsageError for a form without its file, and for files that cannot be written."""
+def resolve_output(wanted: Wanted) -> Wanted:
+    """The output options with --json as a form. UsageError for a form without its file, and for files that cannot be written."""
     form: Format = "json" if wanted.json else wanted.form
     if form == "parquet" and wanted.output is None:
         raise UsageError("--format parquet needs --output FILE")
     for file in (wanted.output, wanted.page):
         if file is not None:
-            options.file_of(file)
+            options.writable_file(file)
     return replace(wanted, form=form)
 
 
-def source_of(dataset: str, wanted: Wanted, campaigns: str = "") -> Source:
-    """What is asked. Says so if Spark would be the better engine."""
-    conf = options.conf_of(wanted.spark, wanted.spark_conf)
-    source = Source(dataset=dataset, campaigns=options.names_of(campaigns), master=wanted.spark, conf=conf)
+def source_of(dataset: str, engine: Engine, campaigns: str = "") -> Source:
+    """The dataset and the engine that answers. Prints a line if Spark would be the better engine."""
+    conf = options.spark_settings(engine.spark, engine.spark_conf)
+    source = Source(dataset=dataset, campaigns=options.names_of(campaigns), master=engine.spark, conf=conf)
     words = advice(source)
     if words is not None:
         complain(words)
@@ -72,12 +77,12 @@ def show(answers: Sequence[Answer], form: Format, output: Path | None) -> None:
         body = {"answers": [{"question": a.question.name, "rows": a.table.to_pylist()} for a in answers]}
         _write(output, json.dumps(body, default=str).encode() + b"\n") if output else say_json(body)
     elif form == "table":
-        text = "\n".join(line for answer in answers for line in _lines(answer, titled=len(answers) > 1))
+        text = "\n".join(line for answer in answers for line in _lines_of_answer(answer, titled=len(answers) > 1))
         _write(output, text.encode() + b"\n") if output else say(text)
     else:
         if len(answers) != 1:
             raise UsageError(f"--format {form} holds one answer; name one question")
-        data = _csv(answers[0].table) if form == "csv" else parquet.encode(answers[0].table)
+        data = _csv_bytes(answers[0].table) if form == "csv" else parquet.encode(answers[0].table)
         _write(output, data) if output else say(data.decode().removesuffix("\n"))
     if output is not None and form != "json":
         say(f"{sum(a.table.num_rows for a in answers)} rows: {output}")
@@ -119,7 +124,8 @@ def table_lines(names: Sequence[str], rows: Sequence[Row], *, shown: int = _ROWS
     return [*lines, f"and {len(rows) - shown} more rows; --format csv shows all"] if len(rows) > shown else lines
 
 
-def _lines(answer: Answer, *, titled: bool) -> list[str]:
+def _lines_of_answer(answer: Answer, *, titled: bool) -> list[str]:
+    """An answer as a table of text; `titled`: below the title of its question."""
     rows: list[Row] = answer.table.to_pylist()
     names = [column.name for column in answer.question.columns]
     heading = [f"## {answer.question.title}"] if titled else []
@@ -130,7 +136,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _WIDTH_MAX else f"{text[: _WIDTH_MAX - 1]}…"
 
 
-def _csv(table: pa.Table) -> bytes:
+def _csv_bytes(table: pa.Table) -> bytes:
     """CSV with a head; lists are JSON, nothing is an empty field."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -66,7 +66,7 @@ def bisect(given: Options) -> int:
     work = _Work(given, plan, backend)
     for _, jars in builds:
         work.refuse(jars)
-    folder = options.folder_of(given.store) / _STATE / f"{plan.name}-{_identity(work, builds)}"
+    folder = options.writable_folder(given.store) / _STATE / f"{plan.name}-{_identity_of_runs(work, builds)}"
     if not given.json:
         say(f"plan {plan.name}  {len(builds)} builds in {given.folder}  a good build needs {given.runs} good runs")
     with owned(storage_at(str(folder))), cleaned_up(backend):
@@ -74,7 +74,7 @@ def bisect(given: Options) -> int:
         ledger.mend(present_stamp().code)
         tell = partial(_tell, show=not given.json)
         found = Bisection(builds, work.perform, ledger, wanted=given.runs, tell=tell).find()
-    say_json(found) if given.json else say(_conclusion(found))
+    say_json(found) if given.json else say(_conclusion_line(found))
     return found.exit
 
 
@@ -87,7 +87,7 @@ def builds_in(folder: Path, order: Path | None) -> list[Path]:
         paths = [path for path in entries if path.is_dir() or path.name.endswith(ARCHIVES)]
         paths.sort(key=lambda path: _natural(path.name))
     else:
-        paths = [folder / line.strip() for line in _lines(order) if line.strip()]
+        paths = [folder / line.strip() for line in _lines_of_file(order) if line.strip()]
         twice = next((path for path in paths if paths.count(path) > 1), None)
         if twice is not None:
             raise UsageError(f"{order} names {twice.name} twice")
@@ -101,7 +101,8 @@ def _natural(name: str) -> list[tuple[str, int]]:
     return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name)]
 
 
-def _lines(file: Path) -> list[str]:
+def _lines_of_file(file: Path) -> list[str]:
+    """The lines of a text file. UsageError if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -143,7 +144,7 @@ class _Work:
         return perform(Task(plan=self.plan_on(jars), repeat=repeat, build=self._build, keep=self._keep, backend=self.backend))
 
 
-def _identity(work: _Work, builds: Sequence[tuple[str, OwnJars]]) -> str:
+def _identity_of_runs(work: _Work, builds: Sequence[tuple[str, OwnJars]]) -> str:
     """12 hex digits over what the runs depend on: the plan, how it is performed, and the builds in their order."""
     named_builds = [(name, jars.digest) for name, jars in builds]
     content = msgspec.json.encode((plan_digest(work.plan), work.system, work.backend, named_builds))
@@ -156,7 +157,7 @@ def _tell(looked: Looked, *, show: bool) -> None:
         say(f"{looked.standing:<9}  {looked.name} ({looked.jars.version}), {len(looked.runs)} runs: {looked.words}")
 
 
-def _conclusion(found: Found) -> str:
+def _conclusion_line(found: Found) -> str:
     """The line with the result."""
     by_name = {build.name: build for build in found.builds}
     undecided = ", ".join(build.name for build in found.builds if build.standing == "undecided")

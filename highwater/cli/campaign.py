@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from datetime import date
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
@@ -14,18 +15,22 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from highwater.backends.real import clean as cleaning
-from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Performer, Tally, Watch, exit_code, tally
-from highwater.campaigns.folder import CampaignFolder, present_asked
+from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Performer, Watch, exit_code
+from highwater.campaigns.folder import CampaignFolder, OnRuns, present_asked
 from highwater.campaigns.generations import GENERATION
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.live import LivePage
+from highwater.campaigns.marks import FILE, NONE, ONLY_IGNORED, Marks, load
+from highwater.campaigns.mending import mend
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
 from highwater.campaigns.smaller import Smaller, shrink_failures
+from highwater.campaigns.tally import Tally
 from highwater.cli import options
 from highwater.cli.declaration import takes
 from highwater.cli.output import Ticker, complain, first_of, progress, say, say_json
+from highwater.cli.webhook import Webhook
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.rig.backend import REPEATABLE, BackendName
@@ -35,6 +40,7 @@ from pipeline.local import cores
 from pipeline.owner import owned
 from pipeline.session import session_if_asked
 from pipeline.storage import Storage, storage_at
+from pipeline.tasks import results_on_spark
 from pipeline.work import perform
 
 _CAUSES_SHOWN = 3
@@ -42,6 +48,14 @@ _NAMES_SHOWN = 6
 _WIDTH = 200  # characters
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
 _DEADLINE_FACTOR = 10
+
+
+CausesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--causes", metavar="FILE", help=f"Causes that are known, or ignored for a while; {FILE} if not given and there is one."
+    ),
+]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -53,6 +67,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     stopped: str | None
     tally: Tally
     runs: tuple[Summary, ...]
+    ignored: tuple[str, ...] = ()  # causes that do not count, each with its runs and the reason
     wall_seconds: float
     index: str
     junit: str
@@ -85,7 +100,6 @@ class Options(Struct, frozen=True, kw_only=True):
     load: Annotated[options.Load, "What is run"] = options.Load()
     backend: Annotated[options.BackendOption, "What is run"] = None
     under: Annotated[options.UnderTest, "What is run"] = options.UnderTest()
-    client: Annotated[options.Client, "What is run"] = None
     jobs: Annotated[options.Jobs, "Work"] = None
     on: Annotated[options.OnSpark, "Work"] = options.OnSpark()
     resume: Annotated[
@@ -107,6 +121,7 @@ class Options(Struct, frozen=True, kw_only=True):
     unknown_allowed: Annotated[
         int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign."), "Verdict"
     ] = 5
+    causes: Annotated[CausesFile, "Verdict"] = None
     goals: Annotated[
         str | None,
         typer.Option(
@@ -131,6 +146,7 @@ class Options(Struct, frozen=True, kw_only=True):
         "Search",
     ] = None
     shrink: Annotated[options.Shrink, "Search"] = 60.0
+    hook: Annotated[Webhook, "Results"] = Webhook()
     json: Annotated[options.AsJson, "Results"] = False
 
 
@@ -138,46 +154,69 @@ class Options(Struct, frozen=True, kw_only=True):
 def campaign(given: Options) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
     options.check_seeds(given.derivation)
-    order = _order(given)
+    order = _order_of_options(given)
     order.check()  # refuse bad input before writing anything
-    must = chosen(given.goals, profile=order.profile, by_default=_is_wide(order), with_branches=order.counts_branches)
-    place = None if given.junit is None else options.file_of(given.junit)
-    folder = CampaignFolder(_storage_of(given.store, order, given.on.spark), present_asked(order))
+    given.hook.check()
+    marks = load(given.causes, today=date.today())
+    must = chosen(
+        given.goals, profile=order.profile, by_default=_must_reach_standard_goals(order), with_branches=order.counts_branches
+    )
+    place = None if given.junit is None else options.writable_file(given.junit)
+    folder = CampaignFolder(_open_storage(given.store, order, given.on.spark), present_asked(order))
     session = session_if_asked(given.on.spark, given.on.settings)
     say(_headline(order)) if not given.json else None
     with session as started, owned(folder.place):
         jobs = given.jobs or cores()
-        return _campaign_in(folder, given, must, partial(perform, spark=started, jobs=jobs), jobs=jobs, junit=place)
+        work = partial(perform, spark=started, jobs=jobs)
+        workers = None if started is None else partial(results_on_spark, started)
+        causes_before = _begin_or_resume(folder, partial(mend, folder, workers), resume=given.resume)
+        return _perform_in_folder(folder, given, must, work, marks, jobs=jobs, junit=place, causes_before=causes_before)
 
 
-def _campaign_in(
-    folder: CampaignFolder, given: Options, must: tuple[str, ...], work: Performer, *, jobs: int, junit: Path | None
+def _perform_in_folder(
+    folder: CampaignFolder,
+    given: Options,
+    must: tuple[str, ...],
+    work: Performer,
+    marks: Marks,
+    *,
+    jobs: int,
+    junit: Path | None,
+    causes_before: Set[str] | None,
 ) -> int:
+    """Perform the campaign of the folder, write its pages, print its result; the exit code. `must`: names of goals."""
     order, store, json = folder.asked.order, given.store, given.json
     with progress(order.runs, quiet=json) as ticker, cleaned_up(order.backend):
-        causes_before = _causes_before(folder, resume=given.resume)
         watch = Watch(Limits(invalid_runs=given.stop_after))
         carry_out = partial(perform_guided, folder, store=store) if given.guided else folder.perform
         performed = carry_out(
-            work, watch, _ticking(ticker, LivePage(folder)), deadline_s=given.deadline or _patience_s(order.seconds), goals=must
+            work,
+            watch,
+            _tick_and_count(ticker, LivePage(folder)),
+            deadline_s=given.deadline or _deadline_s_of_run(order.seconds),
+            goals=must,
         )
-    code = exit_code(performed, unknown_allowed_percent=given.unknown_allowed)
-    (write := partial(_write, folder, performed, junit=junit, code=code, known=causes_before))()
+    code = exit_code(performed, unknown_allowed_percent=given.unknown_allowed, marks=marks)
+    (write := partial(_write_index_and_junit, folder, performed, junit=junit, code=code, known=causes_before, marks=marks))()
     branches_file = _write_branches(folder, performed.summaries)
     pages = (f"{_folder_as_named(folder, store)}/{INDEX}", str(junit or f"{_folder_as_named(folder, store)}/{JUNIT}"))
+    outcome = _outcome_of(performed, order, code, pages, marks)
     if json:
-        return _show_json(performed, order, code, pages)
-    smaller = _shrunk_failures(performed, store, order, cpu_seconds=0.0 if given.on.spark else given.shrink, workers=jobs)
+        say_json(outcome)
+        given.hook.tell(outcome, code)
+        return code
+    smaller = _shrink_failures(performed, marks, store, order, cpu_seconds=0.0 if given.on.spark else given.shrink, workers=jobs)
     write(smaller=smaller) if smaller else None  # once more: what is written already must not wait for the shrinker
-    show(performed, code, smaller, causes_before)
+    show(performed, code, smaller, causes_before, marks)
     say(
         f"pages   {', '.join(pages)}"
         + (f"; branches: {branches_file}: {_folder_as_named(folder, store)}/{BRANCHES}" if branches_file else "")
     )
+    given.hook.tell(outcome, code)
     return code
 
 
-def _order(given: Options) -> Order:
+def _order_of_options(given: Options) -> Order:
     """The campaign that the options mean."""
     seeds = options.seeds_of(given.seeds)
     return Order(
@@ -190,45 +229,48 @@ def _order(given: Options) -> Order:
         system=given.under.name,
         described=given.under.file,
         jars=given.under.build,
-        client=given.client or "",
+        client=given.under.library,
         keep_all=given.keep_all,
         branches=given.branches,
         generation=_generation_size(given.generation, guided=given.guided),
     )
 
 
-def _ticking(ticker: Ticker, page: LivePage) -> Callable[[Summary], None]:
-    def tick(run: Summary) -> None:
-        ticker.tick(f"{run.plan} {run.verdict}")
-        page.count()
+def _tick_and_count(ticker: Ticker, page: LivePage) -> OnRuns:
+    """A function that moves the progress bar and the live page by so many runs."""
+
+    def tick(runs: int, words: str) -> None:
+        ticker.tick(words, runs)
+        page.count(runs)
 
     return tick
 
 
-def _patience_s(seconds: int | None) -> float:
+def _deadline_s_of_run(seconds: int | None) -> float:
     """After how many seconds by the clock a run is given up."""
     return _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
 
 
-def _causes_before(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
-    """Empty the folder unless its campaign goes on; returns the signatures that the store knew before (`known_causes`)."""
+def _begin_or_resume(folder: CampaignFolder, mended: Callable[[], list[str]], *, resume: bool) -> Set[str] | None:
+    """Resume the folder's campaign or empty the folder; returns the signatures that the store knew before (`known_causes`)."""
     resumed = resume and folder.is_resumable()
     known = known_causes(folder.storage, folder.under, resumed=resumed)
     if resumed:
-        for words in first_of(folder.mend()):
+        for words in first_of(mended()):
             complain(words)
     else:
         folder.begin()
     return known
 
 
-def _write(
+def _write_index_and_junit(
     folder: CampaignFolder,
     performed: Campaign,
     *,
     junit: Path | None,
     code: ExitCode,
     known: Set[str] | None,
+    marks: Marks,
     smaller: Mapping[str, Smaller] = MappingProxyType({}),
 ) -> None:
     """Write the index page and the JUnit file."""
@@ -237,13 +279,14 @@ def _write(
         folder.storage,
         folder.under,
         performed.summaries,
+        performed.tally,
         title=order.title,
         repeat=order.command(),
         junit=junit,
-        goals=performed.goals,
         code=code,
         smaller=smaller,
         known=known,
+        marks=marks,
     )
 
 
@@ -258,7 +301,7 @@ def _headline(order: Order) -> str:
 
 
 def _generation_size(size: int | None, *, guided: bool) -> int:
-    """0 for a campaign that is not guided."""
+    """How many plans a generation has; 0 if the campaign is not guided. Raises UsageError."""
     if size is not None and not guided:
         raise UsageError("--generation needs --guided")
     return (size or GENERATION) if guided else 0
@@ -274,41 +317,45 @@ def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> s
     return f"{there - len(never)} of {there} taken, {len(never)} never"
 
 
-def _show_json(performed: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> ExitCode:
-    """Print the outcome as JSON, and return the exit code."""
-    say_json(
-        Outcome(
-            protocol=",".join(order.protocols),
-            seeds=(order.first, order.last),
-            exit=code,
-            stopped=performed.stopped,
-            tally=tally(performed.summaries, performed.goals),
-            runs=tuple(replace(summary, reach=UNSET) for summary in performed.summaries),
-            wall_seconds=performed.wall_seconds,
-            index=pages[0],
-            junit=pages[1],
-        )
+def _outcome_of(performed: Campaign, order: Order, code: ExitCode, pages: tuple[str, str], marks: Marks) -> Outcome:
+    """The object that --json prints, and that a webhook is told."""
+    return Outcome(
+        protocol=",".join(order.protocols),
+        seeds=(order.first, order.last),
+        exit=code,
+        stopped=performed.stopped,
+        tally=performed.tally,
+        runs=tuple(replace(summary, reach=UNSET) for summary in performed.summaries),
+        ignored=tuple(marks.lines(performed.summaries)),
+        wall_seconds=performed.wall_seconds,
+        index=pages[0],
+        junit=pages[1],
     )
-    return code
 
 
-def _shrunk_failures(performed: Campaign, store: str, order: Order, *, cpu_seconds: float, workers: int) -> dict[str, Smaller]:
-    """The shrunk plans of simulated runs in a local store, by the folder of the run; says which runs were not shrunk."""
+def _shrink_failures(
+    performed: Campaign, marks: Marks, store: str, order: Order, *, cpu_seconds: float, workers: int
+) -> dict[str, Smaller]:
+    """The shrunk plans of simulated runs in a local store, by the folder of the run; says which runs were not shrunk.
+
+    Runs of an ignored cause are left out: the seconds are for those that are red.
+    """
     if order.backend != "sim" or "://" in store or performed.stopped == INTERRUPTED:
         return {}
-    plans, complaints = shrink_failures(performed.summaries, Path(store), cpu_seconds=cpu_seconds, workers=workers)
+    red = (summary for summary in performed.summaries if not marks.ignores(summary.signature))
+    plans, complaints = shrink_failures(red, Path(store), cpu_seconds=cpu_seconds, workers=workers)
     for line in complaints:
         say(line)
     return plans
 
 
-def _is_wide(order: Order) -> bool:
+def _must_reach_standard_goals(order: Order) -> bool:
     """Whether the campaign must reach the standard goals."""
     all_faults = all(not mix or "all" in mix for mix in order.mixes)
     return order.protocols == ("safe",) and all_faults and order.seconds is None and len(order.seeds) >= STANDARD_FROM
 
 
-def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
+def _open_storage(store: str, order: Order, spark: str | None) -> Storage:
     """Open the store. UsageError or PipelineError if it cannot be written or does not fit the other options."""
     storage = storage_at(store)
     if spark is not None and order.counts_branches:
@@ -321,7 +368,7 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     if order.generation and storage.folder is None:
         raise UsageError(f"--guided needs a store on this machine, not {store}: its plans are files that `highwater run` reads")
     if storage.folder is not None:
-        options.folder_of(Path(store))
+        options.writable_folder(Path(store))
     return storage
 
 
@@ -335,16 +382,23 @@ def cleaned_up(backend: BackendName) -> Iterator[None]:
             deque(cleaning.clean(), maxlen=0)
 
 
-def show(performed: Campaign, code: ExitCode, smaller: Mapping[str, Smaller], known: Set[str] | None = None) -> None:
+def show(
+    performed: Campaign,
+    code: ExitCode,
+    smaller: Mapping[str, Smaller],
+    known: Set[str] | None = None,
+    marks: Marks = NONE,
+) -> None:
     """Print the result of a campaign in about ten lines: the totals, and one line for each cause of failures.
 
     `smaller` has the shrunk plans by the folder of the run, `known` the signatures of earlier campaigns of the store. The pages
     and `--json` have the rest.
     """
-    numbers = tally(performed.summaries, performed.goals)
+    numbers = performed.tally
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
     live = f"{numbers.live} live, {numbers.not_live} not live"
-    say(f"{numbers.runs} of {performed.wanted} runs: {verdicts or 'none'}; {live}; {WORDS[code]}")
+    word = ONLY_IGNORED if code is ExitCode.VALID and marks.lines(performed.summaries) else WORDS[code]
+    say(f"{numbers.runs} of {performed.wanted} runs: {verdicts or 'none'}; {live}; {word}")
     if performed.stopped:
         say(f"stopped {performed.stopped}")
     how = "simulated" if all(summary.backend == "sim" for summary in performed.summaries) else "of runs"
@@ -357,17 +411,17 @@ def show(performed: Campaign, code: ExitCode, smaller: Mapping[str, Smaller], kn
     if numbers.faults:
         acted = len(numbers.faults) - len(idle)
         say(f"faults  {acted} of {len(numbers.faults)} kinds acted" + (f"; never: {_names_in_short(idle)}" if idle else ""))
-    never = [_short(goal.name) for goal in numbers.reached if not goal.count]
+    never = [_goal_in_short(goal.name) for goal in numbers.reached if not goal.count]
     say(
         f"reached {len(numbers.reached) - len(never)} of {len(numbers.reached)} situations"
         + (f"; never: {_names_in_short(never)}" if never else "")
     )
     if numbers.missed and not performed.stopped:
         say(f"missed  {', '.join(numbers.missed)}: goals that no run reached")
-    show_failures(performed.summaries, smaller, known)
+    show_failures(performed.summaries, smaller, known, marks)
 
 
-def _short(goal: str) -> str:
+def _goal_in_short(goal: str) -> str:
     return goal.removeprefix("message:").removeprefix("error:")
 
 
@@ -376,21 +430,31 @@ def _names_in_short(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
-def show_failures(summaries: Collection[Summary], smaller: Mapping[str, Smaller], known: Set[str] | None = None) -> None:
-    """Print one failed run for each cause, new causes first, with its shrunk plan or the command that repeats it."""
+def show_failures(
+    summaries: Collection[Summary], smaller: Mapping[str, Smaller], known: Set[str] | None = None, marks: Marks = NONE
+) -> None:
+    """Print one failed run for each cause, new causes first, with its shrunk plan or the command that repeats it.
+
+    Of a cause that is ignored it prints one line.
+    """
     causes: dict[str, list[Summary]] = {}
     for summary in summaries:
-        if summary.exit_code is not ExitCode.VALID:
+        if marks.code_of(summary) is not ExitCode.VALID:
             causes.setdefault(summary.signature or f"{summary.words} {summary.failure or ''}", []).append(summary)
     ranked = sorted(causes.items(), key=lambda cause: (known is None or cause[0] in known, -len(cause[1])))
     for signature, failed in ranked[:_CAUSES_SHOWN]:
         first = next((run for run in failed if run.store in smaller), failed[0])
-        new = "new: " if known is not None and first.signature and signature not in known else ""
+        mark = marks.words(signature)
+        new = "new: " if known is not None and first.signature and signature not in known and not mark else ""
         why = next(iter(first.reasons), "")
         say(shorten(f"{new}{len(failed)} x {first.words}: {first.name}: {why}", _WIDTH, placeholder=" …"))
+        if mark:
+            say(f"    mark    {mark}")
         less = smaller.get(first.store or "")
         say(f"    {f'shrunk  {less.plan}' if less else f'repeat  {first.repeat}'}")
         if less is not None and less.beside:
             say(f"    beside  {less.beside}")
     if len(ranked) > _CAUSES_SHOWN:
         say(f"and {len(ranked) - _CAUSES_SHOWN} more causes")
+    for line in marks.lines(summaries):
+        say(f"ignored {line}")

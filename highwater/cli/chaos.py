@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
@@ -20,19 +21,24 @@ from highwater.campaigns.behaviour import BEHAVING, BEHAVIOUR, CHANGED, accept, 
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import PHASES, SEEDS_TO_A_GUIDED_RUN, Inputs, Means, Part, Phase, RunLine, parts_of
 from highwater.campaigns.corpus import OWN, SAFE, Case, StoredPlans, load_corpus, read_plans
+from highwater.campaigns.first_calls import keep_first_calls
+from highwater.campaigns.marks import ONLY_IGNORED, Marks
+from highwater.campaigns.marks import load as load_marks
 from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages, write_runs
-from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
+from highwater.campaigns.red import Red, annotation, cases_of, ignored_runs, lines_of, markdown, red_runs, reds
 from highwater.campaigns.smaller import Smaller, shrink_failures
+from highwater.campaigns.tally import tally
 from highwater.cli import options
-from highwater.cli.campaign import cleaned_up
+from highwater.cli.campaign import CausesFile, cleaned_up
 from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
+from highwater.cli.webhook import Webhook
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import REFERENCE
 from highwater.runs.provenance import Build, present_build
-from highwater.runs.revisions import commit_of
+from highwater.runs.revisions import Revision, accepted_before, commit_of
 from highwater.runs.run import Keep
 from history.errors import unknown
 from history.seed import format_seed
@@ -111,6 +117,8 @@ class Options(Struct, frozen=True, kw_only=True):
         Path | None, typer.Option(help="File that gets one JSON line for each run, as soon as it has ended."), "Results"
     ] = None
     shrink: Annotated[options.Shrink, "Results"] = 60.0
+    hook: Annotated[Webhook, "Results"] = Webhook()
+    causes: Annotated[CausesFile, "Verdict"] = None
     bisect: Annotated[options.Bisect, "Verdict"] = False  # run_command_line converts the exit code
     json: Annotated[options.AsJson, "Results"] = False
 
@@ -125,6 +133,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     unfit: tuple[str, ...] = ()  # plans that another system cannot perform, each with the reason
     against: Comparison | None = None
     changed: tuple[str, ...] = ()  # how plans behave otherwise than the snapshot says, in lines
+    ignored: tuple[str, ...] = ()  # causes that do not count, each with its runs and the reason
     index: str
     junit: str
 
@@ -158,25 +167,34 @@ def chaos(given: Options) -> int:
     options.check_seeds(given.derivation)
     build = present_build()
     low = options.seed_of(given.first) if given.first is not None else first_of(build)
-    request = Request(system=given.under.name, described=given.under.file, jars=given.under.build)
+    under = given.under
+    request = Request(system=under.name, described=under.file, jars=under.build, client=under.library)
     foreign = request.spec.name != REFERENCE
+    if under.client and not foreign:
+        raise UsageError("--client needs --system: the reference has clients of its own")
     seeds = range(low, low + (given.seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)))
     # Refuse bad input before writing anything.
-    job = _on_system(given, seeds, request) if foreign else _on_reference(given, seeds)
-    store, workers, show = options.folder_of(given.store), given.jobs or cores(), not given.json
-    repeat = _repeat(given, request, job)
+    given.hook.check()
+    marks = load_marks(given.causes, today=date.today())
+    job = _job_on_system(given, seeds, request) if foreign else _job_on_reference(given, seeds)
+    store, workers, show = options.writable_folder(given.store), given.jobs or cores(), not given.json
+    repeat = _repeat_command(given, request, job)
     if show:
         _show_head(job, repeat + (f" --against {given.against}" if given.against else ""))
-    other = None if given.against is None else perform_on(given.against, _arguments(given, repeat, workers), job.phases)
+    other = (
+        None if given.against is None else perform_on(given.against, _arguments_for_commit(given, repeat, workers), job.phases)
+    )
     with cleaned_up("process" if foreign else "sim"):
-        performed = _performed(given, job, build, store=store, workers=workers)
-    parts, changed = _with_behaviour(job, performed, accepting=given.accept, show=show)
-    smaller = _shrunk_failures(
+        performed = _perform_job(given, job, build, store=store, workers=workers, marks=marks)
+    parts, changed = _compare_behaviour(job, performed, accepting=given.accept, show=show)
+    smaller = _shrink_red_runs(
         parts, store, 0.0 if given.bisect or other or foreign else given.shrink, workers=workers, show=show
     )
-    _say_reds(reds(parts, store, smaller), parts, repeat=repeat, show=show)
+    if not foreign and not any(part.interrupted for part in parts):
+        _keep_first_calls(given, parts, store, show=show)
+    _say_reds(reds(parts, store, smaller, marks), parts, repeat=repeat, show=show)
     code = worst(part.code for part in parts)
-    _write(parts, store, repeat=repeat, code=code, smaller=smaller)
+    _write_pages_of_all(parts, store, repeat=repeat, code=code, smaller=smaller, marks=marks)
     comparison = None if other is None else compare(other, performed.lines, performed.behaviours)
     outcome = Outcome(
         first_seed=low,
@@ -186,18 +204,20 @@ def chaos(given: Options) -> int:
         unfit=job.unfit,
         against=comparison,
         changed=changed,
+        ignored=tuple(marks.lines(ignored_runs(parts))),
         index=str(store / INDEX),
         junit=str(store / JUNIT),
     )
-    _conclude(outcome) if show else say_json(outcome)
+    _say_last_line(outcome) if show else say_json(outcome)
+    given.hook.tell(outcome, outcome.exit)
     return outcome.exit
 
 
-def _performed(given: Options, job: Job, build: Build, *, store: Path, workers: int) -> Performed:
-    """Perform the job."""
+def _perform_job(given: Options, job: Job, build: Build, *, store: Path, workers: int, marks: Marks) -> Performed:
+    """Perform the job; each run's line goes to the file and the progress bar as soon as the run has ended."""
     lines: list[RunLine] = []
     behaviours: dict[str, Behaviour] = {}
-    with _lines_to(given.runs) as write, progress(job.runs, quiet=given.json) as ticker:
+    with _line_writer(given.runs) as write, progress(job.runs, quiet=given.json) as ticker:
 
         def show_line(line: RunLine) -> None:
             lines.append(line)
@@ -211,15 +231,18 @@ def _performed(given: Options, job: Job, build: Build, *, store: Path, workers: 
             on_line=show_line,
             fail_fast=given.fail_fast,
             deadline_s=given.deadline,
+            marks=marks,
             on_behaviour=behaviours.__setitem__,
         )
         going = (given.keep_going or given.against is not None) and not given.fail_fast
-        parts, phases_left = _perform(job, means, keep_going=going, show=not given.json)
+        parts, phases_left = _perform_phases(job, means, keep_going=going, show=not given.json)
     return Performed(parts=parts, phases_left=phases_left, lines=lines, behaviours=behaviours)
 
 
-def _with_behaviour(job: Job, performed: Performed, *, accepting: bool, show: bool) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """The parts with the one of the behaviour, if it is compared with a snapshot, and the lines that tell it."""
+def _compare_behaviour(
+    job: Job, performed: Performed, *, accepting: bool, show: bool
+) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+    """Compare how plans behaved with the snapshot, or accept it. Returns the parts, with one of the behaviour, and its lines."""
     parts = performed.parts
     now = {name: behaviour for name, behaviour in performed.behaviours.items() if name.startswith(_COMPARED)}
     if job.snapshot is None or not (now or accepting):
@@ -242,20 +265,20 @@ def _with_behaviour(job: Job, performed: Performed, *, accepting: bool, show: bo
     return parts, lines
 
 
-def _on_reference(given: Options, seeds: range) -> Job:
+def _job_on_reference(given: Options, seeds: range) -> Job:
     """The job on the reference: its parts, its cases and the number of runs."""
-    phases = _phases(given.parts, PHASES if given.against is None else COMPARED)
+    phases = _phases_named(given.parts, PHASES if given.against is None else COMPARED)
     if given.accept:
         if given.parts or given.against is not None:
             raise UsageError("--accept performs corpus and plans; remove --parts and --against")
         phases = BEHAVING
-    place = _snapshot(given, phases)
+    place = _snapshot_of(given, phases)
     if given.against is not None:
         commit_of(given.against, option="--against")
     # Users who have plans and no corpus gate with `--parts plans`.
     corpus = given.corpus or _CORPUS
     entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
-    stored = _stored_plans(given, entries) if "plans" in phases else StoredPlans(cases=())
+    stored = _read_stored_plans(given, entries) if "plans" in phases else StoredPlans(cases=())
     inputs = Inputs(
         entries=entries,
         plans=stored.cases,
@@ -271,11 +294,12 @@ def _on_reference(given: Options, seeds: range) -> Job:
         snapshot=place,
         before={} if place is None or given.accept else load(place),
         plans=len(inputs.plans) + sum(case.expectation.protocol == SAFE for case in entries),
-        notes=_notes(given, stored),
+        notes=_notes_on_protocols(given, stored),
     )
 
 
-def _stored_plans(given: Options, entries: Sequence[Case]) -> StoredPlans:
+def _read_stored_plans(given: Options, entries: Sequence[Case]) -> StoredPlans:
+    """The plans of the folder, beside the corpus's `entries`, on the protocol of the options. UsageError for an unknown one."""
     if given.protocol not in (OWN, *VARIANTS):
         raise UsageError(unknown("protocol", given.protocol, (OWN, *VARIANTS)))
     if given.protocol != SAFE and given.accept:
@@ -283,8 +307,8 @@ def _stored_plans(given: Options, entries: Sequence[Case]) -> StoredPlans:
     return read_plans(given.plans or _PLANS, entries, protocol=given.protocol)
 
 
-def _notes(given: Options, stored: StoredPlans) -> tuple[str, ...]:
-    """On which protocol plans of the user are performed. Those of this repository are written to break others than `safe`."""
+def _notes_on_protocols(given: Options, stored: StoredPlans) -> tuple[str, ...]:
+    """Lines on which protocol the user's plans are performed; none for those of this repository, most of which break others."""
     if given.plans is None or not stored.cases:
         return ()
     on = "the protocol that each names" if given.protocol == OWN else given.protocol
@@ -295,7 +319,7 @@ def _notes(given: Options, stored: StoredPlans) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _snapshot(given: Options, phases: Sequence[Phase]) -> Path | None:
+def _snapshot_of(given: Options, phases: Sequence[Phase]) -> Path | None:
     """The snapshot of these phases; None where none is asked for or kept: of plans of the user, for --bisect and --against."""
     own = given.corpus is not None or given.plans is not None
     if given.bisect or given.against is not None or not set(phases).intersection(BEHAVING):
@@ -307,15 +331,15 @@ def _snapshot(given: Options, phases: Sequence[Phase]) -> Path | None:
     return given.snapshot or PLACE
 
 
-def _on_system(given: Options, seeds: range, request: Request) -> Job:
-    """The job on another system."""
+def _job_on_system(given: Options, seeds: range, request: Request) -> Job:
+    """The job on another system. UsageError for options that only the reference has."""
     if given.against is not None:
         raise UsageError(f"--against compares two commits of the reference, not of {request.system}; remove --system")
     if given.accept:
         raise UsageError(f"--accept keeps the behaviour of the reference, not of {request.system}; remove --system")
     if given.jobs is not None and given.jobs > 1:
         raise UsageError(f"--jobs must be 1 with --system, not {given.jobs}: one cluster runs at a time")
-    phases = _phases(given.parts, systems.PHASES, of=f" for {request.system}")
+    phases = _phases_named(given.parts, systems.PHASES, of=f" for {request.system}")
     cases = systems.cases_on(
         request,
         phases,
@@ -332,20 +356,22 @@ def _on_system(given: Options, seeds: range, request: Request) -> Job:
     )
 
 
-def _repeat(given: Options, request: Request, job: Job) -> str:
+def _repeat_command(given: Options, request: Request, job: Job) -> str:
+    """The command that performs the same runs again."""
     repeat = f"highwater chaos --first {job.seeds[0]} --seeds {len(job.seeds)} --derivation {DERIVATION}"
     repeat += request.words
     repeat += f" --protocol {given.protocol}" if given.protocol != SAFE else ""
     return repeat + (f" --parts {','.join(job.phases)}" if given.parts else "")
 
 
-def _arguments(given: Options, repeat: str, workers: int) -> tuple[str, ...]:
+def _arguments_for_commit(given: Options, repeat: str, workers: int) -> tuple[str, ...]:
     """The arguments of the same job on the protocol of another commit."""
     folders = ("--corpus", str(given.corpus or _CORPUS), "--plans", str(given.plans or _PLANS))
     return (*repeat.split()[2:], "--shrink", "0", "--jobs", str(workers), *folders)
 
 
 def _show_head(job: Job, again: str) -> None:
+    """Print the first lines of the job: its seeds, the command that repeats it, and what is special about its plans."""
     say(f"seed {format_seed(job.seeds[0])}  seeds {job.seeds[0]} to {job.seeds[-1]}")
     say(f"again   {again}")
     for line in job.notes:
@@ -354,7 +380,7 @@ def _show_head(job: Job, again: str) -> None:
         say(f"unfit   {line}")
 
 
-def _shrunk_failures(parts: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, Smaller]:
+def _shrink_red_runs(parts: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, Smaller]:
     """The shrunk plans of red runs, by the folder of the run; says which runs were not shrunk."""
     if any(part.interrupted for part in parts):
         return {}
@@ -364,7 +390,22 @@ def _shrunk_failures(parts: Sequence[Part], store: Path, cpu_seconds: float, *, 
     return plans
 
 
-def _write(parts: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, smaller: Mapping[str, Smaller]) -> None:
+def _keep_first_calls(given: Options, parts: Sequence[Part], store: Path, *, show: bool) -> None:
+    """Find what the protocol does otherwise in red runs than at the commit of --against, or where it was accepted last."""
+    named = given.against
+    there = accepted_before(given.snapshot or PLACE) if named is None else Revision(name=named, words=named)
+    if there is None:
+        return
+    try:
+        keep_first_calls(red_runs(parts), store, there)
+    except UsageError as error:
+        if show:
+            say(f"no first call: {error}")
+
+
+def _write_pages_of_all(
+    parts: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, smaller: Mapping[str, Smaller], marks: Marks
+) -> None:
     """Write the summaries, the index page and the JUnit file of all runs."""
     summaries = tuple(summary for part in parts for summary in part.summaries)
     storage = storage_at(store)
@@ -373,30 +414,34 @@ def _write(parts: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, s
         storage,
         "",
         summaries,
+        tally(summaries),
         title="test-chaos",
         repeat=repeat,
-        cases=list(cases_of(parts)),
+        cases=list(cases_of(parts, marks)),
         expected=[as_expected for part in parts for as_expected in part.expected],
         code=code,
-        names=[name for part in parts for name in _names(part)],
+        names=[name for part in parts for name in _names_of_runs(part)],
         smaller=smaller,
         known=known_causes(storage, ""),
+        marks=marks,
     )
 
 
-def _names(part: Part) -> list[str | None]:
+def _names_of_runs(part: Part) -> list[str | None]:
     """What the runs of a part are called: as their checks, which the terminal and JUnit name."""
     by_run = {check.run: check.name for check in part.checks}
     return [by_run.get(number) for number in range(len(part.summaries))]
 
 
-def _conclude(outcome: Outcome) -> None:
+def _say_last_line(outcome: Outcome) -> None:
     """Print the last line: how many runs, and the outcome."""
     if outcome.against is not None:
         _show_comparison(outcome.against)
     runs = sum(len(part.summaries) for part in outcome.stages)
     red = {part.name for part in outcome.stages if part.code is not ExitCode.VALID}
-    words = CHANGED if red == {BEHAVIOUR} else WORDS[outcome.exit]
+    words = CHANGED if red == {BEHAVIOUR} else ONLY_IGNORED if outcome.ignored and not red else WORDS[outcome.exit]
+    for line in outcome.ignored:
+        say(f"ignored {line}")
     words = words if outcome.against is None else "worse" if outcome.exit is ExitCode.INVALID else "not worse"
     say(f"{runs} runs: {words}; {outcome.index}, {outcome.junit}")
 
@@ -408,7 +453,7 @@ def first_of(build: Build) -> int:
     return int.from_bytes(blake2b(build.commit.encode(), digest_size=8).digest()) % _FIRST_BELOW
 
 
-def _phases(text: str, all_phases: Sequence[Phase], *, of: str = "") -> tuple[Phase, ...]:
+def _phases_named(text: str, all_phases: Sequence[Phase], *, of: str = "") -> tuple[Phase, ...]:
     """The parts that are named, in the order of the job; all if none is named."""
     names = options.names_of(text)
     for name in names:
@@ -417,7 +462,7 @@ def _phases(text: str, all_phases: Sequence[Phase], *, of: str = "") -> tuple[Ph
     return tuple(phase for phase in all_phases if phase in names or not names)
 
 
-def _perform(job: Job, means: Means, *, keep_going: bool, show: bool) -> tuple[tuple[Part, ...], tuple[Phase, ...]]:
+def _perform_phases(job: Job, means: Means, *, keep_going: bool, show: bool) -> tuple[tuple[Part, ...], tuple[Phase, ...]]:
     """Perform the phases until one fails; the parts that were performed, and the phases that were not."""
     parts: list[Part] = []
     phases = job.phases
@@ -437,12 +482,12 @@ def _perform(job: Job, means: Means, *, keep_going: bool, show: bool) -> tuple[t
 
 
 @contextmanager
-def _lines_to(path: Path | None) -> Iterator[Callable[[RunLine], None]]:
+def _line_writer(path: Path | None) -> Iterator[Callable[[RunLine], None]]:
     """A function that appends a line to a new file at once; it does nothing without a path."""
     if path is None:
         yield lambda line: None
         return
-    with options.file_of(path).open("wb", buffering=0) as file:
+    with options.writable_file(path).open("wb", buffering=0) as file:
         yield lambda line: _append(file.write, line)
 
 

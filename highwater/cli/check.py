@@ -23,7 +23,7 @@ from msgspec import Struct
 from checkers.engine.verdict import Validity
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.output import complain, first_of, followed, say, say_json
+from highwater.cli.output import complain, first_of, say, say_json, show_while_working
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, of_verdict, worst
 from highwater.foreign.files import (
@@ -65,7 +65,8 @@ class Options(Struct, frozen=True, kw_only=True):
         str,
         typer.Option(
             help=f"Model of the object under test: {', '.join(MODELS)}, or FILE.py:CLASS of your own; guessed from the functions "
-            "in use if not given."
+            "in use if not given.",
+            autocompletion=options.models_like,
         ),
     ] = ""
     initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""
@@ -100,11 +101,11 @@ def check(given: Options) -> int:
     asked = ModelChoice(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
     if given.refines is None:
         check_asked(asked)  # refuse wrong options before a file is read
-    names = [name for path in given.paths for name in _names(path, asked)]
+    names = [name for path in given.paths for name in _histories_meant_by(path, asked)]
     of_one = {"report": given.report, "certificate": given.certificate, "refines": given.refines}
     for option, value in of_one.items():
         if isinstance(value, Path):
-            options.file_of(value)
+            options.writable_file(value)
         if value is not None and len(names) > 1:
             raise UsageError(f"--{option} takes one history, not {len(names)}")
     codes = [_check_one(name, asked, given) for name in names]
@@ -114,12 +115,12 @@ def check(given: Options) -> int:
     return code
 
 
-def _names(path: str, asked: ModelChoice) -> list[str]:
+def _histories_meant_by(path: str, asked: ModelChoice) -> list[str]:
     """The histories that an argument of the command means: a file, those in a folder, or those that fit a pattern."""
     if path == _STDIN:
         return [path]
     if has_magic(path) and not Path(path).exists():
-        names = [name for place in sorted(glob(path, recursive=True)) for name in _names(place, asked)]
+        names = [name for place in sorted(glob(path, recursive=True)) for name in _histories_meant_by(place, asked)]
         if not names:
             raise UsageError(f"{path}: no file has a name of this pattern")
         return names
@@ -130,7 +131,7 @@ def _names(path: str, asked: ModelChoice) -> list[str]:
 
 
 @contextmanager
-def _at_hand(name: str) -> Iterator[Path]:
+def _file_of_history(name: str) -> Iterator[Path]:
     """The file of a history; standard input is copied, for it is read more than once."""
     if name != _STDIN:
         yield Path(name)
@@ -144,7 +145,7 @@ def _at_hand(name: str) -> Iterator[Path]:
 
 def _check_one(name: str, asked: ModelChoice, given: Options) -> ExitCode:
     """Judge one history; a file that cannot be judged is told, and does not end the command."""
-    with _at_hand(name) as file:
+    with _file_of_history(name) as file:
         place = Place(file=file, name=name)
         try:
             if given.refines is not None:
@@ -152,9 +153,9 @@ def _check_one(name: str, asked: ModelChoice, given: Options) -> ExitCode:
                 from highwater.cli.check_run import check_refinement
 
                 return check_refinement(place, given.refines, json=given.json)
-            return _check(place, asked, given)
+            return _judge_and_print(place, asked, given)
         except (HistoryError, UsageError) as error:
-            complaints = [line.replace(str(file), name) for line in _lines(error, file)]
+            complaints = [line.replace(str(file), name) for line in _complaints_of(error, file)]
     for line in complaints:
         complain(line)
     if given.json:
@@ -162,7 +163,8 @@ def _check_one(name: str, asked: ModelChoice, given: Options) -> ExitCode:
     return ExitCode.USAGE
 
 
-def _lines(error: HistoryError | UsageError, file: Path) -> tuple[str, ...]:
+def _complaints_of(error: HistoryError | UsageError, file: Path) -> tuple[str, ...]:
+    """The lines that say why a file cannot be judged, and what it looks like instead."""
     if isinstance(error, Mistakes):
         return error.lines
     looks = looks_like(file) if isinstance(error, HistoryError) else ""
@@ -178,8 +180,8 @@ def _say_totals(codes: list[ExitCode], code: ExitCode, given: Options) -> None:
     say(f"{len(codes)} histories: {', '.join(f'{count} {words}' for words, count in counted.items())}; {WORDS[code]}")
 
 
-def _check(place: Place, asked: ModelChoice, given: Options) -> ExitCode:
-    """Judge a history, print the verdict, write its page."""
+def _judge_and_print(place: Place, asked: ModelChoice, given: Options) -> ExitCode:
+    """Judge a history and print the verdict; write the page and the certificate if they are asked for. The exit code."""
     began = perf_counter()
     form = form_of(place.file)
     subject = subject_of(place.file, form, asked.model)
@@ -187,7 +189,7 @@ def _check(place: Place, asked: ModelChoice, given: Options) -> ExitCode:
         from highwater.cli.check_run import check_run
 
         return check_run(place, subject.log, began, given)
-    with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
+    with show_while_working(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
         ruled = judge_subject(place.file, subject, asked)
     judgement = ruled.found
     if ruled.words and not given.json:
@@ -195,7 +197,7 @@ def _check(place: Place, asked: ModelChoice, given: Options) -> ExitCode:
     _say_judgement(place, form, ruled, measured(began), given)
     if given.certificate is not None:
         _write_certificate(place, ruled, given.certificate, json=given.json)
-    repeat = _repeat(place, ruled.asked)
+    repeat = _repeat_command(place, ruled.asked)
     if given.report is not None:
         html = page_of_file(place.file, ruled.asked, judgement, guess=ruled.words, repeat=repeat, name=place.name)
         store.write_file(given.report, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
@@ -206,6 +208,7 @@ def _check(place: Place, asked: ModelChoice, given: Options) -> ExitCode:
 
 
 def _write_certificate(place: Place, ruled: Ruled, out: Path, *, json: bool) -> None:
+    """Write what proves the verdict, or say on stderr why nothing can."""
     # Imported here because most files are judged without a certificate.
     from checkers.certificates.certify import NoCertificate
     from highwater.foreign.certificates import certificate_of
@@ -227,7 +230,7 @@ def say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
         say(f"all     {command} --all")
 
 
-def _repeat(place: Place, asked: ModelChoice) -> str:
+def _repeat_command(place: Place, asked: ModelChoice) -> str:
     return shlex.join(["highwater", "check", place.name, *arguments_of(asked)])
 
 

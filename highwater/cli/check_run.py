@@ -8,7 +8,7 @@ import msgspec
 from checkers.causes.cause import Cause, cause_of, told_first
 from checkers.engine.verdict import Validity, Verdict
 from highwater.cli.check import Options, Place, first_line, measured, say_next
-from highwater.cli.output import complain, followed, say, say_json
+from highwater.cli.output import complain, say, say_json, show_while_working
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, of_verdict
@@ -26,7 +26,7 @@ from history.history import History
 
 def check_run(place: Place, history: History, began: float, given: Options) -> ExitCode:
     """Judge a run of highwater, print the verdict, write its page. `began`: the time of `perf_counter` before it was read."""
-    with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
+    with show_while_working(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
         verdict = judge(history)
     command = f"highwater check {shlex.quote(place.name)}"
     if given.certificate is not None:

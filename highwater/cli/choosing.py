@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, TypedDict, Unpack
+from typing import Annotated, Literal, TypedDict, Unpack
 
 import typer
 from msgspec import Struct
@@ -42,7 +42,6 @@ class Choice(Struct, frozen=True, kw_only=True):
     load: options.Load = options.Load()
     backend: options.BackendOption = None
     under: options.UnderTest = options.UnderTest()
-    client: options.Client = None
 
 
 class Options(TypedDict, total=False):
@@ -58,6 +57,8 @@ class Options(TypedDict, total=False):
     described: Path | None
     jars: Path | None
     client: str | None
+    settings: Literal["drawn", "document"]
+    metrics: int | None
 
 
 def choose(
@@ -79,7 +80,7 @@ def chosen(given: Choice) -> Chosen:
         system=given.under.name,
         described=given.under.file,
         jars=given.under.build,
-        client=given.client or "",
+        client=given.under.library,
     )
     if given.derivation is not None and given.seed is None:
         raise UsageError("--derivation needs --seed")
@@ -113,18 +114,23 @@ def _plan_and_repeat(
         described=request.described,
         jars=request.jars,
         client=request.client,
+        metrics=request.metrics,
     )
     if request != kept:
-        raise UsageError("only --protocol, --backend and --system may be combined with --plan; remove the other options")
+        raise UsageError(
+            "only --protocol, --backend, --system and --metrics may be combined with --plan; remove the other options"
+        )
     if plan.path and request.backend != "sim":
         raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
     repeat = f"highwater run --plan {path}"
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))
         repeat += f" --protocol {protocol}"
+    plan = request.adapted(plan)
     if request.client:
-        plan = request.with_client(plan)
         repeat += f" --client {quote(request.client)}"
+    if request.metrics is not None:
+        repeat += f" --metrics {request.metrics}"
     if request.words:
         from highwater.backends.real.systems.registry import put_on  # a simulated run needs no real backend
 

@@ -48,6 +48,7 @@ COMMANDS = (
     Command("serve", "serve", "Show all runs of a store in a browser."),
     Command("query", "query", "Answer a question about many runs."),
     Command("diff", "diff", "Compare two campaigns."),
+    Command("compare", "compare", "Weigh two protocol variants on the same plans."),
     Command("triage", "query", "Count the causes of failed runs."),
     Command("protocols", "catalogue", "List the protocols and what each has switched."),
     Command("protocol", "catalogue", "Show the documents' statements and the promise's rules."),

@@ -48,17 +48,17 @@ def takes(kind: type[Given]) -> Callable[[Callable[[Given], int]], Callable[...,
 
 def parameters_of(kind: type[Struct], defaults: Struct | None = None, heading: str | None = None) -> Iterator[Parameter]:
     """The parameters that a struct declares, in the order of its fields; `defaults` replaces its own defaults."""
-    for name, hint, default in _fields(kind):
+    for name, hint, default in _declared_fields(kind):
         value = default if defaults is None else getattr(defaults, name)
         own = next((text for text in get_args(hint)[1:] if isinstance(text, str)), heading)
         group = _group(hint)
         if group is None:
-            yield Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=_under(hint, own))
+            yield Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=_with_heading(hint, own))
         else:
             yield from parameters_of(group, value, own)
 
 
-def _fields(kind: type[Struct]) -> Iterator[tuple[str, Any, Any]]:
+def _declared_fields(kind: type[Struct]) -> Iterator[tuple[str, Any, Any]]:
     """Name, annotation and default of each field."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
@@ -71,8 +71,8 @@ def _group(hint: Any) -> type[Struct] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
 
 
-def _under(hint: Any, heading: str | None) -> Any:
-    """The annotation of an option with the heading of its group."""
+def _with_heading(hint: Any, heading: str | None) -> Any:
+    """The annotation of an option, changed so that --help lists it under this heading."""
     kind, *infos = get_args(hint)
     parameters = []
     for info in infos:
@@ -85,15 +85,15 @@ def _under(hint: Any, heading: str | None) -> Any:
 def filled(kind: type[Given], values: Mapping[str, object]) -> Given:
     """The struct with these values of its options, by name; the others have their defaults."""
     defaults = {parameter.name: parameter.default for parameter in parameters_of(kind)}
-    return _struct(kind, {**defaults, **values})
+    return _build_struct(kind, {**defaults, **values})
 
 
-def _struct(kind: type[Given], values: Mapping[str, object]) -> Given:
-    """The struct with these values, and the structs of its groups within."""
+def _build_struct(kind: type[Given], values: Mapping[str, object]) -> Given:
+    """The struct with these values of its options, by name; groups of options become structs within it."""
     found = {}
-    for name, hint, _ in _fields(kind):
+    for name, hint, _ in _declared_fields(kind):
         group = _group(hint)
-        found[name] = values[name] if group is None else _struct(group, values)
+        found[name] = values[name] if group is None else _build_struct(group, values)
     return kind(**found)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct, structs
 
-from highwater.cli.answers import Dataset, Wanted, checked, say_page, show, source_of
+from highwater.cli.answers import Dataset, Engine, Wanted, resolve_output, say_page, show, source_of
 from highwater.cli.declaration import takes
 from highwater.cli.output import first_of, say, say_json
 from highwater.exit_codes import WORDS, ExitCode, worst
@@ -44,18 +44,19 @@ class Options(Struct, frozen=True, kw_only=True):
     before: Annotated[str, typer.Argument(help="The campaign to compare with.")]
     after: Annotated[str, typer.Argument(help="The campaign that must not be worse.")]
     dataset: Dataset
+    engine: Engine = Engine()
     wanted: Wanted = Wanted()
 
 
 @takes(Options)
 def diff(given: Options) -> int:
     """Compare two campaigns: new anomalies, lost liveness, slower recovery, less coverage; exit with 10, 12 or 11 if worse."""
-    before, after, answers_wanted = given.before, given.after, checked(given.wanted)
-    findings = ask_diff(source_of(given.dataset, answers_wanted), before, after)
+    before, after, answers_wanted = given.before, given.after, resolve_output(given.wanted)
+    findings = ask_diff(source_of(given.dataset, given.engine), before, after)
     code = worst(EXITS[finding.what] for finding in findings if finding.worse)
     if answers_wanted.page is not None:
         repeat = f"highwater diff {before} {after} --dataset {given.dataset}"
-        store.write_file(answers_wanted.page, render_diff(_page(findings, before, after, code, repeat)))
+        store.write_file(answers_wanted.page, render_diff(_diff_page(findings, before, after, code, repeat)))
     if answers_wanted.form == "json" and answers_wanted.output is None:
         say_json({"before": before, "after": after, "exit": code, "level": LEVEL, "findings": findings})
     elif answers_wanted.form == "table" and answers_wanted.output is None:
@@ -94,7 +95,7 @@ def _result(code: ExitCode) -> str:
     return "nothing is worse" if code is ExitCode.VALID else f"worse, {WORDS[code]}"
 
 
-def _page(findings: list[Finding], before: str, after: str, code: ExitCode, repeat: str) -> DiffPage:
+def _diff_page(findings: list[Finding], before: str, after: str, code: ExitCode, repeat: str) -> DiffPage:
     """The comparison as a page."""
     rows = tuple(_comparison(finding) for finding in findings)
     tones = {ExitCode.VALID: "valid", ExitCode.INVALID: "invalid"}

@@ -11,7 +11,7 @@ from highwater.cli import options
 from highwater.cli.declaration import takes
 from highwater.cli.explore_worlds import Coordination, MemoryMib, Moving, World, bounds_of, repeat
 from highwater.cli.output import say, say_json
-from highwater.cli.searching import Manner, Question, check, memory_limit_mib
+from highwater.cli.searching import Manner, Question, check_searchable, memory_limit_mib
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.ablation import Ablation, Ablations, switches
@@ -61,7 +61,7 @@ def ablate(given: Options) -> int:
     """Take each switch out of `safe`, alone, and search; print each switch when its searches are over."""
     question = Question(bounds=bounds_of(given.world, given.coordination, given.moving))
     bounds = question.bounds
-    check(question, Manner())
+    check_searchable(question, Manner())
     done: list[AblatedSwitch] = []
     stopped = ""
     safe = 0
@@ -74,9 +74,9 @@ def ablate(given: Options) -> int:
         if not given.json:
             say(f"safe: {safe} states ({whole}), {ablations.safe.transitions} transitions, nothing falls")
         for ablation in ablations.run():
-            done.append(_row(ablation))
+            done.append(_json_row(ablation))
             if not given.json:
-                say(_words(ablation))
+                say(_line_of_ablation(ablation))
     except KeyboardInterrupt:
         stopped = "an interrupt"
     again = repeat("ablate", question) + f" --budget-seconds {given.budget_seconds}"
@@ -88,7 +88,7 @@ def ablate(given: Options) -> int:
     return ExitCode.UNKNOWN if stopped else ExitCode.VALID
 
 
-def _row(ablation: Ablation) -> AblatedSwitch:
+def _json_row(ablation: Ablation) -> AblatedSwitch:
     """An ablation as the JSON object shows it."""
     return AblatedSwitch(
         switch=ablation.switch,
@@ -104,7 +104,7 @@ def _row(ablation: Ablation) -> AblatedSwitch:
     )
 
 
-def _words(ablation: Ablation) -> str:
+def _line_of_ablation(ablation: Ablation) -> str:
     """An ablation as a line."""
     head = f"{ablation.switch}={ablation.value}:"
     if ablation.fell:
@@ -117,7 +117,7 @@ def _words(ablation: Ablation) -> str:
     return f"{head} nothing falls; {ablation.states} states{'' if ablation.whole else ', not the whole world'}"
 
 
-def _kind(row: AblatedSwitch) -> str:
+def _kind_of_ending(row: AblatedSwitch) -> str:
     """How taking the switch out ended."""
     if row.fell:
         return "fell"
@@ -128,7 +128,7 @@ def _kind(row: AblatedSwitch) -> str:
 
 def _say_totals(ablated: Ablated) -> None:
     """Print how many switches ended in each way."""
-    counts = Counter(map(_kind, ablated.switches))
+    counts = Counter(map(_kind_of_ending, ablated.switches))
     untried = sum(1 for _ in switches()) - len(ablated.switches)
     say(
         f"{counts['fell']} switches are needed, {counts['same']} make no difference in this world, "

@@ -29,7 +29,16 @@ from highwater.cli.explore_worlds import (
     repeat,
 )
 from highwater.cli.output import say
-from highwater.cli.searching import Manner, PropertyName, Question, check, memory_limit_mib, resume, search, stopped
+from highwater.cli.searching import (
+    Manner,
+    PropertyName,
+    Question,
+    check_searchable,
+    memory_limit_mib,
+    read_stopped_search,
+    resume,
+    search,
+)
 from highwater.errors import UsageError
 from highwater.explore.strategy import Budget
 
@@ -88,11 +97,11 @@ def machines(given: Options) -> int:
         walks=limits.walks,
         memory_mib=limits.memory_mib or memory_limit_mib(),
     )
-    check(question, given.manner)
+    check_searchable(question, given.manner)
     if folder is not None:
         if (question, given.manner) != (Question(), Manner()):
             raise UsageError(f"--resume {folder} goes on with what is in the folder; it allows only limits, --plan and --json")
-        question, checkpoint = stopped(folder)
+        question, checkpoint = read_stopped_search(folder)
     if not given.json:
         say(headline(question))
     if folder is not None and checkpoint is not None:

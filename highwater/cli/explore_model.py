@@ -28,6 +28,11 @@ _OPTIONS = {
 _DEFAULT_VARIANT = {KAFKA_REPLICATION: "kip320", ASYNC_ISR: "maximal-isr"}
 
 
+def _models_like(incomplete: str) -> list[str]:
+    """What a shell offers for a model."""
+    return [name for name in _OPTIONS if name.startswith(incomplete)]
+
+
 class WorldOfModel(Struct, frozen=True, kw_only=True):
     """The sizes of a model's world; None where the command line names none."""
 
@@ -44,7 +49,9 @@ class WorldOfModel(Struct, frozen=True, kw_only=True):
 class Options(Struct, frozen=True, kw_only=True):
     """The options of `explore model`."""
 
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=f"The model: {' or '.join(_OPTIONS)}.")]
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help=f"The model: {' or '.join(_OPTIONS)}.", autocompletion=_models_like)
+    ]
     variant: Annotated[str | None, typer.Option(help="Variant of the model (docs/model.md).")] = None
     without: Annotated[str | None, typer.Option(metavar="GUARD", help="Take this guard out of the variant kip320.")] = None
     world: Annotated[WorldOfModel, "World"] = WorldOfModel()
@@ -83,9 +90,9 @@ class ExploredModel(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def model(given: Options) -> int:
     """Search the whole space of an abstract model; print its counts and a shortest counterexample to each invariant."""
-    sizes = _sizes(given)
+    sizes = _sizes_of_world(given)
     variant = given.variant or _DEFAULT_VARIANT[given.model]
-    searched = _model(given, variant, sizes)
+    searched = _build_model(given, variant, sizes)
     if not given.json:
         say(f"explore {given.model}, {_named(variant, given.without)}: {_words(sizes)}")
     depth = None if given.max_depth is None else given.max_depth + 1
@@ -102,7 +109,7 @@ def model(given: Options) -> int:
     return ExitCode[explored.verdict]
 
 
-def _sizes(given: Options) -> dict[str, int]:
+def _sizes_of_world(given: Options) -> dict[str, int]:
     """The sizes of the model's world; options of another model are refused."""
     if given.model not in _OPTIONS:
         raise UsageError(f"unknown model {given.model!r}; known: {', '.join(_OPTIONS)}")
@@ -115,7 +122,7 @@ def _sizes(given: Options) -> dict[str, int]:
     return {name: default if named[name] is None else named[name] for name, default in defaults.items()}
 
 
-def _model(given: Options, variant: str, sizes: dict[str, int]) -> Model:
+def _build_model(given: Options, variant: str, sizes: dict[str, int]) -> Model:
     """The model with its rules and sizes. Raises UsageError."""
     variants = VARIANTS if given.model == KAFKA_REPLICATION else ISR_VARIANTS
     if variant not in variants:

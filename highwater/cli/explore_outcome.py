@@ -84,7 +84,7 @@ def explored(result: Result[AnyAction], question: Question, *, repeat: str, towa
         verdict=verdict,
         wrong=result.wrong,
         story=story,
-        plan=plan_to_yaml(_plan(result, story, question)) if result.violations else "",
+        plan=plan_to_yaml(_plan_of_counterexample(result, story, question)) if result.violations else "",
         repeat=repeat,
         stopped_by=result.stopped_by,
         states=result.states,
@@ -103,7 +103,7 @@ def explored(result: Result[AnyAction], question: Question, *, repeat: str, towa
     )
 
 
-def _plan(result: Result[AnyAction], story: tuple[str, ...], question: Question) -> Plan:
+def _plan_of_counterexample(result: Result[AnyAction], story: tuple[str, ...], question: Question) -> Plan:
     """The plan of a counterexample."""
     return plan_of(
         name=f"explored-{question.protocol}-{question.bounds.brokers}-{len(result.path)}",
@@ -117,7 +117,7 @@ def _plan(result: Result[AnyAction], story: tuple[str, ...], question: Question)
 
 def check_plan(plan: Path | None) -> None:
     """Refuse a plan in a folder that does not exist. Raises UsageError."""
-    if plan is not None and not options.file_of(plan).parent.is_dir():
+    if plan is not None and not options.writable_file(plan).parent.is_dir():
         raise UsageError(f"{plan}: folder {plan.parent} does not exist")
 
 
@@ -131,11 +131,11 @@ def show_outcome(outcome: Explored, plan: Path | None, *, json: bool) -> int:
     if json:
         say_json(outcome)
     else:
-        _say(outcome, plan)
+        _say_outcome(outcome, plan)
     return ExitCode[outcome.verdict]
 
 
-def _say(outcome: Explored, plan: Path | None) -> None:
+def _say_outcome(outcome: Explored, plan: Path | None) -> None:
     """Print the verdict with the counterexample or what limits it, and the numbers."""
     numbers = (
         f"{outcome.states} states, {outcome.transitions} transitions, depth {outcome.depth}, "

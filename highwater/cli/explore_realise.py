@@ -87,9 +87,9 @@ def _directed_search(name: str, question: Question, budget: Budget, *, quiet: bo
         result = search.run(budget, progress)
     if result.violations:
         return with_shorter_path(model, result), Toward(name=name, cut=search.cut)
-    nearest = search.nearest()
+    nearest = search.nearest_miss()
     if nearest is None:
-        blocked = tuple(_IN_THE_WAY[guard] for guard in guide.in_the_way(search.start))
+        blocked = tuple(_IN_THE_WAY[guard] for guard in guide.obstacles(search.start))
         return result, Toward(name=name, cut=search.cut, in_the_way=blocked)
     story = tell(model, nearest.path)
     return result, Toward(name=name, cut=search.cut, distance=nearest.distance, wanted=nearest.wanted, story=story)

@@ -78,15 +78,15 @@ def refine(given: Options) -> int:
     model = MachineWorld(question.variant, question.bounds)
     with shown_progress(quiet=given.json) as progress:
         result = Refinement(model, VARIANTS[given.variant], monotonic).run(budget, progress)
-    explored = _outcome(given.variant, question, result, tell(model, result.path))
+    explored = _json_object(given.variant, question, result, tell(model, result.path))
     if given.json:
         say_json(explored)
     else:
-        _say(explored)
+        _say_outcome(explored)
     return ExitCode[explored.verdict]
 
 
-def _outcome(variant: str, question: Question, result: Refined, story: tuple[str, ...]) -> ExploredRefinement:
+def _json_object(variant: str, question: Question, result: Refined, story: tuple[str, ...]) -> ExploredRefinement:
     """The JSON object of the comparison."""
     verdict: Literal["VALID", "UNKNOWN"] = "VALID" if result.end == "exhausted" and result.explained else "UNKNOWN"
     return ExploredRefinement(
@@ -107,7 +107,7 @@ def _outcome(variant: str, question: Question, result: Refined, story: tuple[str
     )
 
 
-def _say(explored: ExploredRefinement) -> None:
+def _say_outcome(explored: ExploredRefinement) -> None:
     """Print the verdict with the step that is none of the model's, and the numbers."""
     match explored.verdict:
         case "INVALID":

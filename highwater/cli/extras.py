@@ -9,7 +9,7 @@ PACKAGE = "highwater-harness"
 # Names of imports, by the extra that brings them; an extra that includes another one comes after it.
 EXTRAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sim", ("polars", "pyarrow", "scipy", "crc32c", "duckdb", "sqlglot")),
-    ("real", ("kazoo", "kio", "aiokafka", "cramjam", "confluent_kafka")),
+    ("real", ("kazoo", "kio", "prometheus_client", "aiokafka", "cramjam", "confluent_kafka")),
     ("docker", ("docker", "requests", "packaging")),
     ("spark", ("pyspark", "py4j", "pandas")),
     ("connect", ("grpc", "zstandard")),

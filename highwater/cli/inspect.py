@@ -7,6 +7,7 @@ otherwise by now, the command refuses at the first row that differs.
 import sys
 from cmd import Cmd
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.backend import ExploreBackend
+from highwater.explore.strategy import few_collections
 from highwater.inspect.session import Session, row_words
 from highwater.inspect.view import CLIENTS, INVARIANTS, ZOOKEEPER
 from highwater.plans.plan import Plan
@@ -65,8 +67,7 @@ def inspect(given: Options) -> int:
     plan, stored = _plan_of(given.what, given.protocol)
     names = options.names_of(given.node)
     _check_names(plan, names, given.partition)
-    session = Session(plan, stored=stored, partition=given.partition)
-    try:
+    with few_collections(), closing(Session(plan, stored=stored, partition=given.partition)) as session:
         if time_ns is None and given.row is None and given.until is None:
             if given.json:
                 raise UsageError("--json needs a moment: --at, --row or --until")
@@ -79,8 +80,6 @@ def inspect(given: Options) -> int:
         if given.until is not None:
             session.to_words(given.until.split())
         _tell(session, names, json=given.json)
-    finally:
-        session.close()
     return ExitCode.VALID
 
 
@@ -90,10 +89,10 @@ def _tell(session: Session, names: Sequence[str], *, json: bool) -> None:
         at_s = session.moment.time_ns / _NS_PER_S
         raise UsageError(f"--partition {session.partition}: not there at {at_s:.6f} s; there are {', '.join(there) or 'none'}")
     if session.row is not None and not names:
-        names = _own(session)
+        names = session.own()
     if json:
         before = {} if session.row is None else {"before": _of(session.before.tree, names)}
-        row = {} if session.row is None else {"row": session.row}
+        row = {} if session.row is None else {"row": session.row, "called": session.called}
         moment = {"time_ns": session.moment.time_ns, "rows": session.moment.rows}
         say_json({**moment, **row, **before, "state": _of(session.moment.tree, names)})
         return
@@ -102,12 +101,8 @@ def _tell(session: Session, names: Sequence[str], *, json: bool) -> None:
     if session.row is not None:
         say("changed by the action of this row:")
         _say_all(f"  {line}" for line in session.differences(names))
-
-
-def _own(session: Session) -> tuple[str, ...]:
-    """The broker that the row is of, where it is of one."""
-    node = getattr(session.row, "node", None)
-    return (node,) if node in session.moment.tree else ()
+        if session.called:
+            say(f"called by it: {', '.join(session.called)}")
 
 
 def _of(tree: dict[str, object], names: Sequence[str]) -> dict[str, object]:

@@ -61,7 +61,8 @@ class Options(Struct, frozen=True, kw_only=True):
     model: Annotated[
         str,
         typer.Option(
-            help=f"Model of the object under test: {', '.join(MODELS)}; if not given, `log` for runs, and guessed for others."
+            help=f"Model of the object under test: {', '.join(MODELS)}; if not given, `log` for runs, and guessed for others.",
+            autocompletion=options.models_like,
         ),
     ] = ""
     initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""
@@ -91,7 +92,7 @@ def judge(given: Options) -> int:
         raise UsageError("a model of your own is for `highwater check`: a ledger keeps no verdict of code that may change")
     conf, paths, json = given.on.settings, given.paths, given.json
     sources = judging.find(paths, choice)
-    book = Ledger(storage_at(_writable(given.ledger or judging.ledger_beside(paths))))
+    book = Ledger(storage_at(_writable_place(given.ledger or judging.ledger_beside(paths))))
     job = Job(function=judging.judge_item, ledger=book.location, deadline_s=given.deadline)
 
     def do(items: list[Item]) -> None:
@@ -106,7 +107,7 @@ def judge(given: Options) -> int:
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
     code = worst(case.exit_code for case in cases)
     if json:
-        say_json(_document(cases, choice, book, code))
+        say_json(_json_document(cases, choice, book, code))
         return code
     _say_table(cases, choice, whole=given.whole)
     if unwritten:
@@ -115,27 +116,27 @@ def judge(given: Options) -> int:
     return code
 
 
-def _writable(ledger: str) -> str:
+def _writable_place(ledger: str) -> str:
     """The ledger's place, checked if it is a local folder. Raises UsageError."""
     if "://" not in ledger:
         try:
-            options.folder_of(Path(ledger).absolute())
+            options.writable_folder(Path(ledger).absolute())
         except UsageError as error:
             raise UsageError(f"{error}; say with --ledger where the verdicts are kept") from error
     return ledger
 
 
-def _document(cases: Sequence[Case], choice: ModelChoice, book: Ledger, code: ExitCode) -> dict[str, object]:
+def _json_document(cases: Sequence[Case], choice: ModelChoice, book: Ledger, code: ExitCode) -> dict[str, object]:
     """The JSON object of all verdicts."""
     return {
         "exit": code,
         "ledger": book.location,
         "digest": judging.digest_of_table(cases),
-        "runs": [_row(case, choice) for case in cases],
+        "runs": [_json_row(case, choice) for case in cases],
     }
 
 
-def _row(case: Case, choice: ModelChoice) -> Row:
+def _json_row(case: Case, choice: ModelChoice) -> Row:
     """The JSON object of one history."""
     verdict = case.ruling.verdict
     return Row(
@@ -164,13 +165,13 @@ def _say_table(cases: Sequence[Case], choice: ModelChoice, *, whole: bool) -> No
         live = _LIVE[None if ruling.verdict is None else ruling.verdict.live]
         counts = f"{len(case.anomalies):>9} {ruling.operations:>10} {ruling.events:>10}"
         say(f"{case.outcome:<8} {live:<8} {counts}  {case.source.path}")
-        for line in _why(case, whole=whole):
+        for line in _lines_of_verdict(case, whole=whole):
             say(f"  {line}")
         if case.exit_code is not ExitCode.VALID:
             say(f"  repeat: {judging.command(case.source, choice)}")
 
 
-def _why(case: Case, *, whole: bool) -> Sequence[str]:
+def _lines_of_verdict(case: Case, *, whole: bool) -> Sequence[str]:
     """The lines that explain a verdict."""
     if case.ruling.verdict is not None:
         return explained(case.ruling.verdict, whole=whole)

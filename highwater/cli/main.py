@@ -89,38 +89,40 @@ def run_command_line(arguments: Sequence[str]) -> int:
 def _exit_code(arguments: Sequence[str]) -> int:
     """Run the command; each error becomes a line on stderr and its exit code."""
     if sys.flags.optimize:
-        return _failed(
+        return _say_failure(
             arguments,
             ExitCode.USAGE,
             "python -O is not allowed: it switches off assertions, which are part of the verdict",
         )
     if now := renamed_search_hint(list(arguments)):
-        return _failed(arguments, ExitCode.USAGE, now)
+        return _say_failure(arguments, ExitCode.USAGE, now)
     try:
         words = list(arguments) or ([] if _COMPLETING in os.environ else ["--help"])
         result = build(_command_named(arguments))(args=words, prog_name="highwater", standalone_mode=False)
     except typer.TyperException as error:
-        sentence = f"{error.format_message()}{_value_refused(error, arguments)} ({_command_of(error)} --help)"
-        return _failed(arguments, ExitCode.USAGE, sentence)
+        sentence = f"{error.format_message()}{_refused_value(error, arguments)} ({_command_of(error)} --help)"
+        return _say_failure(arguments, ExitCode.USAGE, sentence)
     except (typer.Abort, KeyboardInterrupt):
         return interrupted()
     except Mistakes as error:
-        return _failed(arguments, ExitCode.USAGE, *error.lines)
+        return _say_failure(arguments, ExitCode.USAGE, *error.lines)
     except (HistoryError, PipelineError) as error:  # PipelineError: Spark without Java is a usage error
-        return _failed(arguments, ExitCode.USAGE, str(error))
+        return _say_failure(arguments, ExitCode.USAGE, str(error))
     except HighwaterError as error:
-        return _failed(arguments, error.exit_code, str(error))
+        return _say_failure(arguments, error.exit_code, str(error))
     except ModuleNotFoundError as error:
         extra = missing_extra(error, " ".join(["highwater", *arguments[:1]]))
         if extra is None:
             raise
-        return _failed(arguments, ExitCode.USAGE, extra)
+        return _say_failure(arguments, ExitCode.USAGE, extra)
     except OSError as error:
-        return _failed(arguments, ExitCode.LABORATORY_FAILED, f"{error.filename or 'system error'}: {error.strerror or error}")
+        return _say_failure(
+            arguments, ExitCode.LABORATORY_FAILED, f"{error.filename or 'system error'}: {error.strerror or error}"
+        )
     return interrupted() if result == _TYPER_INTERRUPTED else int(result or 0)
 
 
-def _failed(arguments: Sequence[str], code: ExitCode, *lines: str) -> ExitCode:
+def _say_failure(arguments: Sequence[str], code: ExitCode, *lines: str) -> ExitCode:
     """Print an error: its lines on stderr, and with --json an object on stdout."""
     for line in lines:
         complain(line)
@@ -129,7 +131,7 @@ def _failed(arguments: Sequence[str], code: ExitCode, *lines: str) -> ExitCode:
     return code
 
 
-def _value_refused(error: typer.TyperException, arguments: Sequence[str]) -> str:
+def _refused_value(error: typer.TyperException, arguments: Sequence[str]) -> str:
     """The value of the option that an error is about; Typer's sentences about numbers lack it."""
     names = getattr(getattr(error, "param", None), "opts", ())
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from msgspec import Struct
 
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED, check_derivation
-from highwater.plans.plan import DRAWS_END, REFERENCE, OwnJars, Plan, parsed_system, system_of
+from highwater.plans.plan import DRAWS_END, METRICS_MS_MAX, METRICS_MS_MIN, REFERENCE, OwnJars, Plan, parsed_system, system_of
 from highwater.rig.backend import BackendName
 from history.fault_kinds import FAMILIES, KIND_NAMES
 from nemesis.kinds import MIXES
@@ -47,6 +47,20 @@ def faults_like(incomplete: str) -> list[str]:
 def workloads_like(incomplete: str) -> list[str]:
     """What a shell offers for a workload."""
     return _completions(incomplete, (MIXED, *WORKLOADS))
+
+
+def systems_like(incomplete: str) -> list[str]:
+    """What a shell offers for a system under test: those that the project tests."""
+    from highwater.backends.real.systems.kafka.releases import TESTED  # only while a shell completes a line
+
+    return _completions(incomplete, (REFERENCE, *(f"kafka:{release.version}" for release in TESTED), "external"))
+
+
+def models_like(incomplete: str) -> list[str]:
+    """What a shell offers for a model of a history."""
+    from highwater.foreign.files import MODELS  # as above
+
+    return _completions(incomplete, MODELS)
 
 
 def _completions(incomplete: str, names: Iterable[str]) -> list[str]:
@@ -89,13 +103,33 @@ Workload = Annotated[
         autocompletion=workloads_like,
     ),
 ]
+Settings = Annotated[
+    Literal["drawn", "document"],
+    typer.Option(
+        help="Settings of brokers: drawn from the seed, or those that the document of v3 or article states (10,000 ms, 4,000 "
+        "messages, 30 s) where it states any."
+    ),
+]
+Metrics = Annotated[
+    int | None,
+    typer.Option(
+        min=METRICS_MS_MIN,
+        max=METRICS_MS_MAX,
+        metavar="MS",
+        help="Read the metrics of each broker so often, record what changes, judge it, and draw it in the run's page.",
+    ),
+]
 BackendOption = Annotated[
     BackendName | None,
     typer.Option(help="Backend that performs the plan; `sim` if not given, `process` for another system than the reference."),
 ]
 System = Annotated[
     str | None,
-    typer.Option(metavar="NAME[:VERSION]", help="System under test, see `highwater systems`; the plan's, or the reference."),
+    typer.Option(
+        metavar="NAME[:VERSION]",
+        help="System under test, see `highwater systems`; the plan's, or the reference.",
+        autocompletion=systems_like,
+    ),
 ]
 Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
 SparkEvents = Annotated[
@@ -144,6 +178,8 @@ class Load(Struct, frozen=True, kw_only=True):
     profile: ProfileOption = "within"
     seconds: Seconds = None
     workload: Workload = MIXED
+    settings: Annotated[Settings, "Brokers"] = "drawn"
+    metrics: Annotated[Metrics, "Brokers"] = None
 
 
 class UnderTest(Struct, frozen=True, kw_only=True):
@@ -152,6 +188,12 @@ class UnderTest(Struct, frozen=True, kw_only=True):
     system: System = None
     described: With = None
     jars: JarsOption = None
+    client: Client = None
+
+    @property
+    def library(self) -> str:
+        """The clients' library; empty: librdkafka, or the reference's own clients."""
+        return self.client or ""
 
     @property
     def name(self) -> str:
@@ -184,10 +226,10 @@ class OnSpark(Struct, frozen=True, kw_only=True):
     def settings(self) -> dict[str, str]:
         """The settings of Spark. UsageError or PipelineError for invalid ones, or for an invalid master."""
         if self.spark_events is None:
-            return conf_of(self.spark, self.spark_conf)
+            return spark_settings(self.spark, self.spark_conf)
         if self.spark is None:
             raise UsageError("--spark-events needs --spark MASTER")
-        return watched(self.spark_events) | conf_of(self.spark, self.spark_conf)
+        return watched(self.spark_events) | spark_settings(self.spark, self.spark_conf)
 
 
 def backend_for(backend: BackendName | None, plan: Plan | None, system: str | None) -> BackendName:
@@ -198,7 +240,7 @@ def backend_for(backend: BackendName | None, plan: Plan | None, system: str | No
     return "sim" if system_name == REFERENCE else "process"
 
 
-def conf_of(master: str | None, texts: list[str] | None) -> dict[str, str]:
+def spark_settings(master: str | None, texts: list[str] | None) -> dict[str, str]:
     """The settings of Spark. UsageError or PipelineError for invalid ones, or for an invalid master."""
     if master is None:
         if texts:
@@ -250,7 +292,7 @@ def names_of(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def folder_of(store: Path) -> Path:
+def writable_folder(store: Path) -> Path:
     """Check that this folder is writable, or that it can be created; UsageError otherwise."""
     nearest = next(path for path in (store, *store.parents) if os.path.lexists(path))
     if not nearest.is_dir():
@@ -263,9 +305,9 @@ def folder_of(store: Path) -> Path:
     return store
 
 
-def file_of(path: Path) -> Path:
+def writable_file(path: Path) -> Path:
     """Check that a file can be written here, existing or not; UsageError otherwise."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the name of a file")
-    folder_of(path.parent)
+    writable_folder(path.parent)
     return path

@@ -27,12 +27,16 @@ def say(line: str = "") -> None:
 
 def say_json(value: object) -> None:
     """Print one JSON document on one line of stdout."""
-    try:
-        text = msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
-    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.buffer.write(encoded(value) + b"\n")
     sys.stdout.flush()
+
+
+def encoded(value: object) -> bytes:
+    """The JSON document that --json prints of a value."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
 def complain(line: str) -> None:
@@ -88,8 +92,8 @@ def status(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def followed(words: Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
-    """As `status`, after a second of work that says nothing by itself: `words` is asked for the line, from another thread."""
+def show_while_working(words: Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
+    """As `status`, for work that says nothing by itself: after a second another thread shows `words()`, again and again."""
     ended = Event()
 
     def follow() -> None:

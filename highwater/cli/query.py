@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from highwater.cli.answers import Dataset, Row, Wanted, checked, say_page, show, source_of, write_page
+from highwater.cli.answers import Dataset, Engine, Row, Wanted, resolve_output, say_page, show, source_of, write_page
 from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
@@ -28,6 +28,7 @@ class QueryOptions(Struct, frozen=True, kw_only=True):
     sql: Annotated[str | None, typer.Option(help="A statement in Spark's dialect over the tables of the dataset.")] = None
     dataset: Dataset = ""
     campaign: CampaignFilter = ""
+    engine: Engine = Engine()
     wanted: Wanted = Wanted()
 
 
@@ -42,11 +43,11 @@ def query(given: QueryOptions) -> int:
         raise UsageError("give the name of a question or --sql, not both")
     if not dataset:
         raise UsageError("--dataset DIR is missing: the dataset that `highwater store ingest` wrote")
-    answers_wanted = checked(given.wanted)
+    answers_wanted = resolve_output(given.wanted)
     questions = QUESTIONS if name == ALL else () if name is None else (question_named(name),)
     if len(questions) > 1 and answers_wanted.form in ("csv", "parquet"):
         raise UsageError(f"--format {answers_wanted.form} holds one answer; name one question, not {ALL}")
-    source = source_of(dataset, answers_wanted, given.campaign)
+    source = source_of(dataset, given.engine, given.campaign)
     answers = ask(source, questions) if sql is None else [ask_sql(source, sql)]
     if answers_wanted.page is not None:
         repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}{_filter(given.campaign)}"
@@ -78,14 +79,15 @@ class TriageOptions(Struct, frozen=True, kw_only=True):
 
     dataset: Dataset
     campaign: CampaignFilter = ""
+    engine: Engine = Engine()
     wanted: Wanted = Wanted()
 
 
 @takes(TriageOptions)
 def triage(given: TriageOptions) -> int:
     """Count the causes of failed runs, each with the command that repeats its plan with the fewest fault windows."""
-    answers_wanted, dataset = checked(given.wanted), given.dataset
-    answers = ask(source_of(dataset, answers_wanted, given.campaign), [TRIAGE])
+    answers_wanted, dataset = resolve_output(given.wanted), given.dataset
+    answers = ask(source_of(dataset, given.engine, given.campaign), [TRIAGE])
     if answers_wanted.page is not None:
         repeat = f"highwater triage --dataset {dataset}{_filter(given.campaign)}"
         write_page(answers_wanted.page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)

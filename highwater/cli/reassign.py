@@ -65,13 +65,13 @@ def reassign(given: Options) -> int:
         executes, verifies = reassign_tool.request, reassign_tool.verify_requests
     chosen: list[Command] = []
     if given.generate or given.generate_extra:
-        chosen.append(reassign_tool.generate(options.names_of(given.topics), _ids(given.brokers)))
+        chosen.append(reassign_tool.generate(options.names_of(given.topics), _broker_ids(given.brokers)))
     for file, command in ((given.execute, executes), (given.execute_extra, reassign_tool.execute_extra)):
         if file is not None:
-            chosen.append(command(reassign_tool.entries_of(_read(file), str(file))))
+            chosen.append(command(reassign_tool.entries_of(_read_file(file), str(file))))
     for file in (given.verify, given.verify_extra):
         if file is not None:
-            chosen.append(verifies(reassign_tool.entries_of(_read(file), str(file))))
+            chosen.append(verifies(reassign_tool.entries_of(_read_file(file), str(file))))
     chosen += [reassign_tool.cancel()] if given.cancel else []
     chosen += [reassign_tool.remove_cancel()] if given.remove_cancel else []
     if len(chosen) != 1:
@@ -79,7 +79,7 @@ def reassign(given: Options) -> int:
             "give exactly one of --generate, --execute, --verify, --cancel, --remove-cancel, --generate-extra, --execute-extra, "
             f"--verify-extra; {len(chosen)} were given"
         )
-    lines = asyncio.run(_perform(servers, chosen[0]))
+    lines = asyncio.run(_perform_command(servers, chosen[0]))
     if given.json:
         say_json({"exit": 0, "lines": lines})
     else:
@@ -88,7 +88,7 @@ def reassign(given: Options) -> int:
     return 0
 
 
-async def _perform(zookeeper: str, command: Command) -> tuple[str, ...]:
+async def _perform_command(zookeeper: str, command: Command) -> tuple[str, ...]:
     """Perform a command: do what it asks of ZooKeeper until it returns its lines."""
     admin = Admin(zookeeper)
     try:
@@ -102,14 +102,15 @@ async def _perform(zookeeper: str, command: Command) -> tuple[str, ...]:
         admin.close()
 
 
-def _read(file: Path) -> bytes:
+def _read_file(file: Path) -> bytes:
+    """The content of a file. UsageError if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
 
 
-def _ids(text: str) -> tuple[BrokerId, ...]:
+def _broker_ids(text: str) -> tuple[BrokerId, ...]:
     """The broker ids of --brokers. Raises UsageError."""
     names = options.names_of(text)
     wrong = next((name for name in names if not name.isdecimal()), None)

@@ -69,14 +69,14 @@ def replay(
         say(headline(plan))
     if is_foreign(plan):
         backend: BackendName = "docker" if manifest is not None and manifest.backend == "docker" else "process"
-        return _once(plan, here, repeat, backend=backend, json=json)
-    judged = _again(plan, here, repeat)
+        return _perform_once(plan, here, repeat, backend=backend, json=json)
+    judged = _perform_again(plan, here, repeat)
     if digest_before is None:
-        digest_before = _again(plan, here, repeat).summary.digest
+        digest_before = _perform_again(plan, here, repeat).summary.digest
     version = manifest.schema_version if manifest is not None else SCHEMA_VERSION
     digest_now = digest_in(version, judged.history.operations, judged.history.events)
     if digest_now != digest_before:
-        raise Nondeterminism(_difference(digest_now, digest_before, manifest, here) + f"; repeat: {repeat}")
+        raise Nondeterminism(_difference_in_words(digest_now, digest_before, manifest, here) + f"; repeat: {repeat}")
     if json:
         say_json(judged.summary)
     else:
@@ -85,14 +85,15 @@ def replay(
     return judged.summary.exit_code
 
 
-def _again(plan: Plan, here: Build, repeat: str) -> Judged:
+def _perform_again(plan: Plan, here: Build, repeat: str) -> Judged:
+    """The simulated run of a plan, judged. Raises KeyboardInterrupt if Ctrl-C ended it."""
     judged = carry_out(plan, backend_named("sim"), build=here, repeat=repeat, keep=Keep())
     if judged.history.manifest.outcome == "interrupted":
         raise KeyboardInterrupt  # the digest of an incomplete run cannot be compared
     return judged
 
 
-def _once(plan: Plan, here: Build, repeat: str, *, backend: BackendName, json: bool) -> int:
+def _perform_once(plan: Plan, here: Build, repeat: str, *, backend: BackendName, json: bool) -> int:
     """Perform a plan of another system, and print its verdict."""
     summary = carry_out(plan, backend_named(backend), build=here, repeat=repeat, keep=Keep()).summary
     say_json(summary) if json else show(summary)
@@ -113,7 +114,7 @@ def _stored_plan(directory: Path, manifest: RunManifest, under: SystemSpec | Non
     return load_plan(directory / store.PLAN)
 
 
-def _difference(digest_now: str, digest_before: str, manifest: RunManifest | None, here: Build) -> str:
+def _difference_in_words(digest_now: str, digest_before: str, manifest: RunManifest | None, here: Build) -> str:
     """How the digests differ, and whether the code may have changed since."""
     line = f"not deterministic: digest {digest_now} instead of {digest_before}"
     if manifest is not None and (manifest.commit != here.commit or manifest.dirty or here.dirty):

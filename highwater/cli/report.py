@@ -18,6 +18,7 @@ from highwater.plans.plan import Plan, checked
 from highwater.rig.backend import REPEATABLE
 from highwater.runs.beside import Stored, links_of, put_beside, stored_run
 from highwater.runs.findings import VALIDITY_NAMES
+from highwater.runs.first_call import keep_first_call, kept_first_call
 from highwater.runs.page import write_page
 from highwater.runs.provenance import present_build
 from highwater.runs.revisions import commit_of, highwater_on, protocol_of
@@ -25,6 +26,7 @@ from highwater.runs.run import Keep, backend_named, carry_out, judge
 from history import store
 from history.history import History
 from reference.config import VARIANTS
+from reports.first_call import FirstCall
 from reports.svg import NS_PER_S
 from reports.trace import trace_json
 
@@ -52,29 +54,32 @@ def report(
 ) -> int:
     """Judge a stored run with the current checkers and render its page."""
     history = store.load_run(run)
-    plan = _text_of(run / store.PLAN)
-    page = options.file_of(output or run / store.REPORT)
-    span_shown = None if window is None else _window(window)
+    plan = _plan_text(run / store.PLAN)
+    page = options.writable_file(output or run / store.REPORT)
+    span_shown = None if window is None else _parse_window(window)
     verdict = judge(history)
-    compared = None if beside is None else _beside(run, history, verdict, beside)
+    compared = None if beside is None else _write_beside(run, history, verdict, beside)
     repeat = f"highwater replay {run}"
-    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links_of(run) if output is None else (), window=span_shown)
+    links, found = links_of(run) if output is None else (), kept_first_call(run)
+    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links, window=span_shown, first_call=found)
     if trace is not None:
-        store.write_file(options.file_of(trace), trace_json(history, verdict))
+        store.write_file(options.writable_file(trace), trace_json(history, verdict))
     if json:
-        arguments = {} if compared is None else {"beside": str(compared.page), "warning": compared.warning}
+        arguments = {} if compared is None else compared.as_json
         say_json({"run": str(run), "report": str(page), "verdict": VALIDITY_NAMES[verdict.validity], **arguments})
     else:
         say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {page}")
         if compared is not None:
             say(f"beside  {compared.page}")
+            if compared.first_call is not None:
+                say(f"call    {compared.first_call.sentence}")
     if compared is not None and compared.warning:
         complain(compared.warning)
     return of_verdict(verdict.validity, live=verdict.live)
 
 
-def _window(text: str) -> tuple[int, int]:
+def _parse_window(text: str) -> tuple[int, int]:
     """A window in seconds, "190..250.5", in ns."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\.\.(\d{1,9}(?:\.\d+)?)", text)
     if match is None or float(match[1]) >= float(match[2]):
@@ -87,38 +92,51 @@ class _Beside(Struct, frozen=True, kw_only=True):
 
     page: Path
     warning: str = ""
+    first_call: FirstCall | None = None  # that answers otherwise, where the other one is a commit
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """Its part of the object that `--json` prints."""
+        return {"beside": str(self.page), "warning": self.warning, "first_call": self.first_call}
 
 
-def _beside(run: Path, history: History, verdict: Verdict, other: str) -> _Beside:
+def _write_beside(run: Path, history: History, verdict: Verdict, other: str) -> _Beside:
     """Write the page of a run beside another one."""
     mine = stored_run(run, verdict)
     repeat = f"highwater report {run} --beside {other}"
     if Path(other).is_dir():
-        words, name, theirs = "", "", stored_run(Path(other))
+        words, name, theirs, found = "", "", stored_run(Path(other)), None
     else:
         if history.manifest.backend not in REPEATABLE or mine.plan is None:
             raise UsageError(
                 f"--beside {other} performs the plan in the simulator; {run} is of backend {history.manifest.backend}"
             )
-        words, (name, theirs) = other, _neighbour(run, mine.plan, other)
-    written = put_beside(mine, theirs, repeat=repeat, words=words, name=name)
+        words, (name, theirs, found) = other, _run_beside(run, mine.plan, other)
+    written = put_beside(mine, theirs, repeat=repeat, words=words, name=name, first_call=found)
     same = mine.plan == theirs.plan and mine.history.digest == theirs.history.digest
-    return _Beside(page=written, warning=f"--beside {other}: the run beside this one is the same, row by row" if same else "")
+    warning = f"--beside {other}: the run beside this one is the same, row by row" if same else ""
+    return _Beside(page=written, warning=warning, first_call=found)
 
 
-def _neighbour(run: Path, plan: Plan, other: str) -> tuple[str, Stored]:
-    """The plan on another protocol, or on that of a commit, performed and stored; and the name of the page, if it has one."""
+_Neighbour = tuple[str, Stored, FirstCall | None]
+
+
+def _run_beside(run: Path, plan: Plan, other: str) -> _Neighbour:
+    """Perform the plan on another protocol, or on that of a commit.
+
+    The stored run, after the name of the page if it has one, before the first call that answers otherwise than by that commit.
+    """
     if other not in VARIANTS:
-        return _by_commit(run, other)
+        return _run_on_commit(run, other)
     changed = checked(replace(plan, protocol=other, variant=None))
-    folder = options.folder_of(run.resolve().parent.parent)
+    folder = options.writable_folder(run.resolve().parent.parent)
     again = f"highwater run --plan {run / store.PLAN} --protocol {other}"
     summary = carry_out(changed, backend_named("sim"), build=present_build(), repeat=again, keep=Keep(store=folder)).summary
     assert summary.store is not None
-    return "", stored_run(folder / summary.store)
+    return "", stored_run(folder / summary.store), None
 
 
-def _by_commit(run: Path, revision: str) -> tuple[str, Stored]:
+def _run_on_commit(run: Path, revision: str) -> _Neighbour:
     """The same plan on the protocol of another commit, stored below this run."""
     option = "--beside"
     try:
@@ -132,13 +150,14 @@ def _by_commit(run: Path, revision: str) -> tuple[str, Stored]:
     with protocol_of(revision, option=option) as protocol:
         plan = ("--plan", str(run / store.PLAN), "--store", str(folder))
         highwater_on(protocol, "run", *plan, what=f"{option} {revision}")
+        found = keep_first_call(run, protocol, revision)
     stored = [path.parent for path in folder.glob(f"*/*/{store.MANIFEST}")]
     if len(stored) != 1:
         raise UsageError(f"{option} {revision}: its protocol performed no run of this plan")
-    return name, stored_run(stored[0])
+    return name, stored_run(stored[0]), found
 
 
-def _text_of(plan: Path) -> str:
+def _plan_text(plan: Path) -> str:
     """The plan's text, not parsed: a stored plan may be invalid today."""
     try:
         return plan.read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from highwater.backends.sim.world import World
 from highwater.cli import options
 from highwater.cli.choosing import Choice, chosen, perform
 from highwater.cli.declaration import takes
-from highwater.cli.output import followed, say, say_json
+from highwater.cli.output import say, say_json, show_while_working
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Backend, BackendName
@@ -43,10 +43,10 @@ class Options(Struct, frozen=True, kw_only=True):
 def run(given: Options) -> int:
     """Perform one plan, judge the recorded history, and store it with its report."""
     plan = chosen(given.choice)
-    keep = Keep(store=None if given.no_store else options.folder_of(given.store), report=given.report)
+    keep = Keep(store=None if given.no_store else options.writable_folder(given.store), report=given.report)
     if not given.json:
         say(headline(plan.plan))
-    with _with_progress(plan.backend, quiet=given.json) as performer:
+    with _backend_with_progress(plan.backend, quiet=given.json) as performer:
         summary = perform(plan, keep, performer).summary
     if summary.store is not None:
         store.set_latest(given.store, given.store / summary.store)
@@ -56,7 +56,7 @@ def run(given: Options) -> int:
 
 
 @contextmanager
-def _with_progress(backend: BackendName, *, quiet: bool) -> Iterator[Backend]:
+def _backend_with_progress(backend: BackendName, *, quiet: bool) -> Iterator[Backend]:
     """The backend of this name; while it performs, the terminal shows how far it is."""
     began, worlds = monotonic(), list[World]()
 
@@ -68,7 +68,7 @@ def _with_progress(backend: BackendName, *, quiet: bool) -> Iterator[Backend]:
         rows = len(simulated.recorder.operations) + len(simulated.recorder.events)
         return f"{simulated.scheduler.now / 1e9:.0f} s simulated in {spent}, {rows} rows"
 
-    with followed(words, quiet=quiet):
+    with show_while_working(words, quiet=quiet):
         yield SimBackend(watch=worlds.append) if backend == "sim" else backend_named(backend)
 
 
@@ -80,13 +80,13 @@ def _below(store: Path, name: str | None) -> str | None:
 def headline(of: Plan | RunManifest) -> str:
     """The line that names a run and its verdict; every output about one run starts with it."""
     if isinstance(of, RunManifest) and of.backend == RECORDED:
-        return f"recorded  {_played(of)}"
+        return f"recorded  {_system_in_words(of)}"
     seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
     seed += f"  derivation {of.derivation}" if of.derivation else ""
-    return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  {_played(of)}"
+    return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  {_system_in_words(of)}"
 
 
-def _played(of: Plan | RunManifest) -> str:
+def _system_in_words(of: Plan | RunManifest) -> str:
     """What was under test: the reference with a protocol, or another system."""
     if isinstance(of, Plan):
         played = f"system {words_of(system_of(of))}" if is_foreign(of) else f"protocol {of.protocol}"
@@ -101,7 +101,7 @@ def show(summary: Summary, *, folder: str | None = None) -> None:
 
     `folder` is where the run is stored, if this command did not store it.
     """
-    say(f"{summary.words}: {', '.join(_numbers(summary))}")
+    say(f"{summary.words}: {', '.join(_counts_in_words(summary))}")
     if summary.failure:
         say(f"failed  {summary.failure}")
     if summary.cause:
@@ -128,7 +128,7 @@ def show(summary: Summary, *, folder: str | None = None) -> None:
     sys.stdout.flush()
 
 
-def _numbers(summary: Summary) -> list[str]:
+def _counts_in_words(summary: Summary) -> list[str]:
     """The counts of a run, in words."""
     how = "simulated" if summary.backend == "sim" else "of run"
     # Without coordination nobody counts the changes.

@@ -24,6 +24,7 @@ from highwater.explore.walks import Scheduler, Walks
 from highwater.plans.actions import AnyAction
 from highwater.runs.memory import available_bytes
 from highwater.runs.provenance import present_build
+from history.errors import NOT_JSON
 from reference.config import VARIANTS, Variant
 
 StrategyName = Literal["breadth-first", "depth-first", "walk"]
@@ -62,7 +63,7 @@ class Manner(Struct, frozen=True, kw_only=True):
     )
 
 
-def check(question: Question, manner: Manner) -> None:
+def check_searchable(question: Question, manner: Manner) -> None:
     """Refuse moves without a second broker, workers where only one can search, and a folder in use. Raises UsageError."""
     if question.bounds.moves and question.bounds.brokers == 1:
         raise UsageError(f"--moves {question.bounds.moves} needs at least 2 brokers, not 1")
@@ -77,8 +78,8 @@ def search(question: Question, manner: Manner, budget: Budget, *, quiet: bool) -
     """Search the whole space, or a part of it by walks."""
     world = partial(MachineWorld, question.variant, question.bounds)
     if manner.strategy == "breadth-first":
-        folder = _made_folder(manner.folder or _unused_folder(question.protocol))
-        return _search_result(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
+        folder = _make_folder(manner.folder or _unused_folder(question.protocol))
+        return _run_or_resume(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
     names = ("committed", question.holds)
     with shown_progress(quiet=quiet) as progress:
         if manner.strategy == "depth-first":
@@ -88,12 +89,12 @@ def search(question: Question, manner: Manner, budget: Budget, *, quiet: bool) -
         return Walks(world, names, monotonic, scheduler=manner.scheduler, seed=manner.seed).run(budget, progress)
 
 
-def stopped(folder: Path) -> tuple[Question, Checkpoint]:
+def read_stopped_search(folder: Path) -> tuple[Question, Checkpoint]:
     """What a stopped search in a folder searches, and where it was. UsageError if it is none, or one of another commit."""
     checkpoint = read_checkpoint(folder)
     try:
         question = msgspec.json.decode(checkpoint.searched, type=Question)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise UsageError(f"{folder} holds a search that this command does not know: {error}") from None
     commit = present_build().commit
     if question.commit != commit:
@@ -103,7 +104,7 @@ def stopped(folder: Path) -> tuple[Question, Checkpoint]:
 
 def resume(question: Question, checkpoint: Checkpoint, folder: Path, budget: Budget, *, quiet: bool) -> Result[AnyAction]:
     """Go on with a stopped search."""
-    return _search_result(_breadth_first(question, folder), checkpoint, budget, folder, quiet=quiet)
+    return _run_or_resume(_breadth_first(question, folder), checkpoint, budget, folder, quiet=quiet)
 
 
 def memory_limit_mib() -> int:
@@ -120,7 +121,7 @@ def _breadth_first(question: Question, folder: Path) -> BreadthFirst[tuple[int, 
     return BreadthFirst(searched, folder, monotonic, workers=question.workers, name=name)
 
 
-def _search_result(
+def _run_or_resume(
     strategy: BreadthFirst[tuple[int, ...], AnyAction],
     checkpoint: Checkpoint | None,
     budget: Budget,
@@ -139,8 +140,8 @@ def _search_result(
     return result
 
 
-def _made_folder(folder: Path) -> Path:
-    """The folder, made if it is not there. Raises HarnessError."""
+def _make_folder(folder: Path) -> Path:
+    """Make the folder if it is not there, and return it. Raises HarnessError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

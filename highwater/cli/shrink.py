@@ -62,15 +62,15 @@ class Options(Struct, frozen=True, kw_only=True):
 def shrink(given: Options) -> int:
     """Find the smallest plan that fails in the same way, and the nearest plans that pass."""
     options.check_seeds(given.derivation)
-    loaded = _loaded(given)
+    loaded = _load_plan(given)
     backend = options.backend_for(given.backend, loaded, None)
     request = Request(
         protocol=given.protocol or SAFE, faults=options.names_of(given.faults), backend=backend, **asdict(given.load)
     )
     plan = _plan_of(given, loaded, request)
-    _check(plan, given, backend)
+    _check_shrinkable(plan, given, backend)
     order = ShrinkOrder(plan=plan, against=given.against, backend=backend, runs=given.runs, failing=given.failing)
-    folder = folder_of(options.folder_of(given.store), plan, backend)
+    folder = folder_of(options.writable_folder(given.store), plan, backend)
     if not given.json:
         say(headline(plan))
     budget = Budget(trials=given.trials, cpu_seconds=given.cpu_seconds)
@@ -87,7 +87,7 @@ def shrink(given: Options) -> int:
         shrunk = shrink_in(folder, order, budget=budget, workers=workers, tell=tell)
     smallest = load_plan(Path(shrunk.plan))
     recorded = record(shrunk, given.store) if shrunk.stopped != INTERRUPTED and backend == "sim" else None
-    say_json(shrunk) if given.json else _say(shrunk, folder, recorded)
+    say_json(shrunk) if given.json else _say_result(shrunk, folder, recorded)
     if given.keep is not None and shrunk.stopped != INTERRUPTED:
         entry, file = add_entry(given.corpus, given.keep, smallest, story=_why(plan, shrunk), expect=_expectations(plan, shrunk))
         if not given.json:
@@ -95,7 +95,7 @@ def shrink(given: Options) -> int:
     return shrunk.exit
 
 
-def _loaded(given: Options) -> Plan | None:
+def _load_plan(given: Options) -> Plan | None:
     """The plan of a run folder or a plan file; None for a seed. UsageError for a file that cannot be read."""
     path = Path(given.what)
     if not path.exists() and path.suffix not in (".yaml", ".yml"):
@@ -113,7 +113,7 @@ def _plan_of(given: Options, plan: Plan | None, request: Request) -> Plan:
     return plan if given.protocol is None else checked(replace(plan, protocol=given.protocol, variant=None))
 
 
-def _check(plan: Plan, given: Options, backend: BackendName) -> None:
+def _check_shrinkable(plan: Plan, given: Options, backend: BackendName) -> None:
     """Refuse what cannot be shrunk or kept, before anything is written."""
     if plan.path:
         raise UsageError(f"{plan.name}: the path of an explorer is shortest already")
@@ -131,7 +131,7 @@ def _check(plan: Plan, given: Options, backend: BackendName) -> None:
             raise UsageError("--keep needs a named protocol; the plan has a variant of its own")
 
 
-def _say(shrunk: Shrunk, folder: Path, recorded: Recorded | None) -> None:
+def _say_result(shrunk: Shrunk, folder: Path, recorded: Recorded | None) -> None:
     """Print the shrunk plan's failure, what became smaller, and where the files are."""
     say(f"{shrunk.verdict}: {shrunk.signature}")
     say("        " + ", ".join(f"{name} {before} -> {after}" for name, before, after in sizes(shrunk) if before != after))

@@ -69,9 +69,9 @@ def ingest(given: IngestOptions) -> int:
     """Take runs into a dataset. Runs that it has already are skipped; runs that cannot be read are reported and left out."""
     storage = storage_at(given.dataset)
     if given.follow is not None:
-        return _follow(storage, given, given.follow)
-    sources = [_source(source, given.campaign, evidence=given.evidence) for source in given.sources]
-    units = [_units(source) for source in sources] if given.on.spark else [None] * len(sources)
+        return _follow_campaign(storage, given, given.follow)
+    sources = [_open_source(source, given.campaign, evidence=given.evidence) for source in given.sources]
+    units = [_units_for_spark(source) for source in sources] if given.on.spark else [None] * len(sources)
     told = Ingested()
     unfinished = []
     with (
@@ -99,7 +99,7 @@ def ingest(given: IngestOptions) -> int:
     return ExitCode.USAGE if told.refused else ExitCode.VALID
 
 
-def _follow(storage: Storage, given: IngestOptions, every_s: float) -> int:
+def _follow_campaign(storage: Storage, given: IngestOptions, every_s: float) -> int:
     """Take in the runs of a campaign as they are finished; prints a line whenever there are some."""
     if len(given.sources) != 1 or given.on.spark is not None or given.evidence:
         raise UsageError("--follow takes in one running campaign, in this process: give one folder, and no --spark or --evidence")
@@ -129,7 +129,7 @@ def _follow(storage: Storage, given: IngestOptions, every_s: float) -> int:
     return ExitCode.USAGE if told.refused else ExitCode.VALID
 
 
-def _units(source: _Source) -> Units:
+def _units_for_spark(source: _Source) -> Units:
     """The runs of a source for the workers of Spark. UsageError for those that are taken in by this process."""
     if source.records is None:
         raise UsageError(f"{source.campaign}: stored runs are taken in by this process; remove --spark")
@@ -140,7 +140,7 @@ def _units(source: _Source) -> Units:
 
 def compact(dataset: Dataset, *, json: options.AsJson = False) -> int:
     """Join small parts of a dataset to parts of about 50 runs; its rows stay the same."""
-    before, after = datasets.compact(_existing(dataset))
+    before, after = datasets.compact(_open_existing(dataset))
     say_json({"before": before, "after": after}) if json else say(f"{before} parts before, {after} now")
     return ExitCode.VALID
 
@@ -156,7 +156,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
 @takes(VerifyOptions)
 def verify(given: VerifyOptions) -> int:
     """Compare every file of a dataset with its manifest: rows, SHA-256, schema, keys. Exit 13 where it is damaged."""
-    storage = _existing(given.dataset)
+    storage = _open_existing(given.dataset)
     with session_if_asked(given.on.spark, given.on.settings) as spark:
         damages = verified(storage) if spark is None else verify_on_spark(spark, storage)
     if given.json:
@@ -168,14 +168,15 @@ def verify(given: VerifyOptions) -> int:
     return ExitCode.LABORATORY_FAILED if damages else ExitCode.VALID
 
 
-def _existing(dataset: str) -> Storage:
+def _open_existing(dataset: str) -> Storage:
+    """The storage of a dataset. PipelineError if it is empty."""
     storage = storage_at(dataset)
     if not storage.names():
         raise PipelineError(f"{dataset}: no dataset is stored here")
     return storage
 
 
-def _source(source: str, campaign: str | None, *, evidence: bool) -> _Source:
+def _open_source(source: str, campaign: str | None, *, evidence: bool) -> _Source:
     """A campaign's folder if it has a ledger, else a folder of stored runs. Raises PipelineError or HistoryError for neither."""
     storage = storage_at(source)
     name = campaign or storage.root.rsplit("/", 1)[-1]
@@ -185,10 +186,11 @@ def _source(source: str, campaign: str | None, *, evidence: bool) -> _Source:
     if storage.folder is None:
         raise PipelineError(f"{source}: not the folder of a campaign, and stored runs are read from a local folder only")
     directories = list(runs.find_runs(storage.folder))
-    return _Source(name, len(directories), len(directories), lambda: _stored_runs(directories, evidence=evidence))
+    return _Source(name, len(directories), len(directories), lambda: _entries_of_runs(directories, evidence=evidence))
 
 
-def _stored_runs(directories: Sequence[Path], *, evidence: bool) -> Iterator[Entry | Refused]:
+def _entries_of_runs(directories: Sequence[Path], *, evidence: bool) -> Iterator[Entry | Refused]:
+    """The stored runs as entries of a dataset; a run that cannot be read is refused with the reason."""
     for directory in directories:
         try:
             run = stored_run(directory)

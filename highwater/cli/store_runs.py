@@ -43,7 +43,7 @@ def pack(
     json: options.AsJson = False,
 ) -> int:
     """Put a stored run into a zip file: plan, history, verdict and pages, to send or to attach."""
-    files = write_zip(run, options.file_of(output))
+    files = write_zip(run, options.writable_file(output))
     size = output.stat().st_size
     if json:
         say_json({"run": str(run), "file": str(output), "files": files, "bytes": size})

@@ -8,7 +8,7 @@ import typer
 from msgspec import Struct
 
 from highwater.backends.real.systems.external.system import NAME as EXTERNAL
-from highwater.backends.real.systems.external.system import tried
+from highwater.backends.real.systems.external.system import try_hooks
 from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.releases import TESTED, Release, release_named
 from highwater.backends.real.systems.kafka.system import NAME as KAFKA
@@ -42,12 +42,12 @@ class Entry(Struct, frozen=True, kw_only=True):
 def systems(action: Action = "list", what: What = None, *, json: options.AsJson = False) -> int:
     """List the systems under test with what is missing here, or get the jars of one into the cache folder."""
     if action == "get":
-        return _get(what, json=json)
+        return _get_jars(what, json=json)
     if action == "check":
-        return _check(what, json=json)
+        return _check_cluster(what, json=json)
     if what is not None:
         raise UsageError(f"`highwater systems list` takes no name, not {what!r}")
-    entries = [_reference(), *map(_entry, TESTED), *map(_entry, jars.fetched_beside()), _external()]
+    entries = [_reference(), *map(_list_entry, TESTED), *map(_list_entry, jars.fetched_beside()), _external()]
     if json:
         say_json({"systems": entries, "cache": str(jars.cache_folder())})
         return ExitCode.VALID
@@ -66,7 +66,7 @@ def _reference() -> Entry:
     return Entry(system=REFERENCE, backends=("sim", "process", "docker"), coordination="zookeeper", supports=supports)
 
 
-def _entry(release: Release) -> Entry:
+def _list_entry(release: Release) -> Entry:
     """A release as the list shows it."""
     idempotence = "" if release.idempotence else " without idempotent producers"
     sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
@@ -88,11 +88,11 @@ def _external() -> Entry:
     return Entry(system=EXTERNAL, backends=("process",), coordination="its own", supports=supports)
 
 
-def _check(what: str | None, *, json: bool) -> int:
+def _check_cluster(what: str | None, *, json: bool) -> int:
     """Compare a user's cluster with its file, and try each hook on each of its nodes."""
     if what is None:
         raise UsageError("name the file to check, for example: highwater systems check my-system.yaml")
-    attempts = asyncio.run(tried(Path(what)))
+    attempts = asyncio.run(try_hooks(Path(what)))
     failed = sum(not holds for _, holds, _ in attempts)
     if json:
         say_json({"failed": failed, "tried": [{"what": name, "good": holds, "words": words} for name, holds, words in attempts]})
@@ -103,7 +103,7 @@ def _check(what: str | None, *, json: bool) -> int:
     return ExitCode.LABORATORY_FAILED if failed else ExitCode.VALID
 
 
-def _get(what: str | None, *, json: bool) -> int:
+def _get_jars(what: str | None, *, json: bool) -> int:
     """Fetch the jars of a release into the cache."""
     if what is None:
         raise UsageError("name what to get, for example: highwater systems get kafka:3.9.1")

@@ -29,11 +29,11 @@ def watch(
     elif once or not Console().is_terminal:
         say("\n".join(status_lines(progress.status())))
     else:
-        _follow(progress, every)
+        _show_until_complete(progress, every)
     return 0
 
 
-def _follow(progress: CampaignProgress, every: float) -> None:
+def _show_until_complete(progress: CampaignProgress, every: float) -> None:
     """Show the state again and again until the campaign is complete."""
     with Live(Text(), auto_refresh=False) as live:
         while True:
@@ -58,8 +58,8 @@ def status_lines(status: Status) -> list[str]:
         lines.append("no run is finished yet")
     else:
         rate = "rate not known yet" if status.runs_per_minute is None else f"{status.runs_per_minute} runs a minute"
-        time_left = "" if status.eta_s is None else f", {_clock(status.eta_s)} left"
-        lines.append(f"rate      {rate}{time_left}; the last run finished {_clock(status.idle_s)} ago")
+        time_left = "" if status.eta_s is None else f", {_time_in_words(status.eta_s)} left"
+        lines.append(f"rate      {rate}{time_left}; the last run finished {_time_in_words(status.idle_s)} ago")
     for failure in status.failures:
         lines.append(f"  {failure.key}: {failure.words}")
         if failure.repeat:
@@ -67,7 +67,7 @@ def status_lines(status: Status) -> list[str]:
     return lines
 
 
-def _clock(seconds: float) -> str:
+def _time_in_words(seconds: float) -> str:
     """ "45 s", "12 min 5 s", "3 h 20 min"."""
     whole = max(round(seconds), 0)
     if whole < 60:

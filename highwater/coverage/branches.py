@@ -134,8 +134,8 @@ def _program() -> _Program:
     modules = tuple(_modules())
     for module in modules:
         name, file = module.__name__.removeprefix("reference."), module.__file__ or module.__name__
-        code, branches_there = marked(_source(module), module=name, file=file, first=len(all_branches))
-        all_branches += branches_there
+        code, branches_of_module = marked(_source(module), module=name, file=file, first=len(all_branches))
+        all_branches += branches_of_module
         codes = {inner.co_qualname: inner for inner in _codes(code)}
         functions += [(f, f.__code__, codes[f.__qualname__]) for f in _functions(module)]
     return _Program(tuple(all_branches), tuple(functions), modules)
@@ -149,6 +149,7 @@ def marked(source: str, *, module: str, file: str, first: int) -> tuple[CodeType
 
 
 def _modules() -> Iterator[ModuleType]:
+    """The modules of the protocol, part by part."""
     for part in PARTS:
         package = import_module(f"reference.{part}")
         names = sorted(module_info.name for module_info in walk_packages(package.__path__, f"{package.__name__}."))
@@ -156,6 +157,7 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _source(module: ModuleType) -> str:
+    """The source of a module. HarnessError if it is not readable."""
     try:
         return getsource(module)
     except OSError as error:

@@ -13,6 +13,8 @@ from highwater.backends.sim.node import Handler
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
 from highwater.coverage.branches import Reach, Step, counting, packed
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Provenance, Run
 from nemesis.schedule import Window
 from reference.config import BrokerConfig
 from reference.controller.context import ControllerStep
@@ -35,7 +37,22 @@ def watching() -> Iterator[tuple[SimBackend, "Watcher"]]:
     """A simulator whose next run is watched, and the watcher. Not for two runs at a time."""
     with counting() as marks:
         watcher = Watcher(marks)
-        yield SimBackend(watcher.boot, watcher.watch), watcher
+        yield _WatchedRuns(watcher), watcher
+
+
+class _WatchedRuns(SimBackend):
+    """A simulator that tells the watcher when its run has ended."""
+
+    def __init__(self, watcher: "Watcher") -> None:
+        super().__init__(watcher.boot, watcher.watch)
+        self._watcher = watcher
+
+    def perform(self, plan: Plan, provenance: Provenance) -> Run:
+        """Simulate the plan and record its history."""
+        try:
+            return super().perform(plan, provenance)
+        finally:
+            self._watcher.end()
 
 
 class Watcher:
@@ -87,10 +104,14 @@ class Watcher:
                 taken_before.update(new)
                 self._steps.append(Step(at_ms, broker, context, new))
 
-    def reach(self) -> Reach:
-        """What the run has taken so far."""
+    def end(self) -> None:
+        """Note what was marked last. Marks of another performance, for the states on a page, are not those of the run."""
         if self._world is not None:
             self.look(_CLIENT, 0)
+        self._world = None
+
+    def reach(self) -> Reach:
+        """What the run has taken."""
         return packed(self._steps)
 
 

@@ -67,10 +67,10 @@ class Ablations:
     def run(self) -> Iterator[Ablation]:
         """Each ablation when its searches are over."""
         for switch, variant in switches():
-            yield self._without(switch, variant)
+            yield self._ablation_of(switch, variant)
 
-    def _without(self, switch: str, variant: Variant) -> Ablation:
-        """Take one switch out of `safe` and search: breadth-first, directed, then by walks, until something falls."""
+    def _ablation_of(self, switch: str, variant: Variant) -> Ablation:
+        """Take one switch out of `safe` and search: breadth-first, directed, then by walks, until a property is broken."""
         start = self._clock()
         value = str(getattr(variant, switch))
         try:
@@ -89,30 +89,30 @@ class Ablations:
             seconds=0,
         )
         if result.violations:
-            ablation = _with_fall(ablation, result, "breadth-first", self._bounds)
+            ablation = _with_violation(ablation, result, "breadth-first", self._bounds)
         elif not (self._bounds.zk_async or self._bounds.kip343):
-            ablation = self._directed_ablation(variant, ablation)
+            ablation = self._with_directed_search(variant, ablation)
         if not ablation.fell and not ablation.same:
             walks = Walks(partial(MachineWorld, variant, self._bounds), _PROPERTIES, self._clock, scheduler="mixed", seed=1)
-            result = _whole(walks.run(self._budget))
-            ablation = _with_fall(ablation, result, "walk", self._bounds) if result.violations else ablation
+            result = _unless_interrupted(walks.run(self._budget))
+            ablation = _with_violation(ablation, result, "walk", self._bounds) if result.violations else ablation
         return replace(ablation, seconds=self._clock() - start)
 
     def _breadth_first(self, variant: Variant) -> Result[AnyAction]:
         searched = Searched(world=partial(MachineWorld, variant, self._bounds), properties=_PROPERTIES)
         with temporary_folder("ablate") as folder:
-            return _whole(BreadthFirst(searched, folder, self._clock).run(self._budget))
+            return _unless_interrupted(BreadthFirst(searched, folder, self._clock).run(self._budget))
 
-    def _directed_ablation(self, variant: Variant, ablation: Ablation) -> Ablation:
-        """Search toward each published counterexample; the ablation with what fell, if anything did."""
+    def _with_directed_search(self, variant: Variant, ablation: Ablation) -> Ablation:
+        """Search toward each published counterexample; the ablation with the property that it broke, if any."""
         for name, published in PUBLISHED.items():
             model = MachineWorld(variant, published.bounds)
             properties = tuple(property_ for property_ in model.properties if property_.name in _PROPERTIES)
             search = Directed(model, self._guide(name, variant), properties, self._clock)
-            result = _whole(search.run(replace(self._budget, states=DIRECTED_STATES_MAX)))
+            result = _unless_interrupted(search.run(replace(self._budget, states=DIRECTED_STATES_MAX)))
             if result.violations:
                 shorter = with_shorter_path(model, result)
-                return replace(_with_fall(ablation, shorter, "directed", published.bounds), toward=name)
+                return replace(_with_violation(ablation, shorter, "directed", published.bounds), toward=name)
         return ablation
 
     def _guide(self, name: str, variant: Variant) -> Guide:
@@ -135,14 +135,15 @@ def switches() -> Iterator[tuple[str, Variant]]:
                 yield field.name, replace(SAFE, **{field.name: value})
 
 
-def _whole(result: Result[AnyAction]) -> Result[AnyAction]:
-    """The result; KeyboardInterrupt if the search was interrupted, which ends one search and has to end all."""
+def _unless_interrupted(result: Result[AnyAction]) -> Result[AnyAction]:
+    """The result of one search. Raises KeyboardInterrupt if Ctrl-C ended it: that has to end all searches."""
     if result.end == "interrupted":
         raise KeyboardInterrupt
     return result
 
 
-def _with_fall(ablation: Ablation, result: Result[AnyAction], strategy: Strategy, bounds: Bounds) -> Ablation:
+def _with_violation(ablation: Ablation, result: Result[AnyAction], strategy: Strategy, bounds: Bounds) -> Ablation:
+    """The ablation with the first violation of a search, and the strategy and bounds that found it."""
     violation = result.violations[0]
     return replace(
         ablation, fell=violation.name, strategy=strategy, depth=len(violation.path), path=violation.path, bounds=bounds

@@ -49,7 +49,7 @@ class ExploreBackend:
             performance.step()
         recorder, end_ns = performance.recorder, performance.now_ns
         outcome: Outcome = "completed" if performance.failure is None else "harness-fault"
-        faults = _faults(performance.model.spent(performance.state))
+        faults = _fault_counts(performance.model.spent(performance.state))
         run_manifest = replace(
             manifest(scene_of(plan), provenance, backend=self.name, outcome=outcome, faults=faults),
             end_ns=end_ns,
@@ -126,22 +126,25 @@ class _Scribe:
         self.handled += 1
         if isinstance(event, Received) and event.source == CLIENT and isinstance(event.message, Produce):
             self._open[event.message.correlation] = event.message
-            self._call(OpType.INVOKE, event.message, node=_node(index))
+            self._record_produce(OpType.INVOKE, event.message, node=_broker_name(index))
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
         """Record what a broker reports, and the completion of a call when the client gets its reply."""
         if isinstance(effect, Note):
             self._notebooks[index].write(effect)
         elif isinstance(effect, Send) and effect.to == CLIENT and isinstance(effect.message, ProduceReply):
-            self._answer(index, effect.message)
+            self._record_completion(index, effect.message)
 
-    def _answer(self, index: int, reply: ProduceReply) -> None:
+    def _record_completion(self, index: int, reply: ProduceReply) -> None:
+        """Record how the call ended that a broker has answered."""
         request = self._open.pop(reply.correlation)
         type_ = completion_type("produce", reply.error.name, sent=True)
         error = None if type_ is OpType.OK else reply.error.name
-        self._call(type_, request, node=_node(index), offset=reply.offset, leader_epoch=reply.leader_epoch, error=error)
+        self._record_produce(
+            type_, request, node=_broker_name(index), offset=reply.offset, leader_epoch=reply.leader_epoch, error=error
+        )
 
-    def _call(
+    def _record_produce(
         self,
         type: OpType,
         request: Produce,
@@ -180,28 +183,28 @@ class _Scribe:
     def started(self, index: int, life: int) -> None:
         """Record the start of a broker process."""
         self._notebooks[index].life = life
-        self.recorder.event(EventKind.NODE_STARTED, node=_node(index), life=life)
+        self.recorder.event(EventKind.NODE_STARTED, node=_broker_name(index), life=life)
 
     def stopped(self, index: int, life: int, why: str) -> None:
         """Record the end of a broker process."""
-        self.recorder.event(EventKind.NODE_STOPPED, node=_node(index), life=life, detail=why)
+        self.recorder.event(EventKind.NODE_STOPPED, node=_broker_name(index), life=life, detail=why)
 
     def asserted(self, index: int, life: int, words: str) -> None:
         """Record a failed assertion of the system under test."""
-        self.recorder.event(EventKind.ASSERTION, node=_node(index), life=life, detail=words)
+        self.recorder.event(EventKind.ASSERTION, node=_broker_name(index), life=life, detail=words)
 
     def close(self) -> None:
         """Complete the calls that are still open as `info` (outcome unknown)."""
         for _, request in sorted(self._open.items()):
-            self._call(OpType.INFO, request, error=ErrorCode.REQUEST_TIMED_OUT.name)
+            self._record_produce(OpType.INFO, request, error=ErrorCode.REQUEST_TIMED_OUT.name)
         self._open.clear()
 
 
-def _faults(spent: Spent) -> tuple[FaultCount, ...]:
+def _fault_counts(spent: Spent) -> tuple[FaultCount, ...]:
     """The faults in an explored schedule, as fault kinds of the nemesis."""
     counts = (("crash-random", spent.crashes), ("expire-session", spent.expiries), ("packets", spent.losses + spent.doubles))
     return tuple(FaultCount(kind=kind, begun=count, acted=count) for kind, count in counts if count)
 
 
-def _node(index: int) -> str:
+def _broker_name(index: int) -> str:
     return f"b{index + 1}"

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from highwater.errors import HarnessError, UsageError
 from highwater.explore.shard import ROOT, SHARDS_MAX, Found, Mark, Report, Shard
-from highwater.explore.strategy import Budget, End, Progress, Result, Violation, collision_odds, few_collections, spent
+from highwater.explore.strategy import Budget, End, Progress, Result, Violation, collision_odds, few_collections, limit_reached
 from highwater.explore.world import Action, State, World
 
 _ROUND = 256  # expanded by a single worker between two looks at the budget
@@ -96,7 +96,7 @@ class BreadthFirst(Generic[State, Action]):
     def _search_guarded(self, begin: Callable[[], list[Report]], budget: Budget, progress: Progress) -> Result[Action]:
         """Begin and search; a failed worker or disk is a HarnessError, and the workers are ended in any case."""
         try:
-            with few_collections(), _interrupts() as interrupts:
+            with few_collections(), _interrupts_collected() as interrupts:
                 self._take_reports(begin())
                 return self._search(budget, progress, interrupts)
         except (EOFError, ConnectionError):
@@ -113,12 +113,12 @@ class BreadthFirst(Generic[State, Action]):
         end: End = "exhausted"
         stop = ""
         try:
-            while not stop and not (self._found and self._searched.stop) and self._ready():
+            while not stop and not (self._found and self._searched.stop) and self._has_states_to_expand():
                 if budget.depth is not None and self._depth >= budget.depth:
                     return self._result("budget", f"depth {self._depth}")
                 self._take_reports(self._crew.work(_ROUND if self._workers == 1 else _SHARED_ROUND, self._inboxes()))
                 progress(self._states, self._depth)
-                stop = self._spent(budget)
+                stop = self._limit_reached(budget)
                 if stop:
                     end = "budget"
                 elif interrupts:
@@ -127,14 +127,14 @@ class BreadthFirst(Generic[State, Action]):
             end, stop = "interrupted", "an interrupt"
         return self._result(end, stop)
 
-    def _ready(self) -> bool:
+    def _has_states_to_expand(self) -> bool:
         """Whether there is something to expand; begins the next level when the present one is done."""
         if any(report.left for report in self._reports) or any(map(any, self._inboxes())):
             return True
         if not any(report.following for report in self._reports):
             return False
         if self._clock() - self._saved >= _CHECKPOINT_SECONDS:
-            self._save()
+            self._save_checkpoint()
         self._take_reports(self._crew.advance())
         self._depth += 1
         return True
@@ -153,9 +153,9 @@ class BreadthFirst(Generic[State, Action]):
         """For each shard, what the others have for it."""
         return [list(boxes) for boxes in zip(*(report.outboxes for report in self._reports), strict=True)]
 
-    def _spent(self, budget: Budget) -> str:
+    def _limit_reached(self, budget: Budget) -> str:
         memory = sum(report.memory_mib for report in self._reports)
-        return spent(budget, states=self._states, seconds=self._clock() - self._start, memory_mib=memory)
+        return limit_reached(budget, states=self._states, seconds=self._clock() - self._start, memory_mib=memory)
 
     @property
     def _states(self) -> int:
@@ -170,8 +170,8 @@ class BreadthFirst(Generic[State, Action]):
     def _result(self, end: End, stop: str) -> Result[Action]:
         """Save the checkpoint if the search was stopped, and give its result."""
         if stop:
-            self._save()
-        violations = tuple(Violation(finding.name, finding.wrong, self._path(finding.number)) for finding in self._found)
+            self._save_checkpoint()
+        violations = tuple(Violation(finding.name, finding.wrong, self._path_to(finding.number)) for finding in self._found)
         reports = self._reports
         return Result(
             end="violated" if violations and self._searched.stop else end,
@@ -192,7 +192,7 @@ class BreadthFirst(Generic[State, Action]):
     def _seconds(self) -> float:
         return self._earlier + self._clock() - self._start
 
-    def _save(self) -> None:
+    def _save_checkpoint(self) -> None:
         """Write a checkpoint; until then the last one stands."""
         self._take_reports(self._crew.work(0, self._inboxes()))
         checkpoint = Checkpoint(
@@ -208,7 +208,7 @@ class BreadthFirst(Generic[State, Action]):
         fresh.replace(self._folder / _CHECKPOINT)
         self._saved = self._clock()
 
-    def _path(self, number: int) -> tuple[Action, ...]:
+    def _path_to(self, number: int) -> tuple[Action, ...]:
         """The actions on the way to a state, performed again: the origins hold only which successor was taken."""
         choices = []
         number, nth = self._crew.origin(number)
@@ -247,7 +247,7 @@ class _Alone:
         return [self._shard.begin()]
 
     def resume(self, checkpoint: Checkpoint) -> list[Report]:
-        return [self._shard.resume(checkpoint.marks[0], checkpoint.goals, _names(checkpoint))]
+        return [self._shard.resume(checkpoint.marks[0], checkpoint.goals, _names_of_found(checkpoint))]
 
     def work(self, count: int, inboxes: list[list[bytes]]) -> list[Report]:
         return [self._shard.work(count, [])]
@@ -274,7 +274,7 @@ class _Processes:
         self._processes = []
         for place in range(workers):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, searched, folder, place, workers), daemon=True)
+            process = context.Process(target=_serve_shard, args=(theirs, searched, folder, place, workers), daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)
@@ -284,7 +284,7 @@ class _Processes:
         return self._reports("begin", [()] * len(self._pipes))
 
     def resume(self, checkpoint: Checkpoint) -> list[Report]:
-        return self._reports("resume", [(mark, checkpoint.goals, _names(checkpoint)) for mark in checkpoint.marks])
+        return self._reports("resume", [(mark, checkpoint.goals, _names_of_found(checkpoint)) for mark in checkpoint.marks])
 
     def work(self, count: int, inboxes: list[list[bytes]]) -> list[Report]:
         return self._reports("work", [(count, inbox) for inbox in inboxes])
@@ -295,38 +295,39 @@ class _Processes:
     def origin(self, number: int) -> tuple[int, int]:
         pipe = self._pipes[number % SHARDS_MAX]
         pipe.send(("origin", (number,)))
-        parent, nth = cast("tuple[int, int]", _answer(pipe))
+        parent, nth = cast("tuple[int, int]", _reply_from_worker(pipe))
         return parent, nth
 
     def checkpoint(self) -> tuple[Mark, ...]:
-        marks = self._all("checkpoint", [()] * len(self._pipes))
+        marks = self._replies_from_all("checkpoint", [()] * len(self._pipes))
         return tuple(mark for mark in marks if isinstance(mark, Mark))
 
     def _reports(self, method: str, arguments: Sequence[tuple[object, ...]]) -> list[Report]:
-        return [report for report in self._all(method, arguments) if isinstance(report, Report)]
+        return [report for report in self._replies_from_all(method, arguments) if isinstance(report, Report)]
 
-    def _all(self, method: str, arguments: Sequence[tuple[object, ...]]) -> list[object]:
+    def _replies_from_all(self, method: str, arguments: Sequence[tuple[object, ...]]) -> list[object]:
         for pipe, argument in zip(self._pipes, arguments, strict=True):
             pipe.send((method, argument))
-        return [_answer(pipe) for pipe in self._pipes]
+        return [_reply_from_worker(pipe) for pipe in self._pipes]
 
     def close(self) -> None:
         for pipe in self._pipes:
-            pipe.close()  # ends the loop of `_serve`
+            pipe.close()  # ends the loop of `_serve_shard`
         for process in self._processes:
             process.join(_JOIN_SECONDS)
             if process.is_alive():
                 process.kill()
 
 
-def _answer(pipe: Connection) -> object:
+def _reply_from_worker(pipe: Connection) -> object:
+    """What a worker returned. Raises what the worker raised."""
     answer: object = pipe.recv()
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
-def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, place: int, shards: int) -> None:
+def _serve_shard(pipe: Connection, searched: Searched[State, Action], folder: Path, place: int, shards: int) -> None:
     """The loop of a worker: perform methods of its shard until the pipe is closed."""
     signal(SIGINT, SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the first one decides
     with few_collections():
@@ -334,13 +335,14 @@ def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, pl
         while True:
             try:
                 method, arguments = pipe.recv()
-                pipe.send(_result_of_order(shard, method, arguments))
+                pipe.send(_result_or_error(shard, method, arguments))
             except (EOFError, ConnectionError):
                 break
         shard.close()
 
 
-def _result_of_order(shard: Shard[State, Action], method: str, arguments: tuple[object, ...]) -> object:
+def _result_or_error(shard: Shard[State, Action], method: str, arguments: tuple[object, ...]) -> object:
+    """What a method of the shard returns, or the exception that it raises: both can be sent."""
     try:
         return getattr(shard, method)(*arguments)
     except Exception as error:  # noqa: BLE001 - raised again in the first process
@@ -351,13 +353,13 @@ def _shard(searched: Searched[State, Action], folder: Path, *, place: int, shard
     return Shard(searched.world, searched.properties, folder / str(place), place=place, shards=shards, stop=searched.stop)
 
 
-def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
+def _names_of_found(checkpoint: Checkpoint) -> tuple[str, ...]:
     return tuple(finding.name for finding in checkpoint.found)
 
 
 @contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Collects Ctrl-C, so that it ends a search between two states. Only the main thread may do so."""
+def _interrupts_collected() -> Iterator[list[int]]:
+    """A context that collects Ctrl-C in the list it yields, so that it ends a search between two states; in the main thread."""
     signals: list[int] = []
     if current_thread() is not main_thread():
         yield signals

@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 from msgspec.structs import replace
 
-from highwater.explore.machines import STALE, Machines, Versions, Waiting, renamed_message
+from highwater.explore.machines import STALE, Machines, Versions, Waiting, canonical_message
 from highwater.explore.numbering import Numbers, Parts
 from highwater.explore.state import Flight, Host
 from highwater.explore.steps import Brokers, HostFacts, address
@@ -106,7 +106,7 @@ class Canonical:
             form = canonical.get(key)
             if form is None:
                 waiting = tuple([fact.waiting for fact in facts])
-                form = canonical[key] = self._parts.of(self._host(index, self._brokers.host(host), waiting, versions))
+                form = canonical[key] = self._parts.of(self._canonical_host(index, self._brokers.host(host), waiting, versions))
             forms.append(form)
         return tuple(forms)
 
@@ -121,13 +121,13 @@ class Canonical:
         if cached is None:
             if len(self._networks) >= NETWORKS_MAX:
                 self._networks.clear()
-            cached = self._networks[key] = self._canonical_network(flights, facts, *self._renamings.values[renaming])
+            cached = self._networks[key] = self._sorted_forms(flights, facts, *self._renamings.values[renaming])
         return cached
 
-    def _canonical_network(
+    def _sorted_forms(
         self, flights: tuple[int, ...], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], versions: Versions
     ) -> tuple[int, ...]:
-        """The messages under way in canonical form, in order; those that change nothing are left out."""
+        """The numbers of the messages in flight in canonical form, sorted; those that their receiver ignores are left out."""
         forms = []
         for flight in flights:
             fact = facts[flight]
@@ -147,36 +147,36 @@ class Canonical:
         """
         flight = self._parts.values[number]
         assert isinstance(flight, Flight)
-        message = renamed_message(flight.message, waiting, versions)
+        message = canonical_message(flight.message, waiting, versions)
         reply = isinstance(message, _REPLIES)
         if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not self._epoch_end_recheck):
             return _IGNORED
         return self._parts.of(Flight(flight.source, flight.to, message))
 
-    def _host(self, index: int, host: Host, waiting: tuple[Waiting, ...], versions: Versions) -> Host:
+    def _canonical_host(self, index: int, host: Host, waiting: tuple[Waiting, ...], versions: Versions) -> Host:
         """A broker in canonical form: its requests to ZooKeeper are numbered from 1."""
         if not host.up:
             return host
         requests = tuple(sorted([r.id for r in host.outbox] + [e.id for e in host.inbox if isinstance(e, ZkReplied)]))
-        core = self._machines.renamed(index, host.core, waiting, versions, requests)
+        core = self._machines.canonical_core(index, host.core, waiting, versions, requests)
         numbers = {request: number for number, request in enumerate(requests, 1)}
         return replace(
             host,
             core=core,
-            timers=_with_park(host.timers, parked=bool(self._machines.view(core).parked)),
+            timers=_timers_with_park(host.timers, parked=bool(self._machines.view(core).parked)),
             outbox=tuple(replace(request, id=numbers[request.id]) for request in host.outbox),
             inbox=tuple(replace(event, id=numbers[event.id]) if isinstance(event, ZkReplied) else event for event in host.inbox),
         )
 
 
 @cache
-def delivery(link: tuple[int, int, str], nth: int) -> Deliver:
+def delivery_of(link: tuple[int, int, str], nth: int) -> Deliver:
     """The action that delivers the nth message of this kind on this link."""
     source, to, kind = link
     return Deliver(message=kind, source=address(source), to=address(to), nth=nth)
 
 
-def _with_park(timers: tuple[str, ...], *, parked: bool) -> tuple[str, ...]:
+def _timers_with_park(timers: tuple[str, ...], *, parked: bool) -> tuple[str, ...]:
     """The armed timers, with `park` armed if and only if a fetch is parked."""
     if parked == ("park" in timers):
         return timers

@@ -16,8 +16,8 @@ from highwater.explore.strategy import (
     Violation,
     collision_odds,
     few_collections,
+    limit_reached,
     resident_mib,
-    spent,
 )
 from highwater.explore.world import Action, Property, State, World
 
@@ -42,15 +42,15 @@ class DepthFirst(Generic[State, Action]):
     def run(self, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[Action]:
         """Search until a property is broken, all states are explored, the budget is used up or Ctrl-C is pressed."""
         stop = ""
-        self._enter(self._world.initial(), budget.depth)
+        self._extends_path(self._world.initial(), budget.depth)
         try:
             with few_collections():
                 while self._branches and not self._broken and not stop:
-                    self._step(budget.depth)
+                    self._advance(budget.depth)
                     if self._transitions % _ROUND == 0:
                         progress(len(self._depths), self._deepest)
                         seconds = self._clock() - self._start
-                        stop = spent(budget, states=len(self._depths), seconds=seconds, memory_mib=resident_mib())
+                        stop = limit_reached(budget, states=len(self._depths), seconds=seconds, memory_mib=resident_mib())
         except KeyboardInterrupt:
             return self._result("interrupted", "an interrupt")
         if self._broken:
@@ -59,19 +59,19 @@ class DepthFirst(Generic[State, Action]):
             stop = f"depth {budget.depth}"
         return self._result("budget" if stop else "exhausted", stop)
 
-    def _step(self, depth_max: int | None) -> None:
+    def _advance(self, depth_max: int | None) -> None:
         """Take the next successor of the last state of the path, or go back."""
         for action, after in self._branches[-1]:
             self._transitions += 1
             self._path.append(action)
-            if not self._enter(after, depth_max):
+            if not self._extends_path(after, depth_max):
                 self._path.pop()
             return
         self._branches.pop()
         if self._path:
             self._path.pop()
 
-    def _enter(self, state: State, depth_max: int | None) -> bool:
+    def _extends_path(self, state: State, depth_max: int | None) -> bool:
         """Whether the path goes on from this state: it is new, or was only reached deeper where depth counts."""
         fingerprint, depth = self._world.fingerprint(state), len(self._path)
         earlier_depth = self._depths.get(fingerprint)
@@ -83,7 +83,7 @@ class DepthFirst(Generic[State, Action]):
         self._depths[fingerprint] = depth
         self._deepest = max(self._deepest, depth)
         if earlier_depth is None:
-            self._broken = self._judge.see(state)
+            self._broken = self._judge.newly_broken(state)
         if depth_max is not None and depth >= depth_max:
             self._cut = True
             self._branches.append(iter(()))

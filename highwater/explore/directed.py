@@ -18,7 +18,17 @@ from highwater.explore.abstract.kafka_replication import Replica, Situation
 from highwater.explore.abstract.pictures import Picture, ReplicaPicture
 from highwater.explore.machine_world import Impossible, MachineWorld
 from highwater.explore.refinement import picture_of
-from highwater.explore.strategy import Budget, End, Judge, Progress, Result, Violation, few_collections, resident_mib, spent
+from highwater.explore.strategy import (
+    Budget,
+    End,
+    Judge,
+    Progress,
+    Result,
+    Violation,
+    few_collections,
+    limit_reached,
+    resident_mib,
+)
 from highwater.explore.transition import Key
 from highwater.explore.world import Property
 from highwater.plans.actions import AnyAction, Path
@@ -78,11 +88,11 @@ class Directed:
         try:
             with few_collections():
                 while self._open and not self._broken and not stop:
-                    self._expand(self._next())
+                    self._expand(self._take_next())
                     if self._turn % _ROUND == 0:
                         progress(len(self._nodes), self._deepest)
                         seconds = self._clock() - self._start
-                        stop = spent(budget, states=len(self._nodes), seconds=seconds, memory_mib=resident_mib())
+                        stop = limit_reached(budget, states=len(self._nodes), seconds=seconds, memory_mib=resident_mib())
         except KeyboardInterrupt:
             return self._result("interrupted", "an interrupt")
         if self._broken:
@@ -90,14 +100,14 @@ class Directed:
         # What was cut was not searched, so an empty queue proves nothing.
         return self._result("budget", stop or "the end of all paths toward a violation")
 
-    def nearest(self) -> Frontier | None:
+    def nearest_miss(self) -> Frontier | None:
         """How near the search came; None if no violation is in reach of the start."""
         if self._nearest < 0:
             return None
         node = self._nodes[self._nearest]
         distance = self._guide.of(node.place)
         assert distance is not None
-        return Frontier(distance=distance, wanted=self._guide.toward(node.place), path=self._path(self._nearest))
+        return Frontier(distance=distance, wanted=self._guide.actions_toward(node.place), path=self._path_to(self._nearest))
 
     # --- the queue ------------------------------------------------------------------------------------------------------------
 
@@ -113,8 +123,11 @@ class Directed:
     def _distance(self, number: int) -> int:
         return self._guide.of(self._nodes[number].place) or 0
 
-    def _next(self) -> int:
-        """The nearest states every second time, the next nearest every fourth, and so on: no plateau can take all the time."""
+    def _take_next(self) -> int:
+        """Take a state from the queue: every second time one of the nearest, every fourth one of the next nearest, and so on.
+
+        So no plateau of equal distances can take all the time.
+        """
         self._turn += 1
         distances = sorted(self._open)
         rank = min((self._turn & -self._turn).bit_length() - 1, len(distances) - 1)
@@ -146,15 +159,15 @@ class Directed:
             self._seen.add(visit)
             self._deepest = max(self._deepest, node.depth + 1)
             self._add(Node(after, place, number, action, node.depth + 1, stutters))
-            self._broken = self._judge.see(after)
+            self._broken = self._judge.newly_broken(after)
             if self._broken:
                 return
 
     def _situation_after(self, key: Key, before: Situation | None = None) -> Situation:
         picture = picture_of(self._model, key, self._replicas)
-        return placed(picture, self._model.ghost(key).produced, before)
+        return situation_of(picture, self._model.ghost(key).produced, before)
 
-    def _path(self, number: int) -> Path:
+    def _path_to(self, number: int) -> Path:
         """The actions from the initial state to this one."""
         actions: list[AnyAction] = []
         node = self._nodes[number]
@@ -165,7 +178,7 @@ class Directed:
 
     def _result(self, end: End, stop: str) -> Result[AnyAction]:
         """The result of the search so far."""
-        path = self._path(len(self._nodes) - 1) if self._nodes else ()
+        path = self._path_to(len(self._nodes) - 1) if self._nodes else ()
         return Result(
             end=end,
             stopped_by=stop,
@@ -181,7 +194,7 @@ class Directed:
         )
 
 
-def placed(picture: Picture, written: int, before: Situation | None) -> Situation:
+def situation_of(picture: Picture, written: int, before: Situation | None) -> Situation:
     """The place in the model of a picture whose predecessor had the place `before`.
 
     The model's requests are the writes of the controller so far. A replica that is in between (down, without a leader, or with a
@@ -193,12 +206,13 @@ def placed(picture: Picture, written: int, before: Situation | None) -> Situatio
     if len(requests) == picture.epoch:
         requests += ((picture.leader, picture.isr),)
     replicas = tuple(
-        _replica(now, None if before is None else before.replicas[index]) for index, now in enumerate(picture.replicas)
+        _replica_of_picture(now, None if before is None else before.replicas[index]) for index, now in enumerate(picture.replicas)
     )
     return Situation(replicas=replicas, requests=requests, isr=picture.isr, next_record=written)
 
 
-def _replica(now: ReplicaPicture, before: Replica | None) -> Replica:
+def _replica_of_picture(now: ReplicaPicture, before: Replica | None) -> Replica:
+    """The model's replica that a picture shows; one in between keeps its former place, with the records on its disk."""
     log = tuple((int(value.removeprefix("v")) - 1, epoch) for value, epoch in now.log)
     if before is not None and (not now.up or now.leader is None or now.truncating):
         return before if log == before.log else replace(before, log=log, hw=min(before.hw, len(log)))
@@ -206,14 +220,14 @@ def _replica(now: ReplicaPicture, before: Replica | None) -> Replica:
 
 
 def with_shorter_path(model: MachineWorld, result: Result[AnyAction]) -> Result[AnyAction]:
-    """A result whose first violation has the path that `shortened` leaves."""
+    """A result whose first violation has the path that `shorten_path` leaves."""
     violation = result.violations[0]
     (property_,) = (property_ for property_ in model.properties if property_.name == violation.name)
-    path = shortened(model, violation.path, property_)
+    path = shorten_path(model, violation.path, property_)
     return replace(result, violations=(replace(violation, path=path), *result.violations[1:]))
 
 
-def shortened(model: MachineWorld, path: Path, property_: Property[Key]) -> Path:
+def shorten_path(model: MachineWorld, path: Path, property_: Property[Key]) -> Path:
     """The path without actions that the violation does not need, the last ones first; it ends with the violation."""
     width = max(1, len(path) // 2)
     while width:

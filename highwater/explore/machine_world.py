@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Literal, assert_never
 
-from highwater.explore.canonical import delivery, waiting_timer
+from highwater.explore.canonical import delivery_of, waiting_timer
 from highwater.explore.machines import Machines
 from highwater.explore.properties import goals_of, properties_of
 from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Promised, Spent, State, tp_of
 from highwater.explore.steps import HostFacts
 from highwater.explore.transition import Draft, Key, Transitions, Witness
-from highwater.explore.zookeeper import Standing, empty, new_move, new_topic
+from highwater.explore.zookeeper import Standing, empty, move_requests, topic_request
 from highwater.plans.actions import (
     AnyAction,
     Crash,
@@ -120,16 +120,16 @@ class MachineWorld:
             transitions.start(draft, index)
             transitions.settle(draft)
         if draft.flights:
-            draft = transitions.draft(self._quiet(draft, witness), witness)  # the controller has heard of every broker
-        transitions.administer(draft, (new_topic(self._ids[: self.bounds.replicas], self.bounds.partitions),))
-        key = self._quiet(draft, witness)
+            draft = transitions.draft(self._state_at_rest(draft, witness), witness)  # the controller has heard of every broker
+        transitions.administer(draft, (topic_request(self._ids[: self.bounds.replicas], self.bounds.partitions),))
+        key = self._state_at_rest(draft, witness)
         transitions.zk_async = self.bounds.zk_async
         return key
 
-    def _quiet(self, draft: Draft, witness: Witness | None) -> Key:
-        """Deliver all messages, one after another."""
+    def _state_at_rest(self, draft: Draft, witness: Witness | None) -> Key:
+        """Deliver all messages, one after another; the state in which none is in flight."""
         for _ in range(_WARM_STEPS_MAX):
-            key = self._transitions.done(draft)
+            key = self._transitions.state_after(draft)
             if len(key) == self._size + 3:
                 return key
             draft = self._transitions.draft(key, witness)
@@ -194,40 +194,41 @@ class MachineWorld:
     def successors(self, key: Key) -> Iterator[tuple[AnyAction, Key]]:
         """All possible actions that may change the state, each with the state after it."""
         transitions = self._transitions
-        for action, position in self._arrivals(key):
+        for action, position in self._message_actions(key):
             if isinstance(action, Deliver):
-                yield action, transitions.delivered(key, position)
+                yield action, transitions.state_after_arrival(key, position)
                 continue
             draft = transitions.draft(key)
-            self._carry(draft, action, position)
-            yield action, transitions.done(draft)
+            self._perform_on_message(draft, action, position)
+            yield action, transitions.state_after(draft)
         for index in range(self._size):
-            for act in self._of_broker(key, index):
+            for act in self._broker_actions(key, index):
                 draft = transitions.draft(key)
-                self._act(draft, act, index)
-                yield act, transitions.done(draft)
+                self._perform_on_broker(draft, act, index)
+                yield act, transitions.state_after(draft)
         waits = {transitions.flights[number].wait for number in key[self._size + 3 :]}
         for index in range(self._size):
             for timer in transitions.brokers.busy_timers(index, key[index]):
                 after = self._key_after_timer(key, index, timer, waits)
                 if after is not None:
                     yield Fire(node=f"b{index + 1}", timer=timer), after
-        for move in self._moves(key):
+        for move in self._possible_moves(key):
             draft = transitions.draft(key)
-            self._move(draft, move)
-            yield move, transitions.done(draft)
+            self._perform_move(draft, move)
+            yield move, transitions.state_after(draft)
 
-    def _act(self, draft: Draft, action: OfBroker, index: int) -> None:
+    def _perform_on_broker(self, draft: Draft, action: OfBroker, index: int) -> None:
+        """Let a client produce to a broker, or something happen to the broker's process or session."""
         if isinstance(action, Produce):
             self._transitions.produce(draft, index, action.partition)
         else:
             self._performers[type(action)](draft, index)
 
-    def _move(self, draft: Draft, move: Move) -> None:
+    def _perform_move(self, draft: Draft, move: Move) -> None:
         replicas = tuple(BrokerId(broker) for broker in move.replicas)
-        self._transitions.move(draft, new_move(tp_of(move.partition), replicas, self._reassign_path))
+        self._transitions.move(draft, move_requests(tp_of(move.partition), replicas, self._reassign_path))
 
-    def _carry(self, draft: Draft, action: OfMessage, position: int) -> None:
+    def _perform_on_message(self, draft: Draft, action: OfMessage, position: int) -> None:
         """Deliver, lose or double the message at this position."""
         match action:
             case Deliver():
@@ -237,7 +238,8 @@ class MachineWorld:
             case Double():
                 self._transitions.double(draft, position)
 
-    def _arrivals(self, key: Key) -> Iterator[tuple[OfMessage, int]]:
+    def _message_actions(self, key: Key) -> Iterator[tuple[OfMessage, int]]:
+        """The possible arrivals, losses and doublings, each with the position of its message in the network."""
         # Flights are sorted: alike ones and equal ones are neighbours.
         flights = self._transitions.flights
         lossy = self.spent(key).losses < self.bounds.losses
@@ -250,15 +252,15 @@ class MachineWorld:
             if number == last:
                 continue
             last = number
-            action = delivery(link, nth)
+            action = delivery_of(link, nth)
             yield action, position
             if lossy:
                 yield Lose(message=action.message, source=action.source, to=action.to, nth=nth), position
             if doubling:
                 yield Double(message=action.message, source=action.source, to=action.to, nth=nth), position
 
-    def _moves(self, key: Key) -> Iterator[Move]:
-        """One move at a time, to as many brokers as hold the partition."""
+    def _possible_moves(self, key: Key) -> Iterator[Move]:
+        """The moves that an administrator may ask for: one at a time, to as many brokers as hold the partition."""
         bounds, standing = self.bounds, self.standing(key)
         if self.spent(key).moves >= bounds.moves or standing.moving:
             return
@@ -267,16 +269,16 @@ class MachineWorld:
                 if set(replicas) != set(stated.assigned):
                     yield Move(partition=number, replicas=replicas)
 
-    def _of_broker(self, key: Key, index: int) -> list[OfBroker]:
+    def _broker_actions(self, key: Key, index: int) -> list[OfBroker]:
         """The possible actions of one broker, its session and its link to ZooKeeper."""
         facts, ghost = self._hosts[key[index]], self.ghost(key)
         actions: list[OfBroker] = []
         if facts.up and ghost.produced < self.bounds.records:
             leading = (number for number, replica in enumerate(facts.replicas) if replica.leads)
             actions += [Produce(node=f"b{index + 1}", partition=number) for number in leading]
-        return actions + [self._action(kind, index) for kind in self._kinds(key, index)]
+        return actions + [self._process_action(kind, index) for kind in self._process_kinds(key, index)]
 
-    def _kinds(self, key: Key, index: int) -> list[type[OfProcess]]:
+    def _process_kinds(self, key: Key, index: int) -> list[type[OfProcess]]:
         """The kinds of actions that a broker's process can take now."""
         bounds, spent, facts = self.bounds, self.spent(key), self._hosts[key[index]]
         has_session = facts.session in self.standing(key).sessions
@@ -316,7 +318,7 @@ class MachineWorld:
             case _:
                 assert_never(action)
 
-    def _action(self, kind: type[OfProcess], index: int) -> OfProcess:
+    def _process_action(self, kind: type[OfProcess], index: int) -> OfProcess:
         cached = self._actions.get((kind, index))
         if cached is None:
             cached = self._actions[kind, index] = kind(node=f"b{index + 1}")
@@ -331,8 +333,8 @@ class MachineWorld:
             return None
         draft = transitions.draft(key)
         transitions.fire(draft, index, timer)
-        after = transitions.done(draft)
-        return after if self._changes(key, after) else None
+        after = transitions.state_after(draft)
+        return after if self._changes_state(key, after) else None
 
     def _may_fire(self, key: Key, index: int, timer: str) -> bool:
         """Whether firing this timer can make a difference."""
@@ -343,11 +345,11 @@ class MachineWorld:
             return not any((index, about) in self._hosts[host].parked for host in key[: self._size])
         return True
 
-    def _changes(self, key: Key, after: Key) -> bool:
+    def _changes_state(self, key: Key, after: Key) -> bool:
         """Whether the state differs after the messages of the timer have arrived."""
         before = key[self._size + 3 :]
         for _ in range(_ROUND_TRIPS_MAX):
-            if self._same(after, key):
+            if self._equal_but_timers(after, key):
                 return False
             fresh = list(after[self._size + 3 :])
             for flight in before:
@@ -355,10 +357,10 @@ class MachineWorld:
                     fresh.remove(flight)
             if not fresh:
                 return True
-            after = self._transitions.delivered(after, after[self._size + 3 :].index(fresh[0]))
-        return not self._same(after, key)
+            after = self._transitions.state_after_arrival(after, after[self._size + 3 :].index(fresh[0]))
+        return not self._equal_but_timers(after, key)
 
-    def _same(self, first: Key, second: Key) -> bool:
+    def _equal_but_timers(self, first: Key, second: Key) -> bool:
         """Whether two states are equal except for armed timers and spent faults."""
         size, hosts = self._size, self._hosts
         return (
@@ -375,24 +377,24 @@ class MachineWorld:
         draft = transitions.draft(key, witness)
         match action:
             case Deliver() | Lose() | Double():
-                self._carry(draft, action, self._position(key, action))
+                self._perform_on_message(draft, action, self._position_in_network(key, action))
             case Fire(node=node, timer=timer):
-                index = self._index(node)
+                index = self._broker_position(node)
                 if timer not in self._hosts[key[index]].timers:
                     raise Impossible(f"{node} has no timer {timer}")
                 transitions.fire(draft, index, timer)
             case Produce() | Crash() | Restart() | Expire() | Notice() | ZkHear() | ZkPerform():
-                index = self._index(action.node)
-                self._check(key, action, index)
-                self._act(draft, action, index)
+                index = self._broker_position(action.node)
+                self._check_possible(key, action, index)
+                self._perform_on_broker(draft, action, index)
             case Move():
                 self._check_move(key, action)
-                self._move(draft, action)
+                self._perform_move(draft, action)
             case _:
                 assert_never(action)
-        return transitions.done(draft)
+        return transitions.state_after(draft)
 
-    def _check(self, key: Key, action: OfBroker, index: int) -> None:
+    def _check_possible(self, key: Key, action: OfBroker, index: int) -> None:
         """Raise Impossible unless a broker's action is possible."""
         facts, node, kind = self._hosts[key[index]], action.node, type(action)
         has_session = facts.session in self.standing(key).sessions
@@ -415,16 +417,17 @@ class MachineWorld:
         if self.standing(key).moving:
             raise Impossible("a move is under way")
 
-    def _position(self, key: Key, action: OfMessage) -> int:
-        """The position of a message in the network."""
-        link = (self._index(action.source), self._index(action.to), action.message)
+    def _position_in_network(self, key: Key, action: OfMessage) -> int:
+        """The position in the network of the message that an action names. Raises Impossible."""
+        link = (self._broker_position(action.source), self._broker_position(action.to), action.message)
         flights = self._transitions.flights
         alike = [at for at, number in enumerate(key[self._size + 3 :]) if flights[number].link == link]
         if action.nth >= len(alike):
             raise Impossible(f"no {action.message} number {action.nth} from {action.source} to {action.to} is in flight")
         return alike[action.nth]
 
-    def _index(self, node: str) -> int:
+    def _broker_position(self, node: str) -> int:
+        """The position of broker `b1`, `b2` … Raises Impossible for an unknown one."""
         digits = node.removeprefix("b")
         if not digits.isdecimal() or not 1 <= int(digits) <= self._size:
             raise Impossible(f"unknown broker {node}; brokers are b1 to b{self._size}")

@@ -132,7 +132,7 @@ class Machines:
         )
 
     def _encoded_core(self, core: Core) -> Encoded:
-        """Equal encodings are one object, because some kilobytes of each are remembered in several places."""
+        """Encode a core. Equal encodings are one object, because some kilobytes of each are remembered in several places."""
         halves = _encode(core.process), _encode(core.controller)
         encoded = tuple([self._halves.setdefault(half, half) for half in halves])
         cached = self._views.get(encoded)
@@ -157,12 +157,12 @@ class Machines:
             cached = self._views[core] = (core, _view(_decode(core), self.partitions))
         return cached[1]
 
-    def renamed(
+    def canonical_core(
         self, index: int, core: Encoded, waiting: tuple[Waiting, ...], versions: Versions, requests: tuple[int, ...]
     ) -> Encoded:
         """Convert an encoded broker state to canonical form.
 
-        `waiting`: for each broker, the correlations of its pending requests. `versions`: of the state znodes. `asked`: ids of
+        `waiting`: for each broker, the correlations of its pending requests. `versions`: of the state znodes. `requests`: ids of
         this broker's pending ZooKeeper requests, ascending.
         """
         key = (core, waiting, versions, requests)
@@ -170,21 +170,21 @@ class Machines:
         if cached is None:
             state = _decode(core)
             state.process.ids = Ids(correlation=len(waiting[index]), zk=len(requests), flush=0)
-            _rename_correlations(state, waiting[index], waiting, self._names)
-            _rename_isr_changes(state, None if asks_controller(self._configs[index]) else requests, waiting[index])
-            _rename_requests(state, requests)
+            _renumber_correlations(state, waiting[index], waiting, self._names)
+            _renumber_isr_changes(state, None if asks_controller(self._configs[index]) else requests, waiting[index])
+            _renumber_zk_requests(state, requests)
             if versions:
-                _rename_versions(state, versions)
-            _disarm(state)
+                _renumber_versions(state, versions)
+            _set_park_deadline(state)
             cached = self._renamed[key] = self._encoded_core(state)
         return cached
 
 
-def renamed_message(message: AnyMessage, waiting: Waiting, versions: Versions) -> AnyMessage:
+def canonical_message(message: AnyMessage, waiting: Waiting, versions: Versions) -> AnyMessage:
     """A broker's request with these pending correlation ids, or a reply to it, in canonical form."""
-    message = replace(message, correlation=_new(message.correlation, waiting))
+    message = replace(message, correlation=_canonical_id(message.correlation, waiting))
     if isinstance(message, LeaderAndIsr) and versions:
-        message = replace(message, states=tuple(_renumbered_state(state, versions) for state in message.states))
+        message = replace(message, states=tuple(_canonical_state(state, versions) for state in message.states))
     return message
 
 
@@ -208,16 +208,16 @@ def _view(core: Core, partitions: tuple[TopicPartition, ...]) -> View:
     if core.broker.membership.outstanding:
         waiting.append(core.broker.membership.outstanding)
     waiting += [asked.correlation for asked in core.broker.asked]
-    partitions_there = core.broker.partitions
+    held_partitions = core.broker.partitions
     return View(
-        replicas=tuple(_replica(partitions_there.get(tp)) for tp in partitions),
+        replicas=tuple(_replica_view(held_partitions.get(tp)) for tp in partitions),
         waiting=tuple(sorted(waiting)),
-        parked=tuple((fetch.source, tp) for tp in partitions if tp in partitions_there for fetch in partitions_there[tp].fetches),
+        parked=tuple((fetch.source, tp) for tp in partitions if tp in held_partitions for fetch in held_partitions[tp].fetches),
         proposals=tuple((request.source, request.asked) for request in core.controller.isr_requests),
     )
 
 
-def _replica(partition: Partition | None) -> Replica:
+def _replica_view(partition: Partition | None) -> Replica:
     """What the search reads of a replica."""
     if partition is None:
         return Replica()
@@ -232,34 +232,34 @@ def _replica(partition: Partition | None) -> Replica:
     )
 
 
-def _new(correlation: int, waiting: Waiting) -> int:
+def _canonical_id(correlation: int, waiting: Waiting) -> int:
     return waiting.index(correlation) + 1 if correlation in waiting else STALE
 
 
-def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...], names: dict[str, int]) -> None:
+def _renumber_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...], names: dict[str, int]) -> None:
     """Give the open requests of a broker, and those parked at it, their canonical correlation ids."""
     for channel in core.controller.channels:
         if channel.in_flight is not None:
-            channel.in_flight = replace(channel.in_flight, correlation=_new(channel.in_flight.correlation, own))
+            channel.in_flight = replace(channel.in_flight, correlation=_canonical_id(channel.in_flight.correlation, own))
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Follower) and partition.role.outstanding:
-            partition.role.outstanding = _new(partition.role.outstanding, own)
-        partition.fetches = [f for fetch in partition.fetches if (f := _renamed_fetch(fetch, waiting, names)) is not None]
+            partition.role.outstanding = _canonical_id(partition.role.outstanding, own)
+        partition.fetches = [f for fetch in partition.fetches if (f := _canonical_fetch(fetch, waiting, names)) is not None]
     if core.broker.membership.outstanding:
-        core.broker.membership.outstanding = _new(core.broker.membership.outstanding, own)
+        core.broker.membership.outstanding = _canonical_id(core.broker.membership.outstanding, own)
     for request_sent in core.broker.asked:
-        request_sent.correlation = _new(request_sent.correlation, own)
+        request_sent.correlation = _canonical_id(request_sent.correlation, own)
     for request in core.controller.isr_requests:
-        number = _new(request.asked.correlation, waiting[names[request.source]])
+        number = _canonical_id(request.asked.correlation, waiting[names[request.source]])
         request.asked = replace(request.asked, correlation=number)
 
 
-def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
-    correlation = _new(fetch.correlation, waiting[names[fetch.source]])
+def _canonical_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
+    correlation = _canonical_id(fetch.correlation, waiting[names[fetch.source]])
     return None if correlation == STALE else replace(fetch, correlation=correlation)
 
 
-def _rename_requests(core: Core, requests: tuple[int, ...]) -> None:
+def _renumber_zk_requests(core: Core, requests: tuple[int, ...]) -> None:
     """Number the requests to ZooKeeper from 1; an answered one gets 0."""
 
     def new(request: int) -> int:
@@ -270,43 +270,43 @@ def _rename_requests(core: Core, requests: tuple[int, ...]) -> None:
     core.controller.outstanding = [replace(sent, request=new(sent.request)) for sent in outstanding if sent.request in requests]
 
 
-def _rename_isr_changes(core: Core, requests: tuple[int, ...] | None, own: Waiting) -> None:
-    """Requests of leaders for another ISR: to ZooKeeper by their id, or to the controller by correlation (`asked` is None)."""
+def _renumber_isr_changes(core: Core, requests: tuple[int, ...] | None, own: Waiting) -> None:
+    """Renumber the ISR changes of leaders: to ZooKeeper by request id, or to the controller by correlation (`requests` None)."""
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Leader) and (change := partition.role.change) is not None:
             if requests is not None:
                 change.request = requests.index(change.request) + 1 if change.request in requests else 0
             elif change.request:
-                change.request = _new(change.request, own)
+                change.request = _canonical_id(change.request, own)
 
 
-def _rename_versions(core: Core, versions: Versions) -> None:
+def _renumber_versions(core: Core, versions: Versions) -> None:
     """Give znode versions their canonical numbers."""
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Leader):
-            partition.role.zk_version = _new_version(partition.role.zk_version, partition.tp, versions)
+            partition.role.zk_version = _canonical_version(partition.role.zk_version, partition.tp, versions)
     controller = core.controller
-    controller.states = {tp: _renumbered_state(state, versions) for tp, state in controller.states.items()}
+    controller.states = {tp: _canonical_state(state, versions) for tp, state in controller.states.items()}
     for change in controller.changes.values():
-        change.wanted = None if change.wanted is None else _renumbered_state(change.wanted, versions)
-        change.base = None if change.base is None else _renumbered_state(change.base, versions)
+        change.wanted = None if change.wanted is None else _canonical_state(change.wanted, versions)
+        change.base = None if change.base is None else _canonical_state(change.base, versions)
     for channel in controller.channels:
-        channel.states = {tp: _renumbered_state(state, versions) for tp, state in channel.states.items()}
-        channel.metadata = {tp: _renumbered_state(state, versions) for tp, state in channel.metadata.items()}
+        channel.states = {tp: _canonical_state(state, versions) for tp, state in channel.states.items()}
+        channel.metadata = {tp: _canonical_state(state, versions) for tp, state in channel.metadata.items()}
         if isinstance(channel.in_flight, LeaderAndIsr):
-            states = tuple(_renumbered_state(state, versions) for state in channel.in_flight.states)
+            states = tuple(_canonical_state(state, versions) for state in channel.in_flight.states)
             channel.in_flight = replace(channel.in_flight, states=states)
 
 
-def _renumbered_state(state: PartitionState, versions: Versions) -> PartitionState:
-    return replace(state, zk_version=_new_version(state.zk_version, state.tp, versions))
+def _canonical_state(state: PartitionState, versions: Versions) -> PartitionState:
+    return replace(state, zk_version=_canonical_version(state.zk_version, state.tp, versions))
 
 
-def _new_version(version: int, tp: TopicPartition, versions: Versions) -> ZkVersion:
+def _canonical_version(version: int, tp: TopicPartition, versions: Versions) -> ZkVersion:
     return ZkVersion(1 if version == versions[index_of(tp)] else 0)
 
 
-def _disarm(core: Core) -> None:
+def _set_park_deadline(core: Core) -> None:
     # Arm the `park` timer for the first deadline of the parked fetches; parked produces never time out here.
     deadlines = [fetch.deadline_ms for partition in core.broker.partitions.values() for fetch in partition.fetches]
     core.broker.park_armed_ms = min(deadlines, default=None)

@@ -53,11 +53,11 @@ class Parts(Numbers[Part]):
         digests = self._digests
         return blake2b(b"".join([digests[number] for number in numbers]), digest_size=FINGERPRINT_BYTES).digest()
 
-    def exported(self, numbers: Iterable[int]) -> bytes:
+    def export(self, numbers: Iterable[int]) -> bytes:
         """Encode the parts with these numbers for another process or a later one."""
-        return _encode([_wire(self.values[number]) for number in numbers])
+        return _encode([_kind_and_bytes(self.values[number]) for number in numbers])
 
-    def admitted(self, exported: bytes) -> tuple[int, ...]:
+    def admit_parts(self, exported: bytes) -> tuple[int, ...]:
         """The numbers that exported parts have in this process, in their order. Raises msgspec.DecodeError."""
         return tuple(self.of(_DECODERS[kind].decode(encoded)) for kind, encoded in _decode_all(exported))
 
@@ -69,10 +69,10 @@ class _Digests(dict[int, bytes]):
         self._parts = parts
 
     def __missing__(self, number: int) -> bytes:
-        kind, encoded = _wire(self._parts.values[number])
+        kind, encoded = _kind_and_bytes(self._parts.values[number])
         digest = self[number] = blake2b(encoded, digest_size=FINGERPRINT_BYTES, salt=bytes([kind])).digest()
         return digest
 
 
-def _wire(part: Part) -> tuple[int, bytes]:
+def _kind_and_bytes(part: Part) -> tuple[int, bytes]:
     return _KINDS.index(type(part)), _encode(part)

@@ -21,7 +21,7 @@ def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Varian
         min_insync_replicas=_MIN_ISR,
         flush="none",
     )
-    cluster = ClusterShape(brokers=brokers, topics=(topic,), legacy_brokers=() if bounds.kip343 else _all(brokers))
+    cluster = ClusterShape(brokers=brokers, topics=(topic,), legacy_brokers=() if bounds.kip343 else _all_brokers(brokers))
     promise = Promise(
         topics=(TopicPromise(topic=TOPIC, min_insync_replicas=_MIN_ISR, flush="none"),),
         session_timeout_ms=cluster.session_timeout_ms,
@@ -64,7 +64,7 @@ def refusal(plan: Plan) -> str | None:
     if not plan.path:
         return "backend explore performs only plans with a path"
     legacy = plan.cluster.legacy_brokers
-    if legacy not in ((), _all(plan.cluster.brokers)):
+    if legacy not in ((), _all_brokers(plan.cluster.brokers)):
         return "in a plan with a path all brokers must have one inter-broker protocol: legacy_brokers lists all of them or none"
     expected = replace(ClusterShape(topics=plan.cluster.topics), brokers=plan.cluster.brokers, legacy_brokers=legacy)
     topics = plan.cluster.topics
@@ -80,5 +80,5 @@ def refusal(plan: Plan) -> str | None:
     return None
 
 
-def _all(brokers: int) -> tuple[int, ...]:
+def _all_brokers(brokers: int) -> tuple[int, ...]:
     return tuple(range(1, brokers + 1))

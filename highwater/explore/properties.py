@@ -36,9 +36,9 @@ def properties_of(model: Readable) -> tuple[Property[Key], ...]:
     """The invariants of the world of the machines."""
     return (
         Property("committed", lambda key: model.ghost(key).wrong),
-        Property("weak-isr", lambda key: _weak_isr(model, key)),
-        Property("strong-isr", lambda key: _strong_isr(model, key)),
-        Property("isr-assigned", lambda key: _isr_assigned(model, key)),
+        Property("weak-isr", lambda key: _weak_isr_violation(model, key)),
+        Property("strong-isr", lambda key: _strong_isr_violation(model, key)),
+        Property("isr-assigned", lambda key: _unassigned_member(model, key)),
     )
 
 
@@ -49,15 +49,15 @@ def goals_of(model: Readable) -> tuple[Goal[Key], ...]:
         Goal("a record was committed", lambda key: any(promised.committed for promised in model.ghost(key).partitions)),
         Goal("another leader was elected", lambda key: any(promised.top_epoch > 0 for promised in model.ghost(key).partitions)),
         Goal("the ISR shrank", lambda key: any(len(p.isr) < bounds.replicas for p in model.standing(key).partitions)),
-        Goal("two brokers took themselves for the leader", lambda key: _two_lead(model, key)),
-        Goal("two logs held different records at one offset", lambda key: _logs_diverge(model, key)),
+        Goal("two brokers took themselves for the leader", lambda key: _have_two_leaders(model, key)),
+        Goal("two logs held different records at one offset", lambda key: _have_diverged(model, key)),
     )
     if not bounds.moves:
         return goals
     return (*goals, Goal("a partition was moved", lambda key: _has_moved(model, key)))
 
 
-def _weak_isr(model: Readable, key: Key) -> str:
+def _weak_isr_violation(model: Readable, key: Key) -> str:
     """WeakIsr: the complaint about a leader and a member of its own ISR that lacks a committed record; "" if it holds."""
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
@@ -65,25 +65,25 @@ def _weak_isr(model: Readable, key: Key) -> str:
             if replica.leads and replica.hw:
                 present = model.standing(key).partitions[partition].isr
                 isr = tuple(broker for broker in replica.isr if broker in present or hosts[broker - 1].held[partition])
-                words = _lacking(hosts, index, partition, isr)
+                words = _first_lacking(hosts, index, partition, isr)
                 if words:
                     return f"{words}, of its ISR"
     return ""
 
 
-def _strong_isr(model: Readable, key: Key) -> str:
+def _strong_isr_violation(model: Readable, key: Key) -> str:
     """StrongIsr: the same for the ISR in ZooKeeper."""
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
         for partition, replica in enumerate(host.replicas):
             if replica.leads and replica.hw:
-                words = _lacking(hosts, index, partition, model.standing(key).partitions[partition].isr)
+                words = _first_lacking(hosts, index, partition, model.standing(key).partitions[partition].isr)
                 if words:
                     return f"{words}, of the ISR in ZooKeeper"
     return ""
 
 
-def _lacking(hosts: list[HostFacts], leader: int, partition: int, isr: tuple[BrokerId, ...]) -> str:
+def _first_lacking(hosts: list[HostFacts], leader: int, partition: int, isr: tuple[BrokerId, ...]) -> str:
     """Which broker of the ISR lacks a record below the leader's HW; "" if none."""
     hw = hosts[leader].replicas[partition].hw
     committed = hosts[leader].values[partition][:hw]
@@ -93,7 +93,7 @@ def _lacking(hosts: list[HostFacts], leader: int, partition: int, isr: tuple[Bro
     return ""
 
 
-def _isr_assigned(model: Readable, key: Key) -> str:
+def _unassigned_member(model: Readable, key: Key) -> str:
     """The complaint about a member of an ISR that is not assigned; "" if there is none."""
     for number, stated in enumerate(model.standing(key).partitions):
         for broker in stated.isr:
@@ -103,7 +103,7 @@ def _isr_assigned(model: Readable, key: Key) -> str:
     return ""
 
 
-def _two_lead(model: Readable, key: Key) -> bool:
+def _have_two_leaders(model: Readable, key: Key) -> bool:
     hosts = model.hosts(key)
     return any(sum(host.replicas[number].leads for host in hosts) > 1 for number in range(model.bounds.partitions))
 
@@ -113,7 +113,7 @@ def _has_moved(model: Readable, key: Key) -> bool:
     return not standing.moving and any(last in stated.assigned for stated in standing.partitions)
 
 
-def _logs_diverge(model: Readable, key: Key) -> bool:
+def _have_diverged(model: Readable, key: Key) -> bool:
     """Whether the logs of two replicas differ at some offset."""
     hosts = model.hosts(key)
     if all(host.values == hosts[0].values for host in hosts):

@@ -15,7 +15,7 @@ from highwater.explore.abstract.rules import Rules
 from highwater.explore.machine_world import MachineWorld
 from highwater.explore.machines import Replica
 from highwater.explore.state import Host, log_of, tp_of
-from highwater.explore.strategy import Budget, resident_mib, spent
+from highwater.explore.strategy import Budget, limit_reached, resident_mib
 from highwater.explore.transition import Key
 from highwater.explore.zookeeper import Stated
 from highwater.plans.actions import AnyAction, Path
@@ -72,7 +72,7 @@ class Refinement:
                     return self._result("budget", depth, stopped_by=f"depth {depth}")
                 following: list[Key] = []
                 for state in level:
-                    stop = self._spent(budget)
+                    stop = self._limit_reached(budget)
                     if stop:
                         return self._result("budget", depth, stopped_by=stop)
                     unexplained = self._expand(state, following)
@@ -90,23 +90,23 @@ class Refinement:
         before = self._picture(state)
         for action, after in self._model.successors(state):
             self._transitions += 1
-            wrong = self._check(before, self._picture(after))
+            wrong = self._explain_once(before, self._picture(after))
             if wrong:
-                path = (*self._path(state), action)
+                path = (*self._path_to(state), action)
                 return self._result("left", len(path), wrong=wrong, path=path)
             if after not in self._parents and self._model.within(after):
                 self._parents[after] = (state, action)
                 following.append(after)
         return None
 
-    def _spent(self, budget: Budget) -> str:
-        return spent(budget, states=len(self._parents), seconds=self._clock() - self._start, memory_mib=resident_mib())
+    def _limit_reached(self, budget: Budget) -> str:
+        return limit_reached(budget, states=len(self._parents), seconds=self._clock() - self._start, memory_mib=resident_mib())
 
     def _picture(self, key: Key) -> Picture:
         return picture_of(self._model, key, self._replicas)
 
-    def _check(self, before: Picture, after: Picture) -> str:
-        """Explain each pair of pictures once."""
+    def _explain_once(self, before: Picture, after: Picture) -> str:
+        """Why no action of the model explains this step; "" if some do, or if the step was checked before."""
         pair = self._number(before), self._number(after)
         if pair in self._explained or pair[0] == pair[1]:
             return ""
@@ -120,7 +120,7 @@ class Refinement:
     def _number(self, picture: Picture) -> int:
         return self._pictures.setdefault(picture, len(self._pictures))
 
-    def _path(self, state: Key) -> Path:
+    def _path_to(self, state: Key) -> Path:
         """The actions from the initial state to this one."""
         actions: list[AnyAction] = []
         while (parent := self._parents[state]) is not None:
@@ -153,11 +153,14 @@ class Refinement:
 
 
 def picture_of(model: MachineWorld, key: Key, replica_pictures: dict[tuple[int, int], ReplicaPicture]) -> Picture:
-    """The abstraction of a state: what the replication model has variables for. `known` keeps the replicas seen before."""
+    """The abstraction of a state: what the replication model has variables for.
+
+    `replica_pictures` keeps each replica's picture, by position and number of its host.
+    """
     stated = model.standing(key).partitions[0]
     for index, number in enumerate(key[: model.bounds.brokers]):
         if (index, number) not in replica_pictures:
-            replica_pictures[index, number] = _replica(index, model.host(number), model.hosts(key)[index].replicas[0])
+            replica_pictures[index, number] = _replica_picture(index, model.host(number), model.hosts(key)[index].replicas[0])
     return Picture(
         replicas=tuple(replica_pictures[place] for place in enumerate(key[: model.bounds.brokers])),
         leader=None if stated.leader is None else stated.leader - 1,
@@ -168,16 +171,20 @@ def picture_of(model: MachineWorld, key: Key, replica_pictures: dict[tuple[int, 
 
 
 def _requested_isrs(model: MachineWorld, key: Key, stated: Stated) -> frozenset[AskedIsr]:
-    """ISR changes on their way to ZooKeeper or to the controller. What anybody has committed must be held."""
+    """The ISRs that the leader in ZooKeeper asked for; a new member must hold every record that anybody has committed."""
     if not (model.bounds.zk_async or model.bounds.kip343):
         return frozenset()
     version = model.standing(key).versions[0]
-    isrs = {isr for *present, isr in _in_flight(model, key) if tuple(present) == (stated.leader, stated.leader_epoch, version)}
+    isrs = {
+        isr
+        for *present, isr in _isr_changes_in_flight(model, key)
+        if tuple(present) == (stated.leader, stated.leader_epoch, version)
+    }
     hw = len(model.ghost(key).partitions[0].committed)
     return frozenset(AskedIsr(frozenset(broker - 1 for broker in isr), hw) for isr in isrs)
 
 
-def _in_flight(model: MachineWorld, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
+def _isr_changes_in_flight(model: MachineWorld, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
     """Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR."""
     tp = tp_of(0)
     requests = [flight.message for flight in model.network(key)]
@@ -192,7 +199,7 @@ def _in_flight(model: MachineWorld, key: Key) -> Iterator[tuple[BrokerId | None,
             yield from ((request.broker, ask.leader_epoch, ask.zk_version, brokers_of(ask.isr)) for ask in request.changes)
 
 
-def _replica(index: int, host: Host, replica: Replica) -> ReplicaPicture:
+def _replica_picture(index: int, host: Host, replica: Replica) -> ReplicaPicture:
     """A broker's replica as the model pictures it."""
     followed = None if replica.follows is None else replica.follows - 1
     return ReplicaPicture(

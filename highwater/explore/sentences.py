@@ -34,7 +34,7 @@ class _Listener:
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
         if isinstance(event, Received) and not self.said and not self.detail:
-            self.detail = _content(event)
+            self.detail = _content_in_words(event)
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
         """Tell a note or a message that the reader should know."""
@@ -42,12 +42,12 @@ class _Listener:
         if isinstance(effect, Note):
             self._say(_note_in_words(node, effect))
         elif isinstance(effect, Send):
-            self._say(_sending(node, effect))
+            self._say(_sending_in_words(node, effect))
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
         for commit in commits:
             if isinstance(commit, NodeCreated | NodeWritten):
-                self._say(_recorded(commit))
+                self._say(_write_in_words(commit))
 
     def administered(self, commits: tuple[AnyCommit, ...]) -> None:
         """Add nothing: the sentence of the action "move" says it."""
@@ -71,7 +71,7 @@ class _Listener:
             self.said.append(sentence)
 
 
-def _content(event: Received) -> str:
+def _content_in_words(event: Received) -> str:
     """What a message says, in words; "" if that does not matter."""
     match event.message:
         case Fetch(offset=offset):
@@ -85,18 +85,18 @@ def _content(event: Received) -> str:
         case EpochEndReply(leader_epoch=epoch, end_offset=end):
             return f": epoch {epoch} ends at {end}"
         case LeaderAndIsr(states=states, controller=controller):
-            return f" of controller b{controller} ({'; '.join(_state(state) for state in states)})"
+            return f" of controller b{controller} ({'; '.join(_state_in_words(state) for state in states)})"
         case _:
             return ""
 
 
-def _state(state: PartitionState) -> str:
+def _state_in_words(state: PartitionState) -> str:
     leader = "no leader" if state.leader is None else f"leader b{state.leader}"
     isr = ",".join(f"b{member.broker}" for member in state.isr)
     return f"{leader}, epoch {state.leader_epoch}, ISR {isr or 'empty'}"
 
 
-def _sending(node: str, effect: Send) -> str:
+def _sending_in_words(node: str, effect: Send) -> str:
     """What a broker sends, in words; "" if that does not matter."""
     match effect.message:
         case Fetch(offset=offset):
@@ -109,11 +109,12 @@ def _sending(node: str, effect: Send) -> str:
             return ""
 
 
-def _recorded(commit: NodeCreated | NodeWritten) -> str:
+def _write_in_words(commit: NodeCreated | NodeWritten) -> str:
+    """The state that a write to ZooKeeper leaves, in words; "" for a znode of no partition."""
     tp = paths.tp_of_state_path(commit.path)
     if tp is None:
         return ""
-    return f"ZooKeeper has {_state(paths.decode_state(tp, (), Data(commit.data, 0, 0)))}"
+    return f"ZooKeeper has {_state_in_words(paths.decode_state(tp, (), Data(commit.data, 0, 0)))}"
 
 
 def _note_in_words(node: str, note: Note) -> str:

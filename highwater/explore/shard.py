@@ -74,8 +74,8 @@ class Translation:
         self._outward: dict[int, int] = {}
         self._inward: list[int] = []
 
-    def out(self, packed: bytes) -> tuple[bytes, bytes]:
-        """A packed state in their numbering, and the parts that must be admitted before it can be read; empty if none."""
+    def to_theirs(self, packed: bytes) -> tuple[bytes, bytes]:
+        """A packed state in the others' numbering, and the parts that they must admit before they can read it; empty if none."""
         if self._parts is None:
             return packed, b""
         outward, numbers = self._outward, array("I", packed)
@@ -86,14 +86,14 @@ class Translation:
             for number in fresh:
                 outward[number] = len(self._inward)
                 self._inward.append(number)
-            return array("I", [outward[number] for number in numbers]).tobytes(), self._parts.exported(fresh)
+            return array("I", [outward[number] for number in numbers]).tobytes(), self._parts.export(fresh)
 
     def admit(self, exported: bytes) -> None:
         """Give numbers of this process to parts of the others."""
         assert self._parts is not None
-        self._inward += self._parts.admitted(exported)
+        self._inward += self._parts.admit_parts(exported)
 
-    def into(self, packed: bytes) -> bytes:
+    def to_ours(self, packed: bytes) -> bytes:
         """A packed state of the others in the numbering of this process."""
         if self._parts is None:
             return packed
@@ -110,7 +110,7 @@ class Translation:
         self._inward = [new.get(number, _FORGOTTEN) for number in self._inward]
         self._outward = {new[own]: number for own, number in self._outward.items() if own in new}
 
-    def both_ways(self) -> None:
+    def continue_numbering(self) -> None:
         """Use the numbering of the admitted parts outwards too, as when a file is continued."""
         self._outward = {own: number for number, own in enumerate(self._inward)}
 
@@ -157,7 +157,7 @@ class Shard(Generic[State, Action]):
         """Take in the initial state if it belongs to this shard."""
         initial = self._world.initial()
         if self._place == self._owner(self._world.fingerprint(initial)):
-            self._add(initial, self._world.fingerprint(initial), ROOT, 0)
+            self._store(initial, self._world.fingerprint(initial), ROOT, 0)
         self._mark.level_end = self._mark.states
         self._flush()
         return self._report()
@@ -172,11 +172,11 @@ class Shard(Generic[State, Action]):
         mark = self._mark
         parts = self._world.parts
         if parts is not None and len(parts) > self._parts_max:
-            self._forget()
+            self._renew_world()
         for _ in range(min(count, mark.level_end - mark.expanded)):
             if self._found and self._stop:
                 break
-            self._expand(self._world.unpack(self._disk.into(self._next())), mark.expanded << _PLACE_BITS | self._place)
+            self._expand(self._world.unpack(self._disk.to_ours(self._read_next())), mark.expanded << _PLACE_BITS | self._place)
             mark.expanded += 1
         return self._report()
 
@@ -207,26 +207,26 @@ class Shard(Generic[State, Action]):
             if not world.within(after):
                 self._mark.beyond += 1
             elif alone or self._owner(fingerprint) == self._place:
-                self._add(after, fingerprint, parent, nth)
+                self._store(after, fingerprint, parent, nth)
                 if self._found and self._stop:
                     return
             else:
-                self._send(after, fingerprint, parent, nth)
+                self._queue_for_owner(after, fingerprint, parent, nth)
 
-    def _add(self, state: State, fingerprint: bytes, parent: int, nth: int) -> None:
+    def _store(self, state: State, fingerprint: bytes, parent: int, nth: int) -> None:
         """Enter a new state: its fingerprint, how it was reached, and the state itself, on disk."""
         mark = self._mark
         self._seen.add(fingerprint)
         self._origins.write(_ORIGIN.pack(fingerprint, parent, nth))
-        packed, parts = self._disk.out(self._world.pack(state))
+        packed, parts = self._disk.to_theirs(self._world.pack(state))
         if parts:
             mark.part_bytes += self._parts.write(_LENGTH.pack(len(parts)) + parts)
         mark.state_bytes += self._states.write(_LENGTH.pack(len(packed)) + packed)
         number = mark.states << _PLACE_BITS | self._place
         mark.states += 1
-        self._found += [Found(name, wrong, number) for name, wrong in self._judge.see(state)]
+        self._found += [Found(name, wrong, number) for name, wrong in self._judge.newly_broken(state)]
 
-    def _next(self) -> bytes:
+    def _read_next(self) -> bytes:
         """The next packed state of the level, in the numbering of the folder."""
         (length,) = _LENGTH.unpack(self._reader.read(_LENGTH.size))
         return self._reader.read(length)
@@ -255,17 +255,17 @@ class Shard(Generic[State, Action]):
             outboxes=outboxes,
         )
 
-    def _forget(self) -> None:
+    def _renew_world(self) -> None:
         """Continue in a new world that knows only the parts of stored states, so that memory does not grow with all others."""
         old, self._world = self._world.parts, self._build()
         fresh = self._world.parts
         assert old is not None
         assert fresh is not None
         numbers_kept = list(dict.fromkeys(number for one in (self._disk, *self._in) for number in one.numbers()))
-        new = dict(zip(numbers_kept, fresh.admitted(old.exported(numbers_kept)), strict=True))
+        new = dict(zip(numbers_kept, fresh.admit_parts(old.export(numbers_kept)), strict=True))
         for translation in (self._disk, *self._in, *self._out):
             translation.renumber(fresh, new)
-        self._judge.move(self._world.properties, self._world.goals)
+        self._judge.move_to_world(self._world.properties, self._world.goals)
         self._parts_max = max(PARTS_MAX, 2 * len(fresh))
 
     # --- other shards -----------------------------------------------------------------------------------------------------------
@@ -273,11 +273,11 @@ class Shard(Generic[State, Action]):
     def _owner(self, fingerprint: bytes) -> int:
         return crc32(fingerprint) % self._shards
 
-    def _send(self, state: State, fingerprint: bytes, parent: int, nth: int) -> None:
+    def _queue_for_owner(self, state: State, fingerprint: bytes, parent: int, nth: int) -> None:
         """Put a state into the outbox of the shard that owns it."""
         self._sent.add(fingerprint)
         owner = self._owner(fingerprint)
-        packed, parts = self._out[owner].out(self._world.pack(state))
+        packed, parts = self._out[owner].to_theirs(self._world.pack(state))
         self._outboxes[owner] += _LENGTH.pack(len(parts)) + parts
         self._outboxes[owner] += _ORIGIN.pack(fingerprint, parent, nth) + _LENGTH.pack(len(packed)) + packed
 
@@ -285,13 +285,13 @@ class Shard(Generic[State, Action]):
         """Add the states that another shard sent."""
         at, translation = 0, self._in[sender]
         while at < len(inbox):
-            parts, at = _field(inbox, at)
+            parts, at = _read_field(inbox, at)
             if parts:
                 translation.admit(parts)
             fingerprint, parent, nth = _ORIGIN.unpack_from(inbox, at)
-            packed, at = _field(inbox, at + _ORIGIN.size)
+            packed, at = _read_field(inbox, at + _ORIGIN.size)
             if fingerprint not in self._seen:
-                self._add(self._world.unpack(translation.into(packed)), fingerprint, parent, nth)
+                self._store(self._world.unpack(translation.to_ours(packed)), fingerprint, parent, nth)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Shard(Generic[State, Action]):
     def resume(self, mark: Mark, reached: tuple[str, ...], broken: tuple[str, ...]) -> Report:
         """Continue from a checkpoint's mark; later writes are dropped. ValueError if the files are shorter than the mark says."""
         self._mark = mark
-        self._judge.forget(reached, broken)
+        self._judge.look_no_longer_for(reached, broken)
         sizes = (mark.state_bytes, mark.states * _ORIGIN.size, mark.part_bytes)
         for file, size in zip((self._states, self._origins, self._parts), sizes, strict=True):
             if file.tell() < size:
@@ -312,12 +312,12 @@ class Shard(Generic[State, Action]):
         with (self._folder / "parts").open("rb") as parts:
             while header := parts.read(_LENGTH.size):
                 self._disk.admit(parts.read(_LENGTH.unpack(header)[0]))
-        self._disk.both_ways()
+        self._disk.continue_numbering()
         with (self._folder / "origins").open("rb", buffering=_BUFFER) as origins:
             for _ in range(mark.states):
                 self._seen.add(_ORIGIN.unpack(origins.read(_ORIGIN.size))[0])
         for _ in range(mark.expanded):
-            self._next()
+            self._read_next()
         return self._report()
 
     def close(self) -> None:
@@ -326,7 +326,7 @@ class Shard(Generic[State, Action]):
             file.close()
 
 
-def _field(inbox: bytes, at: int) -> tuple[bytes, int]:
+def _read_field(inbox: bytes, at: int) -> tuple[bytes, int]:
     """A field with its length before it, and where it ends."""
     (length,) = _LENGTH.unpack_from(inbox, at)
     start = at + _LENGTH.size

@@ -172,7 +172,7 @@ class Brokers:
         """Perform the effects on the host; those that concern others become operations."""
         ops: list[Op] = []
         for at, effect in enumerate(effects):
-            op = self._op(index, host, at, effect)
+            op = self._op_of_effect(index, host, at, effect)
             if op is not None:
                 ops.append(op)
             if isinstance(effect, Halt):
@@ -181,7 +181,7 @@ class Brokers:
             host = _host_after(host, effect)
         return Step(self._parts.of(host), tuple(ops), effects)
 
-    def _op(self, index: int, host: Host, at: int, effect: AnyEffect) -> Op | None:
+    def _op_of_effect(self, index: int, host: Host, at: int, effect: AnyEffect) -> Op | None:
         """What an effect does outside of the broker; None if nothing."""
         match effect:
             case Send():
@@ -221,16 +221,16 @@ class Brokers:
                 return Op("send", at, to=to, number=self._parts.of(Flight(index, to, message)))
 
     def busy_timers(self, index: int, host: int) -> tuple[str, ...]:
-        """The armed timers of a host, without those on which the machine only arms them again: this decides most cases."""
+        """The armed timers of a host without idle ones (see `_is_idle`): that decides most cases."""
         key = (index, host)
         cached = self._busy.get(key)
         if cached is None:
             was = self.host(host)
-            cached = self._busy[key] = tuple(timer for timer in was.timers if not self._changes_nothing(index, was, timer))
+            cached = self._busy[key] = tuple(timer for timer in was.timers if not self._is_idle(index, was, timer))
         return cached
 
-    def _changes_nothing(self, index: int, host: Host, timer: str) -> bool:
-        """Whether the timer changes nothing in this state."""
+    def _is_idle(self, index: int, host: Host, timer: str) -> bool:
+        """Whether the machine only arms timers again, or writes the same checkpoint, when this timer runs out."""
         try:
             core, effects = self._machines.handle(index, host.core, TimerFired(timer))
         except AssertionError:
@@ -240,37 +240,39 @@ class Brokers:
 
     # --- changes of a host from outside ----------------------------------------------------------------------------------------
 
-    def stopped(self, host: int) -> int:
+    def host_without_process(self, host: int) -> int:
         """The host after its process ended. Requests in flight to ZooKeeper (outbox) may still arrive."""
-        return self._edit("stopped", host, 0, lambda was: _stopped_host(was))
+        return self._changed_host("stopped", host, 0, lambda was: _stopped_host(was))
 
-    def without_timer(self, host: int, timer: str) -> int:
+    def host_without_timer(self, host: int, timer: str) -> int:
         """The host after a timer ran out."""
-        return self._edit(
+        return self._changed_host(
             "timer", host, timer, lambda was: replace(was, timers=tuple(name for name in was.timers if name != timer))
         )
 
-    def connected(self, host: int, session: int) -> int:
+    def host_with_session(self, host: int, session: int) -> int:
         """The host with a new ZooKeeper session; what was in flight to and from ZooKeeper is dropped."""
-        return self._edit("session", host, session, lambda was: replace(was, session=session, outbox=(), inbox=()))
+        return self._changed_host("session", host, session, lambda was: replace(was, session=session, outbox=(), inbox=()))
 
-    def asking(self, host: int, request: int) -> int:
+    def host_with_request(self, host: int, request: int) -> int:
         """The host with one more request in flight to ZooKeeper."""
-        return self._edit("ask", host, request, lambda was: replace(was, outbox=(*was.outbox, self.requests.values[request])))
+        return self._changed_host(
+            "ask", host, request, lambda was: replace(was, outbox=(*was.outbox, self.requests.values[request]))
+        )
 
-    def asked(self, host: int) -> int:
+    def host_without_request(self, host: int) -> int:
         """The host after its oldest request arrived at ZooKeeper."""
-        return self._edit("asked", host, 0, lambda was: replace(was, outbox=was.outbox[1:]))
+        return self._changed_host("asked", host, 0, lambda was: replace(was, outbox=was.outbox[1:]))
 
-    def hearing(self, host: int, event: int) -> int:
+    def host_with_event(self, host: int, event: int) -> int:
         """The host with one more event in flight from ZooKeeper."""
-        return self._edit("hear", host, event, lambda was: replace(was, inbox=(*was.inbox, self.events.values[event])))
+        return self._changed_host("hear", host, event, lambda was: replace(was, inbox=(*was.inbox, self.events.values[event])))
 
-    def heard(self, host: int) -> int:
+    def host_without_event(self, host: int) -> int:
         """The host after the oldest event from ZooKeeper arrived."""
-        return self._edit("heard", host, 0, lambda was: replace(was, inbox=was.inbox[1:]))
+        return self._changed_host("heard", host, 0, lambda was: replace(was, inbox=was.inbox[1:]))
 
-    def _edit(self, what: str, host: int, by: int | str, change: Callable[[Host], Host]) -> int:
+    def _changed_host(self, what: str, host: int, by: int | str, change: Callable[[Host], Host]) -> int:
         """The host after a change; computed once for each."""
         key = (what, host, by)
         cached = self._edited.get(key)

@@ -85,10 +85,10 @@ class Judge(Generic[State]):
         self._goals = list(goals)
         self.reached: list[str] = []
 
-    def see(self, state: State) -> list[tuple[str, str]]:
+    def newly_broken(self, state: State) -> list[tuple[str, str]]:
         """The properties that this state is the first to break: (name, why)."""
         if self._goals:
-            self._reach(state)
+            self._note_goals(state)
         broken = []
         for property_ in self._properties:
             wrong = property_.broken(state)
@@ -98,26 +98,27 @@ class Judge(Generic[State]):
             self._properties = [property_ for property_ in self._properties if property_.name != name]
         return broken
 
-    def forget(self, reached: tuple[str, ...], broken: tuple[str, ...]) -> None:
-        """Look no longer for these goals and violations, which were found before."""
+    def look_no_longer_for(self, reached: tuple[str, ...], broken: tuple[str, ...]) -> None:
+        """Strike out the goals and properties that an earlier part of the search found reached and broken."""
         self.reached = list(reached)
         self._goals = [goal for goal in self._goals if goal.name not in reached]
         self._properties = [property_ for property_ in self._properties if property_.name not in broken]
 
-    def move(self, properties: tuple[Property[State], ...], goals: tuple[Goal[State], ...]) -> None:
+    def move_to_world(self, properties: tuple[Property[State], ...], goals: tuple[Goal[State], ...]) -> None:
         """Judge the states of another copy of the world, by the properties and goals of these that are still looked for."""
         names = [property_.name for property_ in self._properties] + [goal.name for goal in self._goals]
         self._properties = [property_ for property_ in properties if property_.name in names]
         self._goals = [goal for goal in goals if goal.name in names]
 
-    def _reach(self, state: State) -> None:
+    def _note_goals(self, state: State) -> None:
+        """Note the goals that this state is the first to reach."""
         for goal in list(self._goals):
             if goal.holds(state):
                 self._goals.remove(goal)
                 self.reached.append(goal.name)
 
 
-def spent(budget: Budget, *, states: int, seconds: float, memory_mib: int) -> str:
+def limit_reached(budget: Budget, *, states: int, seconds: float, memory_mib: int) -> str:
     """The limit that a search has reached, in words; empty if none."""
     if budget.states is not None and states >= budget.states:
         return f"{budget.states} states"

@@ -24,7 +24,7 @@ from highwater.explore.machines import ANY_VERSIONS, Machines
 from highwater.explore.numbering import Parts
 from highwater.explore.state import CLIENT, Flight, Ghost, Host, Spent, tp_of
 from highwater.explore.steps import Brokers, Op, Step
-from highwater.explore.zookeeper import ZooKeepers, standing
+from highwater.explore.zookeeper import ZooKeepers, standing_of
 from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
 from reference.coordination.api import Create, Created, SessionExpired
 from reference.effects import AnyEffect, ZkRequest
@@ -58,7 +58,7 @@ class Witness(Protocol):
         """Called when ZooKeeper performed a request of an administrator."""
 
     def session_over(self, ended: SessionEnded, deleted: tuple[str, ...]) -> None:
-        """Called when ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
+        """Called when ZooKeeper ended a session and deleted its ephemerals, whose paths are `deleted`."""
 
     def started(self, index: int, life: int) -> None:
         """Called when a broker process of the explored cluster started."""
@@ -133,7 +133,7 @@ class Transitions:
         self.zk_async = zk_async
         self.hosts = Facts(self.parts, Host, self.brokers.facts_of)
         self.flights = Facts(self.parts, Flight, self._canonical.facts_of)
-        self.standings = Facts(self.parts, bytes, lambda tree: standing(tree, len(machines.partitions)))
+        self.standings = Facts(self.parts, bytes, lambda tree: standing_of(tree, len(machines.partitions)))
         self.ghosts = Facts(self.parts, Ghost, lambda ghost: ghost)
         self.spent = Facts(self.parts, Spent, lambda spent: spent)
         self._outcomes: dict[tuple[int | tuple[int, int], ...], Outcome] = {}
@@ -145,12 +145,12 @@ class Transitions:
         """A draft of a state, on which one action can be performed."""
         return Draft(key, self._size, witness)
 
-    def done(self, draft: Draft) -> Key:
+    def state_after(self, draft: Draft) -> Key:
         """Let the brokers handle all events of the action; the state after it, in canonical form."""
         outcome = self._cached_outcome(draft) if draft.witness is None else self._outcome(draft)
-        return self._after(outcome, tuple(draft.flights), draft.spent)
+        return self._state_after_outcome(outcome, tuple(draft.flights), draft.spent)
 
-    def delivered(self, key: Key, position: int) -> Key:
+    def state_after_arrival(self, key: Key, position: int) -> Key:
         """The state after a message in flight arrives. Most actions are arrivals whose outcome is known: they need no draft."""
         fixed_parts = self._size + 3
         arrival = self.flights[key[fixed_parts + position]].arrival
@@ -158,12 +158,12 @@ class Transitions:
         if outcome is None:
             draft = self.draft(key)
             self.deliver(draft, position)
-            return self.done(draft)
-        return self._after(
+            return self.state_after(draft)
+        return self._state_after_outcome(
             outcome, key[fixed_parts : fixed_parts + position] + key[fixed_parts + position + 1 :], key[fixed_parts - 1]
         )
 
-    def _after(self, outcome: Outcome, flights: Key, spent: int) -> Key:
+    def _state_after_outcome(self, outcome: Outcome, flights: Key, spent: int) -> Key:
         """The state after an action: messages to processes that ended are dropped, the network is put into canonical form."""
         if outcome.ended:
             flights = tuple([flight for flight in flights if self.flights[flight].to not in outcome.ended])
@@ -191,7 +191,7 @@ class Transitions:
             tree_standing = self.standings[zk]
             versions = tree_standing.versions
             if not tree_standing.renumbered:
-                zk = self._zookeepers.renumbered(zk)
+                zk = self._zookeepers.with_canonical_versions(zk)
         facts = [self.hosts[host] for host in draft.hosts]
         hosts = self._canonical.hosts(draft.hosts, facts, versions)
         renaming = self._canonical.renaming(facts, versions)
@@ -207,12 +207,12 @@ class Transitions:
     def lose(self, draft: Draft, position: int) -> None:
         """A message in flight is lost."""
         del draft.flights[position]
-        draft.spent = self._count(draft.spent, "losses")
+        draft.spent = self._spent_with(draft.spent, "losses")
 
     def double(self, draft: Draft, position: int) -> None:
         """A message in flight is doubled."""
         draft.flights.append(draft.flights[position])
-        draft.spent = self._count(draft.spent, "doubles")
+        draft.spent = self._spent_with(draft.spent, "doubles")
 
     def produce(self, draft: Draft, index: int, to: int) -> None:
         """A client sends the next record of a partition to a broker."""
@@ -228,31 +228,31 @@ class Transitions:
 
     def fire(self, draft: Draft, index: int, timer: str) -> None:
         """An armed timer runs out."""
-        draft.hosts[index] = self.brokers.without_timer(draft.hosts[index], timer)
+        draft.hosts[index] = self.brokers.host_without_timer(draft.hosts[index], timer)
         draft.todo.append((index, self.brokers.events.of(TimerFired(timer))))
 
     def crash(self, draft: Draft, index: int) -> None:
         """A broker process ends; its page cache and its ZooKeeper session remain."""
-        draft.spent = self._count(draft.spent, "crashes")
-        draft.hosts[index] = self.brokers.stopped(draft.hosts[index])
-        self._end(draft, index, "crash")
+        draft.spent = self._spent_with(draft.spent, "crashes")
+        draft.hosts[index] = self.brokers.host_without_process(draft.hosts[index])
+        self._end_process(draft, index, "crash")
 
     def start(self, draft: Draft, index: int) -> None:
         """A broker process starts again with the data on its disk."""
         step = self.brokers.boot(index, draft.hosts[index])
         if draft.witness is not None:
             draft.witness.started(index, self.brokers.host(step.host).life)
-        self._take(draft, index, step, Booted())
+        self._perform_step(draft, index, step, Booted())
 
     def expire(self, draft: Draft, index: int) -> None:
         """ZooKeeper ends the session of a broker, which is not told."""
         facts = self.hosts[draft.hosts[index]]
         if facts.up:
-            draft.spent = self._count(draft.spent, "expiries")
+            draft.spent = self._spent_with(draft.spent, "expiries")
         change = self._zookeepers.expire(draft.zk, facts.session)
         draft.zk = change.tree
         if draft.witness is not None:
-            ended = SessionEnded(zxid=self._zookeepers.decoded(draft.zk).zxid, session=facts.session)
+            ended = SessionEnded(zxid=self._zookeepers.tree_numbered(draft.zk).zxid, session=facts.session)
             draft.witness.session_over(ended, change.gone)
         self._tell_watchers(draft, change.fired)
 
@@ -263,13 +263,13 @@ class Transitions:
     def perform_oldest(self, draft: Draft, index: int) -> None:
         """ZooKeeper performs the oldest pending request of a broker."""
         request = self.brokers.requests.of(self.brokers.host(draft.hosts[index]).outbox[0])
-        draft.hosts[index] = self.brokers.asked(draft.hosts[index])
+        draft.hosts[index] = self.brokers.host_without_request(draft.hosts[index])
         self._submit(draft, index, request)
 
     def hear_oldest(self, draft: Draft, index: int) -> None:
         """A broker receives the oldest pending event from ZooKeeper."""
         event = self.brokers.events.of(self.brokers.host(draft.hosts[index]).inbox[0])
-        draft.hosts[index] = self.brokers.heard(draft.hosts[index])
+        draft.hosts[index] = self.brokers.host_without_event(draft.hosts[index])
         draft.todo.append((index, event))
 
     def administer(self, draft: Draft, ops: tuple[Create, ...]) -> None:
@@ -279,13 +279,13 @@ class Transitions:
         assert isinstance(change.answers[-1], Created)
         draft.zk = change.tree
         if draft.witness is not None:
-            draft.witness.administered(commits_of(self._zookeepers.decoded(draft.zk), session, ops, change.answers))
+            draft.witness.administered(commits_of(self._zookeepers.tree_numbered(draft.zk), session, ops, change.answers))
         self._tell_watchers(draft, change.fired)
         draft.zk = self._zookeepers.expire(draft.zk, session).tree
 
     def move(self, draft: Draft, ops: tuple[Create, ...]) -> None:
         """An administrator asks the controller to move a partition."""
-        draft.spent = self._count(draft.spent, "moves")
+        draft.spent = self._spent_with(draft.spent, "moves")
         self.administer(draft, ops)
 
     # --- steps of the brokers -------------------------------------------------------------------------------------------------
@@ -299,19 +299,19 @@ class Transitions:
             index, event = todo.popleft()
             host = draft.hosts[index]
             if self.hosts[host].up:
-                self._take(draft, index, self.brokers.step(index, host, event), self.brokers.events.values[event])
+                self._perform_step(draft, index, self.brokers.step(index, host, event), self.brokers.events.values[event])
         raise AssertionError(f"one action caused more than {STEP_EVENTS_MAX} events")
 
-    def _take(self, draft: Draft, index: int, step: Step, event: AnyEvent) -> None:
-        """A broker makes this step: perform what it does to others."""
+    def _perform_step(self, draft: Draft, index: int, step: Step, event: AnyEvent) -> None:
+        """Put the broker into the state after the step, and perform what leaves the broker."""
         draft.hosts[index] = step.host
         if draft.witness is not None:
-            self._show(draft, draft.witness, index, step, event)
+            self._perform_before_witness(draft, draft.witness, index, step, event)
             return
         for op in step.ops:
-            self._perform(draft, index, op)
+            self._perform_op(draft, index, op)
 
-    def _show(self, draft: Draft, witness: Witness, index: int, step: Step, event: AnyEvent) -> None:
+    def _perform_before_witness(self, draft: Draft, witness: Witness, index: int, step: Step, event: AnyEvent) -> None:
         """Perform a step before a witness, who is told of each effect just before it is performed."""
         life = self.brokers.host(step.host).life
         if step.failed:
@@ -322,11 +322,11 @@ class Transitions:
         for at, effect in enumerate(step.effects):
             witness.effect(index, life, effect)
             if at in ops:
-                self._perform(draft, index, ops[at])
+                self._perform_op(draft, index, ops[at])
         if step.failed:
-            self._perform(draft, index, step.ops[0])
+            self._perform_op(draft, index, step.ops[0])
 
-    def _perform(self, draft: Draft, index: int, op: Op) -> None:
+    def _perform_op(self, draft: Draft, index: int, op: Op) -> None:
         """Perform one operation: send, tell, see, ask, connect or end."""
         do = op.do
         if do == "send":
@@ -335,37 +335,37 @@ class Transitions:
         elif do == "tell":
             draft.todo.append((op.to, op.number))
         elif do == "see":
-            draft.ghost = self._see(draft.ghost, op.number)
+            draft.ghost = self._ghost_after_sighting(draft.ghost, op.number)
         elif do == "ask":
-            self._ask(draft, index, op.number)
+            self._ask_zookeeper(draft, index, op.number)
         elif do == "connect":
             draft.zk, session = self._zookeepers.connect(draft.zk)
-            draft.hosts[index] = self.brokers.connected(draft.hosts[index], session)
-            self._hear(draft, index, self.brokers.events.of(ZkState("connected", session)))
+            draft.hosts[index] = self.brokers.host_with_session(draft.hosts[index], session)
+            self._send_from_zookeeper(draft, index, self.brokers.events.of(ZkState("connected", session)))
         elif do == "halt":
-            self._end(draft, index, f"halt:{op.words}")
+            self._end_process(draft, index, f"halt:{op.words}")
         else:
-            draft.ghost = self._see_failure(draft.ghost, f"an assertion fails at b{index + 1}: {op.words}")
-            self._end(draft, index, "halt:assertion")
+            draft.ghost = self._ghost_after_failure(draft.ghost, f"an assertion fails at b{index + 1}: {op.words}")
+            self._end_process(draft, index, "halt:assertion")
 
-    def _see(self, ghost: int, sighting: int) -> int:
+    def _ghost_after_sighting(self, ghost: int, sighting: int) -> int:
         """What the ghost knows after a sighting."""
         key = (ghost, sighting)
         cached = self._seen.get(key)
         if cached is None:
             was, sighted = self.ghosts[ghost], self.brokers.sightings.values[sighting]
             if isinstance(sighted.what, ProduceReply):
-                now = promises.answered(was, sighted.values, sighted.what)
+                now = promises.after_reply(was, sighted.values, sighted.what)
             else:
-                now = promises.see(was, sighted.values, sighted.index, sighted.what)
+                now = promises.after_note(was, sighted.values, sighted.index, sighted.what)
             cached = self._seen[key] = self.parts.of(now)
         return cached
 
-    def _see_failure(self, ghost: int, words: str) -> int:
+    def _ghost_after_failure(self, ghost: int, words: str) -> int:
         was = self.ghosts[ghost]
         return self.parts.of(replace(was, wrong=was.wrong or words))
 
-    def _end(self, draft: Draft, index: int, why: str) -> None:
+    def _end_process(self, draft: Draft, index: int, why: str) -> None:
         """A process ended: messages to it are dropped."""
         facts = self.flights
         draft.ended += (index,)
@@ -373,8 +373,8 @@ class Transitions:
         if draft.witness is not None:
             draft.witness.stopped(index, self.brokers.host(draft.hosts[index]).life, why)
 
-    def _count(self, spent: int, fault: str) -> int:
-        """The faults spent so far and one more."""
+    def _spent_with(self, spent: int, fault: str) -> int:
+        """The faults spent so far and one more of this field of `Spent`."""
         key = (spent, fault)
         cached = self._counted.get(key)
         if cached is None:
@@ -384,9 +384,10 @@ class Transitions:
 
     # --- ZooKeeper ------------------------------------------------------------------------------------------------------------
 
-    def _ask(self, draft: Draft, index: int, request: int) -> None:
+    def _ask_zookeeper(self, draft: Draft, index: int, request: int) -> None:
+        """A broker sends a request to ZooKeeper, which performs it at once or when the search chooses."""
         if self.zk_async:
-            draft.hosts[index] = self.brokers.asking(draft.hosts[index], request)
+            draft.hosts[index] = self.brokers.host_with_request(draft.hosts[index], request)
         else:
             self._submit(draft, index, request)
 
@@ -400,32 +401,33 @@ class Transitions:
         draft.zk = change.tree
         if draft.witness is not None:
             ops = self.brokers.requests.values[request].ops
-            commits = commits_of(self._zookeepers.decoded(draft.zk), session, ops, change.answers)
+            commits = commits_of(self._zookeepers.tree_numbered(draft.zk), session, ops, change.answers)
             draft.witness.committed(index, self.brokers.host(draft.hosts[index]).life, commits)
         if change.fired:
             self._tell_watchers(draft, change.fired)
-        self._hear(draft, index, change.reply)
+        self._send_from_zookeeper(draft, index, change.reply)
 
     def _refuse(self, draft: Draft, index: int, request: ZkRequest) -> None:
         """By asking, the broker reaches ZooKeeper and learns that its session has expired."""
         events = self.brokers.events
-        self._hear(draft, index, events.of(ZkReplied(request.id, (SessionExpired(),) * len(request.ops))))
+        self._send_from_zookeeper(draft, index, events.of(ZkReplied(request.id, (SessionExpired(),) * len(request.ops))))
         under_way = [events.values[event] for to, event in draft.todo if to == index]
         under_way += self.brokers.host(draft.hosts[index]).inbox
         if not any(isinstance(event, ZkState) for event in under_way):
-            self._hear(draft, index, events.of(ZkState("expired")))
+            self._send_from_zookeeper(draft, index, events.of(ZkState("expired")))
 
     def _tell_watchers(self, draft: Draft, fired: tuple[tuple[int, int], ...]) -> None:
+        """Send each fired watch (session, event) to the broker that has the session."""
         for session, event in fired:
             for index, host in enumerate(draft.hosts):
                 if self.hosts[host].session == session:
-                    self._hear(draft, index, event)
+                    self._send_from_zookeeper(draft, index, event)
 
-    def _hear(self, draft: Draft, index: int, event: int) -> None:
+    def _send_from_zookeeper(self, draft: Draft, index: int, event: int) -> None:
         """A broker gets an event of its ZooKeeper client, at once or when the search chooses."""
         if not self.hosts[draft.hosts[index]].up:
             return
         if self.zk_async:
-            draft.hosts[index] = self.brokers.hearing(draft.hosts[index], event)
+            draft.hosts[index] = self.brokers.host_with_event(draft.hosts[index], event)
         else:
             draft.todo.append((index, event))

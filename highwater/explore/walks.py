@@ -25,8 +25,8 @@ from highwater.explore.strategy import (
     Violation,
     collision_odds,
     few_collections,
+    limit_reached,
     resident_mib,
-    spent,
 )
 from highwater.explore.world import Action, State, World
 from history.seed import Rng
@@ -73,14 +73,14 @@ class Walks(Generic[State, Action]):
     def run(self, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[Action]:
         """Walk until a property is broken, the budget is used up or Ctrl-C is pressed. Walks never prove a property."""
         number = 0
-        self._look(self._world.initial(), ())
+        self._judge_once(self._world.initial(), ())
         try:
             with few_collections():
                 while not self._violations:
-                    stop = self._spent(budget, number)
+                    stop = self._limit_reached(budget, number)
                     if stop:
                         return self._result("budget", stop)
-                    self._forget()
+                    self._renew_world()
                     self._walk(number, budget.depth or STEPS_MAX)
                     number += 1
                     progress(len(self._seen), self._deepest)
@@ -95,19 +95,19 @@ class Walks(Generic[State, Action]):
         for _ in range(steps_max):
             successors = self._successors(state)
             for action, after in successors:
-                self._look(after, (*path, action))
+                self._judge_once(after, (*path, action))
             if not successors or self._violations:
                 return
             action, state = successors[chooser.choose([action for action, _ in successors])]
             path.append(action)
             self._deepest = max(self._deepest, len(path))
 
-    def _forget(self) -> None:
+    def _renew_world(self) -> None:
         """Walk on in a new world when this one knows too many parts of states."""
         parts = self._world.parts
         if parts is not None and len(parts) > PARTS_MAX:
             self._world = self._build()
-            self._judge.move(self._world.properties, self._world.goals)
+            self._judge.move_to_world(self._world.properties, self._world.goals)
 
     def _successors(self, state: State) -> list[tuple[Action, State]]:
         """The successors within the bounds."""
@@ -117,11 +117,12 @@ class Walks(Generic[State, Action]):
         self._beyond += len(successors) - len(within)
         return within
 
-    def _look(self, state: State, path: tuple[Action, ...]) -> None:
+    def _judge_once(self, state: State, path: tuple[Action, ...]) -> None:
+        """Judge a state that no walk has seen before."""
         fingerprint = self._world.fingerprint(state)
         if fingerprint not in self._seen:
             self._seen.add(fingerprint)
-            self._violations += [Violation(name, wrong, path) for name, wrong in self._judge.see(state)]
+            self._violations += [Violation(name, wrong, path) for name, wrong in self._judge.newly_broken(state)]
 
     def _chooser(self, rng: Rng, number: int, steps_max: int) -> _Chooser[Action]:
         """The chooser of a walk; "mixed" takes each kind in turn."""
@@ -136,10 +137,10 @@ class Walks(Generic[State, Action]):
             case _:
                 return _Uniform(rng)
 
-    def _spent(self, budget: Budget, number: int) -> str:
+    def _limit_reached(self, budget: Budget, number: int) -> str:
         if budget.walks is not None and number >= budget.walks:
             return f"{budget.walks} walks"
-        return spent(budget, states=len(self._seen), seconds=self._clock() - self._start, memory_mib=resident_mib())
+        return limit_reached(budget, states=len(self._seen), seconds=self._clock() - self._start, memory_mib=resident_mib())
 
     def _result(self, end: End, stop: str) -> Result[Action]:
         """The result of the walks so far."""
@@ -210,20 +211,24 @@ class _Turns(Generic[Offered]):
     def __init__(self, rng: Rng, actor: Callable[[Offered], str], steps_max: int) -> None:
         self._rng = rng
         self._actor = actor
-        self._last: dict[str, int] = {}  # the step of an actor's last turn
+        self._last: dict[str, int] = {}  # actor -> the number of its last turn, also of one that it lost
         self._delays = {rng.below(steps_max) for _ in range(CHANGES)}
-        self._step = 0
+        self._step = self._turns = 0
 
     def choose(self, actions: Sequence[Offered]) -> int:
         """The actors take turns; at drawn steps the next one is passed over."""
         actors = [self._actor(action) for action in actions]
-        first = min(actors, key=self._turn)
+        first = min(actors, key=self._waiting_order)
         if self._step in self._delays:
-            self._last[first] = self._step
-            first = min(actors, key=self._turn)
+            self._end_turn(first)
+            first = min(actors, key=self._waiting_order)
         self._step += 1
-        self._last[first] = self._step
+        self._end_turn(first)
         return self._rng.pick([position for position, actor in enumerate(actors) if actor == first])
 
-    def _turn(self, actor: str) -> tuple[int, int]:
+    def _end_turn(self, actor: str) -> None:
+        self._turns += 1
+        self._last[actor] = self._turns
+
+    def _waiting_order(self, actor: str) -> tuple[int, int]:
         return self._last.get(actor, -1), self._rng.fork(actor).bits()

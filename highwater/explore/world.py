@@ -36,10 +36,10 @@ class Parts(Protocol):
     def __len__(self) -> int:
         """How many parts have a number."""
 
-    def exported(self, numbers: Iterable[int]) -> bytes:
+    def export(self, numbers: Iterable[int]) -> bytes:
         """Encode the parts with these numbers, so that another process or a resumed search can admit them."""
 
-    def admitted(self, exported: bytes) -> tuple[int, ...]:
+    def admit_parts(self, exported: bytes) -> tuple[int, ...]:
         """The numbers that exported parts have in this process, in their order; unknown parts get new numbers."""
 
 

@@ -1,7 +1,7 @@
 """ZooKeeper as a remembered function on numbers: (tree, request) -> (tree, reply, fired watches).
 
 Canonical form: zxids become 0, except the czxids of registrations, which are broker incarnations and are numbered from 1 in the
-order of registration. `renumbered` changes the versions of the state znodes, because brokers hold it too.
+order of registration. `with_canonical_versions` changes the versions of the state znodes, because brokers hold it too.
 """
 
 from typing import Literal
@@ -79,33 +79,33 @@ class ZooKeepers:
         self._connected: dict[int, tuple[int, int]] = {}
         self._renumbered: dict[int, int] = {}
 
-    def decoded(self, tree: int) -> MemoryZooKeeper:
+    def tree_numbered(self, tree: int) -> MemoryZooKeeper:
         """The ZooKeeper tree with this number, for reading."""
-        tree_there = self._parts.values[tree]
-        assert isinstance(tree_there, bytes)
-        return tree_of(tree_there)
+        encoded_tree = self._parts.values[tree]
+        assert isinstance(encoded_tree, bytes)
+        return tree_of(encoded_tree)
 
     def submit(self, tree: int, session: int, request: int) -> Change:
         """Perform a session's request on a tree."""
         key = (tree, session, request)
         cached = self._submitted.get(key)
         if cached is None:
-            zk = self.decoded(tree)
+            zk = self.tree_numbered(tree)
             before = zk.zxid
             zk_request = self._requests.values[request]
             answers, fired = zk.submit(session, zk_request.ops, atomic=zk_request.atomic)
             reply = self._events.of(ZkReplied(zk_request.id, answers))
-            after = self._parts.of(_canonical(zk, before))
-            cached = self._submitted[key] = Change(after, self._watches(fired), reply, answers)
+            after = self._parts.of(_canonical_tree(zk, before))
+            cached = self._submitted[key] = Change(after, self._watch_events(fired), reply, answers)
         return cached
 
     def connect(self, tree: int) -> tuple[int, int]:
         """Open a session: the tree after it and the session."""
         cached = self._connected.get(tree)
         if cached is None:
-            zk = self.decoded(tree)
+            zk = self.tree_numbered(tree)
             session = zk.connect(timeout_ms=1)
-            cached = self._connected[tree] = (self._parts.of(_canonical(zk, zk.zxid)), session)
+            cached = self._connected[tree] = (self._parts.of(_canonical_tree(zk, zk.zxid)), session)
         return cached
 
     def expire(self, tree: int, session: int) -> Change:
@@ -113,40 +113,40 @@ class ZooKeepers:
         key = (tree, session)
         cached = self._expired.get(key)
         if cached is None:
-            zk = self.decoded(tree)
+            zk = self.tree_numbered(tree)
             deleted = tuple(zk.sessions[str(session)].ephemerals)
             before = zk.zxid
             fired = zk.expire(session)
-            after = self._parts.of(_canonical(zk, before))
-            cached = self._expired[key] = Change(after, self._watches(fired), gone=deleted)
+            after = self._parts.of(_canonical_tree(zk, before))
+            cached = self._expired[key] = Change(after, self._watch_events(fired), gone=deleted)
         return cached
 
-    def renumbered(self, tree: int) -> int:
+    def with_canonical_versions(self, tree: int) -> int:
         """The tree with the versions of the state znodes in canonical form."""
         cached = self._renumbered.get(tree)
         if cached is None:
-            zk = self.decoded(tree)
+            zk = self.tree_numbered(tree)
             for path, node in zk.nodes.items():
                 if paths.tp_of_state_path(path) is not None:
                     node.version = _PRESENT
             cached = self._renumbered[tree] = self._parts.of(_encode(zk))
         return cached
 
-    def _watches(self, fired: Fired) -> tuple[tuple[int, int], ...]:
+    def _watch_events(self, fired: Fired) -> tuple[tuple[int, int], ...]:
         return tuple((session, self._events.of(ZkWatch(path, change))) for session, path, change in fired)
 
 
 def empty() -> bytes:
     """The encoded tree of a new ZooKeeper."""
-    return _canonical(MemoryZooKeeper.boot(), 0)
+    return _canonical_tree(MemoryZooKeeper.boot(), 0)
 
 
-def new_topic(replicas: tuple[BrokerId, ...], partitions: int) -> Create:
+def topic_request(replicas: tuple[BrokerId, ...], partitions: int) -> Create:
     """The request that creates the explored topic."""
     return Create(paths.topic_path(TOPIC), paths.topic_payload((replicas,) * partitions))
 
 
-def new_move(tp: TopicPartition, replicas: tuple[BrokerId, ...], path: Literal["json", "v3"]) -> tuple[Create, ...]:
+def move_requests(tp: TopicPartition, replicas: tuple[BrokerId, ...], path: Literal["json", "v3"]) -> tuple[Create, ...]:
     """The requests that ask the controller to move a partition (switch `reassign_path`); above the znode some may exist."""
     if path == "json":
         return Create(_ADMIN, b""), Create(REASSIGN, reassignments_payload({tp: Reassignment(replicas)}))
@@ -155,8 +155,8 @@ def new_move(tp: TopicPartition, replicas: tuple[BrokerId, ...], path: Literal["
     return (*(Create(path, b"") for path in above), Create(request_path, paths.replicas_payload(replicas)))
 
 
-def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
-    # `zxid` counts registrations: `before` is the former count, and a node with a greater czxid is new.
+def _canonical_tree(zk: MemoryZooKeeper, before: int) -> bytes:
+    """The encoded tree with its zxids in canonical form: `zxid` counts registrations, of which there were `before`."""
     fresh = [node for path, node in zk.nodes.items() if path.startswith(_REGISTRATIONS) and node.czxid > before]
     assert len(fresh) <= 1, "one request registers at most one broker"
     for path, node in zk.nodes.items():
@@ -169,7 +169,7 @@ def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
     return _encode(zk)
 
 
-def standing(tree: bytes, partitions: int) -> Standing:
+def standing_of(tree: bytes, partitions: int) -> Standing:
     """Decode what the search needs to know about an encoded ZooKeeper tree."""
     zk = tree_of(tree)
     topic = zk.nodes.get(paths.topic_path(TOPIC))
@@ -180,13 +180,14 @@ def standing(tree: bytes, partitions: int) -> Standing:
     return Standing(
         sessions=tuple(sorted(int(name) for name in zk.sessions)),
         versions=versions,
-        partitions=tuple(_state_of_partition(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
+        partitions=tuple(_partition_state(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
         moving=any(path == REASSIGN or path.startswith(f"{PARTITIONS_REASSIGNED}/") for path in zk.nodes),
         renumbered=all(version in (-1, _PRESENT) for version in versions),
     )
 
 
-def _state_of_partition(tp: TopicPartition, node: Znode | None, assigned: tuple[BrokerId, ...]) -> Stated:
+def _partition_state(tp: TopicPartition, node: Znode | None, assigned: tuple[BrokerId, ...]) -> Stated:
+    """What the state znode of a partition says, if there is one, with the partition's assignment."""
     if node is None:
         return Stated(assigned=assigned)
     state = paths.decode_state(tp, assigned, Data(node.data, node.version, node.czxid))

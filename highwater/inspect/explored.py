@@ -4,6 +4,7 @@ Nothing has a clock there: each action takes a millisecond, and the path itself 
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from highwater.explore.backend import STEP_NS, Performance
 from highwater.explore.state import Host
@@ -37,7 +38,8 @@ class PathPlayback(Playback):
     def run(self, stop: Stop) -> None:
         """Go on until `stop` or the end of the path; no action if `stop` holds already."""
         while not self.ended and not stop(self.next_ns):
-            self._performance.step()
+            with self.calls.watching() if self.calls is not None else nullcontext():
+                self._performance.step()
             self.actions += 1
             self.next_ns = self.now_ns + STEP_NS
             self.ended = self._performance.ended

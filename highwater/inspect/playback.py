@@ -11,6 +11,7 @@ from itertools import chain, takewhile
 from operator import attrgetter
 
 from highwater.errors import UsageError
+from highwater.inspect.calls import Calls
 from highwater.inspect.moment import Moment
 from history.event import ClusterEvent
 from history.manifest import RunManifest
@@ -36,8 +37,8 @@ def has_words(row: Row, words: Sequence[str]) -> bool:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Rows in the order in which they were recorded."""
-    return sorted(rows, key=lambda row: (row.index, row.slot if isinstance(row, Operation) else 0))
+    """Rows in the order in which they were recorded; each table has its own rows in that order already."""
+    return sorted(rows, key=_INDEX)
 
 
 def from_index(rows: Sequence[Row], index: int) -> int:
@@ -48,12 +49,13 @@ def from_index(rows: Sequence[Row], index: int) -> int:
 class Playback(ABC):
     """Performs a plan action by action. It begins before the first one.
 
-    `actions` counts the standstills so far, `next_ns` is the time of the next action.
+    `actions` counts the standstills so far, `next_ns` is the time of the next action. `calls` watches the actions, if it is set.
     """
 
     actions = 0
     next_ns = 0
     ended = False
+    calls: Calls | None = None
 
     @property
     @abstractmethod
@@ -86,16 +88,18 @@ class Playback(ABC):
         """Go on to a moment in ns; all that happens up to then, at the same instant too, has happened."""
         self.run(lambda next_ns: next_ns > time_ns)
 
-    def step(self) -> None:
-        """Perform one action."""
-        number = self.actions
+    def step(self) -> tuple[str, ...]:
+        """Perform one action; returns the functions of the reference that it called."""
+        number, self.calls = self.actions, Calls()
         self.run(lambda next_ns: self.actions > number)
+        names, self.calls = self.calls.names, None
+        return names
 
     def rows(self, first: int = 0) -> list[Row]:
         """The recorded rows from an index on, in their order."""
         tables: tuple[Sequence[Row], ...] = (self.recorder.operations, self.recorder.events)
-        late = (takewhile(lambda row: row.index >= first, reversed(table)) for table in tables)
-        return in_order(chain.from_iterable(late))
+        late = (sum(1 for _ in takewhile(lambda row: row.index >= first, reversed(table))) for table in tables)
+        return in_order(chain.from_iterable(table[len(table) - count :] for table, count in zip(tables, late, strict=True)))
 
 
 def check_same(playback: Playback, known: Sequence[Row], made_by: RunManifest, checked: int) -> int:

@@ -38,6 +38,7 @@ class Session:
         self._playback = playback_of(plan, self._known)
         self._compared = 0  # rows that are those of the stored run
         self.row: Row | None = None
+        self.called: tuple[str, ...] = ()  # by the action of the row: functions of the reference
         self.moment = self.before = self._view()
 
     def close(self) -> None:
@@ -61,11 +62,20 @@ class Session:
 
     def to_row(self, index: int) -> None:
         """Go to the action that recorded this row: `before` is the moment before it. UsageError if there is no such row."""
+        self._to(self.row_at(index))
+
+    def row_at(self, index: int) -> Row:
+        """The row with this index, or the next one. UsageError if there is none."""
         known = self._rows_of_the_run()
         at = from_index(known, index)
         if at == len(known):
             raise UsageError(f"the run has no row {index}; the last is {known[-1].index}")
-        self._to(known[at])
+        return known[at]
+
+    def own(self) -> tuple[str, ...]:
+        """The broker that the row is of, where it is of one."""
+        node = getattr(self.row, "node", None)
+        return (node,) if node in self.moment.tree else ()
 
     def to_words(self, words: Sequence[str]) -> None:
         """Go on to the next row whose line has all these words. UsageError if there is none."""
@@ -112,9 +122,9 @@ class Session:
     def differences(self, names: Sequence[str] = ()) -> Iterator[str]:
         """What differs between the moment before and this one, of these processes and the partition; the first of many."""
         told = [
-            line
-            for line in changes(self.before, self.moment)
-            if (not names or line.split()[0] in names) and (not self.partition or self.partition in line)
+            change.words
+            for change in changes(self.before, self.moment)
+            if (not names or change.process in names) and (not self.partition or self.partition in change.words)
         ]
         yield from told[:_CHANGES_MAX]
         if len(told) > _CHANGES_MAX:
@@ -122,12 +132,15 @@ class Session:
 
     def _to(self, row: Row) -> None:
         """Stand after the action that recorded a row, with the view before it."""
+        if self.row is not None and self.before.rows <= row.index < self.moment.rows and self.before.partition == self.partition:
+            self.row = row  # the last action recorded it, too
+            return
         if row.index < self._playback.row_count:
             self._begin_again()
         self._playback.run(lambda next_ns: next_ns >= row.time_ns)
         while self._playback.row_count <= row.index and not self._playback.ended:
             self.moment = self._view()
-            self._playback.step()
+            self.called = self._playback.step()
         self._stand(row)
 
     def _rows_of_the_run(self) -> Sequence[Row]:

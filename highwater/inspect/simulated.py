@@ -109,6 +109,8 @@ class SimPlayback(Playback):
 
     def between(self, next_ns: int) -> None:
         """Stand still here if the reader wants to; called by the scheduler before each action."""
+        if self.calls is not None:
+            self.calls.end()
         self.actions += 1
         if not self._stop(next_ns):
             return
@@ -117,6 +119,8 @@ class SimPlayback(Playback):
         self._go.acquire()
         if self._abandoned:
             raise _Abandoned
+        if self.calls is not None:
+            self.calls.begin()
 
 
 def _process(host: NodeHost) -> Process:

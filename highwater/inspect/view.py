@@ -39,10 +39,14 @@ Tree = dict[str, object]
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A moment of a run: `rows` have been recorded. `lines` tell it, a part for each process; `tree` is the whole state."""
+    """A moment of a run: `rows` have been recorded. `lines` tell it, a part for each process; `tree` is the whole state.
+
+    The lines are of one partition, or of all if `partition` is empty.
+    """
 
     time_ns: int
     rows: int
+    partition: str
     lines: tuple[tuple[str, tuple[str, ...]], ...]
     tree: Tree
     partitions: tuple[str, ...]  # that a broker or ZooKeeper has
@@ -62,7 +66,14 @@ def view_of(moment: Moment, partition: str = "") -> View:
     if moment.broken:
         lines.append((INVARIANTS, tuple(moment.broken)))
         tree[INVARIANTS] = list(moment.broken)
-    return View(time_ns=moment.time_ns, rows=moment.rows, lines=tuple(lines), tree=tree, partitions=tuple(_partitions_of(moment)))
+    return View(
+        time_ns=moment.time_ns,
+        rows=moment.rows,
+        partition=partition,
+        lines=tuple(lines),
+        tree=tree,
+        partitions=tuple(_partitions_of(moment)),
+    )
 
 
 def _partitions_of(moment: Moment) -> list[str]:
@@ -258,12 +269,26 @@ def _field(value: object) -> str:
 # --- two moments ----------------------------------------------------------------------------------------------------------------
 
 
-def changes(before: View, after: View) -> Iterator[str]:
-    """What differs between two moments, a line for each field: `b2 broker.partitions.orders-0.hw: 3 → 4`."""
+class Change(Struct, frozen=True, kw_only=True):
+    """A field of a process that two moments differ in, and its values as JSON, shortened if they are long."""
+
+    process: str
+    field: str
+    before: str
+    after: str
+
+    @property
+    def words(self) -> str:
+        """The change in a line: `b2 broker.partitions.orders-0.hw: 3 → 4`."""
+        return f"{self.process} {self.field}: {self.before} → {self.after}"
+
+
+def changes(before: View, after: View) -> Iterator[Change]:
+    """What differs between two moments, field by field."""
     for name in dict.fromkeys((*before.tree, *after.tree)):
         for path, old, new in _differences("", before.tree.get(name), after.tree.get(name)):
             if not path.startswith((".timers", ".coming")):
-                yield f"{name} {path.removeprefix('.')}: {_short(old)} → {_short(new)}"
+                yield Change(process=name, field=path.removeprefix("."), before=_short(old), after=_short(new))
 
 
 _GONE = object()

@@ -16,11 +16,13 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from highwater.plans.plan import (
+    REFERENCE,
     WITH_SCRATCH,
     ClusterShape,
     NetworkShape,
     Plan,
     PlanError,
+    SystemSpec,
     WorkloadSpec,
     checked,
     shape_of,
@@ -34,8 +36,8 @@ from nemesis.generate import FOR_LONG, generate
 from nemesis.kinds import KINDS, UnknownKindError, kind, select
 from nemesis.profiles import PROFILES, Profile, ProfileName, default_kinds
 from nemesis.schedule import Window
-from reference.config import VARIANTS, TopicSpec
-from workloads.registry import WORKLOADS
+from reference.config import DOCUMENT_SETTINGS, VARIANTS, TopicSpec
+from workloads.registry import READ_PROCESS_WRITE, WORKLOADS
 
 DERIVATION = 3
 LAST_COMMITS: dict[int, str] = {1: "bd7e1ed", 2: "afd934e2"}  # the last commit of each earlier version
@@ -51,7 +53,7 @@ _AUDIT_MS = 8000
 _SERVERS = (1, 1, 1, 3)  # of ZooKeeper
 _PLACES = (1, 2, 3)  # of clients
 # Kinds of faults that came after the plan of the benchmarks, whose figures are compared over time
-LATER = ("power-loss-unseen", *(entry.name for entry in KINDS if entry.family in ("step", "combined")))
+LATER = ("power-loss-unseen", *(entry.name for entry in KINDS if entry.family in ("step", "combined", "roll")))
 _BENCH_SEEDS_MAX = 1000
 _QUIET_SLACK_MS = 2000  # added to the promise's bound, so that final reads do not race its last millisecond
 _MIN_ACKED = 5
@@ -98,10 +100,13 @@ def derive(
     except UnknownKindError as error:
         raise PlanError(str(error)) from error
     rng = Rng(seed)
-    name = Rng(seed).fork("workload name").pick(_MIX) if workload == MIXED else workload
+    rolls = any(kind(name).family == "roll" for name in chosen)
+    # An old cluster cannot tell a deleted topic from its successor (R-316).
+    mix = tuple(name for name in _MIX if name not in WITH_SCRATCH) if rolls else _MIX
+    name = Rng(seed).fork("workload name").pick(mix) if workload == MIXED else workload
     sizes = _STORMY_SIZES if name in _STORMY else _SIZES
     cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
-    cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster))
+    cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster), topics=_topics_for(name, cluster.topics))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
     # Where every fault that was asked for needs several servers or places, the plan has them.
     named = [kind(name) for name in chosen]
@@ -113,11 +118,12 @@ def derive(
     promise = replace(
         _promise(cluster, profile, clients.scratch),
         unclean_election="by_operator" if orders else "never",
-        replacement_ms=0 if cluster.legacy_brokers else time_to_replace_ms(cluster.session_timeout_ms),
+        replacement_ms=0 if cluster.legacy_brokers or rolls else time_to_replace_ms(cluster.session_timeout_ms),
     )
     plan = Plan(
         name=f"seed-{seed}",
         protocol=protocol,
+        system=SystemSpec(name=REFERENCE, starts=(_start(rng.fork("starts"), protocol),)) if rolls else UNSET,
         draws=rng.fork("draws").bits() >> 1,  # 63 bits fit the integers of text formats
         seed=seed,
         derivation=DERIVATION,
@@ -127,13 +133,28 @@ def derive(
         promise=promise,
         faults_ms=1000 * (rng.fork("length").between(20, 50) if seconds is None else seconds),
         quiet_ms=promise.bound_ms + _QUIET_SLACK_MS,
-        audit_ms=_AUDIT_MS,
+        audit_ms=0 if rolls else _AUDIT_MS,  # it removes a partition, which old metadata cannot tell
         min_acked=_MIN_ACKED,
     )
     shape = shape_of(plan)
     kinds = chosen if faults else default_kinds(profile, shape)
     schedule = generate(rng.fork("schedule"), Profile(name=profile, kinds=kinds), shape)
     return checked(replace(plan, schedule=schedule, required_marks=marks_of(schedule)))
+
+
+def as_documented(plan: Plan) -> Plan:
+    """The plan with the settings that the protocol's document states, and with a promise and a quiet time that fit them.
+
+    PlanError for a protocol without a document of its own.
+    """
+    stated = DOCUMENT_SETTINGS.get(plan.protocol)
+    if stated is None:
+        raise PlanError(f"--settings document is for the protocols {' and '.join(DOCUMENT_SETTINGS)}, not {plan.protocol}")
+    promised = {name: value for name, value in stated.items() if hasattr(plan.promise, name)}
+    promise = replace(plan.promise, **promised)
+    return checked(
+        replace(plan, cluster=replace(plan.cluster, **stated), promise=promise, quiet_ms=promise.bound_ms + _QUIET_SLACK_MS)
+    )
 
 
 def check_derivation(version: int) -> None:
@@ -214,6 +235,11 @@ def _legacy(rng: Rng, cluster: ClusterShape) -> tuple[int, ...]:
     return tuple(sorted(rng.shuffled(range(1, cluster.brokers + 1))[: rng.between(1, cluster.brokers)]))
 
 
+def _start(rng: Rng, protocol: str) -> str:
+    """R-316: the version of the inter-broker protocol that all brokers of a plan with a roll are at first."""
+    return rng.pick(("kip112", "kip343_v0")) if VARIANTS[protocol].controller_epoch else "v3"
+
+
 def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_copies: bool) -> TopicSpec:
     """A topic, drawn for a cluster of so many brokers."""
     replication_factor = min(brokers, rng.pick((2, 3, 3, 3)))
@@ -225,6 +251,12 @@ def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_c
         min_insync_replicas=min(replication_factor, max(2, drawn) if spare_copies else drawn),
         flush=rng.pick(flush),
     )
+
+
+def _topics_for(workload: str, topics: tuple[TopicSpec, ...]) -> tuple[TopicSpec, ...]:
+    """The drawn topics, and one more like the first where the workload needs a topic for results beside it."""
+    alone = workload == READ_PROCESS_WRITE and len(topics) == 1
+    return (*topics, replace(topics[0], name=_TOPICS[1])) if alone else topics
 
 
 def _scratch(rng: Rng, cluster: ClusterShape) -> TopicSpec:

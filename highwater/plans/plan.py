@@ -19,16 +19,17 @@ from history.event import EventKind
 from history.manifest import SystemFacts
 from history.promise import Promise
 from history.store import name_complaint
-from nemesis.faults import CrashAt, ZkStep, kinds_of
+from nemesis.faults import CrashAt, Roll, ZkStep, kinds_of
 from nemesis.messages import KINDS, QUORUM_FETCH, REPLY
 from nemesis.schedule import Shape, TopicFacts, Window, validate
-from reference.config import VARIANTS, TopicSpec, Variant
+from reference.config import NEWEST, RELEASES, VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
 from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads import script_rules
-from workloads.parameters import Step
-from workloads.registry import OF_SESSIONS, WORKLOADS
+from workloads.parameters import Asynchronous, Step
+from workloads.registry import OF_SESSIONS, READ_PROCESS_WRITE, WITH_GROUPS, WORKLOADS
 
+METRICS_MS_MIN, METRICS_MS_MAX = 100, 1000
 DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
 
 
@@ -46,6 +47,8 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     fetch_max_bytes: int | UnsetType = UNSET  # of one fetch between brokers (replica.fetch.max.bytes); no limit if unset
     producer_id_block_size: int | UnsetType = UNSET  # ids of producers that a broker reserves at once; 1000 if unset
     checkpoint_interval_ms: int = 5000
+    reassign_interval_ms: int | UnsetType = UNSET  # the longest pause of the reassignment agent; 1 s if unset
+    lag_max_records: int | UnsetType = UNSET  # replica.lag.max.messages; 4000 if unset
     zookeeper: int = 1  # servers, 1 or 3
     legacy_brokers: tuple[int, ...] = ()  # ids of brokers with the inter-broker protocol before KIP-343 (R-205)
 
@@ -57,6 +60,11 @@ class NetworkShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     delay_us_max: int = 2000
     flush_us_min: int = 500
     flush_us_max: int = 5000
+
+
+# How the members of a group keep their place: they give up only what they lose (KIP-429), they have a name that outlives them
+# (KIP-345), or the coordinator assigns (KIP-848).
+Membership = Literal["cooperative", "static", "consumer"]
 
 
 class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,15 +81,18 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seek_one_in: int = 0  # a consumer seeks before one poll in this many; 0: never
     idempotent: int = 0  # number of idempotent producers
     retries: int = 0  # of each produce with acks other than 0 (message.send.max.retries)
+    asynchronous: Asynchronous | UnsetType = UNSET  # more producers, which send in the background
     places: int = 1  # over which the clients are spread in turn; link faults cut one place and not the others
     scratch: TopicSpec | None = None  # the topic that create-delete and everything create and delete
     edits: bool | UnsetType = UNSET  # an operator edits znodes under /admin by hand
     client: str | UnsetType = UNSET  # the library of the clients on real brokers, such as java:4.1.0; librdkafka if unset
+    membership: Membership | UnsetType = UNSET  # of the members of a group; each is new, and all stop for a rebalance if unset
     only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
 
 
 Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr", "last-replica", "orphan-request"]
 REFERENCE = "reference"  # the system of a plan that names none
+_TO, _AND = "..", "_"  # in the words of a system, behind the versions that its brokers start as and between them
 
 
 class OwnJars(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,10 +107,14 @@ class OwnJars(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SystemSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The system under test. `settings` are in the system's own words and override those that the harness gives each node."""
+    """The system under test. `settings` are in the system's own words and override those that the harness gives each node.
+
+    `starts`: the versions that the brokers run before a fault rolls them to `version`, one for all of them or one for each.
+    """
 
     name: str
     version: str = ""
+    starts: tuple[str, ...] = ()
     settings: dict[str, str | int | bool] = {}
     jars: OwnJars | UnsetType = UNSET  # then `version` says how the build coordinates, or nothing
 
@@ -128,6 +143,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     required_marks: tuple[str, ...] = ()
     hazard: Hazard | UnsetType = UNSET  # what the plan is about; a run that does not meet it is vacuous (highwater.runs.hazards)
     min_acked: int = 1
+    metrics_ms: int | UnsetType = UNSET  # how often the metrics of each broker are read and recorded; never if unset
     limit_events: int = 20_000_000  # more handled events end the run as a failure of the harness
 
 
@@ -136,15 +152,30 @@ def system_of(plan: Plan) -> SystemSpec:
     return SystemSpec(name=REFERENCE) if plan.system is UNSET else plan.system
 
 
+def names_releases(plan: Plan) -> bool:
+    """Whether a plan says which release of the reference its brokers are; else all are the newest."""
+    return not is_foreign(plan) and (plan.system is not UNSET or any(isinstance(window.fault, Roll) for window in plan.schedule))
+
+
 def parsed_system(text: str) -> SystemSpec:
-    """A system from its words: "kafka:3.9.1", "external". Which names and versions there are, the real backends know."""
-    name, _, version = text.partition(":")
-    return SystemSpec(name=name, version=version)
+    """A system from its words: "kafka:3.9.1", "external". Which names and versions there are, the real backends know.
+
+    "kafka:2.8.2..3.9.1" is 3.9.1, whose brokers start as 2.8.2; "kafka:2.8.2_3.9.1_3.9.1..3.9.1" says so for each broker.
+    """
+    name, _, versions = text.partition(":")
+    starts, dots, version = versions.rpartition(_TO)
+    return SystemSpec(name=name, version=version, starts=tuple(starts.split(_AND)) if dots else ())
 
 
 def described_system(text: str, described: str, jars: OwnJars | None = None) -> SystemSpec:
-    """The system of these words, with the file that describes a user's cluster ("" for no file), or a build of the user's own."""
+    """The system of these words, with the file that describes a user's cluster ("" for no file), or a build of the user's own.
+
+    UsageError for a file, a build or a version that the system does not take.
+    """
     system = parsed_system(text)
+    versions = _versions_of_reference(system)
+    if versions is not None:
+        raise UsageError(versions)
     if jars is not None:
         if system.name != "kafka":
             raise UsageError(f"--jars is a build of the system kafka, not of {system.name}")
@@ -157,9 +188,12 @@ def described_system(text: str, described: str, jars: OwnJars | None = None) -> 
 
 
 def on_system(plan: Plan, system: SystemSpec) -> Plan:
-    """The plan with another system. Settings in the plan stay if they are of the system with this name."""
-    if system.name == REFERENCE:
-        return replace(plan, system=UNSET)
+    """The plan with another system. Settings in the plan stay if they are of the system with this name.
+
+    So do the versions of the reference that a roll in the plan leads from.
+    """
+    if system == SystemSpec(name=REFERENCE):
+        return replace(plan, system=UNSET) if is_foreign(plan) else plan
     before = system_of(plan)
     settings = before.settings if before.name == system.name else {}
     return replace(plan, system=replace(system, settings={**settings, **system.settings}))
@@ -174,21 +208,49 @@ def beyond_reference(plan: Plan) -> str | None:
     """Why the reference cannot perform the plan's workload, in a sentence; None if it can, or is not the plan's system."""
     if is_foreign(plan) or plan.workload.name not in OF_SESSIONS:
         return None
-    lacks = "transactions" if plan.workload.name == "transactions" else "consumer groups"
+    lacks = "consumer groups" if plan.workload.name == "groups" else "transactions"
     return f"the reference has no {lacks}; the workload {plan.workload.name!r} needs another system, such as --system kafka:3.9.1"
 
 
 def version_of(system: SystemSpec) -> str:
-    """The version of a system; of a user's build with how it coordinates, where that was asked for: 3.9.1-patched-kraft."""
-    if system.jars is UNSET:
-        return system.version
-    return "-".join(filter(None, (system.jars.version, system.version)))
+    """The version of a system; of a user's build with how it coordinates, where that was asked for: 3.9.1-patched-kraft.
+
+    Behind the versions that its brokers start as: 2.8.2..3.9.1.
+    """
+    version = system.version
+    if system.jars is not UNSET:
+        version = "-".join(filter(None, (system.jars.version, system.version)))
+    return f"{_AND.join(system.starts)}{_TO}{version}" if system.starts else version
 
 
 def words_of(system: SystemSpec | SystemFacts) -> str:
     """A system with its version, as the command line gives it unless it is a user's build: kafka:3.9.1."""
     version = version_of(system) if isinstance(system, SystemSpec) else system.version
     return f"{system.name}:{version}" if version else system.name
+
+
+def _versions_of_reference(system: SystemSpec) -> str | None:
+    """Why the reference cannot be of the versions that are named, in a sentence; None if it can, or for another system."""
+    if system.name != REFERENCE:
+        return None
+    strange = next((v for v in (system.version or NEWEST, *system.starts) if v not in RELEASES), None)
+    if strange is None:
+        return None
+    return f"the versions of the reference are {', '.join(RELEASES)}, not {strange}, as in {words_of(system)}"
+
+
+def _unspeakable(plan: Plan) -> str | None:
+    """Why the brokers of the reference cannot start as the versions that the plan names, in a sentence; None if they can."""
+    system = system_of(plan)
+    if system.name != REFERENCE:
+        return None
+    if len(system.starts) not in (0, 1, plan.cluster.brokers):
+        each = f"one for each of the {plan.cluster.brokers}"
+        return f"starts must name one version for all brokers, or {each}, not {len(system.starts)}"
+    variant = plan.variant or VARIANTS.get(plan.protocol)
+    if "v3" in (system.version, *system.starts) and variant is not None and variant.controller_epoch:
+        return "requests in V3's layouts carry no controller epoch: the version v3 needs a protocol without one, --protocol v3"
+    return None
 
 
 class PlanError(UsageError):
@@ -241,7 +303,16 @@ def topics_of(plan: Plan) -> tuple[TopicSpec, ...]:
 
 def complaints(plan: Plan) -> tuple[Complaint, ...]:
     """All reasons why this plan cannot be performed or its run cannot be judged; empty for a valid plan."""
-    parts = (_identity, _cluster, _workload, _promise, _schedule, _script, _marks)
+    parts = (
+        _complaints_of_identity,
+        _complaints_of_cluster,
+        _complaints_of_workload,
+        _complaints_of_promise,
+        _complaints_of_metrics,
+        _complaints_of_schedule,
+        _complaints_of_script,
+        _complaints_of_marks,
+    )
     return tuple(complaint for part in parts for complaint in part(plan))
 
 
@@ -276,7 +347,7 @@ _AT_LEAST_ONE = (
 )
 
 
-def _identity(plan: Plan) -> Iterator[Complaint]:
+def _complaints_of_identity(plan: Plan) -> Iterator[Complaint]:
     """Complaints about names and numbers."""
     refusal = name_complaint(plan.name)
     if refusal is not None:
@@ -285,12 +356,15 @@ def _identity(plan: Plan) -> Iterator[Complaint]:
         refusal = name_complaint(words_of(plan.system).replace(":", "-"))
         if refusal is not None:
             yield Complaint(path=("system",), sentence=f"the name and version of the system {refusal}")
+    versions = _versions_of_reference(system_of(plan)) or _unspeakable(plan)
+    if versions is not None:
+        yield Complaint(path=("system",), sentence=versions)
     for name, number in (("draws", plan.draws), ("seed", plan.seed)):
         if number is not None and not 0 <= number < DRAWS_END:
             yield Complaint(path=(name,), sentence=f"{name} must be from 0 to 2^64-1, not {number}")
 
 
-def _cluster(plan: Plan) -> Iterator[Complaint]:
+def _complaints_of_cluster(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the cluster and its topics."""
     cluster = plan.cluster
     if plan.variant is None and plan.protocol not in VARIANTS:
@@ -298,7 +372,7 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
     for name in _AT_LEAST_ONE:
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
-    for name in ("fetch_max_bytes", "producer_id_block_size"):
+    for name in ("fetch_max_bytes", "producer_id_block_size", "reassign_interval_ms", "lag_max_records"):
         value = getattr(cluster, name)
         if value is not UNSET and value < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {value}")
@@ -326,7 +400,7 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
             yield Complaint(path=(*path, "min_insync_replicas"), sentence=sentence)
 
 
-def _workload(plan: Plan) -> Iterator[Complaint]:
+def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the workload and the network."""
     workload = plan.workload
     if workload.name not in WORKLOADS:
@@ -335,6 +409,12 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
         these = " and ".join(WITH_SCRATCH)
         need = "needs a scratch topic" if workload.scratch is None else f"has no scratch topic; only {these} have one"
         yield Complaint(path=("workload", "scratch"), sentence=f"workload {workload.name} {need}")
+    if workload.membership is not UNSET and workload.name not in WITH_GROUPS:
+        sentence = f"membership is of the workloads {' and '.join(WITH_GROUPS)}, not of {workload.name}"
+        yield Complaint(path=("workload", "membership"), sentence=sentence)
+    if workload.name == READ_PROCESS_WRITE and len(plan.cluster.topics) < 2:
+        sentence = f"workload {workload.name} needs two topics or more: the last one takes the results of the others"
+        yield Complaint(path=("cluster", "topics"), sentence=sentence)
     if workload.consumers < 0:
         yield Complaint(path=("workload", "consumers"), sentence=f"consumers must be at least 0, not {workload.consumers}")
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms", "places"):
@@ -346,6 +426,11 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
     for name in ("retries", "seek_one_in"):
         if getattr(workload, name) < 0:
             yield Complaint(path=("workload", name), sentence=f"{name} must be at least 0, not {getattr(workload, name)}")
+    spec = Asynchronous() if workload.asynchronous is UNSET else workload.asynchronous
+    for name, least in (("producers", 1), ("retries", 0), ("in_flight", 1)):
+        if getattr(spec, name) < least:
+            sentence = f"{name} must be at least {least}, not {getattr(spec, name)}"
+            yield Complaint(path=("workload", "asynchronous", name), sentence=sentence)
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):
         yield Complaint(
             path=("workload", "acks"), sentence=f"acks must be one or more of -1 (all), 0 and 1, not {list(workload.acks)}"
@@ -363,7 +448,7 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
             yield Complaint(path=("network",), sentence=f"{name}_min must not exceed {name}_max ({low} > {high})")
 
 
-def _promise(plan: Plan) -> Iterator[Complaint]:
+def _complaints_of_promise(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the promise and the lengths of phases."""
     promised = {topic.topic for topic in plan.promise.topics}
     for index, topic_promise in enumerate(plan.promise.topics):
@@ -391,7 +476,14 @@ def _promise(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(path=("audit_ms",), sentence=f"audit_ms must be at least 0, not {plan.audit_ms}")
 
 
-def _schedule(plan: Plan) -> Iterator[Complaint]:
+def _complaints_of_metrics(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about the period of scrapes: what they tell is compared with what has stood for some seconds."""
+    if plan.metrics_ms is not UNSET and not METRICS_MS_MIN <= plan.metrics_ms <= METRICS_MS_MAX:
+        sentence = f"metrics_ms must be from {METRICS_MS_MIN} to {METRICS_MS_MAX}, not {plan.metrics_ms}"
+        yield Complaint(path=("metrics_ms",), sentence=sentence)
+
+
+def _complaints_of_schedule(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the fault windows."""
     for complaint in validate(plan.schedule, shape_of(plan)):
         yield Complaint(path=("schedule", complaint.index), sentence=complaint.sentence)
@@ -410,7 +502,7 @@ def _schedule(plan: Plan) -> Iterator[Complaint]:
             yield Complaint(path=("schedule", index, "fault", "effect"), sentence=sentence)
 
 
-def _script(plan: Plan) -> Iterator[Complaint]:
+def _complaints_of_script(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the administrator's script."""
     ground = script_rules.Ground(
         brokers=plan.cluster.brokers,
@@ -427,7 +519,7 @@ def kebab(name: str) -> str:
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("-")
 
 
-def _marks(plan: Plan) -> Iterator[Complaint]:
+def _complaints_of_marks(plan: Plan) -> Iterator[Complaint]:
     """Refuse marks that cannot occur, because they would make every run UNKNOWN."""
     for index, mark in enumerate(plan.required_marks):
         marks = [kind.value for kind in EventKind] + sorted({f"fault:{window.kind}" for window in plan.schedule})

@@ -10,6 +10,8 @@ from highwater.rig.sessions import (
     CommittedCall,
     GroupLeaveCall,
     GroupPollCall,
+    ProcessCall,
+    ReadCommittedCall,
     SessionCall,
     TxnCall,
     key_of,
@@ -36,11 +38,12 @@ from reference.client.commands import (
 )
 from reference.errors import ErrorCode
 from reference.types import BrokerId, Offset, topic_partition
-from workloads.client import ClientF, Completion, Edit, Invocation, Micro, PolledRecord, Process
+from workloads.client import ClientF, Completion, Edit, Invocation, Micro, OwnF, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
 ADMIN_TIMEOUT_MS = 10_000  # until an administrator gives a request up
-_OF_A_LOG = frozenset((*get_args(ClientF), "commit", "committed"))
+_OWN = frozenset(get_args(OwnF))
+_OF_A_LOG = frozenset((*get_args(ClientF), *_OWN, "commit", "committed"))
 
 
 class Heard(Struct, frozen=True, kw_only=True):
@@ -84,6 +87,12 @@ def heard(answered: Answered) -> Heard:
     )
 
 
+class OwnCall(Struct, frozen=True, kw_only=True):
+    """What a client does within its own program: it ends at once, and always succeeds."""
+
+    id: int
+
+
 class Attempts:
     """Records the operations of one client, one open at a time; `processes` is the number of all clients."""
 
@@ -97,16 +106,19 @@ class Attempts:
         self.calls = 0
         self.open: Invocation | None = None
 
-    def begin(self, invocation: Invocation) -> Call | Command | SessionCall:
+    def begin(self, invocation: Invocation) -> Call | Command | SessionCall | OwnCall:
         """Record a client's invocation and return the call or command that performs it."""
         assert self.open is None
         self.open = invocation
         self.calls += 1
         columns = _of_produce(invocation)
-        if invocation.deserves is not None:
-            columns["error"] = invocation.deserves
-        self._record(OpType.INVOKE, invocation, _invoked_records(invocation), columns)
-        return self._command(invocation) or self._session_call(invocation) or self._call(invocation)
+        stated = invocation.deserves or invocation.logged
+        if stated is not None:
+            columns["error"] = stated
+        self._record_rows(OpType.INVOKE, invocation, _invoked_records(invocation), columns)
+        if invocation.f in _OWN:
+            return OwnCall(id=self.calls)
+        return self._admin_command(invocation) or self._session_call(invocation) or self._client_call(invocation)
 
     def _session_call(self, invocation: Invocation) -> SessionCall | None:
         """The call of a transaction or consumer group; None for other functions."""
@@ -116,6 +128,17 @@ class Attempts:
                 return TxnCall(id=self.calls, micros=invocation.micros, aborts=invocation.aborts, reads=invocation.reads)
             case "group-poll":
                 return GroupPollCall(id=self.calls, group=group, reads=invocation.reads)
+            case "process":
+                return ProcessCall(
+                    id=self.calls,
+                    group=group,
+                    reads=invocation.reads,
+                    writes=invocation.writes,
+                    work_ms=invocation.work_ms,
+                    aborts=invocation.aborts,
+                )
+            case "read-committed":
+                return ReadCommittedCall(id=self.calls, reads=invocation.reads)
             case "group-leave":
                 return GroupLeaveCall(id=self.calls, group=group)
             case "commit":
@@ -125,7 +148,7 @@ class Attempts:
             case _:
                 return None
 
-    def _call(self, invocation: Invocation) -> Call:
+    def _client_call(self, invocation: Invocation) -> Call:
         """The call of a Kafka client."""
         tp = topic_partition(invocation.topic, invocation.partition)
         match invocation.f:
@@ -148,7 +171,7 @@ class Attempts:
             case _:
                 raise AssertionError(f"{invocation.f} is an admin command, not a call of a Kafka client")
 
-    def _command(self, invocation: Invocation) -> Command | None:
+    def _admin_command(self, invocation: Invocation) -> Command | None:
         """The command of the admin client; None for other functions."""
         tp = topic_partition(invocation.topic, invocation.partition)
         assignment = tuple(tuple(BrokerId(b) for b in replicas) for replicas in invocation.assignment)
@@ -192,7 +215,7 @@ class Attempts:
         self.open = None
         error = answered.error
         outcome = completion_type(invocation.f, error, sent=answered.attempts > 0, earlier=answered.earlier)
-        self._record(
+        self._record_rows(
             outcome,
             invocation,
             _answered_records(invocation, answered),
@@ -222,7 +245,7 @@ class Attempts:
             ),
         )
 
-    def _record(
+    def _record_rows(
         self,
         type: OpType,
         invocation: Invocation,
@@ -246,13 +269,13 @@ def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
     name = topic_partition(invocation.topic, invocation.partition)
     replicas = " ".join(",".join(map(str, of)) for of in invocation.assignment)
     match invocation.f:
-        case "produce":
+        case "produce" | "send" | "log":
             return tuple(Record(value=value) for value in invocation.values)
         case "poll":
             return (Record(offset=invocation.offset),)
         case "txn":
             return (Record(value=_json([_micro(micro) for micro in invocation.micros])),)
-        case "group-poll" | "group-leave":
+        case "group-poll" | "group-leave" | "process":
             return (Record(value=_json({"group": invocation.group})),)
         case "commit" | "committed":
             return (Record(value=invocation.group, offset=invocation.offset if invocation.f == "commit" else None),)
@@ -301,11 +324,13 @@ def _answered_records(invocation: Invocation, answered: Heard) -> tuple[Record, 
                 Record(value=value, offset=offset, leader_epoch=epoch)
                 for value, offset in zip(invocation.values, offsets, strict=True)
             )
+        case "send" | "log":
+            return _invoked_records(invocation)
         case "poll" if answered.records:
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
         case "admin-pending":
             return tuple(Record(value=path) for path in answered.found)
-        case "txn" | "group-poll" | "group-leave":
+        case "txn" | "group-poll" | "group-leave" | "process" | "read-committed":
             return (Record(value=None if answered.told is None else _json(answered.told)),)
         case "commit" | "committed":
             return (Record(value=invocation.group, offset=invocation.offset if invocation.f == "commit" else answered.offset),)

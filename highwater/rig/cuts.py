@@ -73,7 +73,7 @@ class Geography:
                     first |= {*together} if draws.ratio(purpose, 1, 2) else set()
                 return self._pairs_between(fault, first)
             case "majorities-ring":
-                return self._ring(fault, shuffled(list(self.brokers), draws, purpose))
+                return self._majorities_ring(fault, shuffled(list(self.brokers), draws, purpose))
             case "bridge":
                 order = shuffled(list(self.brokers), draws, purpose)
                 half, other_half = order[1 : 1 + len(order) // 2], order[1 + len(order) // 2 :]
@@ -89,11 +89,11 @@ class Geography:
             for target in everybody:
                 inbound = target in first
                 is_cut = fault.direction == "both" or inbound == (fault.direction == "inbound")
-                if (source in first) != inbound and is_cut and _kind(source, target) in fault.links:
+                if (source in first) != inbound and is_cut and _kind_of_link(source, target) in fault.links:
                     pairs.append((source, target))
         return pairs
 
-    def _ring(self, fault: Partition, ring: list[BrokerId]) -> list[Pair]:
+    def _majorities_ring(self, fault: Partition, ring: list[BrokerId]) -> list[Pair]:
         """Jepsen's majorities ring: each broker receives from a majority, and no two from the same one."""
         majority = len(ring) // 2 + 1
         pairs = []
@@ -110,7 +110,7 @@ def _both_ways(half: list[BrokerId], other_half: list[BrokerId], direction: Dire
     return (there if direction != "inbound" else []) + (back if direction != "outbound" else [])
 
 
-def _kind(source: Address, target: Address) -> Links | None:
+def _kind_of_link(source: Address, target: Address) -> Links | None:
     """The kind of this link; None between two addresses that never communicate."""
     ends = {source[0], target[0]}
     if ends == {"b"}:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from highwater.rig.topics import TopicIds, removed, topic_of_path, written
 from history.event import EventKind
-from history.recorder import EventColumns, Recorder
+from history.recorder import EventColumns, EventRow, Recorder
 from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.effects import Note
@@ -35,7 +35,7 @@ class Notebook:
         self._names: dict[TopicPartition, tuple[str, int]] = {}
         self.life = 0
 
-    def _name(self, tp: TopicPartition) -> tuple[str, int]:
+    def _topic_and_partition(self, tp: TopicPartition) -> tuple[str, int]:
         name = self._names.get(tp)
         if name is None:
             name = self._names[tp] = (topic_of(tp), index_of(tp))
@@ -46,7 +46,7 @@ class Notebook:
         kind = _KINDS[note.kind]
         if kind in _FROM_ZOOKEEPER:
             return
-        topic, partition = (None, None) if note.tp is None else self._name(note.tp)
+        topic, partition = (None, None) if note.tp is None else self._topic_and_partition(note.tp)
         topic_id = written(note.topic_id)
         if note.batches:
             for batch in note.batches:
@@ -93,9 +93,6 @@ def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
     return tuple(broker_address(broker) for broker in brokers)
 
 
-Row = tuple[EventKind, EventColumns]
-
-
 class CommitRows:
     """Derives history rows from ZooKeeper's commits, which must be given once each and in order.
 
@@ -116,54 +113,61 @@ class CommitRows:
             self._topics.created(paths.topic_path(topic), czxid)
         self.incarnations: dict[str, int] = {}
 
-    def of(self, commit: AnyCommit, *, writer: Address | None, life: int | None) -> list[Row]:
+    def of(self, commit: AnyCommit, *, writer: Address | None, life: int | None) -> list[EventRow]:
         """The history rows of one ZooKeeper commit; `writer` and `life`: the broker process that made it, if known."""
         match commit:
             case NodeCreated(path=path) if is_registration(path):
-                return [self._register(commit, life)]
+                return [self._row_of_registration(commit, life)]
             case NodeCreated() | NodeWritten():
-                return list(self._write(commit, writer))
+                return list(self._rows_of_write(commit, writer))
             case NodeDeleted(path=path):
                 if path == paths.UNCLEAN_ELECTION:
                     self._ordered = ()
-                return [*self._unregister((path,)), *self._end_topics(path, None)]
+                return [*self._rows_of_lost_registrations((path,)), *self._rows_of_deletion(path, None)]
             case SessionEnded(session=session):
-                return list(self._unregister([path for path, (owner, _) in self._registered.items() if owner == session]))
+                return list(
+                    self._rows_of_lost_registrations([path for path, (owner, _) in self._registered.items() if owner == session])
+                )
 
-    def _register(self, commit: NodeCreated, life: int | None) -> Row:
+    def _row_of_registration(self, commit: NodeCreated, life: int | None) -> EventRow:
+        """Remember a broker's registration, whose zxid is its incarnation; the row of it."""
         node = registrant(commit.path)
         self._registered[commit.path] = (commit.session, commit.zxid)
         self.incarnations[node] = commit.zxid
         return EventKind.REGISTERED, {"node": node, "life": life, "incarnation": commit.zxid}
 
-    def _unregister(self, deleted: Iterable[str]) -> Iterator[Row]:
+    def _rows_of_lost_registrations(self, deleted: Iterable[str]) -> Iterator[EventRow]:
+        """Forget the registrations among these deleted znodes; a row for each broker."""
         for path in deleted:
             if path in self._registered:
                 _, incarnation = self._registered.pop(path)
                 yield EventKind.SESSION_ENDED, {"node": registrant(path), "incarnation": incarnation}
 
-    def _write(self, commit: NodeCreated | NodeWritten, writer: Address | None) -> Iterator[Row]:
+    def _rows_of_write(self, commit: NodeCreated | NodeWritten, writer: Address | None) -> Iterator[EventRow]:
         """The rows that follow from a created or changed znode."""
         if isinstance(commit, NodeCreated):
             self._topics.created(commit.path, commit.zxid)
-        yield from self._end_topics(commit.path, commit.data)
+        yield from self._rows_of_deletion(commit.path, commit.data)
         if commit.path == paths.UNCLEAN_ELECTION:
             self._ordered = paths.decode_preferred(commit.data)
         topic = topic_of_path(commit.path)
         if topic is not None and not self._topics.is_ended(topic):
-            yield from self._assign(topic, commit.data)
+            yield from self._rows_of_assignment(topic, commit.data)
         tp = paths.tp_of_state_path(commit.path)
         if tp is not None:
             self._partitions[tp] = None
             version = commit.version if isinstance(commit, NodeWritten) else 0
             state = paths.decode_state(tp, (), Data(commit.data, version, 0))
-            yield from self._carry_out_order(state)
+            before, self._standing[tp] = self._standing.get(tp), state
+            if before is not None and state.leader is not None and self._is_ordered_election(before, state):
+                self._ordered = tuple(other for other in self._ordered if other != tp)
+                yield EventKind.UNCLEAN_ELECTION_ORDERED, {**self._partition(tp), "leader": broker_address(state.leader)}
             yield self._state_row(state, writer)
             if isinstance(commit, NodeCreated) and self._topics.is_ended(topic_of(tp)):
                 # The partition was added, or got its state, after the topic's deletion was requested: no promise begins.
                 yield EventKind.TOPIC_DELETED, self._partition(tp)
 
-    def _assign(self, topic: str, data: bytes) -> Iterator[Row]:
+    def _rows_of_assignment(self, topic: str, data: bytes) -> Iterator[EventRow]:
         """Rows for the partitions whose assigned replicas differ from those last recorded."""
         listed = dict(paths.decode_topic(topic, data))
         self._assigned = {
@@ -174,18 +178,13 @@ class CommitRows:
                 self._assigned[tp] = replicas
                 yield EventKind.ASSIGNED, {**self._partition(tp), "replicas": names(replicas)}
 
-    def _carry_out_order(self, state: PartitionState) -> Iterator[Row]:
-        """Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation."""
-        tp, leader = state.tp, state.leader
-        before = self._standing.get(tp)
-        self._standing[tp] = state
-        if tp not in self._ordered or before is None or leader is None or leader == before.leader:
-            return
-        if (leader, state.leader_incarnation) not in {(m.broker, m.incarnation) for m in (*before.isr, *before.elr)}:
-            self._ordered = tuple(other for other in self._ordered if other != tp)
-            yield EventKind.UNCLEAN_ELECTION_ORDERED, {**self._partition(tp), "leader": broker_address(leader)}
+    def _is_ordered_election(self, before: PartitionState, state: PartitionState) -> bool:
+        """Whether the state carries out an order: a new leader that was neither in ISR nor ELR, or there in a former life."""
+        clean = {(member.broker, member.incarnation) for member in (*before.isr, *before.elr)}
+        is_new = state.leader != before.leader and (state.leader, state.leader_incarnation) not in clean
+        return is_new and state.tp in self._ordered
 
-    def _state_row(self, state: PartitionState, writer: Address | None) -> Row:
+    def _state_row(self, state: PartitionState, writer: Address | None) -> EventRow:
         """The row of a partition state."""
         return EventKind.STATE_WRITTEN, {
             **self._partition(state.tp),
@@ -199,12 +198,12 @@ class CommitRows:
             "elr": names(tuple(member.broker for member in state.elr)),
         }
 
-    def _end_topics(self, path: str, data: bytes | None) -> Iterator[Row]:
+    def _rows_of_deletion(self, path: str, data: bytes | None) -> Iterator[EventRow]:
         """Rows for partitions that are deleted with this commit; `data` is what was written, None for a deleted znode."""
         removed_partition = None if data is None else removed(path)
         if removed_partition is not None and self._topics.of(removed_partition) is not None:
             yield EventKind.TOPIC_DELETED, self._partition(removed_partition)
-        for topic, topic_id in self._topics.ended(path, data):
+        for topic, topic_id in self._topics.newly_ended(path, data):
             self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}
             for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:
                 yield EventKind.TOPIC_DELETED, {"topic": topic, "topic_id": topic_id, "partition": index_of(tp)}
@@ -231,8 +230,7 @@ class ZkEvidence:
     def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
         """Record the history rows that follow from these ZooKeeper commits of one broker."""
         for commit in commits:
-            for kind, columns in self._rows.of(commit, writer=writer, life=life):
-                self._recorder.event(kind, **columns)
+            self._recorder.record(self._rows.of(commit, writer=writer, life=life))
 
 
 def registrant(path: str) -> Address:

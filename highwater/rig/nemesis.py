@@ -68,12 +68,13 @@ class Nemesis:
         self._logs = logs
         self._incarnation = incarnation
         self._open: dict[str, tuple[Window, tuple[Address, ...]]] = {}
-        self._brokers = {broker_address(broker): broker for broker in brokers_of(plan)}
+        brokers = brokers_of(plan)
+        self._brokers = {broker_address(broker): broker for broker in brokers}
         self._begun = {window.kind: 0 for window in plan.schedule}
         self._acted = dict(self._begun)
         self.recorder = recorder
         self.draws = draws
-        self.holds = {broker: Holds() for broker in brokers_of(plan)}
+        self.holds = {broker: Holds() for broker in brokers}
 
     # --- windows -----------------------------------------------------------------------------------------------------------
 
@@ -82,15 +83,16 @@ class Nemesis:
 
         ZooKeeper's present tree resolves the target; no broker may match.
         """
-        hit = self._hit(window, tree)
+        hit = self._nodes_hit(window, tree)
         if hit:
             self._begun[window.kind] = self._begun.get(window.kind, 0) + 1
             self._open[window.id] = (window, hit)
         for node in hit:
-            self._record(EventKind.FAULT_BEGUN, window, node)
+            self._record_window(EventKind.FAULT_BEGUN, window, node)
         return hit
 
-    def _hit(self, window: Window, tree: MemoryZooKeeper) -> tuple[Address, ...]:
+    def _nodes_hit(self, window: Window, tree: MemoryZooKeeper) -> tuple[Address, ...]:
+        """The client place, or the brokers that the window's target names now; all brokers if the fault hits every one."""
         if isinstance(window.target, ClientPlace):
             return (place_address(window.target.place),)
         brokers_hit = resolve(window.target, self._plan, tree, self.draws, purpose=f"target {window.id}")
@@ -106,13 +108,13 @@ class Nemesis:
 
     def ended(self, window: Window, node: Address) -> None:
         """Record that the backend has undone this fault on this broker, or at this client place."""
-        self._record(EventKind.FAULT_ENDED, window, node)
+        self._record_window(EventKind.FAULT_ENDED, window, node)
 
     def healed(self) -> None:
         """Record that every fault has ended and its effects are undone."""
         self.recorder.event(EventKind.HEALED)
 
-    def _record(self, kind: EventKind, window: Window, node: Address) -> None:
+    def _record_window(self, kind: EventKind, window: Window, node: Address) -> None:
         """Record that a fault begins or ends at a node; an unreadable directory also for each of its replicas."""
         self.recorder.event(kind, fault=window.id, node=node, detail=window.kind)
         if isinstance(window.fault, DiskFault) and withholds(window.fault):

@@ -1,18 +1,24 @@
 """What every backend derives from a plan, once: replica assignments, broker settings, client processes, the manifest."""
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from highwater.plans.plan import Plan, topics_of
+from highwater.plans.plan import Plan, names_releases, topics_of
+from highwater.rig import releases
 from highwater.rig.backend import Provenance
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
+from nemesis.faults import Roll
 from reference.client.commands import placed
-from reference.config import PRODUCER_ID_BLOCK_SIZE, VARIANTS, BrokerConfig, TopicSpec, Variant
+from reference.config import NEWEST, VARIANTS, BrokerConfig, Variant
 from reference.types import Address, BrokerId, Millis, broker_address
 from workloads.admin_storm import ADDED_MAX
+from workloads.asynchronous import Sender
 from workloads.client import Process
 from workloads.generate import generate
 from workloads.parameters import Parameters, PartitionName, TopicShape
 from workloads.produce_consume import Producer
+
+Replicas = dict[str, tuple[tuple[BrokerId, ...], ...]]  # topic -> its partitions' replicas, the preferred first
 
 
 class Scene(Struct, frozen=True, kw_only=True):
@@ -21,24 +27,32 @@ class Scene(Struct, frozen=True, kw_only=True):
     plan: Plan
     brokers: tuple[BrokerId, ...]
     configs: tuple[BrokerConfig, ...]
-    assignment: dict[str, tuple[tuple[BrokerId, ...], ...]]  # topic -> its partitions' replicas, the preferred first
+    assignment: Replicas
     places: tuple[Address, ...]  # of clients
     processes: tuple[Process, ...]
     client_places: tuple[Address, ...]  # by number of the client
+    old_layouts: bool  # whether a broker sends or refuses a layout that is not today's
 
 
 def scene_of(plan: Plan) -> Scene:
     """Derive from a plan what a backend needs to perform it."""
-    brokers = brokers_of(plan)
-    processes = workload_processes(plan)
+    brokers, places = brokers_of(plan), places_of(plan)
+    configs = tuple(broker_config(plan, broker) for broker in brokers)
+    scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
+    replicas = {
+        topic.name: placed(brokers, partitions=topic.partitions + ADDED_MAX + 1, replication_factor=topic.replication_factor)
+        for topic in (*plan.cluster.topics, *scratch)
+    }
+    processes = generate(plan.workload.name, plan.draws, _workload_parameters(plan, brokers, replicas))
     return Scene(
         plan=plan,
         brokers=brokers,
-        configs=tuple(broker_config(plan, broker) for broker in brokers),
-        assignment=assign(plan),
-        places=places_of(plan),
+        configs=configs,
+        assignment={topic.name: replicas[topic.name][: topic.partitions] for topic in plan.cluster.topics},
+        places=places,
         processes=processes,
-        client_places=tuple(place_of(plan, number) for number, _ in enumerate(processes)),
+        client_places=tuple(places[number % len(places)] for number, _ in enumerate(processes)),  # in turn
+        old_layouts=any(config.release != NEWEST for config in configs) or any(isinstance(w.fault, Roll) for w in plan.schedule),
     )
 
 
@@ -57,52 +71,48 @@ def places_of(plan: Plan) -> tuple[Address, ...]:
     return tuple(place_address(place) for place in range(1, plan.workload.places + 1))
 
 
-def place_of(plan: Plan, client: int) -> Address:
-    """The place of a client, numbered from 0: the clients are spread over the places in turn."""
-    return place_address(1 + client % plan.workload.places)
-
-
 def variant_of(plan: Plan) -> Variant:
     """The protocol variant that a plan names."""
     return plan.variant or VARIANTS[plan.protocol]
 
 
-def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
-    """The replicas of each partition of each topic, the preferred one first."""
-    brokers = brokers_of(plan)
-    return {
-        topic.name: placed(brokers, partitions=topic.partitions, replication_factor=topic.replication_factor)
-        for topic in plan.cluster.topics
-    }
-
-
 def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
     """The configuration of one broker of a plan."""
     cluster = plan.cluster
-    return BrokerConfig(
+    optional = ("fetch_max_bytes", "producer_id_block_size", "reassign_interval_ms", "lag_max_records")
+    given = {name: getattr(cluster, name) for name in optional if getattr(cluster, name) is not UNSET}
+    variant, topics, names_its_releases = variant_of(plan), topics_of(plan), names_releases(plan)
+    config = BrokerConfig(
         broker=broker,
-        variant=variant_of(plan),
-        topics=topics_of(plan),
+        variant=variant,
+        topics=topics,
         log_dirs=cluster.log_dirs,
         session_timeout_ms=Millis(cluster.session_timeout_ms),
         replica_lag_time_max_ms=Millis(cluster.replica_lag_time_max_ms),
         request_timeout_ms=Millis(cluster.request_timeout_ms),
         fetch_wait_max_ms=Millis(cluster.fetch_wait_max_ms),
-        fetch_max_bytes=None if cluster.fetch_max_bytes is UNSET else cluster.fetch_max_bytes,
-        producer_id_block_size=PRODUCER_ID_BLOCK_SIZE
-        if cluster.producer_id_block_size is UNSET
-        else cluster.producer_id_block_size,
         checkpoint_interval_ms=Millis(cluster.checkpoint_interval_ms),
-        inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else "kip343",
+        inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else NEWEST,
         controller_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms),
         broker_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms * 3 // 2),
     )
+    if names_its_releases:
+        release, protocol = releases.first(plan, broker)
+        given |= {"release": release, "inter_broker_protocol": protocol}
+    return replace(config, **given)
 
 
-def workload_processes(plan: Plan) -> tuple[Process, ...]:
-    """The client processes of the plan's workload."""
+def _retries(plan: Plan, process: Process) -> int:
+    """How often the client sends a produce of this process again."""
+    if isinstance(process, Sender):
+        return process.retries
+    return plan.workload.retries if isinstance(process, Producer) else 0
+
+
+def _workload_parameters(plan: Plan, brokers: tuple[BrokerId, ...], replicas: Replicas) -> Parameters:
+    """The parameters of the plan's workload; `replicas` also has those of partitions that administrators may add."""
     spec = plan.workload
-    parameters = Parameters(
+    return Parameters(
         partitions=tuple(PartitionName(topic.name, index) for topic in plan.cluster.topics for index in range(topic.partitions)),
         producers=spec.producers,
         consumers=spec.consumers,
@@ -113,31 +123,23 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         seek_one_in=spec.seek_one_in,
         idempotent=spec.idempotent,
         retries=spec.retries,
+        asynchronous=None if spec.asynchronous is UNSET else spec.asynchronous,
         only=None if spec.only is UNSET else frozenset(spec.only),
-        topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
-        brokers=brokers_of(plan),
+        brokers=brokers,
         by_requests=variant_of(plan).reassignment == "B",
         by_operator=plan.promise.unclean_election == "by_operator",
-        scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
         script=plan.script,
         edits=spec.edits is True,
         audited=plan.audit_ms > 0,
-    )
-    return generate(spec.name, plan.draws, parameters)
-
-
-def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX + 1) -> TopicShape:
-    """A topic for administrators; `replicas` also has the brokers of partitions that they and the auditor may add."""
-    count = topic.partitions + room
-    return TopicShape(
-        topic.name,
-        topic.partitions,
-        placed(brokers_of(plan), partitions=count, replication_factor=topic.replication_factor),
+        topics=tuple(TopicShape(topic.name, topic.partitions, replicas[topic.name]) for topic in plan.cluster.topics),
+        scratch=None
+        if spec.scratch is None
+        else TopicShape(spec.scratch.name, spec.scratch.partitions, replicas[spec.scratch.name][: spec.scratch.partitions]),
     )
 
 
 def manifest(
-    scene: Scene, provenance: Provenance, *, backend: str, outcome: Outcome, faults: tuple[FaultCount, ...]
+    scene: Scene, provenance: Provenance, *, backend: str, outcome: Outcome, faults: tuple[FaultCount, ...] = ()
 ) -> RunManifest:
     """The manifest of a run, without the times, counts and digest that the backend adds."""
     plan = scene.plan
@@ -165,6 +167,6 @@ def manifest(
         min_acked=plan.min_acked,
         log_dirs=plan.cluster.log_dirs,
         client_timeout_ms=plan.workload.request_timeout_ms,
-        client_retries=tuple(plan.workload.retries * isinstance(process, Producer) for process in scene.processes),
+        client_retries=tuple(_retries(plan, process) for process in scene.processes),
         faults=faults,
     )

@@ -51,7 +51,29 @@ class CommittedCall(Struct, frozen=True, kw_only=True):
     partition: Partition
 
 
-SessionCall = TxnCall | GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall
+class ProcessCall(Struct, frozen=True, kw_only=True):
+    """A poll of a member of a group, a result for each record, and the group's positions, in one transaction.
+
+    `writes` are the partitions that results go to: that of the record's own partition, counted modulo their number. `work_ms` lie
+    between results and positions. One that `aborts` ends its transaction before it adds the positions.
+    """
+
+    id: int
+    group: str
+    reads: tuple[Partition, ...]
+    writes: tuple[Partition, ...]
+    work_ms: int = 0
+    aborts: bool = False
+
+
+class ReadCommittedCall(Struct, frozen=True, kw_only=True):
+    """A poll of committed records of these partitions, from where the client's last one ended; the first from the beginning."""
+
+    id: int
+    reads: tuple[Partition, ...]
+
+
+SessionCall = ProcessCall | ReadCommittedCall | TxnCall | GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall
 
 
 def key_of(partition: Partition) -> str:

@@ -29,8 +29,8 @@ class TopicIds:
         """The id of the topic that has this name now or had it last; None where no topic had it."""
         return written(self._ids.get(topic_of(tp)))
 
-    def ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
-        """The topics that a ZooKeeper commit ends: `data` is what was written, None for a deleted znode."""
+    def newly_ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
+        """The topics (name, id) that a ZooKeeper commit is the first to end; `data`: what it wrote, None for a deleted znode."""
         deleted_topic = topic_of_path(path) if data is None else None
         topics_to_delete = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
         topics = topics_to_delete if deleted_topic is None else (deleted_topic,)

@@ -19,12 +19,15 @@ from checkers.engine.verdict import Verdict
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
+from highwater.runs.first_call import kept_first_call
 from highwater.runs.page import write_page
 from highwater.runs.run import judge
 from history import store
+from history.errors import NOT_JSON
 from history.history import History
 from nemesis.schedule import Window
 from reports.beside import Given, PlanChange
+from reports.first_call import FirstCall
 from reports.render import Link, beside_html
 
 LINKS = store.BESIDE
@@ -50,7 +53,16 @@ def stored_run(folder: Path, verdict: Verdict | None = None) -> Stored:
     return Stored(folder=folder, history=history, verdict=verdict or judge(history), plan=plan)
 
 
-def put_beside(run: Stored, other: Stored, *, repeat: str, words: str = "", name: str = "", output: Path | None = None) -> Path:
+def put_beside(
+    run: Stored,
+    other: Stored,
+    *,
+    repeat: str,
+    words: str = "",
+    name: str = "",
+    output: Path | None = None,
+    first_call: FirstCall | None = None,
+) -> Path:
     """Write the page of both runs into the folder of the first one, and link to it.
 
     `words` names the neighbour on that link, `name` in the name of the page; its run id if not given.
@@ -59,7 +71,8 @@ def put_beside(run: Stored, other: Stored, *, repeat: str, words: str = "", name
     plans = [PlanChange(what="the plan", left="", right="one of the plans cannot be read")]
     if run.plan is not None and other.plan is not None:
         plans = list(plan_changes(run.plan, other.plan))
-    html = beside_html(_side_given(run, page), _side_given(other, page), plans=plans, repeat=repeat)
+    sides = _side_given(run, page), _side_given(other, page)
+    html = beside_html(*sides, plans=plans, repeat=repeat, first_call=first_call)
     store.write_file(page, html)
     if output is None:
         link_to(run.folder, Link(words=words or other.history.manifest.run_id, page=page.name))
@@ -82,7 +95,7 @@ def links_of(folder: Path) -> tuple[Link, ...]:
     """The pages beside others that the page of a run links to."""
     try:
         return tuple(msgspec.json.decode((folder / LINKS).read_bytes(), type=list[Link]))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *NOT_JSON):
         return ()
 
 
@@ -93,10 +106,10 @@ def plan_changes(plan: Plan, other: Plan) -> Iterator[PlanChange]:
     """In what two plans differ: faults and requests one by one, then settings."""
     yield from _changes_in_list("fault", _windows(plan), _windows(other))
     yield from _changes_in_list("request", _steps_by_number(plan.script), _steps_by_number(other.script))
-    ours, theirs = _settings(plan), _settings(other)
+    ours, theirs = _settings_by_path(plan), _settings_by_path(other)
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):
-            yield PlanChange(what=name, left=_in_words(ours.get(name)), right=_in_words(theirs.get(name)))
+            yield PlanChange(what=name, left=_value_in_words(ours.get(name)), right=_value_in_words(theirs.get(name)))
     if plan.path != other.path:
         yield PlanChange(what="path", left=f"{len(plan.path)} actions", right=f"{len(other.path)} actions")
 
@@ -113,15 +126,15 @@ def _windows(plan: Plan) -> dict[str, str]:
 
 
 def _window_in_words(window: Window) -> str:
-    target, fault = (_in_words(msgspec.to_builtins(part)) for part in (window.target, window.fault))
+    target, fault = (_value_in_words(msgspec.to_builtins(part)) for part in (window.target, window.fault))
     return f"{window.kind} from {window.at_ms} to {window.until_ms} ms, on {target}: {fault}"
 
 
 def _steps_by_number(steps: Sequence[Struct]) -> dict[str, str]:
-    return {str(number): _in_words(msgspec.to_builtins(step)) for number, step in enumerate(steps, 1)}
+    return {str(number): _value_in_words(msgspec.to_builtins(step)) for number, step in enumerate(steps, 1)}
 
 
-def _settings(plan: Plan) -> dict[str, Any]:
+def _settings_by_path(plan: Plan) -> dict[str, Any]:
     """The other fields of a plan by their path, for example cluster.brokers."""
     settings: dict[str, Any] = {}
     for name, value in structs.asdict(plan).items():
@@ -138,16 +151,17 @@ def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     return [(name, value)]
 
 
-def _in_words(value: Any) -> str:
+def _value_in_words(value: Any) -> str:
     """A value of a plan in words."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_in_words(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key} {_value_in_words(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_in_words, value)) + "]"
+        return "[" + ", ".join(map(_value_in_words, value)) + "]"
     return "" if value is None else str(value)
 
 
 def rewrite_page(run: Stored, *, repeat: str) -> None:
     """Write the page of a run again, with its links to pages beside others."""
     text = (run.folder / store.PLAN).read_text(encoding="utf-8", errors="replace")
-    write_page(run.folder / store.REPORT, run.history, run.verdict, plan=text, repeat=repeat, links=links_of(run.folder))
+    links, found = links_of(run.folder), kept_first_call(run.folder)
+    write_page(run.folder / store.REPORT, run.history, run.verdict, plan=text, repeat=repeat, links=links, first_call=found)

@@ -96,17 +96,17 @@ class _Partition:
     def steps(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
         """The pictures before and after this row; several pairs if it stands for several steps."""
         if event.kind is K.STATE_WRITTEN:
-            yield from self._state_written(event)
+            yield from self._steps_of_state_write(event)
         elif event.kind is K.WOUND and event.node in self._index:
             # A fault destroyed these bytes: no step of the protocol. An empty log has no row when its broker starts again.
             self._destroy(self._index[event.node], event.offset or 0)
         elif event.node in self._index:
-            for changed in self._replica_changes(event, self._index[event.node]):
-                before = replace(self._picture, told=self._isr_answered(event))
-                self._put(self._index[event.node], changed)
+            for changed in self._pictures_after_row(event, self._index[event.node]):
+                before = replace(self._picture, told=self._isr_of_answer(event))
+                self._set_replica(self._index[event.node], changed)
                 yield before, self._picture
 
-    def _put(self, index: int, replica: ReplicaPicture) -> None:
+    def _set_replica(self, index: int, replica: ReplicaPicture) -> None:
         """Set a replica of the picture."""
         if replica.leader == index:
             self._led[index, replica.epoch] = replica.hw
@@ -116,19 +116,19 @@ class _Partition:
 
     def _destroy(self, index: int, offset: int) -> None:
         was = self._picture.replicas[index]
-        self._put(index, replace(was, log=was.log[:offset]))
+        self._set_replica(index, replace(was, log=was.log[:offset]))
 
     def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
         """The replica with the records that it appended before a crash and that no row shows. That was no step of its own."""
         was, stopped = self._picture.replicas[index], self._stopped.get(index, _OUTSIDE)
         # A leader appends in its own epoch, so its record is none of a later leader at the same offset.
         epoch = stopped.epoch if stopped.leader == index else -1
-        self._put(index, replace(was, log=was.log + (_Unrecorded(("", epoch)),) * (leo - len(was.log))))
+        self._set_replica(index, replace(was, log=was.log + (_Unrecorded(("", epoch)),) * (leo - len(was.log))))
         return self._picture.replicas[index]
 
-    def _state_written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
+    def _steps_of_state_write(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
         """The step of a write of the partition's state."""
-        before = replace(self._picture, asked=self._requests_now())
+        before = replace(self._picture, asked=self._isrs_requested())
         self._version = -1 if event.zk_version is None else event.zk_version
         self._picture = replace(
             before,
@@ -142,22 +142,23 @@ class _Partition:
             yield before, self._picture
         self._created = True
 
-    def _isr_answered(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
+    def _isr_of_answer(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
         """What ZooKeeper had at the version that the answer to an ISR change names."""
         if event.kind is not K.ISR_CHANGE_ENDED or event.leader_epoch is None or event.zk_version is None:
             return frozenset()
         isr = self._isrs.get((event.leader_epoch, event.zk_version))
         return frozenset() if isr is None else frozenset({(event.leader_epoch, isr)})
 
-    def _requests_now(self) -> frozenset[AskedIsr]:
-        # On the state in ZooKeeper. A row of a leader that has read it may come before the row of the write.
+    def _isrs_requested(self) -> frozenset[AskedIsr]:
+        """The ISRs that the leader asked for on the state in ZooKeeper, each with the leader's HW."""
+        # A row of a leader that has read the state may come before the row of its write.
         leader, epoch = self._picture.leader, self._picture.epoch
         if leader is None:
             return frozenset()
         requests = self._asked.get((leader, epoch, self._version), ())
         return frozenset(AskedIsr(isr, self._led.get((leader, epoch), 0)) for isr in requests)
 
-    def _replica_changes(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
+    def _pictures_after_row(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
         """The pictures of a replica after each step that a row tells."""
         was = self._picture.replicas[index]
         if not was.up and event.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER):  # a new replica on a restarted broker
@@ -194,7 +195,7 @@ class _Partition:
             case K.APPEND:
                 yield from self._pictures_of_append(event, was)
             case K.HW:
-                yield from self._fetching(was, replace(was, hw=event.hw or 0))
+                yield from self._picture_after_fetch(was, replace(was, hw=event.hw or 0))
 
     def _pictures_of_restart(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
         if was.up:
@@ -203,10 +204,10 @@ class _Partition:
 
     def _pictures_of_append(self, event: ClusterEvent, was: ReplicaPicture) -> Iterator[ReplicaPicture]:
         record: Record = (event.value or "", -1 if event.leader_epoch is None else event.leader_epoch)
-        yield from self._fetching(was, replace(was, log=(*was.log[: event.offset or 0], record)))
+        yield from self._picture_after_fetch(was, replace(was, log=(*was.log[: event.offset or 0], record)))
 
-    def _fetching(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
-        """What a follower learns by a fetch; so it has truncated its log."""
+    def _picture_after_fetch(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
+        """The pictures after a fetch: a follower that was still truncating has ended that first, in a step of its own."""
         if was.truncating:
             yield replace(was, truncating=False)
         yield replace(now, truncating=False)

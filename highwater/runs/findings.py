@@ -33,7 +33,7 @@ def by_kind(anomalies: Sequence[_A]) -> tuple[str, ...]:
     """Summarize anomalies in one line for each kind, worst first: its first anomaly and the number of further ones."""
     return tuple(
         f"{_titled(of_kind[0])}: {without_count(of_kind[0].words)}{_and_more(counts(of_kind).total())}"
-        for of_kind in _kinds(anomalies).values()
+        for of_kind in _anomalies_by_kind(anomalies).values()
     )
 
 
@@ -43,7 +43,7 @@ def in_short(anomalies: Sequence[_A], **reasons: Sequence[str]) -> tuple[str, ..
     A list is introduced by its argument's name: `not_live=("b1 leads nothing",)` becomes `not live: b1 leads nothing`.
     """
     lines = list(by_kind(anomalies)[:1])
-    numbers = {kind: counts(of_kind).total() for kind, of_kind in list(_kinds(anomalies).items())[1:]}
+    numbers = {kind: counts(of_kind).total() for kind, of_kind in list(_anomalies_by_kind(anomalies).items())[1:]}
     if numbers:
         kinds = f"{len(numbers)} other kind{'s' if len(numbers) > 1 else ''}"
         lines.append(f"and {sum(numbers.values())} of {kinds}: {', '.join(f'{kind} {n}' for kind, n in numbers.items())}")
@@ -73,7 +73,7 @@ def _and_more(all_: int) -> str:
 def worst_first(anomalies: Iterable[_A]) -> tuple[_A, ...]:
     """Sort anomalies by severity; those of one kind keep their order.
 
-    The kind of the first one stays first if none does worse harm: it is the one that the cause tells (`told_first`).
+    The kind of the first one stays first if none does worse harm: it is the one that the cause tells (`told_then_worst`).
     """
     given = tuple(anomalies)
     harms = [harm(a.kind) or max(Harm) for a in given]
@@ -86,7 +86,7 @@ def told_then_worst(anomalies: Iterable[Anomaly], told: Anomaly | None) -> tuple
     return worst_first(sorted(anomalies, key=lambda a: a != told))
 
 
-def _kinds(anomalies: Sequence[_A]) -> dict[str, list[_A]]:
+def _anomalies_by_kind(anomalies: Sequence[_A]) -> dict[str, list[_A]]:
     kinds: dict[str, list[_A]] = {}
     for anomaly in worst_first(anomalies):
         kinds.setdefault(anomaly.kind, []).append(anomaly)

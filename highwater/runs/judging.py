@@ -40,7 +40,7 @@ from highwater.runs import run
 from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.run import encode_verdict
 from history import store
-from history.errors import HistoryError
+from history.errors import NOT_JSON, HistoryError
 from history.foreign.read import Form, form_of
 from history.history import History
 from pipeline import giant
@@ -129,14 +129,16 @@ def find(paths: Sequence[str], choice: ModelChoice) -> list[Source]:
 
     Below a folder these are the runs and, unless the model is `log`, the histories of other systems.
     """
-    places = dict.fromkeys(place for path in paths for place in (_remote(path) if "://" in path else _local(path, choice)))
+    places = dict.fromkeys(
+        place for path in paths for place in (_runs_below_uri(path) if "://" in path else _local_histories(path, choice))
+    )
     with ThreadPoolExecutor(_READERS) as pool:
         located = [(path, path if "://" in path else os.path.abspath(path)) for path in places]
         digests = pool.map(digest_of, (location for _, location in located))
         return [Source(path=path, location=at, digest=digest) for (path, at), digest in zip(located, digests, strict=True)]
 
 
-def _local(text: str, choice: ModelChoice) -> list[str]:
+def _local_histories(text: str, choice: ModelChoice) -> list[str]:
     """The histories at a local path."""
     path = Path(text)
     if not path.is_dir():
@@ -146,7 +148,7 @@ def _local(text: str, choice: ModelChoice) -> list[str]:
     return histories_below(path, choice)
 
 
-def _remote(uri: str) -> list[str]:
+def _runs_below_uri(uri: str) -> list[str]:
     """The runs below a URI."""
     try:
         names = storage_at(uri).names()
@@ -221,10 +223,10 @@ def judge_item(payload: bytes) -> bytes:
     task = msgspec.json.decode(payload, type=Task)
     if task.judges != digest_of_judges():
         raise HarnessError("the checkers or libraries of this worker are not those of the driver: install the same version")
-    return msgspec.json.encode(_ruling(task)) if task.piece is None else _of_piece(task)
+    return msgspec.json.encode(_judge_task(task)) if task.piece is None else _judge_piece(task)
 
 
-def _of_piece(task: Task) -> bytes:
+def _judge_piece(task: Task) -> bytes:
     """What `pipeline.giant` finds in a piece, as JSON; a `Ruling` where its files are refused."""
     try:
         return giant.judge_piece(msgspec.json.encode(task.piece))
@@ -232,12 +234,12 @@ def _of_piece(task: Task) -> bytes:
         return msgspec.json.encode(Ruling(refused=_without_place(error, task.location)))
 
 
-def _ruling(task: Task) -> Ruling:
+def _judge_task(task: Task) -> Ruling:
     """Judge a history; a file that cannot be read, or changed meanwhile, is refused."""
     try:
-        with _at_hand(task.location) as path:
+        with _local_copy(task.location) as path:
             try:
-                ruling = _ruling_of_file(path, task.asked)
+                ruling = _judge_file(path, task.asked)
             except (HistoryError, UsageError) as error:
                 return Ruling(refused=_without_place(error, str(path)))
     except (OSError, PipelineError) as error:
@@ -255,7 +257,7 @@ def _without_place(error: HistoryError | UsageError, path: str) -> str:
 
 
 @contextmanager
-def _at_hand(location: str) -> Iterator[Path]:
+def _local_copy(location: str) -> Iterator[Path]:
     """The local path of a history; one in an object store is copied for the time of the context."""
     if "://" not in location:
         yield Path(location)
@@ -268,8 +270,8 @@ def _at_hand(location: str) -> Iterator[Path]:
         yield folder
 
 
-def _ruling_of_file(path: Path, choice: ModelChoice) -> Ruling:
-    """Judge the history in a file."""
+def _judge_file(path: Path, choice: ModelChoice) -> Ruling:
+    """Judge the history in a file: a run by the checkers of logs, another one by its model. Raises HistoryError."""
     form = form_of(path)
     subject = subject_of(path, form, choice.model)
     log = subject.log
@@ -333,19 +335,19 @@ def judge_all(
     sources_by_key = dict(zip((item.key for item in items), sources, strict=True))
     judged_before = {} if again else _verdicts(ledger, sources_by_key.keys() & ledger.keys())
     todo = {item.key: item for item in items if item.key not in judged_before}
-    cut = {key: pieces for key in todo if (pieces := _pieces(sources_by_key[key], choice, key))}
+    cut = {key: pieces for key in todo if (pieces := _pieces_of_history(sources_by_key[key], choice, key))}
     whole = [item for key, item in todo.items() if key not in cut]
     perform([*whole, *(_item_of_piece(todo[key], piece) for key, pieces in cut.items() for piece in pieces)])
     for key, pieces in cut.items():
-        _join(sources_by_key[key], key, pieces, ledger)
+        _join_rulings(sources_by_key[key], key, pieces, ledger)
     rulings = judged_before | _readable_rows(ledger, sources_by_key.keys() - judged_before.keys())
     return [
-        _case(source, rulings.get(item.key), new=item.key not in judged_before)
+        _case_of_row(source, rulings.get(item.key), new=item.key not in judged_before)
         for source, item in zip(sources, items, strict=True)
     ]
 
 
-def _pieces(source: Source, choice: ModelChoice, key: str) -> list[Item]:
+def _pieces_of_history(source: Source, choice: ModelChoice, key: str) -> list[Item]:
     """The pieces of a history that is stored in parts (`pipeline.giant`); none if it is judged whole, by one item.
 
     Whole are judged: histories by another model than `log`, those in an object store, and damaged ones, whose item says why.
@@ -365,7 +367,7 @@ def _item_of_piece(whole: Item, piece: Item) -> Item:
     return Item(piece.key, msgspec.json.encode(replace(task, piece=giant.piece_of(piece))))
 
 
-def _join(source: Source, key: str, pieces: Sequence[Item], ledger: Ledger) -> None:
+def _join_rulings(source: Source, key: str, pieces: Sequence[Item], ledger: Ledger) -> None:
     """Make one row of the rows of a history's pieces: its ruling, or why there is none."""
     rows = _readable_rows(ledger, {piece.key for piece in pieces})
     missing = [row for row in rows.values() if row.state != "done"]
@@ -409,9 +411,10 @@ def _verdicts(ledger: Ledger, keys: set[str]) -> dict[str, Row]:
 
 
 def _holds_verdict(row: Row) -> bool:
+    """Whether a row has a verdict on a history that was not refused."""
     try:
         ruling = _ruling_of(row)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return False
     return not ruling.refused and (ruling.verdict or ruling.judgement) is not None
 
@@ -429,7 +432,7 @@ def _ruling_of(row: Row) -> Ruling:
     return msgspec.json.decode(row.result, type=Ruling)
 
 
-def _case(source: Source, row: Row | None, *, new: bool) -> Case:
+def _case_of_row(source: Source, row: Row | None, *, new: bool) -> Case:
     """The outcome of a history from its row."""
     if row is None:
         return Case(source=source, outcome="failed", words="the ledger has no row for it: its worker died")

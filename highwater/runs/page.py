@@ -1,6 +1,7 @@
 """The HTML report of one run, with what it says of the plan's hazard."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import UNSET
@@ -10,13 +11,15 @@ from highwater.coverage.sources import SOURCES
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS as EXIT_WORDS
 from highwater.exit_codes import of_verdict
+from highwater.inspect.rows import inside
 from highwater.plans.text import plan_from_yaml
 from highwater.runs.hazards import WORDS as HAZARDS
 from highwater.runs.hazards import hazard_of
 from history import store
 from history.history import History
-from reports.render import Link, run_html
-from reports.run_page import Hazard
+from reports.first_call import FirstCall
+from reports.render import Link, render_run
+from reports.run_page import Hazard, page_of
 
 
 def write_page(
@@ -28,14 +31,18 @@ def write_page(
     repeat: str,
     links: Sequence[Link] = (),
     window: tuple[int, int] | None = None,
+    first_call: FirstCall | None = None,
 ) -> None:
     """Write the HTML report of a run; `plan` is its plan as YAML text or empty, `links` are pages of the run beside others.
 
-    `window` is the time in ns that its pictures show.
+    `window` is the time in ns that its pictures show, `first_call` the one that answers otherwise than in another tree. A run
+    with a cause is performed again up to the rows that the cause tells of, for the states around them.
     """
     hazard = _hazard_on_page(plan, history, verdict)
-    html = run_html(history, verdict, plan=plan, repeat=repeat, hazard=hazard, sources=SOURCES, links=links, window=window)
-    store.write_file(path, html)
+    page = replace(page_of(history, verdict, plan=plan, repeat=repeat, hazard=hazard, window=window), first_call=first_call)
+    if page.cause_lines:
+        page = replace(page, inside=inside(plan, history, [line.index for line in page.cause_lines]))
+    store.write_file(path, render_run(page, sources=SOURCES, links=links))
 
 
 def _hazard_on_page(text: str, history: History, verdict: Verdict) -> Hazard | None:

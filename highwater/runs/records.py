@@ -14,7 +14,7 @@ from highwater.runs.judging import digest_of_judges
 from highwater.runs.run import SUMMARY, Judged, judge
 from highwater.runs.summary import Summary
 from history import store
-from history.errors import HistoryError
+from history.errors import NOT_JSON, HistoryError
 from history.history import History
 from history.manifest import RunManifest
 from pipeline.dataset import with_evidence
@@ -108,7 +108,7 @@ def _decoded_file(path: Path, type: type[_T]) -> _T:
     """Read a JSON file of a stored run. Raises HistoryError where it is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=type)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise HistoryError(f"{path}: not the {path.name} of a run: {error}") from error
 
 

@@ -12,12 +12,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.run_folder import temporary_folder
 
 ROOT = Path(__file__).parents[2]
 _PROBE = "import highwater.cli.main, highwater.backends.sim.backend"  # imports everything that a simulated run needs
+
+
+class Revision(Struct, frozen=True, kw_only=True):
+    """A commit of highwater, by a name that git knows, and in words for a reader."""
+
+    name: str
+    words: str
+
+
+def accepted_before(snapshot: Path) -> Revision | None:
+    """The last commit with another `reference` at which the behaviour was accepted; None if there is none, or no git.
+
+    Uncommitted changes of the protocol are compared with the commit that is checked out, others with the last one that wrote the
+    snapshot.
+    """
+    try:
+        if _differs("HEAD"):
+            return Revision(name="HEAD", words="HEAD")
+        commit = _git("log", "-1", "--format=%H", "--", str(snapshot), what="git log").decode().strip()
+        if commit and _differs(commit):
+            return Revision(name=commit, words=f"{commit[:12]} (accepted last)")
+    except UsageError:
+        pass
+    return None
+
+
+def _differs(commit: str) -> bool:
+    """Whether the present protocol is another one than that of a commit."""
+    return bool(_git("diff", "--name-only", commit, "--", "reference", what="git diff"))
 
 
 def commit_of(revision: str, *, option: str) -> str:
@@ -33,20 +64,26 @@ def protocol_of(revision: str, *, option: str) -> Iterator[Path]:
     with temporary_folder("against") as folder:
         with zipfile.ZipFile(io.BytesIO(_git("archive", "--format=zip", commit, "reference", what=what))) as files:
             files.extractall(folder)
-        _python(folder, "-c", _PROBE, what=what)
+        _run_python(folder, "-c", _PROBE, what=what)
         yield folder
+
+
+def environment(folder: Path | None) -> dict[str, str]:
+    """The variable by which a process finds this harness, with the `reference` of a folder; None: with the present one."""
+    return {"PYTHONPATH": os.pathsep.join(str(part) for part in (folder, ROOT) if part is not None)}
 
 
 def highwater_on(folder: Path, *arguments: str, what: str) -> None:
     """Run a command of highwater with the `reference` of a folder. UsageError if it refuses its arguments or breaks."""
-    _python(folder, "-m", "highwater", *arguments, what=what)
+    _run_python(folder, "-m", "highwater", *arguments, what=what)
 
 
-def _python(folder: Path, *arguments: str, what: str) -> None:
+def _run_python(folder: Path, *arguments: str, what: str) -> None:
+    """Run Python with the `reference` of a folder. UsageError, about the option `what`, if that does not fit this harness."""
     # -P keeps the working directory, which may be this checkout, from coming first.
     command = [sys.executable, "-P", *arguments]
-    path = os.pathsep.join(map(str, (folder, ROOT)))
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    variables = {**os.environ, **environment(folder)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if done.returncode == ExitCode.USAGE or "Traceback" in done.stderr:
         last_line = done.stderr.strip().splitlines()[-1]
         raise UsageError(f"{what}: its protocol does not fit this harness: {last_line.removeprefix('highwater: ')}")

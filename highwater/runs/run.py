@@ -67,9 +67,6 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
         from highwater.explore.backend import ExploreBackend
 
         backend = ExploreBackend()  # only the explorer performs a path, whichever backend was given
-    refusal = backend.refuse(plan)
-    if refusal is not None:
-        raise UsageError(refusal)
     start = perf_counter()
     with attempting(f"performing {plan.name} on {backend.name}", repeat):
         run = perform(plan, backend, build, folder=keep.store)
@@ -95,10 +92,17 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
 
 
 def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None = None) -> Run:
-    """Perform a plan without judging it. `folder` is where the run will be stored."""
+    """Perform a plan without judging it; UsageError if the backend cannot. `folder` is where the run will be stored."""
+    refusal = backend.refuse(plan)
+    if refusal is not None:
+        raise UsageError(refusal)
     digest = plan_digest(plan)
+    performed = words_of(system_of(plan)).replace(":", "-") if is_foreign(plan) else plan.protocol
     provenance = Provenance(
-        run_id=_run_id(plan, f"{backend.name}-{_what(plan)}-{digest[:12]}", None if backend.name in REPEATABLE else folder),
+        run_id=_run_id(
+            f"{backend.name}-{performed}-{digest[:12]}",
+            None if folder is None or backend.name in REPEATABLE else folder / plan.name,
+        ),
         plan_digest=digest,
         commit=build.commit,
         dirty=build.dirty,
@@ -108,15 +112,11 @@ def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None =
         return backend.perform(plan, provenance)
 
 
-def _what(plan: Plan) -> str:
-    return words_of(system_of(plan)).replace(":", "-") if is_foreign(plan) else plan.protocol
-
-
-def _run_id(plan: Plan, base: str, folder: Path | None) -> str:
+def _run_id(base: str, folder: Path | None) -> str:
     """Repeatable runs overwrite their earlier copy; other runs are numbered, so that each is kept."""
     if folder is None:
         return base
-    return next(name for n in count(1) if not (folder / plan.name / (name := f"{base}-{n}")).exists())
+    return next(name for n in count(1) if not (folder / (name := f"{base}-{n}")).exists())
 
 
 def judge(history: History) -> Verdict:
@@ -144,7 +144,7 @@ def honest(verdict: Verdict, manifest: RunManifest) -> Verdict:
 def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
     """Write plan and history under `folder` and return the run's folder; verdict and report of an earlier run are deleted."""
     directory = store.run_directory(folder, plan_name=plan.name, run_id=history.manifest.run_id)
-    for name in (store.VERDICT, store.REPORT, store.BESIDE, SUMMARY):
+    for name in (store.VERDICT, store.REPORT, store.BESIDE, store.FIRST_CALL, SUMMARY):
         (directory / name).unlink(missing_ok=True)
     store.write_file(directory / store.PLAN, plan_to_yaml(plan))
     store.save(directory, history)

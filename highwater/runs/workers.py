@@ -38,16 +38,16 @@ def attempt(task: Task) -> tuple[Summary, Judged | None]:
     """As `perform`; with the judged run, unless the harness failed."""
     if task.behaviour:
         with tapped() as (backend, told):
-            summary, judged = _attempt(task, backend)
+            summary, judged = _perform_or_fail(task, backend)
             return summary if judged is None else replace(summary, behaviour=rows_of(judged.history, told)), judged
     if not task.branches:
-        return _attempt(task, backend_named(task.backend))
+        return _perform_or_fail(task, backend_named(task.backend))
     with watching() as (backend, watcher):
-        summary, judged = _attempt(task, backend)
+        summary, judged = _perform_or_fail(task, backend)
         return replace(summary, reach=watcher.reach()), judged
 
 
-def _attempt(task: Task, backend: Backend) -> tuple[Summary, Judged | None]:
+def _perform_or_fail(task: Task, backend: Backend) -> tuple[Summary, Judged | None]:
     """Perform and judge; a failure of the harness becomes a summary without a verdict."""
     start, cpu = perf_counter(), process_time()
     try:

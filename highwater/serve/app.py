@@ -5,6 +5,7 @@ the store by pointing its own name at this machine. Files of the store are shown
 """
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,10 +17,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from highwater.errors import HighwaterError
 from highwater.serve.catalog import Catalog, Run
 from highwater.serve.listing import listing, matrix, query_in, side_by_side
+from highwater.serve.looks import Looks
 from highwater.serve.trends import Trend, trends_of
 from history import store
+from history.errors import HistoryError
 from reports.templating import render_named, static_text
 from reports.trends import trend_figure
 
@@ -51,6 +55,7 @@ def application(catalog: Catalog, *, hosts: list[str]) -> Starlette:
             Route("/trends", pages.trends),
             Route("/version", pages.version),
             Route("/serve.js", pages.script),
+            Route("/states/{folder:path}", pages.states),
             Route("/store/{path:path}", pages.file),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
@@ -62,6 +67,7 @@ class _Pages:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._looks = Looks()
 
     def runs(self, request: Request) -> Response:
         """Campaigns, the matrix of verdicts, and the list of runs."""
@@ -117,6 +123,25 @@ class _Pages:
     def script(self, request: Request) -> Response:
         """The script of the pages."""
         return Response(static_text("serve.js"), media_type="text/javascript", headers=_ALWAYS)
+
+    def states(self, request: Request) -> Response:
+        """The states around a row of a run, which is performed again."""
+        folder, row = request.path_params["folder"], request.query_params.get("row", "")
+        if store.PLAN not in self._catalog.look().files.get(folder, ()):
+            return _missing("no such run: it may have been removed from the store")
+        if not re.fullmatch(r"\d{1,12}", row):
+            return _missing("row must be the number of a row, such as 100", status=400)
+        try:
+            states = self._looks.around(self._catalog.root / folder, int(row))
+        except (HighwaterError, HistoryError, OSError) as error:
+            return _missing(f"no states: {error}")
+        return _page(
+            "serve_states.html.j2",
+            title=f"row {states.index}",
+            row=states,
+            here="/states/" + quote(folder),
+            page=address_of(folder, store.REPORT),
+        )
 
     def file(self, request: Request) -> Response:
         """A file of a run or campaign, if the catalog lists it."""

@@ -382,7 +382,7 @@ def _rows_of(ledger: Path) -> list[os.DirEntry[str]]:
 def _of_ledger(path: Path, folder: str, campaign: str) -> Iterator[Run]:
     """The runs of a row or of a block; a row without a result has none."""
     text, changed = path.read_bytes(), path.stat().st_mtime_ns
-    for row in rows_of_block(text) if path.suffix == BLOCK else [row_of(path.stem, text)]:
+    for row in rows_of_block(path.name, text) if path.suffix == BLOCK else [row_of(path.stem, text)]:
         if row.state != "done":
             continue
         summary = msgspec.json.decode(row.result, type=Summary)

@@ -45,12 +45,8 @@ class Trends(Struct, frozen=True, kw_only=True):
 
 def trends_of(snapshot: Snapshot) -> Trends:
     """The trends of a store, those with most campaigns first."""
-    names = Counter(campaign_there.name for campaign_there in snapshot.campaigns)
-    ended = {
-        campaign_there.name: campaign_there
-        for campaign_there in snapshot.campaigns
-        if campaign_there.begun_ns and not campaign_there.running and names[campaign_there.name] == 1
-    }
+    names = Counter(entry.name for entry in snapshot.campaigns)
+    ended = {entry.name: entry for entry in snapshot.campaigns if entry.begun_ns and not entry.running and names[entry.name] == 1}
     groups: dict[str, dict[str, list[Run]]] = {}
     for run in snapshot.runs:
         if run.campaign in ended and _SEED.search(run.repeat):
@@ -63,7 +59,7 @@ def trends_of(snapshot: Snapshot) -> Trends:
         for command, of in groups.items()
         if len(of) > 1
     ]
-    requested = sum(campaign_there.begun_ns > 0 for campaign_there in snapshot.campaigns)
+    requested = sum(entry.begun_ns > 0 for entry in snapshot.campaigns)
     return Trends(
         found=tuple(sorted(steps, key=lambda trend: (-len(trend.steps), trend.command))),
         single=len(groups) - len(steps),

@@ -218,6 +218,7 @@ def _clients(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
     """Fewer and simpler clients."""
     return (
         _plain_workload,
+        _without_asynchronous,
         scripted,
         partial(_smaller, "workload", "consumers", (0, 1)),
         partial(_smaller, "workload", "producers", (1, 2)),
@@ -259,6 +260,11 @@ def scripted(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     cluster = replace(plan.cluster, later=(*plan.cluster.later, *scratch))
     workload = replace(plan.workload, name=PLAIN, scratch=None)
     yield _with_own_promise(replace(plan, cluster=cluster, workload=workload, script=facts.requests))
+
+
+def _without_asynchronous(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
+    if plan.workload.asynchronous is not UNSET:
+        yield replace(plan, workload=replace(plan.workload, asynchronous=UNSET))
 
 
 def _acks_of_all(plan: Plan, facts: RunFacts) -> Iterator[Plan]:

@@ -101,7 +101,7 @@ class _Reader:
     def rows(self) -> Iterator[Row]:
         """Yield the maps of the file. Raises HistoryError with the line where the file is cut or not EDN."""
         while self._text.more():
-            yield from self._piece()
+            yield from self._rows_of_piece()
         left = self._text.rest.lstrip(" \t\r\n,")
         if left and not left.startswith(";"):
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut inside {left[:20]!r}")
@@ -115,23 +115,23 @@ class _Reader:
     def _refuse_dropping(self, line: int) -> None:
         """A `#_` between records needs a form, which it leaves out."""
         if self._dropping:
-            raise HistoryError(f"line {line}: {_named(_DISCARD)} without a form after it")
+            raise HistoryError(f"line {line}: {_prefix_in_words(_DISCARD)} without a form after it")
 
-    def _piece(self) -> Iterator[Row]:
+    def _rows_of_piece(self) -> Iterator[Row]:
         """The maps that end in the present piece of text; simple lines are read many at a time."""
         at = 0
         while True:
             if self._lines is not None and not (self._open or self._dropping or self._closed):
-                at = yield from self._simple(self._lines, at)
-                if self._may_wait(at):
+                at = yield from self._rows_of_simple_lines(self._lines, at)
+                if self._ends_in_next_piece(at):
                     break
-            record, at = self._exact(at)
+            record, at = self._next_row(at)
             if record is None:
                 break
             yield record
         self._text.keep_from(at)
 
-    def _simple(self, lines: SimpleLines, at: int) -> Generator[Row, None, int]:
+    def _rows_of_simple_lines(self, lines: SimpleLines, at: int) -> Generator[Row, None, int]:
         """Yield the records of the simple lines from this position on, and return the position after them."""
         text = self._text
         for first, end, decoded in lines.read(text.rest, at):
@@ -143,12 +143,12 @@ class _Reader:
             at = end
         return at
 
-    def _may_wait(self, at: int) -> bool:
+    def _ends_in_next_piece(self, at: int) -> bool:
         """The rest of the piece is the beginning of one line, whose end is in the next piece."""
         text = self._text
         return not text.whole and len(text.rest) - at < _LINE_CHARS_MIN and text.rest.find("\n", at) < 0
 
-    def _exact(self, at: int) -> tuple[Row | None, int]:
+    def _next_row(self, at: int) -> tuple[Row | None, int]:
         """Read tokens up to the end of a record. Return it, or None at the end of the piece, and the position reached."""
         text, atoms = self._text, self._atoms
         whole, size = text.whole, len(text.rest)
@@ -173,19 +173,19 @@ class _Reader:
                 return None, match.start()
             if match.group() == ":" and not whole and not text.rest[match.end() :].strip():
                 return None, match.start()  # a cut name if the file ends here: the next piece tells
-            record = self._take(kind, match.group(), match.start())
+            record = self._take_token(kind, match.group(), match.start())
             if record is not None:
                 return record, match.end()
             items = self._open[-1][1] if self._open else None
         return None, size
 
-    def _take(self, kind: str | None, token: str, at: int) -> Row | None:
+    def _take_token(self, kind: str | None, token: str, at: int) -> Row | None:
         """Take in one token; the map that it completes, if any."""
         match kind:
             case "open":
-                self._begin(token, at)
+                self._open_form(token, at)
             case "close":
-                return self._end(token, at)
+                return self._close_form(token, at)
             case "discard" | "tag":
                 if self._open:
                     self._open[-1][1].append(_DISCARD if kind == "discard" else _Prefix(token))
@@ -194,10 +194,10 @@ class _Reader:
             case "comment":
                 pass
             case _:
-                self._add(self._value(kind, token, at), at)
+                self._add_to_form(self._value_of_token(kind, token, at), at)
         return None
 
-    def _begin(self, bracket: str, at: int) -> None:
+    def _open_form(self, bracket: str, at: int) -> None:
         """Open a form, or the vector that holds the whole history."""
         if self._closed:
             raise HistoryError(f"line {self._text.line_at(at)}: unexpected content after the end of the history")
@@ -208,7 +208,7 @@ class _Reader:
             raise HistoryError(f"line {self._text.line_at(at)}: forms are nested deeper than {DEPTH_MAX}")
         self._open.append((bracket, [], self._text.line_at(at) if not self._open else 0))
 
-    def _end(self, bracket: str, at: int) -> Row | None:
+    def _close_form(self, bracket: str, at: int) -> Row | None:
         """Close the innermost form: the step if it was a top-level map, else None."""
         if not self._open:
             if self._outer is None or self._closed or _CLOSES[self._outer] != bracket:
@@ -220,9 +220,9 @@ class _Reader:
         if _CLOSES[opened] != bracket:
             raise HistoryError(f"line {self._text.line_at(at)}: {bracket} closes {opened}")
         if items and isinstance(items[-1], _Prefix):
-            raise HistoryError(f"line {self._text.line_at(at)}: {_named(items[-1])} without a form after it")
+            raise HistoryError(f"line {self._text.line_at(at)}: {_prefix_in_words(items[-1])} without a form after it")
         if self._open:
-            self._add(self._form(opened, items, at), at)
+            self._add_to_form(self._closed_form(opened, items, at), at)
             return None
         if self._dropping:
             self._dropping -= 1
@@ -230,12 +230,13 @@ class _Reader:
         self._seen = True
         if opened != "{":
             raise HistoryError(f"line {line}: a step must be a map, not {opened}…{bracket}")
-        fields = self._map(map_of, items, at)
+        fields = self._map_of_items(map_of, items, at)
         return line, tuple(fields), tuple(fields.values())
 
-    def _form(self, opened: str, items: list[Hashable], at: int) -> Hashable:
+    def _closed_form(self, opened: str, items: list[Hashable], at: int) -> Hashable:
+        """The value of an inner form with these items: a map, a list or a set. HistoryError for a set with one value twice."""
         if opened == "{":
-            return self._map(pairs_of, items, at)
+            return self._map_of_items(pairs_of, items, at)
         if opened != "#{":
             return tuple(items)
         found = frozenset(items)
@@ -243,13 +244,13 @@ class _Reader:
             raise HistoryError(f"line {self._text.line_at(at)}: a set has one value twice")
         return found
 
-    def _map(self, make: Callable[[Sequence[Hashable]], _Map], items: list[Hashable], at: int) -> _Map:
+    def _map_of_items(self, make: Callable[[Sequence[Hashable]], _Map], items: list[Hashable], at: int) -> _Map:
         try:
             return make(items)
         except ValueError as error:
             raise HistoryError(f"line {self._text.line_at(at)}: a map has {error}") from error
 
-    def _add(self, value: Hashable, at: int) -> None:
+    def _add_to_form(self, value: Hashable, at: int) -> None:
         """Put a value into the innermost form, after the discards and tags before it."""
         if not self._open:
             if self._dropping:
@@ -266,20 +267,20 @@ class _Reader:
                 value = Atom(prefix.text, f":{value}" if isinstance(value, str) else shown(value))
         items.append(value)
 
-    def _value(self, kind: str | None, token: str, at: int) -> Hashable:
+    def _value_of_token(self, kind: str | None, token: str, at: int) -> Hashable:
         """The value of a string, character or other token; equal atoms are one object."""
         if kind == "string":
-            return Atom("string", self._unescaped(token[1:-1], at) if "\\" in token else token[1:-1])
+            return Atom("string", self._parse_string(token[1:-1], at) if "\\" in token else token[1:-1])
         if kind == "char":
-            return Atom("character", self._character(token[1:], at))
+            return Atom("character", self._parse_character(token[1:], at))
         if token in self._atoms:
             return self._atoms[token]
-        value = self._atom(token, at)
+        value = self._parse_atom(token, at)
         if len(self._atoms) < _CACHE_MAX:
             self._atoms[token] = value
         return value
 
-    def _atom(self, token: str, at: int) -> Hashable:
+    def _parse_atom(self, token: str, at: int) -> Hashable:
         """The value of a number, keyword or symbol. Raises HistoryError for what EDN does not allow."""
         line, number = self._text.line_at(at), token.removesuffix("N")
         if len(token) > DIGITS_MAX and token[0] in "+-0123456789":
@@ -292,7 +293,7 @@ class _Reader:
             ratio = Fraction(token)
             return int(ratio) if ratio.denominator == 1 else Atom("ratio", str(ratio))
         if _FLOAT.match(token):
-            return self._decimal(token[:-1], line) if token.endswith("M") else _float(float(token))
+            return self._parse_decimal(token[:-1], line) if token.endswith("M") else _float_atom(float(token))
         if _NUMBER.match(token):
             raise HistoryError(f"line {line}: {token!r} is not a number")
         is_cut = token == ":" and not self._text.rest[at + 1 :].strip()  # a name at the end of the file
@@ -303,23 +304,23 @@ class _Reader:
             return token[1:]
         return Atom(_KINDS.get(token, "symbol"), token)
 
-    def _decimal(self, token: str, line: int) -> Atom:
+    def _parse_decimal(self, token: str, line: int) -> Atom:
         try:
-            return Atom("decimal", _shortest(Decimal(token)))
+            return Atom("decimal", _without_end_zeros(Decimal(token)))
         except InvalidOperation as error:
             raise HistoryError(f"line {line}: '{token}M' has too large an exponent") from error
 
-    def _unescaped(self, escaped: str, at: int) -> str:
+    def _parse_string(self, escaped: str, at: int) -> str:
         """Decode the escapes of a string, and join the surrogate pairs of characters beyond 16 bits."""
         try:
-            text = _ESCAPE.sub(_unescaped_text, escaped)
+            text = _ESCAPE.sub(_character_of_escape, escaped)
         except KeyError as error:
             raise HistoryError(
                 f"line {self._text.line_at(at)}: a string has \\{error.args[0]}, which is no escape of EDN"
             ) from error
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
-    def _character(self, name: str, at: int) -> str:
+    def _parse_character(self, name: str, at: int) -> str:
         """The character of this name."""
         if _UNICODE.match(name):
             return chr(int(name[1:], 16))
@@ -330,19 +331,19 @@ class _Reader:
         return _CHARACTERS.get(name, name)
 
 
-def _named(prefix: Hashable) -> str:
+def _prefix_in_words(prefix: Hashable) -> str:
     """A discard or a tag in words."""
     assert isinstance(prefix, _Prefix), prefix
     return "#_ (leave out the next form)" if prefix is _DISCARD else f"the tag {prefix.text}"
 
 
-def _float(number: float) -> Atom:
+def _float_atom(number: float) -> Atom:
     if math.isinf(number):
         return Atom("float", "##Inf" if number > 0 else "##-Inf")
     return Atom("float", repr(number or 0.0))  # -0.0 equals 0.0
 
 
-def _shortest(number: Decimal) -> str:
+def _without_end_zeros(number: Decimal) -> str:
     """A decimal without the zeros at its end, whatever the precision of Python's decimals is."""
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int), number
@@ -350,7 +351,7 @@ def _shortest(number: Decimal) -> str:
     return str(Decimal((sign, digits[:digits_kept], exponent + len(digits) - digits_kept))) if digits_kept else "0"
 
 
-def _unescaped_text(match: re.Match[str]) -> str:
+def _character_of_escape(match: re.Match[str]) -> str:
     """The character of an escape. KeyError, with what stands behind the backslash, if there is none."""
     escape = match.group(1)
     if len(escape) == 5:

@@ -70,7 +70,7 @@ class _Record(Struct, Generic[_Item], forbid_unknown_fields=True):
     items: tuple[_Item, ...]
 
 
-def _decoder(names: Sequence[str], *, nested: bool) -> msgspec.json.Decoder[list[_Record[Hashable]]]:
+def _new_decoder(names: Sequence[str], *, nested: bool) -> msgspec.json.Decoder[list[_Record[Hashable]]]:
     """A decoder of lines with these names, of which each is one object; if there are none, with any names.
 
     Unless `nested`, a form with another form in it, such as a map of strings, is refused.
@@ -113,11 +113,11 @@ class SimpleLines:
 
         Ends at the first line that is not simple.
         """
-        at = _after(_BETWEEN, text, at)
-        end = _after(_LINES, text, at)
+        at = _end_of_match(_BETWEEN, text, at)
+        end = _end_of_match(_LINES, text, at)
         while at < end:
             stop = text.rfind("\n", at, min(end, at + self._chars)) + 1 or text.index("\n", at) + 1
-            fields = self._read(text[at:stop])
+            fields = self._fields_of_lines(text[at:stop])
             if fields is not None:
                 yield at, stop, fields
                 at, self._chars = stop, min(2 * self._chars, _LINES_CHARS_MAX)
@@ -126,17 +126,17 @@ class SimpleLines:
             else:
                 self._chars = (stop - at) // 2
 
-    def _read(self, lines: str) -> list[Fields] | None:
+    def _fields_of_lines(self, lines: str) -> list[Fields] | None:
         """The steps of these lines; None if one is not simple, or a word is new."""
         parts = lines.encode().split(b'"')
-        text = _one_line(_STRING.join(parts[::2]))
+        text = _joined_lines(_STRING.join(parts[::2]))
         if text is None:
             return None
         try:
             rows = self._decoded_lines(text, parts[1::2])
-            if rows is None and self._learn(text):
+            if rows is None and self._learn_words(text):
                 rows = self._decoded_lines(text, parts[1::2])
-            return None if rows is None else [self._fields(items) for items in rows]
+            return None if rows is None else [self._keys_and_values(items) for items in rows]
         except _NotSimple:
             return None
 
@@ -149,13 +149,13 @@ class SimpleLines:
             text = text.replace(sign, json)
         text = b'[{"items":[' + text.replace(_RECORD, b']},{"items":[') + b"]}]"
         if strings:
-            text = _with_strings(text, strings)
+            text = _with_string_forms(text, strings)
         if not forms and not strings:
-            records = self._decode(text, nested=False)
+            records = self._decode_json(text, nested=False)
             return None if records is None or len(records) != len(lines) else [record.items for record in records]
-        records = self._decode(text, nested=self._nested)
+        records = self._decode_json(text, nested=self._nested)
         if records is None:
-            records = self._decode(text, nested=not self._nested)
+            records = self._decode_json(text, nested=not self._nested)
             if records is not None:
                 self._nested = not self._nested
         if records is None or len(records) != len(lines):
@@ -165,12 +165,12 @@ class SimpleLines:
             for record, line in zip(records, lines, strict=True)
         ]
 
-    def _decode(self, text: bytes, *, nested: bool) -> list[_Record[Hashable]] | None:
+    def _decode_json(self, text: bytes, *, nested: bool) -> list[_Record[Hashable]] | None:
         """Decode the JSON with a decoder that knows the keywords met so far; None if that fails."""
         if nested not in self._decoders:
             keywords = {word for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
             names = ["", *sorted(word[1:].decode() for word in keywords)] if len(self._words) <= _WORDS_MAX else []
-            self._decoders[nested] = _decoder(names, nested=nested)
+            self._decoders[nested] = _new_decoder(names, nested=nested)
         try:
             return self._decoders[nested].decode(text)
         except msgspec.DecodeError:
@@ -184,12 +184,12 @@ class SimpleLines:
             text = text.replace(words, json)
         return text
 
-    def _learn(self, text: bytes) -> bool:
+    def _learn_words(self, text: bytes) -> bool:
         """Remember the words of these lines. False if all were known."""
         if len(self._words) > _WORDS_MAX:
             return False
         learned = {words for words, _ in self._words}
-        new = {words: _as_json(words) for words in set(_WORDS.findall(text)) - learned}
+        new = {words: _json_of_words(words) for words in set(_WORDS.findall(text)) - learned}
         new = {words: json for words, json in new.items() if _NO_JSON not in json}
         # A longer run first, for it may contain a shorter one.
         self._words = sorted([*self._words, *new.items()], key=lambda pair: len(pair[0]), reverse=True)
@@ -197,7 +197,7 @@ class SimpleLines:
             self._decoders.clear()
         return bool(new)
 
-    def _fields(self, items: tuple[Hashable, ...]) -> Fields:
+    def _keys_and_values(self, items: tuple[Hashable, ...]) -> Fields:
         """Keys and values of a line, with one tuple for all equal keys. Raises _NotSimple if they are no map."""
         keys = items[::2]
         shared = self._keys.get(keys)
@@ -210,13 +210,13 @@ class SimpleLines:
         return shared, items[1::2]
 
 
-def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
+def _end_of_match(pattern: re.Pattern[str], text: str, at: int) -> int:
     match = pattern.match(text, at)
     assert match is not None, pattern  # every part of it may be absent
     return match.end()
 
 
-def _one_line(text: bytes) -> bytes | None:
+def _joined_lines(text: bytes) -> bytes | None:
     """The lines as one, without the outer braces, separators being single commas; None if not every line is `{…}`."""
     count = text.count(b"\n")
     if text.count(b"}\n{") != count - 1 or text[:1] != b"{" or text[-2:] != b"}\n":
@@ -233,19 +233,20 @@ def _one_line(text: bytes) -> bytes | None:
 
 
 @lru_cache(maxsize=_WORDS_CACHED)
-def _as_json(words: bytes) -> bytes:
-    return b",".join(_KNOWN.get(word) or _name(word) for word in words.split(b","))
+def _json_of_words(words: bytes) -> bytes:
+    return b",".join(_KNOWN.get(word) or _json_of_keyword(word) for word in words.split(b","))
 
 
-def _name(word: bytes) -> bytes:
+def _json_of_keyword(word: bytes) -> bytes:
     return b'"' + word[1:] + b'"' if word[:1] == b":" and len(word) > 1 and word[1:2] != b":" else word and _NO_JSON
 
 
 def _json_of_word(match: re.Match[bytes]) -> bytes:
-    return _as_json(match.group())
+    return _json_of_words(match.group())
 
 
-def _with_strings(text: bytes, strings: list[bytes]) -> bytes:
+def _with_string_forms(text: bytes, strings: list[bytes]) -> bytes:
+    """The JSON with a form for each string, in the places that stand for them."""
     pieces = [b""] * (2 * len(strings) + 1)
     pieces[::2] = text.split(_STRING)
     pieces[1::2] = [b'{"begin":"string","text":"' + string + b'"}' for string in strings]
@@ -254,19 +255,16 @@ def _with_strings(text: bytes, strings: list[bytes]) -> bytes:
 
 def _plain_values(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ...]:
     """The items with their forms as values."""
-    return tuple(
-        [
-            _value(item, nested=nested)
-            if type(item) is _Form
-            else _plain_values(item, nested=nested)
-            if type(item) is tuple and item
-            else item
-            for item in items
-        ]
-    )
+    values: list[Hashable] = []
+    for item in items:
+        if type(item) is _Form:
+            values.append(_value_of_form(item, nested=nested))
+        else:
+            values.append(_plain_values(item, nested=nested) if type(item) is tuple and item else item)
+    return tuple(values)
 
 
-def _value(form: _Form[Hashable], *, nested: bool) -> Hashable:
+def _value_of_form(form: _Form[Hashable], *, nested: bool) -> Hashable:
     """The value of a form that JSON cannot hold by itself. Raises _NotSimple for other forms."""
     items = _plain_values(form.items, nested=True) if nested else form.items
     match form.begin, form.end:

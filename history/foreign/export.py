@@ -38,10 +38,10 @@ def lines(steps: Callable[[], Iterable[Step]], *, names: bool = False) -> Iterat
     for index, step in enumerate(renewed(steps)):
         if step.type is OpType.INVOKE:
             invocations[step.process] = step
-        yield _line(index, step, invocations.get(step.process, step), names=names)
+        yield _line_of_step(index, step, invocations.get(step.process, step), names=names)
 
 
-def _line(index: int, step: Step, invocation: Step, *, names: bool) -> str:
+def _line_of_step(index: int, step: Step, invocation: Step, *, names: bool) -> str:
     """A step as a line of EDN; a refused cas is a failure, as Knossos expects."""
     kind, value = step.type, step.value
     if step.f == "cas" and kind is OpType.OK and value in _REFUSED:
@@ -56,7 +56,7 @@ def _line(index: int, step: Step, invocation: Step, *, names: bool) -> str:
     parts += [f":type :{kind}", f":f :{step.f}"]
     if step.key is not None:
         parts.append(f":key {edn(step.key, names=names)}")
-    parts.append(f":value {_value(value, names=names)}")
+    parts.append(f":value {_edn_of_value(value, names=names)}")
     if step.rebalanced:
         parts.append(f":rebalance-log [{{:keys {edn(step.rebalanced, names=names)}}}]")
     if step.rewinds:
@@ -64,7 +64,7 @@ def _line(index: int, step: Step, invocation: Step, *, names: bool) -> str:
     return "{" + ", ".join(parts) + "}\n"
 
 
-def _value(value: Hashable, *, names: bool) -> str:
+def _edn_of_value(value: Hashable, *, names: bool) -> str:
     """The EDN of one operation's value. In a transaction the names of its micro-operations become keywords."""
     if (
         not names

@@ -38,7 +38,7 @@ class AsEdn(RawIOBase):
     """The file as EDN, one map for each of its lines."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._lines = _maps(file)
+        self._lines = _edn_maps(file)
 
     def read(self, size: int = -1) -> bytes:
         """The next lines, at least `size` bytes unless the file ends; b"" at its end."""
@@ -52,7 +52,7 @@ class AsEdn(RawIOBase):
         return b"".join(parts)
 
 
-def _maps(file: BinaryIO) -> Iterator[bytes]:
+def _edn_maps(file: BinaryIO) -> Iterator[bytes]:
     """The lines as EDN maps; the lines of a stack trace after an error are left blank, to keep line numbers."""
     has_error = False
     for number, line in enumerate(file, 1):

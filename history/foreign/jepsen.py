@@ -33,10 +33,10 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
     """The same for records that are given as line, keys and values. Most rows of a history have the same keys."""
     line = 0
     last_keys: _Values = ()
-    fields = _fields(last_keys)
+    fields = _field_picker(last_keys)
     for line, keys, values in rows:
         if keys is not last_keys:
-            last_keys, fields = keys, _fields(keys)
+            last_keys, fields = keys, _field_picker(keys)
         kind, process, f, value, key, time, index, log, rewinds = fields((*values, *_ABSENT))
         type_ = _TYPES.get(kind)
         if type_ is None:
@@ -61,7 +61,7 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
 
 
 @lru_cache(maxsize=_KEYS_MAX)
-def _fields(keys: _Values) -> Callable[[_Values], _Values]:
+def _field_picker(keys: _Values) -> Callable[[_Values], _Values]:
     """Pick the fields of a step from the values for these keys, which `_ABSENT` follows."""
     place = {key: number for number, key in enumerate(keys)}
     absent = {name: len(keys) + (name == "f") for name in _FIELDS}

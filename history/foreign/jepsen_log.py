@@ -41,7 +41,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
         process, kind, f, words = match.groups(default="")
         if process.startswith(":"):
             continue
-        value = _value(words, number)
+        value = _parse_value(words, number)
         if kind == "fail" and f == "cas" and words != ":timed-out":
             yield Step(number, _process(process, number), OpType.OK, f, FALSE)
         else:
@@ -56,7 +56,7 @@ def _process(text: str, line: int) -> int:
     return int(text)
 
 
-def _value(words: str, line: int) -> Hashable:
+def _parse_value(words: str, line: int) -> Hashable:
     """The value that a line of the log shows; numbers and pairs, the most frequent ones, need no parser. Raises HistoryError."""
     if words in ("", "nil", ":timed-out"):
         return None

@@ -22,7 +22,7 @@ _FOLLOWS = {"[": ("step", "]"), "step": (",", "]"), ",": ("step",)}  # in an arr
 def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
     """Yield the line number and the content of each object. Raises HistoryError with the line of a cut file or of bad JSON."""
     text = Text(file)
-    decoder = json.JSONDecoder(parse_constant=_no_json, parse_float=_number, object_pairs_hook=_object)
+    decoder = json.JSONDecoder(parse_constant=_no_json, parse_float=_parse_number, object_pairs_hook=_object_of_pairs)
     inside = started = False
     before = "["
     while text.more():
@@ -40,7 +40,7 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
             if inside and kind not in _FOLLOWS[before]:
                 raise HistoryError(f"line {text.line_at(place)}: the steps of an array must be separated by one comma")
             if sign == "]" and inside:
-                _nothing_after(text, place + 1)
+                _refuse_content_after(text, place + 1)
                 return
             if sign == "," and inside:
                 before = kind
@@ -74,7 +74,7 @@ def _skip(text: str, place: int) -> int:
     return place
 
 
-def _nothing_after(text: Text, place: int) -> None:
+def _refuse_content_after(text: Text, place: int) -> None:
     """Refuse anything but white space after the array."""
     line = text.line_at(place)
     tail = text.rest[place:]
@@ -84,7 +84,7 @@ def _nothing_after(text: Text, place: int) -> None:
         raise HistoryError(f"line {line}: unexpected content after the end of the history")
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _object_of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("one key twice in an object")
@@ -95,7 +95,7 @@ def _no_json(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     """A number with a fraction or an exponent. A whole one that not every double holds is an int: it equals itself alone."""
     number = float(text)
     if math.isinf(number):

@@ -74,7 +74,7 @@ def _kind_of_text(text: str, suffix: str) -> str:
     if suffix == ".edn":
         return ""
     if start.startswith(_FORMS) and suffix not in (".yaml", ".yml", ".csv"):
-        return _json(start)
+        return _kind_of_json(start)
     if suffix in (".yaml", ".yml") or (lines and all(": " in line or line.rstrip().endswith(":") for line in lines[:3])):
         is_plan = "cluster:" in text or "draws:" in text
         return "a plan; `highwater run --plan` performs it" if is_plan else "a YAML file"
@@ -83,7 +83,7 @@ def _kind_of_text(text: str, suffix: str) -> str:
     return f"plain text that begins with {first[:40]!r}" if first else ""
 
 
-def _json(start: str) -> str:
+def _kind_of_json(start: str) -> str:
     """Objects that are JSON, but not steps: name the keys they have."""
     try:
         value, _ = json.JSONDecoder().raw_decode(start)

@@ -21,7 +21,7 @@ _RECORDS = ("produce", "poll")
 _ACKS_ALL = -1
 _DELETIONS = ("delete-topic", "remove-partition")
 # What administrators do, and what is asked about a log or a group. An `f` that is not listed is a call of another system.
-_LEFT_OUT = frozenset({"latest", "earliest", "commit", "committed", *ADMIN_REQUESTS, "admin-pending"})
+_LEFT_OUT = frozenset({"latest", "earliest", "send", "log", "commit", "committed", *ADMIN_REQUESTS, "admin-pending"})
 LEFT_OUT = "operations of administrators and queries for the end of a log are left out"
 
 _Rows = tuple[Operation, ...]
@@ -29,22 +29,22 @@ _Rows = tuple[Operation, ...]
 
 def steps(history: History) -> Iterator[Step]:
     """Yield a highwater history as if Jepsen had recorded it, with JSON values. Produces and polls keep their rows as values."""
-    return _steps(history, ends=False)
+    return _steps_of_rows(history, ends=False)
 
 
-def _steps(history: History, *, ends: bool) -> Iterator[Step]:
-    """With `ends`, also the questions of the final readers for the end of a log."""
+def _steps_of_rows(history: History, *, ends: bool) -> Iterator[Step]:
+    """The rows of each invocation and completion as one step. `ends`: also final readers' questions for the end of a log."""
     final = history.manifest.final_reads_at_ns if ends else None
     for index, rows in by_index(history.operations):
         first = rows[0]
         if first.f not in _LEFT_OUT or (first.f == "latest" and final is not None and first.time_ns >= final):
             is_of_log = first.f in _RECORDS or first.f == "latest"
-            value = rows if is_of_log else _value(first)
+            value = rows if is_of_log else _decoded_value(first)
             key = None if is_of_log else first.topic
             yield Step(index, first.process, first.type, first.f, value, key, first.time_ns, index)
 
 
-def _value(row: Operation) -> Hashable:
+def _decoded_value(row: Operation) -> Hashable:
     """The value of an operation, which is JSON in a column of text."""
     if row.value is None:
         return None
@@ -69,16 +69,16 @@ def calls(history: History) -> Paired:
     """
     if not holds_records(history):
         return pair(steps(history))
-    sent, paired = _Sent(history), pair(_steps(history, ends=True))
+    sent, paired = _SentRecords(history), pair(_steps_of_rows(history, ends=True))
     return Paired(
-        calls=_calls_of_records(paired.calls, sent),
-        failed=_calls_of_records(paired.failed, sent),
+        calls=_calls_on_logs(paired.calls, sent),
+        failed=_calls_on_logs(paired.failed, sent),
         steps=paired.steps,
         unsure=paired.unsure,
     )
 
 
-class _Sent:
+class _SentRecords:
     """What the rows of a run tell about its records: which topic of a name they went to, and how often they were sent."""
 
     def __init__(self, history: History) -> None:
@@ -95,8 +95,8 @@ class _Sent:
         self._gone = frozenset(gone)  # topics, and partitions of topics, that an administrator asked to delete
         self._told = {attempt.invoke[0].index: attempt.completion for attempt in history.attempts}
 
-    def key(self, line: int, asked: Operation) -> str:
-        """The log that the operation of this invocation used: topic, partition, and the how-manieth topic of that name it was."""
+    def log_key(self, line: int, asked: Operation) -> str:
+        """The name of the log that an invocation used: topic-partition, and /2, /3 … if the topic was created again."""
         answer = self._told.get(line, ())
         by_answer = answer[0].topic_id if answer else None
         read = self._read.get((asked.topic, asked.partition, asked.value), {}) if asked.f == "produce" else {}
@@ -109,8 +109,8 @@ class _Sent:
         """Whether a record that was acknowledged is promised to stay: sent with acks=all, to a log that nobody deletes."""
         return row.acks == _ACKS_ALL and not {row.topic, f"{row.topic}-{row.partition}"} & self._gone
 
-    def again(self, line: int, asked: Operation) -> int:
-        """How many more times than once a record may be in its log."""
+    def extra_copies_max(self, line: int, asked: Operation) -> int:
+        """How many copies beside the first a record may have in its log, because its producer may have sent it again."""
         if asked.delivery is not None:
             return 0
         answer = self._told.get(line, ())
@@ -120,36 +120,38 @@ class _Sent:
         return max((len(offsets) for offsets in read.values()), default=1) - 1
 
 
-def _calls_of_records(calls: Sequence[Call], sent: _Sent) -> tuple[Call, ...]:
+def _calls_on_logs(calls: Sequence[Call], sent: _SentRecords) -> tuple[Call, ...]:
     """One call per record: appends, reads and ends of logs; a batch of unknown outcome may have been appended more than once."""
     record_calls: list[Call] = []
     for whole in calls:
         sent_rows: _Rows = whole.argument  # type: ignore[assignment]  # `steps` put them there
         answered_rows: _Rows = () if whole.result is UNKNOWN else whole.result  # type: ignore[assignment]
-        key = sent.key(whole.line, sent_rows[0])
+        key = sent.log_key(whole.line, sent_rows[0])
         if whole.f == "produce":
             for slot, row in enumerate(sent_rows):
                 if row.value is None:
                     continue  # a request without records
                 certain = slot < len(answered_rows) and sent.is_kept(row)
-                append = _call(whole, len(record_calls), key, f="append", argument=row.value, result=UNKNOWN, end=None)
+                append = _call_on_log(whole, len(record_calls), key, f="append", argument=row.value, result=UNKNOWN, end=None)
                 record_calls.append(replace(append, result=answered_rows[slot].offset, end=whole.end) if certain else append)
-                record_calls += [replace(append, index=len(record_calls) + n) for n in range(sent.again(whole.line, row))]
+                record_calls += [
+                    replace(append, index=len(record_calls) + n) for n in range(sent.extra_copies_max(whole.line, row))
+                ]
             continue
         for row in answered_rows:
             if whole.f == "latest":
                 if row.offset is not None:
                     record_calls.append(
-                        _call(whole, len(record_calls), key, f="end", argument=None, result=row.offset, end=whole.end)
+                        _call_on_log(whole, len(record_calls), key, f="end", argument=None, result=row.offset, end=whole.end)
                     )
             elif row.offset is not None and row.value is not None:
                 record_calls.append(
-                    _call(whole, len(record_calls), key, f="read", argument=row.offset, result=row.value, end=whole.end)
+                    _call_on_log(whole, len(record_calls), key, f="read", argument=row.offset, result=row.value, end=whole.end)
                 )
     return tuple(record_calls)
 
 
-def _call(whole: Call, index: int, key: str, *, f: str, argument: Hashable, result: Hashable, end: int | None) -> Call:
+def _call_on_log(whole: Call, index: int, key: str, *, f: str, argument: Hashable, result: Hashable, end: int | None) -> Call:
     return Call(
         index=index, line=whole.line, process=whole.process, f=f, key=key, argument=argument, result=result,
         start=whole.start, end=end,
@@ -166,10 +168,10 @@ def queue_steps(history: History) -> Iterator[Step]:
     `assign` of nothing and an `assign` of the partition precede the poll. Keys are numbers of partitions in the order of their
     names.
     """
-    sent = _Sent(history)
+    sent = _SentRecords(history)
     paired = pair(steps(history))
-    key_of = {call.line: sent.key(call.line, call.argument[0]) for call in (*paired.calls, *paired.failed)}  # type: ignore[index]
-    numbers = {name: number for number, name in enumerate(_names(key_of.values()))}
+    key_of = {call.line: sent.log_key(call.line, call.argument[0]) for call in (*paired.calls, *paired.failed)}  # type: ignore[index]
+    numbers = {name: number for number, name in enumerate(_sorted_names(key_of.values()))}
     position: dict[int, tuple[int, int | None]] = {}  # process -> key, and the next offset
     invocations: dict[int, _Rows] = {}
     another = 1 + max(row.process for row in history.operations)  # a process that sends a record again
@@ -184,55 +186,58 @@ def queue_steps(history: History) -> Iterator[Step]:
         key = numbers[key_of[line]]
         if step.type is OpType.INVOKE:
             if step.f == "poll" and position.get(process) != (key, rows[0].offset):
-                yield from _assigned_steps(step, key)
+                yield from _assign_steps(step, key)
         elif step.f == "poll" and step.type is OpType.OK:
             read = [row.offset for row in rows if row.offset is not None]
             start = invocations[process][0].offset
             position[process] = (key, read[-1] + 1 if read else start)
         if step.f == "poll":
-            yield _step(step, "poll", _polled_value(step, rows, key))
+            yield _step_with(step, "poll", _value_of_poll(step, rows, key))
             continue
         if step.type is OpType.OK and not sent.is_kept(invocations[process][0]):
             step = replace(step, type=OpType.INFO)  # nobody promised to keep the record
-        yield _step(step, "send", _sent_value(step, rows, invocations[process], key))
+        yield _step_with(step, "send", _value_of_send(step, rows, invocations[process], key))
         if step.type is not OpType.INVOKE and step.type is not OpType.FAIL:
-            for _ in range(max(sent.again(line, row) for row in invocations[process])):
+            for _ in range(max(sent.extra_copies_max(line, row) for row in invocations[process])):
                 for kind in (OpType.INVOKE, OpType.INFO):
                     again = replace(step, process=another, type=kind)
-                    yield _step(again, "send", _sent_value(again, (), invocations[process], key))
+                    yield _step_with(again, "send", _value_of_send(again, (), invocations[process], key))
                 another += 1
 
 
 def key_names(history: History) -> list[str]:
     """The logs that the integer keys of `queue_steps` stand for: key k is the k-th name."""
-    sent = _Sent(history)
+    sent = _SentRecords(history)
     paired = pair(steps(history))
-    return _names(sent.key(call.line, call.argument[0]) for call in (*paired.calls, *paired.failed))  # type: ignore[index]
+    return _sorted_names(sent.log_key(call.line, call.argument[0]) for call in (*paired.calls, *paired.failed))  # type: ignore[index]
 
 
-def _names(keys: Iterable[str]) -> list[str]:
+def _sorted_names(keys: Iterable[str]) -> list[str]:
     return sorted(set(keys))
 
 
-def _assigned_steps(step: Step, key: int) -> Iterator[Step]:
+def _assign_steps(step: Step, key: int) -> Iterator[Step]:
+    # An assignment of nothing and one of this key: so the consumer gives up its position.
     for value in ((), (key,)):
         for kind in (OpType.INVOKE, OpType.OK):
             yield Step(step.line, step.process, kind, "assign", value, None, step.time)
 
 
-def _sent_value(step: Step, rows: _Rows, invoked: _Rows, key: int) -> Hashable:
+def _value_of_send(step: Step, rows: _Rows, invoked: _Rows, key: int) -> Hashable:
+    """The records of a produce as Jepsen's sends: ("send", key, value), and (offset, value) once they are acknowledged."""
     if step.type is not OpType.OK:
         return tuple(("send", key, row.value) for row in invoked)
     offsets = [row.offset for row in rows] + [None] * len(invoked)
     return tuple(("send", key, (offset, row.value)) for row, offset in zip(invoked, offsets, strict=False))
 
 
-def _polled_value(step: Step, rows: _Rows, key: int) -> Hashable:
+def _value_of_poll(step: Step, rows: _Rows, key: int) -> Hashable:
+    """The records of a poll as Jepsen's: ("poll", {key: ((offset, value), …)}) once they are answered."""
     if step.type is not OpType.OK:
         return (("poll",),)
     read = tuple((row.offset, row.value) for row in rows if row.offset is not None and row.value is not None)
     return (("poll", Pairs(((key, read),) if read else ())),)
 
 
-def _step(step: Step, f: str, value: Hashable) -> Step:
+def _step_with(step: Step, f: str, value: Hashable) -> Step:
     return Step(step.line, step.process, step.type, f, value, None, step.time)

@@ -55,7 +55,7 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     bare: Step | None = None  # the first step, if it completes a transaction that was never invoked
     ended: dict[Hashable, int] = {}  # where the last step of each process is then
     late: list[str] = []
-    for position, step in enumerate(_in_order(steps, deny, unsure, late)):
+    for position, step in enumerate(_check_order(steps, deny, unsure, late)):
         count = position + 1
         before = open_steps.pop(step.process, None)
         if (bare is not None or position == 0) and _is_bare(step):
@@ -68,7 +68,10 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
             deny(bare.line, _without_call(bare))
         if step.type is OpType.INVOKE:
             if before is not None:
-                deny(step.line, f"{_who(step)} invokes {step.f} while its call of line {before[1].line} is open{_unnamed(step)}")
+                deny(
+                    step.line,
+                    f"{_process_in_words(step)} invokes {step.f} while its call of line {before[1].line} is open{_unnamed(step)}",
+                )
             open_steps[step.process] = (len(started), step)
             started.append((position, step, None, None))
             continue
@@ -78,23 +81,23 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
         if invocation.f != step.f:
             deny(
                 step.line,
-                f"{_who(step)} completes {step.f}, but its call of line {invocation.line} is {invocation.f}",
+                f"{_process_in_words(step)} completes {step.f}, but its call of line {invocation.line} is {invocation.f}",
             )
         if step.type is OpType.OK:
             why = _contradiction(invocation.value, step.value)
             if why:
-                deny(step.line, f"{_who(step)} answers {why} of its call of line {invocation.line}")
+                deny(step.line, f"{_process_in_words(step)} answers {why} of its call of line {invocation.line}")
         if step.time is not None and invocation.time is not None and step.time < invocation.time:
             deny(
                 step.line,
-                f"{_who(step)} completes {step.f} before the time of its call in line {invocation.line}",
+                f"{_process_in_words(step)} completes {step.f} before the time of its call in line {invocation.line}",
             )
         started[slot] = (started[slot][0], invocation, position, step)
     calls: list[Call] = []
     failed: list[Call] = []
     for start, invocation, end, completion in started:
         into = failed if completion is not None and completion.type is OpType.FAIL else calls
-        into.append(_call(len(into), start, invocation, end, completion))
+        into.append(_call_of_steps(len(into), start, invocation, end, completion))
     notes = [] if bare is None else [WITHOUT_INVOCATIONS]
     if late:
         calls_, more = ("call was", "") if len(late) == 1 else ("calls were", ", the first of them")
@@ -112,7 +115,7 @@ def _is_bare(step: Step) -> bool:
 
 
 def _without_call(step: Step) -> str:
-    return f"{_who(step)} completes {step.f}, but it has no call open"
+    return f"{_process_in_words(step)} completes {step.f}, but it has no call open"
 
 
 def _contradiction(invoked: Hashable, answered: Hashable) -> str:
@@ -124,7 +127,7 @@ def _contradiction(invoked: Hashable, answered: Hashable) -> str:
     if not isinstance(answered, tuple) or len(invoked) != len(answered):
         return f"{len(answered) if isinstance(answered, tuple) else 'no list of'} micro-operations instead of the {len(invoked)}"
     for before, after in zip(invoked, answered, strict=True):
-        if before != after and not _fits(before, after):
+        if before != after and not _is_answered_by(before, after):
             return f"{short(after)} instead of {short(before)}"
     return ""
 
@@ -133,8 +136,8 @@ def _is_transaction(value: Hashable) -> bool:
     return type(value) is tuple and value != () and all(type(micro) is tuple and micro and micro[0] in MICRO for micro in value)
 
 
-def _fits(invoked: Hashable, answered: Hashable) -> bool:
-    # A read is answered by any value, a poll by any records, a send by [offset value]; anything else by itself.
+def _is_answered_by(invoked: Hashable, answered: Hashable) -> bool:
+    """A read is answered by any value, a poll by any records, a send by [offset value]; anything else by itself."""
     if not (isinstance(invoked, tuple) and isinstance(answered, tuple) and invoked and answered) or invoked[0] != answered[0]:
         return False
     if invoked[0] == "poll":
@@ -147,7 +150,7 @@ def _fits(invoked: Hashable, answered: Hashable) -> bool:
     )
 
 
-def _call(index: int, start: int, invocation: Step, end: int | None, completion: Step | None) -> Call:
+def _call_of_steps(index: int, start: int, invocation: Step, end: int | None, completion: Step | None) -> Call:
     """The call of an invocation; without an acknowledgement its result is UNKNOWN and it never ends."""
     is_ok = completion is not None and completion.type is OpType.OK
     return Call(
@@ -163,7 +166,9 @@ def _call(index: int, start: int, invocation: Step, end: int | None, completion:
     )
 
 
-def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str], late: list[str]) -> Iterator[Step]:
+def _check_order(
+    steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str], late: list[str]
+) -> Iterator[Step]:
     """The steps, checked for the order of their indices and times; `deny` raises.
 
     Doubts about times go into `unsure`; `late` gets the lines of invocations that were written long after their time.
@@ -193,7 +198,7 @@ def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsur
         yield step
 
 
-def _who(step: Step) -> str:
+def _process_in_words(step: Step) -> str:
     return f"process {short(step.process)}"
 
 

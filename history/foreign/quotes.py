@@ -82,15 +82,15 @@ class Quote(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def quotes(steps: Iterable[Step]) -> Iterator[Quote]:
-    """Yield each call of a history when it is answered, then those without an answer. The steps must pair (`pairing`)."""
+    """Yield each call of a history when it is answered, then those without an answer. `history.foreign.pairing` accepts them."""
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     for position, step in enumerate(steps):
         if step.type is OpType.INVOKE:
             open_steps[step.process] = (position, step)
         else:  # a step of a history without invocations is its own
-            yield _quote(*open_steps.pop(step.process, (position, step)), step, position)
+            yield _quote_of(*open_steps.pop(step.process, (position, step)), step, position)
     for start, step in open_steps.values():
-        yield _quote(start, step, None, None)
+        yield _quote_of(start, step, None, None)
 
 
 def cited(steps: Iterable[Step], lines: Collection[int]) -> dict[int, Quote]:
@@ -102,7 +102,7 @@ def cited(steps: Iterable[Step], lines: Collection[int]) -> dict[int, Quote]:
     return quotes_found
 
 
-def _quote(start: int, invocation: Step, answer: Step | None, end: int | None) -> Quote:
+def _quote_of(start: int, invocation: Step, answer: Step | None, end: int | None) -> Quote:
     """The quote of a call; its answer is UNKNOWN if none was recorded."""
     return Quote(
         line=invocation.line,
@@ -124,7 +124,7 @@ def _micro_in_words(micro: tuple[Hashable, ...]) -> str:
     f, *arguments = micro
     if f == "poll":
         polled = arguments[0] if arguments and isinstance(arguments[0], Pairs) else ()
-        return "poll" + "".join(f" {named(key)}: {_records(records)};" for key, records in polled).rstrip(";")
+        return "poll" + "".join(f" {named(key)}: {_records_in_words(records)};" for key, records in polled).rstrip(";")
     if len(arguments) != 2:
         return f"{f} {' '.join(map(named, arguments))}".rstrip()
     key, value = arguments
@@ -133,7 +133,7 @@ def _micro_in_words(micro: tuple[Hashable, ...]) -> str:
     return f"{f} {named(key)} -> {named(value)}" if f in ("r", "read") else f"{f} {named(key)} {named(value)}"
 
 
-def _records(records: Hashable) -> str:
+def _records_in_words(records: Hashable) -> str:
     if type(records) is not tuple or not all(type(record) is tuple and len(record) == 2 for record in records):
         return named(records)
     words = [f"{named(value)} at {named(offset)}" for offset, value in records]

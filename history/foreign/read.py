@@ -91,7 +91,7 @@ def steps(path: Path | str) -> Iterator[Step]:
     form = form_of(path)
     try:
         with opened(path) as file:
-            found = _steps(form, file)
+            found = _steps_in_form(form, file)
             first = list(islice(found, 2))
             found = chain(first, found)
             yield from (replace(step, line=at) for at, step in enumerate(found, 1)) if _share_a_line(first) else found
@@ -107,7 +107,7 @@ def is_on_one_line(path: Path) -> bool:
     if form in (Form.OURS, Form.RECORDED):
         return False
     with opened(path) as file:
-        return _share_a_line(list(islice(_steps(form, file), 2)))
+        return _share_a_line(list(islice(_steps_in_form(form, file), 2)))
 
 
 def _share_a_line(first: Sequence[Step]) -> bool:
@@ -137,7 +137,7 @@ def history_of(text: str) -> Paired:
     return pair(jepsen.of_rows(edn.rows(BytesIO(text.encode()))))
 
 
-def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
+def _steps_in_form(form: Form, file: BinaryIO) -> Iterator[Step]:
     """The steps of a file in this form."""
     match form:
         case Form.EDN:

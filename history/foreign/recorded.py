@@ -146,7 +146,7 @@ def read(path: Path, models: Sequence[str]) -> Recorded:
         raise Mistakes(path, reader.mistakes, shown=_MISTAKES_MAX)
     system, model = reader.manifest["system"], reader.manifest["model"]
     if model == LOG:
-        return Recorded(system=system, model=model, log=_history(reader.manifest, reader.lines))
+        return Recorded(system=system, model=model, log=_history_of_log(reader.manifest, reader.lines))
     rows = ((one.number, tuple(one.fields), tuple(map(frozen, one.fields.values()))) for one in reader.lines)
     return Recorded(system=system, model=model, steps=tuple(jepsen.of_rows(rows)))
 
@@ -169,7 +169,7 @@ class _Reader:
         if not text.strip():
             return
         try:
-            fields = json.loads(text, object_pairs_hook=_object, parse_constant=_no_json)
+            fields = json.loads(text, object_pairs_hook=_object_of_pairs, parse_constant=_no_json)
             frozen(fields)
         except (ValueError, RecursionError) as error:
             why = "it is nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
@@ -222,8 +222,8 @@ class _Reader:
         if fields["time"] < self._time:
             self._complain(number, f"time must be at least {self._time}, that of a line above, not {fields['time']}")
         self._time = max(self._time, fields["time"])
-        invocation = self._in_turn(number, fields)
-        if invocation is not None and (not log or self._fits(number, fields, invocation)):
+        invocation = self._invocation_of(number, fields)
+        if invocation is not None and (not log or self._fits_invocation(number, fields, invocation)):
             self.lines.append(_Line(number, fields, invocation))
 
     def _has_right_fields(
@@ -242,7 +242,7 @@ class _Reader:
                 self._complain(number, f"{where}{name} must be {test[1]}, not {_value_in_short(value)}")
         return len(self.mistakes) == before
 
-    def _in_turn(self, number: int, fields: dict[str, Any]) -> dict[str, Any] | None:
+    def _invocation_of(self, number: int, fields: dict[str, Any]) -> dict[str, Any] | None:
         """What a line completes, or itself; None if its process may not do this now: it has one call open at a time."""
         process, f = fields["process"], fields["f"]
         before = self._open.get(process)
@@ -261,7 +261,7 @@ class _Reader:
             return before.fields
         return None
 
-    def _fits(self, number: int, fields: dict[str, Any], invocation: dict[str, Any]) -> bool:
+    def _fits_invocation(self, number: int, fields: dict[str, Any], invocation: dict[str, Any]) -> bool:
         """Whether a line of the model `log` has what its operation needs and answers what was asked."""
         before = len(self.mistakes)
         for name in _NEEDS.get((fields["f"], fields["type"]), ()):
@@ -280,7 +280,7 @@ def _no_json(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("one key twice in an object")
@@ -295,7 +295,7 @@ def _value_in_short(value: object) -> str:
 # --- as a history of a log ----------------------------------------------------------------------------------------------------
 
 
-def _history(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
+def _history_of_log(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
     """The recorded lines as a history of our own, with a manifest that promises nothing of brokers."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
@@ -303,7 +303,7 @@ def _history(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
         if "mark" in line.fields:
             events.append(ClusterEvent(index=line.number, kind=EventKind.FINAL_READS, time_ns=line.fields["time"]))
         else:
-            operations.extend(_rows(line))
+            operations.extend(_rows_of_line(line))
     topics = sorted({row.topic or _TOPIC for row in operations})
     promised = tuple(TopicPromise(topic=topic, min_insync_replicas=1) for topic in topics)
     manifest = RunManifest(
@@ -329,7 +329,7 @@ def _history(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
     return History(manifest, operations=operations, events=events)
 
 
-def _rows(line: _Line) -> Iterator[Operation]:
+def _rows_of_line(line: _Line) -> Iterator[Operation]:
     """The operations of one line: one row for each record."""
     fields, invocation, f = line.fields, line.asked, line.fields["f"]
     records: list[tuple[int | None, str | None]] = [(fields.get("offset"), None)]

@@ -94,7 +94,7 @@ def _answer_of(source: Source, tables: Sequence[Table], answer: Callable[[Engine
     A compaction may take files away under a question: then it is asked again, of the parts that are there now.
     """
     storage, parts = opened(source.dataset, source.campaigns, tables)
-    with _engines(source) as engine:
+    with _engine_maker(source) as engine:
         while True:
             try:
                 return answer(engine(storage, parts))
@@ -106,7 +106,7 @@ def _answer_of(source: Source, tables: Sequence[Table], answer: Callable[[Engine
 
 
 @contextmanager
-def _engines(source: Source) -> Iterator[Callable[[Storage, Sequence[Part]], Engine]]:
+def _engine_maker(source: Source) -> Iterator[Callable[[Storage, Sequence[Part]], Engine]]:
     """Makes the engine of some parts."""
     if source.master is None:
         from pipeline.questions.in_process import InProcess
@@ -132,5 +132,6 @@ def opened(dataset: str, campaigns: Sequence[str] = (), tables: Sequence[Table] 
         raise PipelineError(f"{dataset}: no dataset is stored here (highwater store ingest)")
     for campaign in campaigns:
         if campaign not in known:
+            whole_parts(storage, tables, (campaign,))  # it may have lost its manifests
             raise PipelineError(f"{dataset} has no campaign {campaign!r}; known: {', '.join(known)}")
     return storage, whole_parts(storage, tables, campaigns)

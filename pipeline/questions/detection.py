@@ -26,7 +26,7 @@ def _median(probability: str) -> str:
                      then greatest(1, cast(ceil(ln(0.5D) / ln(1 - {probability})) as bigint)) end"""
 
 
-def _sql(tried: str, group: str) -> str:
+def _sql_of_detections(tried: str, group: str) -> str:
     """Count detections in the rows of `tried`: campaign, protocol, the column `group`, detects, place in the order of seeds."""
     return f"""
 with tried as ({tried}),
@@ -63,7 +63,7 @@ DETECTION = Question(
     columns=columns(
         campaign=CAMPAIGN, protocol=PROTOCOL, mix="fault mix that was asked for; empty for the default kinds", **_MEANINGS
     ),
-    sql=_sql(
+    sql=_sql_of_detections(
         f"""select campaign, protocol, mix, {_DETECTS} as detects,
                    row_number() over (partition by campaign, protocol, mix order by seed nulls last, run) as place from runs""",
         "mix",
@@ -75,7 +75,7 @@ DETECTION_BY_FAULT = Question(
     title="Seeds to detect, by fault",
     words="The same for each fault kind, over the runs in which it took effect. Another fault of such a run may be the cause.",
     columns=columns(campaign=CAMPAIGN, protocol=PROTOCOL, fault="fault kind that took effect", **_MEANINGS),
-    sql=_sql(
+    sql=_sql_of_detections(
         f"""select campaign, protocol, f.kind as fault, {_DETECTS} as detects,
                    row_number() over (partition by campaign, protocol, f.kind order by seed nulls last, run) as place
             from runs join faults f using (campaign, protocol, run) where f.acted > 0""",

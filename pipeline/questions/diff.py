@@ -111,12 +111,14 @@ def compare(engine: Engine, before: str, after: str) -> list[Finding]:
         return [_Row(answer.pop("protocol"), answer.pop("subject"), answer) for answer in answers]
 
     outcomes = rows(_OUTCOMES)
-    lost = [_lost_protocol(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]
+    lost = [_finding_of_lost_protocol(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]
     plans = {row.protocol: row.n for row in outcomes if row.n["of_before"] and row.n["of_after"]}
-    findings = [finding for row in outcomes if row.protocol in plans for finding in _outcomes(row)]
-    findings += [_kind(row, plans[row.protocol]) for row in rows(_KINDS) if row.protocol in plans]
-    findings += [_recovery(row) for row in rows(_RECOVERY) if row.protocol in plans]
-    findings += [_coverage(row, plans[row.protocol]) for row in rows(_COVERAGE) if row.protocol in plans and row.n["before"]]
+    findings = [finding for row in outcomes if row.protocol in plans for finding in _findings_of_outcomes(row)]
+    findings += [_finding_of_kind(row, plans[row.protocol]) for row in rows(_KINDS) if row.protocol in plans]
+    findings += [_finding_of_recovery(row) for row in rows(_RECOVERY) if row.protocol in plans]
+    findings += [
+        _finding_of_coverage(row, plans[row.protocol]) for row in rows(_COVERAGE) if row.protocol in plans and row.n["before"]
+    ]
     return sorted([*lost, *_corrected_findings(findings)], key=lambda finding: not finding.worse)
 
 
@@ -131,14 +133,15 @@ def _corrected_findings(findings: Sequence[Finding]) -> Iterator[Finding]:
         yield structs.replace(finding, p=p, worse=p <= LEVEL)
 
 
-def _lost_protocol(row: _Row) -> Finding:
+def _finding_of_lost_protocol(row: _Row) -> Finding:
+    """The finding for a protocol that the second campaign did not perform, which is worse."""
     performed = row.n["of_before"]
     return Finding(
         protocol=row.protocol, what="protocol", subject="", before=performed, of_before=performed, after=0, of_after=0, worse=True
     )
 
 
-def _outcomes(row: _Row) -> Iterator[Finding]:
+def _findings_of_outcomes(row: _Row) -> Iterator[Finding]:
     """How many plans had each bad outcome in both campaigns; INVALID or not live after VALID is proof, the rest a p-value."""
     names: tuple[tuple[What, str], ...] = (("invalid", "invalid"), ("not-live", "stuck"), ("unknown", "unknown"))
     for what, name in names:
@@ -158,7 +161,7 @@ def _outcomes(row: _Row) -> Iterator[Finding]:
         )
 
 
-def _kind(row: _Row, plans: dict[str, int]) -> Finding:
+def _finding_of_kind(row: _Row, plans: dict[str, int]) -> Finding:
     """A kind of anomaly. Only a kind that the first campaign never had is judged: the others count in `invalid`."""
     before, after, changed = row.n["before"], row.n["after"], row.n["changed"]
     proven = before == 0 and (changed > 0 or plans["invalid_before"] == 0)
@@ -176,7 +179,7 @@ def _kind(row: _Row, plans: dict[str, int]) -> Finding:
     )
 
 
-def _recovery(row: _Row) -> Finding:
+def _finding_of_recovery(row: _Row) -> Finding:
     """Whether runs recover more slowly: plan by plan if both campaigns share plans, else all against all."""
     slower, faster, pairs = row.n["slower"], row.n["faster"], row.n["pairs"]
     return Finding(
@@ -188,11 +191,11 @@ def _recovery(row: _Row) -> Finding:
         after=_reached_ns(row.n["after"]),
         of_after=row.n["of_after"],
         changed=slower if pairs else None,
-        p=_mostly(slower, faster) if pairs else _higher(row.n),
+        p=_mostly(slower, faster) if pairs else _p_of_higher(row.n),
     )
 
 
-def _coverage(row: _Row, plans: dict[str, int]) -> Finding:
+def _finding_of_coverage(row: _Row, plans: dict[str, int]) -> Finding:
     """Whether fewer plans reach this state."""
     before, after = row.n["before"], row.n["after"]
     return Finding(
@@ -221,7 +224,7 @@ def _mostly(slower: int, faster: int) -> float:
     return float(stats.binom.sf(slower - 1, slower + faster, 0.5))
 
 
-def _higher(n: dict[str, int]) -> float | None:
+def _p_of_higher(n: dict[str, int]) -> float | None:
     """The Mann-Whitney test with corrections for ties and continuity; None if one campaign has no such fault."""
     after, both = n["of_after"], n["of_after"] + n["of_before"]
     if not after or after == both:

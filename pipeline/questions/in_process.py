@@ -50,6 +50,7 @@ class InProcess:
         return found.cast(pa.schema([_narrow(field) for field in found.schema]))
 
     def _make_view(self, storage: Storage, parts: Sequence[Part], table: Table) -> None:
+        """Make the files of a table known by its name; an empty table if no part has rows."""
         files = [storage.path(part.path(table)) for part in parts if table in part.files]
         if files:
             types = ", ".join(f"{name}: varchar" for name in HIVE)

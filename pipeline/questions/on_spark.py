@@ -31,14 +31,15 @@ class OnSpark:
             # Spark looks for the files of a view as it is made: of tables that nobody asks for they were not compared.
             for table in tables_in(sql):
                 if table not in self._made:
-                    _frame(self._spark, self._storage, self._parts, table).createOrReplaceTempView(table)
+                    _frame_of_table(self._spark, self._storage, self._parts, table).createOrReplaceTempView(table)
                     self._made.add(table)
             return self._spark.sql(sql, args=dict(names)).toArrow()
         except PySparkException as error:
             raise PipelineError(f"the statement is refused: {cause(str(error))}") from error
 
 
-def _frame(spark: SparkSession, storage: Storage, parts: Sequence[Part], table: Table) -> DataFrame:
+def _frame_of_table(spark: SparkSession, storage: Storage, parts: Sequence[Part], table: Table) -> DataFrame:
+    """The rows of a table's files as a DataFrame of its schema; empty if no part has any."""
     names = [pa.field(name, pa.string(), nullable=False) for name in HIVE]
     schema = from_arrow_schema(pa.schema([*arrow_schema(table), *names]))
     files = [_literal(storage.path(part.path(table))) for part in parts if table in part.files]

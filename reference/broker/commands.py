@@ -32,19 +32,32 @@ from reference.messages import (
     StopReplicaReply,
 )
 from reference.replica import follower, leader
-from reference.replica.partition import Follower, Idle, Leader, Partition
-from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, Address, TopicId, TopicPartition
+from reference.replica.partition import Follower, Idle, Leader, Partition, is_of_another_topic
+from reference.types import (
+    EPOCH_DURING_DELETE,
+    NO_CONTROLLER_EPOCH,
+    NO_INCARNATION,
+    NO_TOPIC_ID,
+    Address,
+    TopicId,
+    TopicPartition,
+)
 
 
 def command_error(turn: Turn, broker: Broker, command: Command) -> ErrorCode:
-    """NONE if the controller's command may be obeyed; an older controller epoch than the greatest seen is refused."""
+    """NONE if the controller's command may be obeyed; an older controller epoch than the greatest seen is refused.
+
+    A command in an older layout (R-316) names no registration, and in V3's no controller epoch: neither can be checked. It is for
+    whoever is registered now, and not for a process that waits until the registration of its former life is gone.
+    """
     variant, epoch = turn.config.variant, command.controller_epoch
-    if variant.broker_incarnation and command.broker_incarnation != turn.incarnation:
+    registered = command.broker_incarnation in (turn.incarnation, NO_INCARNATION) and turn.incarnation != NO_INCARNATION
+    if variant.broker_incarnation and not registered:
         # KIP-380, U-09, B-48, B-50: the command is for another life of this broker. It is also refused where the controller
         # knows of a registration that the broker has not heard of yet (KAFKA-9839): the broker cannot tell whether that
         # registration is its own or that of its former life.
         return ErrorCode.STALE_BROKER_EPOCH
-    if variant.controller_epoch_check and epoch < broker.controller_epoch:
+    if variant.controller_epoch_check and NO_CONTROLLER_EPOCH != epoch < broker.controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     broker.controller_epoch = max(broker.controller_epoch, epoch)
     return ErrorCode.NONE
@@ -92,9 +105,11 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
         return ErrorCode.KAFKA_STORAGE_ERROR  # R-294, R-301
     partition = broker.partitions.get(state.tp)
     if partition is not None and partition.log.topic_id != state.topic_id != NO_TOPIC_ID:
-        if turn.config.variant.topic_id:
+        if turn.config.variant.topic_id and partition.log.topic_id != NO_TOPIC_ID:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        partition.log.topic_id = state.topic_id  # V3 Discussion 5 (R-074): only the name of a topic identifies it
+        # V3 Discussion 5 (R-074): only the name of a topic identifies it. So it is of a log that a command in an older layout
+        # created, until a command names the topic's id (R-316).
+        partition.log.topic_id = state.topic_id
     if partition is None and _is_buried(broker, state, sent):
         return ErrorCode.FENCED_LEADER_EPOCH
     if partition is None and state.leader is None and not turn.config.variant.create_replica_without_leader:
@@ -109,7 +124,7 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
             accept = not isinstance(partition.role, Leader)  # V3 §C step 2.1
         else:
             accept = _newer(turn, partition, state) and (
-                not variant.broker_incarnation or state.leader_incarnation == turn.incarnation
+                not variant.broker_incarnation or state.leader_incarnation in (turn.incarnation, NO_INCARNATION)
             )
         if accept:
             leader.become(turn, partition, state)  # V3 §C step 2.1.1
@@ -138,6 +153,8 @@ def _is_of_a_deleted_topic(turn: Turn, broker: Broker, state: PartitionState) ->
     """
     partition = broker.partitions.get(state.tp)
     if partition is None or partition.log.dir in broker.offline_dirs or not turn.config.variant.topic_id:
+        return False
+    if partition.log.topic_id == NO_TOPIC_ID and turn.config.variant.unnamed_log == "adopted":
         return False
     return NO_TOPIC_ID != state.topic_id > partition.log.topic_id
 
@@ -213,7 +230,7 @@ def _stop(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> ErrorC
     if partition is None:
         return ErrorCode.NONE
     variant = turn.config.variant
-    if variant.topic_id and stop.topic_id not in (NO_TOPIC_ID, partition.log.topic_id):
+    if is_of_another_topic(turn, partition, stop.topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     overtaken = EPOCH_DURING_DELETE != stop.leader_epoch < partition.leader_epoch
     if variant.stop_replica_epoch and overtaken:
@@ -258,7 +275,8 @@ def _is_buried(broker: Broker, state: PartitionState, sent: Sent | None) -> bool
         return False
     stop = burial.stop
     if stop.leader_epoch == EPOCH_DURING_DELETE:
-        return True
+        # A command in an older layout may be about the next topic of that name: only the order of the commands tells (R-316).
+        return state.topic_id != NO_TOPIC_ID or sent is None or sent < burial.sent
     if stop.moved:
         return state.leader_epoch < stop.leader_epoch
     return sent is not None and sent < burial.sent

@@ -6,7 +6,7 @@ from reference.broker.commands import command_error
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import Metadata, MetadataReply, PartitionState, UpdateMetadata, UpdateMetadataReply
-from reference.types import Address, LeaderEpoch, TopicId, ZkVersion
+from reference.types import NO_TOPIC_ID, Address
 
 
 def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: UpdateMetadata) -> None:
@@ -18,7 +18,7 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
         received = {state.tp: state for state in command.states}
         remembered = {tp: state for tp, state in broker.metadata.items() if tp in received or not command.full}
         for tp, state in received.items():
-            if tp not in remembered or _age(remembered[tp]) <= _age(state):
+            if tp not in remembered or _is_no_older(state, remembered[tp]):
                 remembered[tp] = state
         broker.metadata = {tp: remembered[tp] for tp in sorted(remembered)}
         if command.full:
@@ -26,8 +26,12 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
     turn.send(source, UpdateMetadataReply(command.correlation, error))
 
 
-def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
-    return state.topic_id, state.leader_epoch, state.zk_version
+def _is_no_older(state: PartitionState, known: PartitionState) -> bool:
+    """Whether a received state replaces the known one. One in an older layout has no topic id, and may be of either (R-316)."""
+    same_topic = state.topic_id == known.topic_id or NO_TOPIC_ID in (state.topic_id, known.topic_id)
+    if not same_topic:
+        return state.topic_id > known.topic_id
+    return (state.leader_epoch, state.zk_version) >= (known.leader_epoch, known.zk_version)
 
 
 def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:

@@ -17,7 +17,7 @@ from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.messages import PartitionState
 from reference.replica.partition import Partition, brokers_of
-from reference.types import TopicId, TopicPartition, topic_of
+from reference.types import NO_TOPIC_ID, TopicId, TopicPartition, topic_of
 
 
 def look(turn: Turn, broker: Broker) -> None:
@@ -92,6 +92,6 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> Non
 
 
 def _is_own(turn: Turn, suspect: Suspect, answer: AnyAnswer) -> bool:
-    if not isinstance(answer, Data) or suspect.topic_id < TopicId(answer.czxid):
+    if not isinstance(answer, Data) or NO_TOPIC_ID != suspect.topic_id < TopicId(answer.czxid):
         return False
     return turn.config.broker in dict(paths.decode_topic(topic_of(suspect.tp), answer.data)).get(suspect.tp, ())

@@ -9,7 +9,7 @@ from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetData
 from reference.machine import Turn
-from reference.types import BrokerId, Incarnation
+from reference.types import NO_INCARNATION, BrokerId, Incarnation
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -22,10 +22,17 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
             ask(turn, controller, BrokerList(), tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names))
             return
         answers = ()
-    live = registrations(listing.names, answers)
+    live = with_adopted(controller, registrations(listing.names, answers))
     controller.legacy = legacy_registrations(listing.names, answers)
     on_broker_change(turn, controller, live)
     listings.resume(turn, controller, BrokerList())
+
+
+def with_adopted(controller: Controller, live: tuple[LiveBroker, ...]) -> tuple[LiveBroker, ...]:
+    """These registrations, and those adopted since they were asked for (R-190): the list may be older, and another follows."""
+    newest = {broker.broker: broker.incarnation for broker in live}
+    missing = {b.broker: b for b in controller.adopted if newest.get(b.broker, NO_INCARNATION) < b.incarnation}
+    return tuple(sorted((*(b for b in live if b.broker not in missing), *missing.values())))
 
 
 def registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:

@@ -57,6 +57,7 @@ def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> No
     """R-190: take over in memory, as valid, a registration newer than the one that the controller has read."""
     others = tuple(live for live in controller.live if live.broker != request.broker)
     adopted = LiveBroker(request.broker, request.incarnation)
+    controller.adopted = (*controller.adopted, adopted)
     broker_change.on_broker_change(turn, controller, tuple(sorted((*others, adopted))))
     listings.on_watch(turn, controller, BrokerList())
 

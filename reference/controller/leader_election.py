@@ -105,6 +105,7 @@ def _add_goal(change: StateChange, goal: AnyGoal) -> None:
 
 
 def _rank(goal: AnyGoal | ProposedIsr) -> int:
+    """The place of a goal among the goals of one partition: repairs first, preferences last."""
     match goal:
         case Repair() | ProposedIsr():
             return 0
@@ -158,7 +159,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         else:
             _create(turn, controller, tp, change, first)
         return
-    base = paths.decode_state(tp, replicas, answer)
+    base = leader_selection.as_registered(paths.decode_state(tp, replicas, answer), controller.live)
     if _names_a_newcomer(turn.config.variant, controller, base):
         _read(turn, controller, tp, change)
         return
@@ -315,6 +316,8 @@ def _on_written(turn: Turn, controller: Controller, tp: TopicPartition, change: 
     """Tell the brokers the state that was written; after a lost race read again."""
     proposed = change.wanted
     assert proposed is not None
+    if isinstance(answer, Written | Created):
+        _count(turn, change.base if isinstance(answer, Written) else None, proposed)
     match answer:
         case Written(version=version):
             _publish(turn, controller, change, replace(proposed, zk_version=ZkVersion(version)))
@@ -325,6 +328,17 @@ def _on_written(turn: Turn, controller: Controller, tp: TopicPartition, change: 
             # V3 §A step 3.3: the version moved, so another client wrote between our read and our write. Read again (step 3.1)
             # rather than retry: the ISR that we chose from may have shrunk meanwhile.
             _read(turn, controller, tp, change)
+
+
+def _count(turn: Turn, before: PartitionState | None, after: PartitionState) -> None:
+    """Count an election that gave the partition another leader; it is unclean if that one need not hold all that is committed."""
+    if after.leader is None or (before is not None and before.leader == after.leader):
+        return
+    tally = turn.tally
+    tally.leader_elections += 1
+    tally.last_election_ms = turn.now.wall_ms
+    if before is not None:
+        tally.unclean_elections += after.leader not in [member.broker for member in leader_selection.counted_on(before)]
 
 
 def _publish(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
@@ -360,7 +374,8 @@ def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 def _is_meant(turn: Turn, controller: Controller, end: LogEnd) -> bool:
     """Whether a reported log belongs to the present topic, not to an earlier one of the same name (KIP-516)."""
-    return not turn.config.variant.topic_id or end.topic_id == controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID)
+    meant = (NO_TOPIC_ID, controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID))
+    return not turn.config.variant.topic_id or end.topic_id in meant
 
 
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: LogInfo, reply: LogInfoReply) -> None:

@@ -4,9 +4,10 @@ Pure functions; `leader_election` writes what they choose (docs/promise.md DUR-7
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reference.config import BrokerConfig, Variant, min_isr_of
-from reference.controller.context import Move
+from reference.controller.context import LiveBroker, Move
 from reference.messages import IsrMember, LogEnd, PartitionState
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, Incarnation, TopicId, topic_of
 
@@ -64,9 +65,20 @@ def select(variant: Variant, state: PartitionState, live: Live, leaving: tuple[B
     return Keep() if state.leader is None and isr == state.isr else Offline(isr)
 
 
+def as_registered(state: PartitionState, live: tuple[LiveBroker, ...]) -> PartitionState:
+    """The state with the present registration of each live ISR member whose own is not known (R-316).
+
+    A leader wrote it that was told of the member in a layout without registrations.
+    """
+    if all(member.incarnation != NO_INCARNATION for member in state.isr):
+        return state
+    present = {IsrMember(broker.broker, NO_INCARNATION): IsrMember(broker.broker, broker.incarnation) for broker in live}
+    return replace(state, isr=tuple(present.get(member, member) for member in state.isr))
+
+
 def as_stamped(variant: Variant, member: IsrMember, live: Live) -> bool:
     """Whether a member is live under the registration in the ISR: under a later one it may have lost records (KIP-380)."""
-    if not variant.broker_incarnation:
+    if not variant.broker_incarnation or member.incarnation == NO_INCARNATION:
         return member.broker in live
     return live.get(member.broker) == member.incarnation
 
@@ -114,7 +126,10 @@ def longest(variant: Variant, state: PartitionState, live: Live, ends: Ends) -> 
     follow but never lead by this log (docs/promise.md DUR-6).
     """
     stamps = {m.broker: m.incarnation for m in counted_on(state)}
-    return _greatest(live, [(b, end) for b, end in ends if b in stamps and (not variant.log_birth or end.born <= stamps[b])])
+    whole = [(b, end) for b, end in ends if b in stamps]
+    if variant.log_birth:
+        whole = [(b, end) for b, end in whole if stamps[b] == NO_INCARNATION or end.born <= stamps[b]]
+    return _greatest(live, whole)
 
 
 def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, topic: TopicId) -> Elect | None:

@@ -35,6 +35,8 @@ def on_watch(turn: Turn, controller: Controller, pending: BrokerList | TopicList
 def _read(turn: Turn, controller: Controller, pending: BrokerList | TopicList) -> None:
     listing, path = _of(controller, pending)
     listing.step, listing.again = ListingStep.CHILDREN, False
+    if isinstance(pending, BrokerList):
+        controller.adopted = ()  # this list is read after their registration
     ask(turn, controller, pending, (GetChildren(path, watch=True),))
 
 

@@ -12,7 +12,7 @@ from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrChangeReply, IsrMember, IsrProposal, IsrResult, PartitionState
 from reference.replica import eligible
-from reference.types import NO_TOPIC_ID, TopicPartition, topic_of
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, NO_ZK_VERSION, TopicPartition, topic_of
 
 
 def pending(controller: Controller, tp: TopicPartition) -> bool:
@@ -55,7 +55,7 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
     strangers = [b for b in ids if b not in members and b not in base.replicas and variant.isr_assigned_check]  # B-38
     if base.leader not in ids or len(set(ids)) != len(ids) or strangers:
         return ErrorCode.INVALID_REQUEST  # R-202: no ISR, one without its leader, or one with strangers
-    if variant.isr_change_version and proposal.zk_version != base.zk_version:
+    if variant.isr_change_version and proposal.zk_version not in (base.zk_version, NO_ZK_VERSION):
         # U-13, B-31: the state has changed since; this may be a late copy of a proposal that was written (KIP-497)
         newer = proposal.zk_version > base.zk_version
         return ErrorCode.NOT_CONTROLLER if newer else ErrorCode.INVALID_UPDATE_VERSION
@@ -66,11 +66,13 @@ def _eligibility(turn: Turn, controller: Controller, proposal: IsrProposal, base
     """A broker may join the ISR only in service and with the registration under which it caught up (B-35, B-36, B-37)."""
     variant = turn.config.variant
     live, stopping = electable(controller, proposal.tp), leaving(controller)
+    present = {*base.isr, *(IsrMember(member.broker, NO_INCARNATION) for member in base.isr)}
     for member in proposal.isr:
-        if member in base.isr:
+        if member in present:
             continue
         registered = live.get(member.broker, member.incarnation)
-        if variant.isr_member_epoch and variant.broker_incarnation and registered != member.incarnation:
+        told = variant.isr_member_epoch and member.incarnation != NO_INCARNATION
+        if told and variant.broker_incarnation and registered != member.incarnation:
             return ErrorCode.INELIGIBLE_REPLICA
         if not variant.isr_add_shutting_down and (member.broker not in live or member.broker in stopping):
             return ErrorCode.INELIGIBLE_REPLICA
@@ -83,12 +85,17 @@ def _in_words(error: ErrorCode) -> str:
 
 def state_with(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> PartitionState:
     """The partition state with the proposed ISR. Leader and epoch stay."""
-    config, isr = turn.config, proposal.isr
-    if not config.variant.isr_member_epoch:
-        # B-35: the request names brokers without registrations; the controller takes the present ones
-        live = {b.broker: b.incarnation for b in controller.live}
-        old = {m.broker: m for m in base.isr}
-        isr = tuple(old.get(m.broker, IsrMember(m.broker, live.get(m.broker, m.incarnation))) for m in isr)
+    config = turn.config
+    # B-35, R-316: the request may name brokers without registrations; the controller takes those in the ISR, or the present ones
+    live = {b.broker: b.incarnation for b in controller.live}
+    old = {m.broker: m for m in base.isr}
+    ignored = not config.variant.isr_member_epoch
+    isr = tuple(
+        old.get(m.broker, IsrMember(m.broker, live.get(m.broker, m.incarnation)))
+        if ignored or m.incarnation == NO_INCARNATION
+        else m
+        for m in proposal.isr
+    )
     min_isr = min_isr_of(config, topic_of(base.tp))
     elr = eligible.after(config.variant, isr=base.isr, elr=base.elr, wanted=isr, min_isr=min_isr)
     return replace(base, isr=isr, elr=elr, controller_epoch=controller.epoch)

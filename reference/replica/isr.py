@@ -9,7 +9,8 @@ version, because the lost copy may still land. Until the change ends, the HW and
     state                 event                                   next         effects                    by
     new, reading          without KIP-343, or to send it again    writing      write on the known         _write
                                                                                version
-    writing, lost         the version moved, or no answer         reading      read the state             _read_back
+    new, writing, lost    the ELR is not known (R-316), the       reading      read the state             _read_back
+                          version moved, or no answer
     writing, asking,      with KIP-343: due, or to ask again      asking       IsrChange to the           isr_change.send_due
       lost                                                                     controller
     asking                no result that ends it                  lost         ask again after a pause    ask_later
@@ -108,6 +109,8 @@ def _propose(turn: Turn, partition: Partition, leader: Leader, isr: tuple[IsrMem
     _note(turn, partition, "isr-change-sent", version=leader.zk_version, isr=isr)
     if asks_controller(turn.config):
         turn.needs_isr_change(partition.tp)  # R-192
+    elif not leader.knows_elr and turn.config.variant.elr:
+        _read_back(turn, partition, leader.change)  # a write without the ELR in ZooKeeper would end it
     else:
         _write(turn, partition, leader, leader.change)
 
@@ -183,6 +186,8 @@ def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResul
     if state is not None and mine and state.zk_version > leader.zk_version:
         how = "applied" if result.error is ErrorCode.NONE else "read-back"
         _finish(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how=how)
+    elif state is None and result.error is ErrorCode.NONE:  # KIP-343's layout has no state (R-198): what was asked for is written
+        _finish(turn, partition, leader, isr=change.wanted, elr=leader.elr, version=leader.zk_version, how="applied")
     elif state is not None and state.leader_epoch > partition.leader_epoch:
         change.step = IsrStep.SUPERSEDED  # the command for that epoch is on its way
     elif result.error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST):
@@ -263,6 +268,8 @@ def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> No
         # command is on its way; until it arrives, both ISRs count.
         change.step = IsrStep.SUPERSEDED
     elif state.zk_version == leader.zk_version:
+        if not leader.knows_elr:
+            leader.elr, leader.knows_elr = state.elr, True
         _write(turn, partition, leader, change)
     else:
         _finish(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how="read-back")
@@ -279,6 +286,8 @@ def _finish(
     how: str,
 ) -> None:
     """Take this ISR and version as the outcome of the change under way."""
+    turn.tally.isr_shrinks += len(isr) < len(leader.isr)
+    turn.tally.isr_expands += len(isr) > len(leader.isr)
     leader.isr = isr
     leader.elr = elr
     leader.zk_version = version

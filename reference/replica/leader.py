@@ -9,7 +9,18 @@ from reference.errors import ErrorCode
 from reference.log import epoch_cache, producers
 from reference.log.producers import Written
 from reference.machine import Turn
-from reference.messages import Batch, Diverging, EpochEnd, EpochEndReply, Fetch, FetchReply, PartitionState, Produce, ProduceReply
+from reference.messages import (
+    Batch,
+    Diverging,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    IsrMember,
+    PartitionState,
+    Produce,
+    ProduceReply,
+)
 from reference.replica import delayed, high_watermark, isr
 from reference.replica.partition import (
     FollowerProgress,
@@ -24,7 +35,7 @@ from reference.replica.partition import (
     progress_of,
 )
 from reference.sealed import count
-from reference.types import NO_EPOCH, NO_PRODUCER_ID, Address, Offset
+from reference.types import NO_EPOCH, NO_INCARNATION, NO_PRODUCER_ID, Address, Offset
 
 
 def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
@@ -46,16 +57,18 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     if not turn.config.variant.idempotence_state_on_failover and not isinstance(partition.role, Leader):
         partition.log.producers.clear()  # B-66: only the last leader knew the sequences
     me = turn.config.broker
+    isr = tuple(replace(m, incarnation=turn.incarnation) if m == IsrMember(me, NO_INCARNATION) else m for m in state.isr)
     leader = Leader(
         epoch_start=partition.log.leo,
-        isr=state.isr,
+        isr=isr,
         elr=state.elr,
         zk_version=state.zk_version,
         followers=[
             FollowerProgress(member.broker, member.incarnation, caught_up_ms=now, changed_ms=now, fetched_ms=now)
-            for member in state.isr
+            for member in isr
             if member.broker != me
         ],
+        knows_elr=not (turn.config.variant.broker_incarnation and IsrMember(me, NO_INCARNATION) in state.isr),
     )
     partition.role = leader
     became = note_of(partition, "became-leader")
@@ -142,6 +155,9 @@ def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fe
         leader.followers.append(follower)
         leader.followers.sort(key=attrgetter("broker"))
     follower.incarnation = fetch.incarnation
+    unknown = IsrMember(fetch.replica, NO_INCARNATION)  # as the leader was told in a layout without registrations
+    if unknown in leader.isr:
+        leader.isr = tuple(replace(m, incarnation=fetch.incarnation) if m == unknown else m for m in leader.isr)
     if follower.leo != fetch.offset:
         follower.changed_ms = now
     follower.leo = fetch.offset

@@ -80,6 +80,7 @@ class Leader(Struct, tag=True):
     zk_version: ZkVersion
     followers: list[FollowerProgress] = []
     change: IsrChange | None = None
+    knows_elr: bool = True  # False until it has read the state, if the command's layout had no ELR (R-316)
 
 
 class FollowerStep(StrEnum):
@@ -147,7 +148,8 @@ class Partition(Struct):
 
 def is_of_another_topic(turn: Turn, partition: Partition, topic_id: TopicId) -> bool:
     """True if a request names another topic of the same name, deleted or created again (KIP-516, B-61)."""
-    return turn.config.variant.topic_id and topic_id not in (NO_TOPIC_ID, partition.log.topic_id)
+    ids = {topic_id, partition.log.topic_id} - {NO_TOPIC_ID}  # the log of a command in an older layout has none (R-316)
+    return turn.config.variant.topic_id and len(ids) > 1
 
 
 def note_of(partition: Partition, kind: str) -> Note:

@@ -134,8 +134,23 @@
       found?.scrollIntoView({ block: "center" });
     }
     reveal(row);
+    inside(row);
     draw();
     keep();
+  }
+  // The states around the selected row; of a row of which the page has none, the way to them.
+  function inside(row) {
+    const found = all("details.states"), own = found.find(one => one.dataset.states === row);
+    for (const states of found) {
+      states.classList.toggle("off", own !== undefined && states !== own);
+      states.open = states === own;
+    }
+    const other = one("#elsewhere");
+    if (!other) return;
+    other.hidden = row === null || own !== undefined;
+    for (const number of all("b", other)) number.textContent = row;
+    const folder = /^\/store\/(.+)\/[^/]+$/.exec(location.pathname);
+    if (location.protocol.startsWith("http") && folder) one("a", other).href = `/states/${folder[1]}?row=${row}`;
   }
   // The diagram has a scroll bar of its own: bring a row to its middle.
   function reveal(row) {

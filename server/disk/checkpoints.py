@@ -54,7 +54,7 @@ def offsets_text(entries: Iterable[tuple[TopicPartition, int]]) -> str:
 
 def offsets_of(text: str) -> tuple[tuple[TopicPartition, int], ...]:
     """The rows of a replication-offset-checkpoint. ValueError if it does not parse."""
-    return tuple((topic_partition(topic, int(index)), int(offset)) for topic, index, offset in _rows(text, 3))
+    return tuple((topic_partition(topic, int(index)), int(offset)) for topic, index, offset in _rows_of_checkpoint(text, 3))
 
 
 def epochs_text(epochs: Iterable[tuple[LeaderEpoch, Offset]]) -> str:
@@ -67,7 +67,7 @@ def _table(rows: Iterable[str]) -> str:
     return "\n".join((_VERSION, str(len(lines)), *lines, ""))
 
 
-def _rows(text: str, columns: int) -> Sequence[list[str]]:
+def _rows_of_checkpoint(text: str, columns: int) -> Sequence[list[str]]:
     """The rows of a Kafka checkpoint, split at spaces. Raises ValueError for another version or count."""
     version, count, *lines = text.splitlines()
     rows = [line.split(" ") for line in lines]
@@ -89,7 +89,7 @@ def metadata_text(metadata: Metadata) -> str:
 
 def metadata_of(text: str) -> Metadata:
     """The content of a partition.metadata, which may lack `created`. ValueError or KeyError if it does not parse."""
-    entries = _pairs(text, ": ")
+    entries = _entries_of_pairs(text, ": ")
     uuid = urlsafe_b64decode(f"{entries['topic_id']}==")
     if len(uuid) != _ID_BYTES:
         raise ValueError(f"topic_id must be a UUID of {_ID_BYTES} bytes in base64, not {entries['topic_id']}")
@@ -112,11 +112,11 @@ def mark_text(mark: DirMark) -> str:
 
 def mark_of(text: str) -> DirMark:
     """The content of a meta.properties. ValueError or KeyError if it does not parse."""
-    entries = _pairs(text, "=")
+    entries = _entries_of_pairs(text, "=")
     return DirMark(Incarnation(int(entries["born"])), int(entries["dirs"]))
 
 
-def _pairs(text: str, between: str) -> dict[str, str]:
+def _entries_of_pairs(text: str, between: str) -> dict[str, str]:
     """The entries of a file of `key{between}value` lines. Raises ValueError without the version or the birth."""
     entries = dict(line.split(between, 1) for line in text.splitlines())
     missing = {"version", "born"} - entries.keys()

@@ -87,7 +87,7 @@ class Disk:
             self._settle(dir_)
         except OSError:
             return DirImage(dir_, readable=False)
-        return _image(dir_, path, batches)
+        return _image_of_dir(dir_, path, batches)
 
     def _log(self, dir_: int, folder: Path) -> SegmentedLog:
         return SegmentedLog(folder, dir_, segment_bytes=self._segment_bytes, ledger=self._ledger)
@@ -120,7 +120,7 @@ class Disk:
 
     def mark(self, dir_: int, born: Incarnation, dirs: int) -> None:
         """Write meta.properties into a log directory: its incarnation and the number of directories; durable on return."""
-        self._replace(dir_, _MARK, mark_text(DirMark(born, dirs)))
+        self._replace_file(dir_, _MARK, mark_text(DirMark(born, dirs)))
 
     def replicas_in(self, dir_: int) -> tuple[TopicPartition, ...]:
         """The replicas whose logs are in a directory."""
@@ -161,9 +161,9 @@ class Disk:
 
     def write_checkpoint(self, dir_: int, entries: tuple[tuple[TopicPartition, Offset], ...]) -> None:
         """Replace a directory's high watermark checkpoint atomically; durable on return."""
-        self._replace(dir_, CHECKPOINT, offsets_text(entries))
+        self._replace_file(dir_, CHECKPOINT, offsets_text(entries))
 
-    def _replace(self, dir_: int, name: str, content: str) -> None:
+    def _replace_file(self, dir_: int, name: str, content: str) -> None:
         """Replace a small file atomically and durably."""
         self._faults.meet(dir_, needs_room=True)
         path = self._paths[dir_] / name
@@ -236,7 +236,7 @@ class Disk:
 
 def look(paths: Sequence[Path]) -> tuple[DirImage, ...]:
     """Read the logs in these directories without changing a file; returns what `Disk.recover` would."""
-    return tuple(_image(dir_, path, _batches) for dir_, path in enumerate(paths))
+    return tuple(_image_of_dir(dir_, path, _batches) for dir_, path in enumerate(paths))
 
 
 def replica_folders(path: Path) -> list[Path]:
@@ -248,7 +248,7 @@ def _batches(folder: Path, _: bool) -> tuple[Batch, ...]:
     return tuple(map(batch_of, headers_in(folder)))
 
 
-def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, ...]]) -> DirImage:
+def _image_of_dir(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, ...]]) -> DirImage:
     """What a directory holds at startup: its logs, checkpoint and mark; unreadable if any file is damaged."""
     try:
         clean = (path / CLEAN).exists()

@@ -88,9 +88,9 @@ class SegmentedLog:
             segment = self._open(expected)
             size = os.fstat(segment.fd).st_size
             with path.open("rb", buffering=_READ_BYTES) as file:
-                for data, header in _whole(file, size, expected, trusted=trusted):
+                for data, header in _whole_batches(file, size, expected, trusted=trusted):
                     batch = batch_with(header, data)
-                    self._index(segment, batch, LENGTH_FROM + header.length)
+                    self._enter_in_index(segment, batch, LENGTH_FROM + header.length)
                     expected = _end(header)
                     yield batch
             # After a crash the log may be in the page cache only, so the first flush of this process syncs it.
@@ -100,7 +100,7 @@ class SegmentedLog:
                 self._unlink(names[index + 1 :])
                 break
         if not self._segments:
-            self._roll(Offset(0))
+            self._begin_segment(Offset(0))
 
     def _unlink(self, paths: Sequence[Path]) -> None:
         """Remove segment files, durably."""
@@ -111,6 +111,7 @@ class SegmentedLog:
             sync_folder(self._folder)
 
     def _open(self, base: int) -> Segment:
+        """Open the segment that begins at this offset, with the number of its truncations so far."""
         segment = Segment(self._folder, base)
         segment.cuts = self._ledger.cuts_of(self._dir, self._name(segment))
         self._segments.append(segment)
@@ -128,14 +129,14 @@ class SegmentedLog:
             assert size == size_of(batch.values), "records are missing"
             length = self._segments[-1].length + bytes_
             if length and length + size > self._segment_bytes:
-                self._write(waiting)
-                self._roll(batch.base_offset)
+                self._write_batches(waiting)
+                self._begin_segment(batch.base_offset)
                 waiting, bytes_ = [], 0
             waiting.append(batch)
             bytes_ += size
-        self._write(waiting)
+        self._write_batches(waiting)
 
-    def _write(self, batches: Sequence[Batch]) -> None:
+    def _write_batches(self, batches: Sequence[Batch]) -> None:
         """Append the batches to the last segment; after a partial write cut it back and raise."""
         if not batches:
             return
@@ -152,11 +153,11 @@ class SegmentedLog:
         segment.is_dirty = True
         epochs_before = len(self._epochs)
         for batch in batches:
-            self._index(segment, batch, len(batch.values))
+            self._enter_in_index(segment, batch, len(batch.values))
         if len(self._epochs) > epochs_before:
             self._write_epochs()
 
-    def _index(self, segment: Segment, batch: Batch, size: int) -> None:
+    def _enter_in_index(self, segment: Segment, batch: Batch, size: int) -> None:
         """Enter a batch of `size` bytes into the segment's index, and into the epoch cache if its epoch is new."""
         segment.offsets.append(batch.base_offset)
         segment.positions.append(segment.length)
@@ -164,7 +165,8 @@ class SegmentedLog:
         if not self._epochs or batch.leader_epoch > self._epochs[-1][0]:
             self._epochs.append((batch.leader_epoch, batch.base_offset))
 
-    def _roll(self, base: Offset) -> None:
+    def _begin_segment(self, base: Offset) -> None:
+        """Begin a new segment at this offset; its file and name are durable on return."""
         self._ledger.created(self._dir, f"{self._folder.name}/{segment_name(base)}")
         self._open(base)
         sync_folder(self._folder)
@@ -207,6 +209,7 @@ class SegmentedLog:
         segment.is_dirty = True
 
     def _write_epochs(self) -> None:
+        """Write the leader epochs of the log to a new file and rename it."""
         path = self._folder / EPOCHS
         aside = path.with_suffix(".tmp")
         aside.write_text(epochs_text(self._epochs))
@@ -216,20 +219,20 @@ class SegmentedLog:
 
     def records(self, batches: Sequence[Batch]) -> list[bytes]:
         """Read whole batches of the log; `batches` have only their headers."""
-        return [self._read(batch) for batch in batches]
+        return [self._read_batch(batch) for batch in batches]
 
-    def _read(self, batch: Batch) -> bytes:
+    def _read_batch(self, batch: Batch) -> bytes:
         """The bytes of a batch, found by its base offset and the rest of its header. Raises OSError if it is not there."""
         assert isinstance(batch.values, bytes)
         header_end = batch.values[16:HEADER_BYTES]
-        for segment, index in self._candidates(batch.base_offset):
+        for segment, index in self._candidate_places(batch.base_offset):
             start = segment.positions[index]
             data = os.pread(segment.fd, segment.end_of(index) - start, start)
             if data[16:HEADER_BYTES] == header_end:
                 return data
         raise OSError(f"the batch at offset {batch.base_offset} is not where it was written in {self._folder.name}")
 
-    def _candidates(self, base: Offset) -> Iterator[tuple[Segment, int]]:
+    def _candidate_places(self, base: Offset) -> Iterator[tuple[Segment, int]]:
         """The places in the segments where a batch with this base offset stands, the latest segment first."""
         for segment in reversed(self._segments):
             index = bisect_left(segment.offsets, base)
@@ -273,7 +276,7 @@ def _end(header: BatchHeader) -> int:
     return header.base_offset + header.last_offset_delta + 1
 
 
-def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
+def _whole_batches(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
     """Read the headers of the batches in a segment, up to the first that is incomplete, corrupt or out of sequence."""
     at = 0
     while size - at >= HEADER_BYTES:
@@ -304,7 +307,7 @@ def headers_in(folder: Path) -> list[bytes]:
             break
         size, whole = path.stat().st_size, 0
         with path.open("rb", buffering=_READ_BYTES) as file:
-            for data, header in _whole(file, size, expected, trusted=False):
+            for data, header in _whole_batches(file, size, expected, trusted=False):
                 expected = _end(header)
                 whole += LENGTH_FROM + header.length
                 headers.append(data)

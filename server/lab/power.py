@@ -74,7 +74,7 @@ def lose_power(
 ) -> list[Wound]:
     """Undo unsynced changes in the log directories numbered `only`, as a power loss does; note that the rest is durable."""
     layout = _own_layout() if layout is None else layout
-    book = _book(ledger)
+    book = _book_of_ledger(ledger)
     chance = random.Random(loss.seed)
     wounds: list[Wound] = []
     keeper = FlushLedger(ledger)
@@ -95,13 +95,13 @@ def lose_power(
                     keeper.created(dir_, name)
                     keeper.synced(dir_, name, length=path.stat().st_size, cuts=0)
             keeper.settled(dir_)
-            wounds += _wounds(dir_, dirs[dir_], before, layout)
+            wounds += _wounds_of_dir(dir_, dirs[dir_], before, layout)
     finally:
         keeper.close()
     return wounds
 
 
-def _book(ledger: Path) -> _Book:
+def _book_of_ledger(ledger: Path) -> _Book:
     """Per file what is durable and what truncations could undo, from the flush ledger; and the renames that were not settled."""
     book = _Book()
     for entry in read_ledger(ledger):
@@ -124,6 +124,7 @@ def _book(ledger: Path) -> _Book:
 
 
 def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all: bool) -> None:
+    """Give a renamed folder its old name again: always with `lose_all`, else in one draw of two."""
     before, after = path / rename.before, path / rename.after
     if after.is_dir() and not before.exists() and (lose_all or chance.randrange(2)):
         after.rename(before)
@@ -153,12 +154,13 @@ def _cut_back(
 
 
 def _bytes_at(path: Path, cut: Cut) -> bytes:
+    """The bytes that a truncation would remove."""
     with path.open("rb") as file:
         file.seek(cut.at)
         return file.read(cut.size)
 
 
-def _ends(data: bytes) -> list[int]:
+def _cut_positions(data: bytes) -> list[int]:
     """The positions in a segment file at which a power loss may cut: 0 and the end of each batch."""
     ends = [0]
     while ends[-1] < len(data):
@@ -178,7 +180,7 @@ def _own_layout() -> Layout:
     return Layout(
         replicas=replica_folders,
         batches=lambda folder: [(read_header(header).base_offset, header) for header in headers_in(folder)],
-        ends=_ends,
+        ends=_cut_positions,
         topic_id=lambda folder: metadata_of((folder / _METADATA).read_text()).topic_id,
     )
 
@@ -187,7 +189,7 @@ def _logs(path: Path, layout: Layout) -> dict[str, list[tuple[int, bytes]]]:
     return {folder.name: layout.batches(folder) for folder in layout.replicas(path)}
 
 
-def _wounds(dir_: int, path: Path, before: dict[str, list[tuple[int, bytes]]], layout: Layout) -> list[Wound]:
+def _wounds_of_dir(dir_: int, path: Path, before: dict[str, list[tuple[int, bytes]]], layout: Layout) -> list[Wound]:
     """For each log that lost bytes: the first offset at which it differs from what it was before."""
     wounds = []
     for name, old in before.items():
@@ -198,6 +200,7 @@ def _wounds(dir_: int, path: Path, before: dict[str, list[tuple[int, bytes]]], l
 
 
 def _first_difference(before: list[tuple[int, bytes]], after: list[tuple[int, bytes]]) -> int | None:
+    """The first offset whose record is missing or different in `after`; None if none is."""
     for old, new in zip(before, after, strict=False):
         if old != new:
             return old[0]

@@ -1,5 +1,7 @@
 """The side-channel of a node: a Unix socket over which the harness makes log directories fail and reads how often they failed.
 
+The node says there which version it is, too.
+
 The node opens it only if its settings name a path, and replaces a socket left over from an earlier process. Only users of this
 machine can reach it. Requests and answers are JSON lines, one answer for each request. An invalid request is answered with
 `Refused`; a line of more than LINE_BYTES_MAX bytes closes its connection.
@@ -12,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from reference.config import BrokerConfig, Protocol, Release
 from server.lab.dir_faults import Counts, DirFault, DirFaults
 
 LINE_BYTES_MAX = 64 * 1024
@@ -26,13 +29,18 @@ class SetDir(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Look(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Side-channel request: how many accesses were refused and flushes delayed so far; answered by `Evidence`."""
+    """Side-channel request: what of the node is known to it alone; answered by `Evidence`."""
 
 
 class Evidence(Struct, frozen=True, tag=True):
-    """Side-channel answer: for each log directory, how many accesses were refused and flushes delayed by this process."""
+    """Side-channel answer: for each log directory, how many accesses were refused and flushes delayed by this process.
+
+    Beside it stand the release of the node's code and the inter-broker protocol that it speaks.
+    """
 
     dirs: tuple[Counts, ...]
+    release: Release
+    protocol: Protocol
 
 
 class Refused(Struct, frozen=True, tag=True):
@@ -52,8 +60,9 @@ _decode_answer: Callable[[bytes], Answer] = msgspec.json.Decoder(Answer).decode
 class SideChannel:
     """The node's end of the side-channel, a Unix socket over which the harness breaks log directories."""
 
-    def __init__(self, faults: DirFaults) -> None:
+    def __init__(self, faults: DirFaults, config: BrokerConfig) -> None:
         self._faults = faults
+        self._config = config
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
 
@@ -90,7 +99,7 @@ class SideChannel:
             return Refused(str(error))
         except IndexError:
             return Refused("no such directory")
-        return Evidence(tuple(self._faults.counts))
+        return Evidence(tuple(self._faults.counts), self._config.release, self._config.inter_broker_protocol)
 
 
 async def ask(path: Path, question: Ask) -> Answer:

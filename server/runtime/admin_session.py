@@ -31,7 +31,7 @@ class AdminSession:
         """Perform an admin command in ZooKeeper; returns when it is done, refused or timed out."""
         self._machine.timeout_ms = Millis(timeout_ms)
         self._answer = self._loop.create_future()
-        self._do(self._machine.start(command))
+        self._perform_outputs(self._machine.start(command))
         return await self._answer
 
     async def look(self, *ops: AnyOp, timeout_s: float) -> tuple[AnyAnswer, ...]:
@@ -72,9 +72,9 @@ class AdminSession:
         self._handle(ZkState(state, session))
 
     def _handle(self, event: AnyEvent) -> None:
-        self._do(self._machine.handle(event))
+        self._perform_outputs(self._machine.handle(event))
 
-    def _do(self, outputs: Outputs) -> None:
+    def _perform_outputs(self, outputs: Outputs) -> None:
         """Perform the admin machine's outputs; its answer ends the command that waits."""
         for output in outputs:
             match output:

@@ -54,7 +54,7 @@ class Administration:
     def perform(self, task: ByZnodes, answer: Callable[[AnyResult], None]) -> None:
         """Queue a client's admin request; `answer` is called once, at once if the queue is full."""
         if self._worker is None:
-            self._worker = self._loop.create_task(self._work())
+            self._worker = self._loop.create_task(self._perform_queued())
         try:
             self._waiting.put_nowait((task, self._loop.time() + task.timeout_ms / 1000, answer))
         except asyncio.QueueFull:
@@ -68,7 +68,7 @@ class Administration:
                 await self._worker
         self._session.close()
 
-    async def _work(self) -> None:
+    async def _perform_queued(self) -> None:
         """Perform queued tasks one after another, until cancelled; cancelled moves are looked after in between."""
         while True:
             if self._is_cancelling:
@@ -82,20 +82,20 @@ class Administration:
                 case MakeTopic():
                     answer(_result_of(task, await self._run(CreateTopic(id=1, topic=task.topic, assignment=task.assignment))))
                 case DropTopic():
-                    answer(_result_of(task, await self._again(deadline_s, DeleteTopic(id=1, topic=task.topic))))
+                    answer(_result_of(task, await self._repeat_until_taken(deadline_s, DeleteTopic(id=1, topic=task.topic))))
                 case Move():
                     first = Reassign(id=1, tp=task.tp, replicas=task.replicas)
                     beside = Reassign(id=1, tp=task.tp, replicas=task.replicas, extra=True)
-                    answer(_result_of(task, await self._again(deadline_s, first, beside)))
+                    answer(_result_of(task, await self._repeat_until_taken(deadline_s, first, beside)))
                 case ListMoves():
-                    error, pending = await self._pending()
+                    error, pending = await self._pending_moves()
                     answer(Moves(task.correlation, error, pending))
                 case CancelMoves():
-                    await self._cancel(task, deadline_s, answer)
+                    await self._cancel_all_moves(task, deadline_s, answer)
                 case _:
                     assert_never(task)
 
-    async def _again(self, deadline_s: float, *commands: Command) -> ErrorCode:
+    async def _repeat_until_taken(self, deadline_s: float, *commands: Command) -> ErrorCode:
         """Repeat a reassignment's commands until they are not refused with REASSIGNMENT_IN_PROGRESS or the time is up."""
         while True:
             left_ms = int((deadline_s - self._loop.time()) * 1000)
@@ -107,7 +107,7 @@ class Administration:
                 return ErrorCode.REQUEST_TIMED_OUT
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _pending(self) -> tuple[ErrorCode, tuple[PendingMove, ...]]:
+    async def _pending_moves(self) -> tuple[ErrorCode, tuple[PendingMove, ...]]:
         """The moves that are pending in both request znodes, or the error why they are not known."""
         error = await self._run(ListPending(id=1))
         if error is not ErrorCode.NONE:
@@ -119,7 +119,7 @@ class Administration:
                 moves[tp] = PendingMove(tp, entry.replicas, entry.original)
         return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(moves[tp] for tp in sorted(moves))
 
-    async def _cancel(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
+    async def _cancel_all_moves(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
         """Roll back all moves, wait for the end, then delete the cancel znode, which blocks new moves (R-233, R-239).
 
         If the rollback takes longer than the client waits, the znode stays until its end: without it the moves would go on to
@@ -137,7 +137,8 @@ class Administration:
         answer(Done(task.correlation, ErrorCode.REQUEST_TIMED_OUT if self._is_cancelling else ErrorCode.NONE))
 
     async def _allow_if_rolled_back(self) -> None:
-        error, pending = await self._pending()
+        """Allow moves again once the cancelled ones are all rolled back."""
+        error, pending = await self._pending_moves()
         if error is ErrorCode.NONE and not pending:
             await self._run(AllowReassignments(id=1))
             self._is_cancelling = False

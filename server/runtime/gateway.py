@@ -145,7 +145,7 @@ class _Connection(asyncio.Protocol):
         self._settling = False
         self._reading = True
         self._over = False
-        self._silence = SilenceTimer(gateway.limits.idle_ms / 1000, self._fell_silent)
+        self._silence = SilenceTimer(gateway.limits.idle_ms / 1000, self._abort_idle)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the client, or close the connection if a limit is reached."""
@@ -169,10 +169,10 @@ class _Connection(asyncio.Protocol):
         try:
             self._session.feed(data, clock().monotonic_ms)
         except WireError:
-            self._settle()
+            self._send_and_ask()
             self.hang_up()
             return
-        self._settle()
+        self._send_and_ask()
 
     def hear(self, answer: Reply | AnyResult) -> None:
         """Take the broker's reply, or the result of a task, for this client connection."""
@@ -181,14 +181,14 @@ class _Connection(asyncio.Protocol):
         try:
             self._session.hear(answer, clock().monotonic_ms)
         except WireError:
-            self._settle()
+            self._send_and_ask()
             self.hang_up()
             return
-        self._settle()
+        self._send_and_ask()
 
     def pause_writing(self) -> None:
         self._session.is_held = True
-        self._settle()
+        self._send_and_ask()
 
     def resume_writing(self) -> None:
         if not self._over:
@@ -219,7 +219,7 @@ class _Connection(asyncio.Protocol):
 
     # --- after each input --------------------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def _send_and_ask(self) -> None:
         """Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop."""
         if self._settling or self._transport is None:
             return
@@ -235,7 +235,7 @@ class _Connection(asyncio.Protocol):
                     self._ask(ask)
         finally:
             self._settling = False
-        self._account()
+        self._count_bytes()
 
     def _ask(self, ask: Request | AnyTask) -> None:
         """Send a request of the session to the machine or the administration; a pause ends by itself."""
@@ -248,7 +248,7 @@ class _Connection(asyncio.Protocol):
         else:
             self._gateway.node.received(self._address, ask)
 
-    def _account(self) -> None:
+    def _count_bytes(self) -> None:
         """Update the bytes that this connection holds: above the limit abort it, else pause or resume reading."""
         transport = self._transport
         if transport is None or self._address is None:
@@ -266,7 +266,7 @@ class _Connection(asyncio.Protocol):
             else:
                 transport.pause_reading()
 
-    def _fell_silent(self) -> None:
+    def _abort_idle(self) -> None:
         """Abort a client connection that was idle for `idle_ms`."""
         self._over = True
         if self._transport is not None:

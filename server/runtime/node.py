@@ -191,14 +191,14 @@ class Host:
         try:
             effects = self._machine.handle(event, now=self._clock())
         except AssertionError as error:
-            self._note(Note(kind="assertion", detail=_where(error)))
+            self._note(Note(kind="assertion", detail=_place_and_message(error)))
             self.stop("halt:assertion")
             return
-        failed = perform(effects, self._attempt, self._disk.replicas_in, lambda: not self._over)
+        failed = perform(effects, self._perform_or_error, self._disk.replicas_in, lambda: not self._over)
         self._inbox.extendleft(reversed(failed))
         self._records = {}
 
-    def _attempt(self, effect: AnyEffect) -> str | None:
+    def _perform_or_error(self, effect: AnyEffect) -> str | None:
         """Perform an effect; the words of the error where the disk refuses."""
         try:
             self._perform(effect)
@@ -265,25 +265,28 @@ class Host:
             message = replace(message, batches=batches)
         self._network.send(to, message)
 
-    def _flusher(self, dir_: int) -> ThreadPoolExecutor:
+    def _flusher_of(self, dir_: int) -> ThreadPoolExecutor:
+        """The thread that flushes this directory, started when it is first needed."""
         if dir_ not in self._flushers:
             self._flushers[dir_] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"flush-{dir_}")
         return self._flushers[dir_]
 
     def _sweep(self, dir_: int) -> None:
         if not self._over:
-            self._loop.run_in_executor(None, self._disk.sweep_job(dir_)).add_done_callback(partial(self._swept, dir_))
+            self._loop.run_in_executor(None, self._disk.sweep_job(dir_)).add_done_callback(partial(self._on_swept, dir_))
 
-    def _swept(self, dir_: int, future: asyncio.Future[None]) -> None:
+    def _on_swept(self, dir_: int, future: asyncio.Future[None]) -> None:
+        """Report the directory as failed if the sweep of its deleted replicas failed."""
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self.deliver(DirFailed(dir_, str(error)))
 
     def _flush(self, effect: Flush) -> None:
-        future = self._flusher(effect.dir).submit(self._disk.flush_job(effect.dir))
-        future.add_done_callback(partial(self._flush_done, effect))
+        future = self._flusher_of(effect.dir).submit(self._disk.flush_job(effect.dir))
+        future.add_done_callback(partial(self._on_flushed, effect))
 
-    def _flush_done(self, effect: Flush, future: Future[None]) -> None:
+    def _on_flushed(self, effect: Flush, future: Future[None]) -> None:
+        """On the flushing thread: give the event loop the result of a flush."""
         error = future.exception()
         event = Flushed(effect.dir, effect.id) if error is None else DirFailed(effect.dir, str(error))
         self._loop.call_soon_threadsafe(self._flush_answered, event)
@@ -306,7 +309,7 @@ def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes
             return message, {}
 
 
-def _where(error: AssertionError) -> str:
+def _place_and_message(error: AssertionError) -> str:
     """Format a failed assertion in one line: module:line and message."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

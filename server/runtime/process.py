@@ -17,11 +17,15 @@ from typing import Any
 
 import msgspec
 
-from reference.config import BrokerConfig
+from reference.broker import heartbeats
+from reference.config import BrokerConfig, layouts_of
 from reference.coordination.api import AnyAnswer, Change, SessionState
 from reference.effects import SHUT_DOWN, Note
+from reference.errors import ErrorCode
 from reference.events import DirImage, ShutDown
 from reference.messages import AnyMessage, Request
+from reference.metrics import read
+from reference.node import Node
 from reference.types import Address, BrokerId, TopicPartition, broker_address
 from server.addresses import host_and_port
 from server.disk.log_dirs import Disk, replica_folders
@@ -34,10 +38,13 @@ from server.lab.watched import Watched
 from server.runtime.administration import Administration
 from server.runtime.gateway import PREFIX, Gateway
 from server.runtime.node import Handles, Host
+from server.runtime.scrape import serve
 from server.runtime.settings import Listener, NodeSettings, SettingsError, advertised, configured
 from server.runtime.transport import Transport
 from server.wire.clients.exchange import Facing
 from server.wire.clients.tasks import AnyResult, AnyTask, Directory, Dirs, ListDirs, Pause
+from server.wire.codec import Dialect
+from server.wire.control import Sender
 
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handles]  # settings, what is on disk, life
@@ -70,28 +77,45 @@ class _Process:
         self._faults = DirFaults(len(settings.log_dirs))
         for index, fault in enumerate(settings.dir_faults):
             self._faults.set(index, fault)
-        self._disk = _disk(settings, self._faults)
+        self._disk = _disk_of(settings, self._faults)
         config = configured(settings)
-        machine = Watched(boot(config, self._disk.recover(), settings.life), config)
-        self._notes = _notes(settings, me)
+        self._machine = boot(config, self._disk.recover(), settings.life)
+        machine = Watched(self._machine, config)
+        self._notes = _note_writer(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._on_node_stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}
         # A machine repeats an unanswered request after this time; after twice this time without a response the connection is bad.
         patience_s = (settings.broker.request_timeout_ms + settings.broker.fetch_wait_max_ms) / 1000
-        self._transport = Transport(me, peers, self._host.received, self._host.connection_lost, silence_s_max=2 * patience_s)
+        self._transport = Transport(
+            me,
+            peers,
+            self._host.received,
+            self._host.connection_lost,
+            silence_s_max=2 * patience_s,
+            dialect=_dialect_of(settings),
+        )
         self._gateway = Gateway(self, settings.limits)
         timeout_ms = settings.broker.session_timeout_ms
         self._zookeeper = KazooCoordination(settings.zookeeper, timeout_ms, self, loop.call_soon_threadsafe)
         self._administration = Administration(settings.zookeeper, timeout_ms)
-        self._side_channel = SideChannel(self._faults)
+        self._side_channel = SideChannel(self._faults, config)
+        self._stop_metrics: Callable[[], None] | None = None
 
     async def listen(self) -> None:
-        """Open all listeners and the side-channel of the broker; SettingsError if an address cannot be bound."""
+        """Open all listeners, the metrics and the side-channel of the broker; SettingsError if an address cannot be bound."""
         peers, clients = self._settings.peers, self._settings.clients
-        await _listen(peers, self._transport.listen)
+        await _open_at(peers.bind, self._transport.listen)
         for listener in clients:
-            await _listen(listener, partial(self._gateway.listen, facing=_facing(self._settings, listener)))
+            await _open_at(listener.bind, partial(self._gateway.listen, facing=_facing_of(self._settings, listener)))
+        if self._settings.metrics is not None:
+            await _open_at(self._settings.metrics, self._serve_metrics)
         await self._open_side_channel()
+
+    async def _serve_metrics(self, host: str, port: int) -> None:
+        """Answer scrapes, also before the broker serves clients."""
+        machine = self._machine
+        assert isinstance(machine, Node), "only the reference has metrics"
+        self._stop_metrics = serve(host, port, lambda: read(machine))
 
     async def _open_side_channel(self) -> None:
         """Listen on the side-channel's socket, if the settings name one."""
@@ -124,6 +148,8 @@ class _Process:
 
     async def close(self) -> None:
         """Close all connections and listeners of the broker."""
+        if self._stop_metrics is not None:
+            await asyncio.to_thread(self._stop_metrics)  # a scrape in progress waits for this loop
         await self._side_channel.close()
         await self._gateway.close()
         await self._administration.close()
@@ -185,7 +211,7 @@ class _Process:
         """Perform a task (administration, log directories) for a client's request."""
         assert not isinstance(task, Pause), "the gateway performs Pause itself"
         if isinstance(task, ListDirs):
-            answer(Dirs(task.correlation, self._directories()))
+            answer(directories_told(self._machine, task.correlation, self._directories()))
         else:
             self._administration.perform(task, answer)
 
@@ -221,11 +247,19 @@ class _Process:
         if note.kind == "dir-failed" and note.dir is not None:
             self._bad_dirs.add(note.dir)
             path = self._settings.log_dirs[note.dir]
-            sys.stderr.write(f"log directory {path}: {_trouble(Path(path)) or note.detail}\n")
+            sys.stderr.write(f"log directory {path}: {_error_of_path(Path(path)) or note.detail}\n")
         self._notes.write(note)
 
 
-def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
+def directories_told(machine: Handles, correlation: int, directories: tuple[Directory, ...]) -> Dirs:
+    """What a client is told of the log directories. R-186: a fenced broker takes no new requests, and names them only."""
+    if isinstance(machine, Node) and heartbeats.is_fenced(machine.state.broker):
+        named = tuple(Directory(directory.path, online=directory.online) for directory in directories)
+        return Dirs(correlation, named, ErrorCode.BROKER_NOT_AVAILABLE)
+    return Dirs(correlation, directories)
+
+
+def _disk_of(settings: NodeSettings, faults: DirFaults) -> Disk:
     """The disk of this broker, with its flush ledger if the settings name one."""
     try:
         ledger = None if settings.power_ledger is None else FlushLedger(Path(settings.power_ledger))
@@ -235,7 +269,7 @@ def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
     return Disk(paths, segment_bytes=settings.segment_bytes, ledger=ledger, faults=faults)
 
 
-def _trouble(path: Path) -> str | None:
+def _error_of_path(path: Path) -> str | None:
     """The file system's error on listing a log directory or writing to it; None if both work."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -246,24 +280,32 @@ def _trouble(path: Path) -> str | None:
         return error.strerror
 
 
-def _notes(settings: NodeSettings, me: Address) -> NoteWriter:
+def _dialect_of(settings: NodeSettings) -> Dialect:
+    """How the broker speaks to others: in the version of its setting, with the addresses at which brokers reach each other."""
+    config = settings.broker
+    sender = Sender(ack_timeout_ms=config.request_timeout_ms, addresses=advertised(settings.peers))
+    return Dialect(protocol=layouts_of(config), release=config.release, sender=sender)
+
+
+def _note_writer(settings: NodeSettings, me: Address) -> NoteWriter:
+    """The writer of this life's notes. SettingsError if their file cannot be written."""
     try:
         return NoteWriter(settings.notes, node=me, life=settings.life)
     except OSError as error:
         raise SettingsError(f"cannot write notes to {settings.notes}: {error.strerror}") from None
 
 
-async def _listen(listener: Listener, listen: Callable[[str, int], Awaitable[int]]) -> None:
-    """Open a listener. Raises SettingsError with the system's reason."""
+async def _open_at(where: str, listen: Callable[[str, int], Awaitable[object]]) -> None:
+    """Open a listener at "host:port". Raises SettingsError with the system's reason."""
     try:
-        await listen(*host_and_port(listener.bind))
+        await listen(*host_and_port(where))
     except OSError as error:
         # asyncio rewords the system's message, so take it from errno; an unknown host name has no errno of the system
         reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
-        raise SettingsError(f"cannot listen on {listener.bind}: {reason}") from None
+        raise SettingsError(f"cannot listen on {where}: {reason}") from None
 
 
-def _facing(settings: NodeSettings, listener: Listener) -> Facing:
+def _facing_of(settings: NodeSettings, listener: Listener) -> Facing:
     """What clients of this listener are told: the broker, the advertised addresses and the limits."""
     return Facing(
         broker=BrokerId(settings.broker.broker),

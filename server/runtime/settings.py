@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reference.config import KAFKA_NAMES, BrokerConfig
+from reference.config import DOCUMENT_SETTINGS, KAFKA_NAMES, VARIANTS, BrokerConfig
 from reference.types import Address, BrokerId, broker_address
 from server.addresses import host_and_port, zookeeper_servers
 from server.disk.log_dirs import SEGMENT_BYTES
@@ -51,6 +51,7 @@ class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     segment_bytes: int = SEGMENT_BYTES
     # one for each log directory, in order, from the start of the process; may be shorter than log_dirs
     dir_faults: tuple[DirFault, ...] = ()
+    metrics: str | None = None  # "host:port" that answers Prometheus's scrapes (`server.runtime.scrape`)
     side_channel: str | None = None  # a Unix socket for the harness (`server.lab.side_channel`)
     power_ledger: str | None = None  # a file outside of the log directories (`server.lab.flush_ledger`)
     # A node that is not registered in ZooKeeper by then prints the reason and ends; None waits forever.
@@ -80,10 +81,12 @@ def configured(settings: NodeSettings) -> BrokerConfig:
 def load(path: Path) -> NodeSettings:
     """Read and check a broker's settings file; SettingsError if it cannot be read or is not valid.
 
-    A setting may be written under its name here or under the documents' one (`reference.config.KAFKA_NAMES`).
+    A setting may be written under its name here or under the documents' one (`reference.config.KAFKA_NAMES`), and a variant as
+    its switches or by its name. The name of a document's variant brings the settings that the document states, unless the file
+    has others (`DOCUMENT_SETTINGS`).
     """
     try:
-        settings = msgspec.convert(_by_fields(msgspec.json.decode(path.read_bytes())), NodeSettings)
+        settings = msgspec.convert(_settings_by_fields(msgspec.json.decode(path.read_bytes())), NodeSettings)
         _check(settings)
         return replace(settings, zookeeper=zookeeper_servers(settings.zookeeper))
     except OSError as error:
@@ -92,7 +95,7 @@ def load(path: Path) -> NodeSettings:
         raise SettingsError(f"{path}: {error}") from None
 
 
-def _by_fields(found: object) -> object:
+def _settings_by_fields(found: object) -> object:
     """The settings with the documents' names replaced by those of fields. SettingsError for a name that neither has."""
     if not isinstance(found, dict):
         return found
@@ -100,10 +103,24 @@ def _by_fields(found: object) -> object:
     for name, fields, names in (("broker", BrokerConfig, KAFKA_NAMES), ("limits", Limits, {})):
         if isinstance(settings.get(name), dict):
             settings[name] = _renamed(settings[name], fields, names, f"{name}.")
+    if isinstance(settings.get("broker"), dict):
+        settings["broker"] = _with_switches_of_variant(settings["broker"])
     return settings
 
 
+def _with_switches_of_variant(broker: dict[str, Any]) -> dict[str, Any]:
+    """The broker's settings with the switches of a variant that is given by name."""
+    name = broker.get("variant")
+    if not isinstance(name, str):
+        return broker
+    if name not in VARIANTS:
+        near = get_close_matches(name, VARIANTS, 1)
+        raise SettingsError(f"there is no variant {name}{f'; did you mean {near[0]}?' if near else ''}")
+    return {**DOCUMENT_SETTINGS.get(name, {}), **broker, "variant": msgspec.to_builtins(VARIANTS[name])}
+
+
 def _renamed(found: dict[str, Any], fields: type[Struct], names: Mapping[str, str], where: str) -> dict[str, Any]:
+    """The settings by the names of the struct's fields. SettingsError for an unknown one, and for one that is set twice."""
     settings: dict[str, Any] = {}
     for name, value in found.items():
         field = names.get(name, name)
@@ -122,6 +139,8 @@ def _check(settings: NodeSettings) -> None:
     for listener in (settings.peers, *settings.clients):
         host_and_port(listener.bind)
         advertised(listener)
+    if settings.metrics is not None:
+        host_and_port(settings.metrics)
     me = broker_address(settings.broker.broker)
     for index, listener in enumerate(settings.clients):
         if me not in listener.advertised:

@@ -5,7 +5,8 @@ matched to requests by correlation id and handed on in any order, so that a park
 request. Each incoming connection has an address of its own, "@1", "@2", …; replies are sent to that address. A message is
 dropped, as a network may drop it, when the connection is refused or more than UNSENT_BYTES_MAX bytes wait because the peer does
 not read. A frame that is malformed, too large or no request between nodes closes its connection. A message to the node itself
-does not use the network.
+does not use the network. Requests have the versions of this broker's inter-broker protocol; one in a version that its code does
+not know closes its connection, as one that is malformed does.
 
 TCP retransmits lost packets with a backoff that doubles: after a packet drop of 60 s the next attempt may come 60 s later.
 Therefore a requester closes a connection on which it has waited too long for a response, and its next request opens another one.
@@ -23,6 +24,8 @@ from reference.messages import AnyMessage, LeaderAndIsr, UpdateMetadata
 from reference.types import NO_TOPIC_ID, Address, TopicId, topic_of
 from server.runtime.timers import SilenceTimer
 from server.wire.codec import (
+    TODAY,
+    Dialect,
     NodeReply,
     NodeRequest,
     read_reply,
@@ -57,9 +60,11 @@ class Transport:
         lost: Callable[[Address], None],
         *,
         silence_s_max: float = SILENCE_S_MAX,
+        dialect: Dialect = TODAY,
     ) -> None:
         self.address = address
         self.silence_s_max = silence_s_max
+        self.dialect = dialect
         self.held = 0
         self._received = received
         self._lost = lost
@@ -131,10 +136,11 @@ class Transport:
         """Learn the topic ids in a broker's message and hand it to the node."""
         if isinstance(message, LeaderAndIsr | UpdateMetadata):
             for state in message.states:
-                self._learn(state.topic_id, topic_of(state.tp))
+                self._learn_topic(state.topic_id, topic_of(state.tp))
         self._received(source, message)
 
-    def _learn(self, topic_id: TopicId, topic: str) -> None:
+    def _learn_topic(self, topic_id: TopicId, topic: str) -> None:
+        """Remember the name of a topic id, of TOPICS_MAX at most."""
         if topic_id != NO_TOPIC_ID and topic_id not in self._topics:
             self._topics[topic_id] = topic
             if len(self._topics) > TOPICS_MAX:
@@ -168,6 +174,7 @@ class _Open(dict[int, tuple[NodeRequest, int]]):
     # Unanswered requests with their API versions, by correlation id, the oldest first.
 
     def add(self, request: NodeRequest, version: int) -> None:
+        """Keep a request until its answer comes; of more than OPEN_MAX the oldest is dropped."""
         self.pop(request.correlation, None)
         self[request.correlation] = (request, version)
         if len(self) > OPEN_MAX:
@@ -189,8 +196,9 @@ class _Outgoing(asyncio.Protocol):
 
     def ask(self, request: NodeRequest) -> None:
         """Send a request to the broker, or drop it if more than UNSENT_BYTES_MAX bytes would wait."""
-        version = version_of(request)
-        frame = request_frame(request, version=version, client_id=self._owner.address)
+        dialect = self._owner.dialect
+        version = version_of(request, dialect.protocol)
+        frame = request_frame(request, version=version, client_id=self._owner.address, sender=dialect.sender)
         if self._transport is None:
             if self._waiting_bytes + len(frame) > UNSENT_BYTES_MAX:
                 return
@@ -268,12 +276,12 @@ class _Incoming(asyncio.Protocol):
                 if self._address is None:
                     return
                 header, at = read_request_header(frame)
-                request = read_request(header, frame, at, self._owner.topic_of)
+                request = read_request(header, frame, at, self._owner.topic_of, self._owner.dialect.release)
                 self._open.add(request, header.api_version)
                 self._owner.received(self._address, request)
         except WireError:
             self.close()
-        self._account(self._buffer.pending)
+        self._count_bytes(self._buffer.pending)
 
     def answer(self, reply: NodeReply) -> None:
         """Send a response to the broker; abort the connection if more than UNSENT_BYTES_MAX bytes would wait."""
@@ -289,7 +297,7 @@ class _Incoming(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the machine that answers to this peer go nowhere."""
         self._silence.stop()
-        self._account(0)
+        self._count_bytes(0)
         if self._address is not None:
             self._owner.gone(self._address)
             self._address = None
@@ -299,7 +307,8 @@ class _Incoming(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _account(self, unread: int) -> None:
+    def _count_bytes(self, unread: int) -> None:
+        """Count the bytes held for this connection; close it if all of them together are too many."""
         self._owner.held += unread - self._held
         self._held = unread
         if self._owner.held > HELD_BYTES_MAX:

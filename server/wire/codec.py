@@ -8,6 +8,7 @@ from typing import assert_never, cast
 
 from msgspec import Struct
 
+from reference.config import NEWEST, Protocol, Release
 from reference.messages import (
     EpochEnd,
     EpochEndReply,
@@ -28,6 +29,7 @@ from reference.messages import (
     UpdateMetadataReply,
 )
 from server.wire import control, frames, proposals, replication
+from server.wire.control import NOBODY, Sender
 from server.wire.framing import (
     RequestHeader,
     WireError,
@@ -38,7 +40,7 @@ from server.wire.framing import (
 )
 from server.wire.layouts import read_layout, write_layout
 from server.wire.replication import Names
-from server.wire.versions import VERSIONS, Api, is_flexible
+from server.wire.versions import Api, is_flexible, is_known, sent_by
 
 NodeRequest = Fetch | EpochEnd | LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo | MetadataHeartbeat | IsrChange
 NodeReply = (
@@ -80,22 +82,38 @@ LAYOUTS: dict[type[OwnRequest], tuple[tuple[type[Struct], type[Struct]], ...]] =
 _OWN = {APIS[kind]: kind for kind in LAYOUTS}
 
 
-def version_of(request: NodeRequest) -> int:
-    """The API version in which a broker sends this request: the last one; for Fetch it depends on the topic id."""
-    return replication.version_of(request) if isinstance(request, Fetch) else VERSIONS[APIS[type(request)]][-1]
+class Dialect(Struct, frozen=True, kw_only=True):
+    """What a broker speaks and understands: its setting, its code, and what the documents' layouts have beside a message."""
+
+    protocol: Protocol = NEWEST
+    release: Release = NEWEST
+    sender: Sender = NOBODY
+
+
+TODAY = Dialect()
+
+
+def version_of(request: NodeRequest, protocol: Protocol = NEWEST) -> int:
+    """The API version in which a broker that speaks this protocol sends the request; for Fetch it depends on the topic id."""
+    return replication.version_of(request) if isinstance(request, Fetch) else sent_by(protocol, APIS[type(request)])
 
 
 # --- requests -------------------------------------------------------------------------------------------------------------
 
 
-def request_frame(request: NodeRequest, *, version: int | None = None, client_id: str | None = None) -> bytes:
-    """Encode a request to another broker as a frame. A value that does not fit its field is a bug: struct.error."""
+def request_frame(
+    request: NodeRequest, *, version: int | None = None, client_id: str | None = None, sender: Sender = NOBODY
+) -> bytes:
+    """Encode a request to another broker as a frame. A value that does not fit its field is a bug: struct.error.
+
+    `sender` says what the layouts of the documents have beside the message.
+    """
     number = version_of(request) if version is None else version
     header = RequestHeader(api_key=APIS[type(request)], api_version=number, correlation=request.correlation, client_id=client_id)
-    return encode_frame(encode_request_header(header), *_request_body(request, number))
+    return encode_frame(encode_request_header(header), *_request_body(request, number, sender))
 
 
-def _request_body(request: NodeRequest, version: int) -> list[bytes]:
+def _request_body(request: NodeRequest, version: int, sender: Sender) -> list[bytes]:
     """A request without its header; replication requests have their own writer."""
     match request:
         case Fetch():
@@ -104,15 +122,15 @@ def _request_body(request: NodeRequest, version: int) -> list[bytes]:
             return replication.write_epoch_end(request)
         case _:
             layout, _ = LAYOUTS[type(request)][version]
-            entity = request if isinstance(request, layout) else _frame_of(request, version)
+            entity = request if isinstance(request, layout) else _frame_of(request, version, sender)
             return write_layout(entity, flexible=is_flexible(APIS[type(request)], version))
 
 
-def _frame_of(request: OwnRequest, version: int) -> Struct:
+def _frame_of(request: OwnRequest, version: int, sender: Sender) -> Struct:
     """Convert a request to the layout of a document."""
     match request:
         case LeaderAndIsr() | StopReplica() | UpdateMetadata():
-            return control.frame_of(request, version)
+            return control.frame_of(request, version, sender)
         case MetadataHeartbeat() | IsrChange():
             return proposals.frame_of(request)
         case LogInfo():
@@ -121,15 +139,10 @@ def _frame_of(request: OwnRequest, version: int) -> Struct:
             assert_never(request)
 
 
-def speaks(header: RequestHeader) -> bool:
-    """True if brokers send each other this API in this version."""
-    return any(header.api_key == api and header.api_version in versions for api, versions in VERSIONS.items())
-
-
-def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> NodeRequest:
-    """Decode another broker's request from position `at`. WireError if malformed, or not an API between brokers."""
-    if not speaks(header):
-        raise WireError(f"API {header.api_key} version {header.api_version} is not used between brokers")
+def read_request(header: RequestHeader, frame: bytes, at: int, names: Names, release: Release = NEWEST) -> NodeRequest:
+    """Decode another broker's request from position `at`. WireError if malformed, or in a version that the release has not."""
+    if not is_known(release, header.api_key, header.api_version):
+        raise WireError(f"API {header.api_key} version {header.api_version} is not used between brokers of release {release}")
     api, version = Api(header.api_key), header.api_version
     if api is Api.FETCH:
         return replication.read_fetch(header.correlation, version, frame, at, names)

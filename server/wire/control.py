@@ -5,11 +5,22 @@ document's meaning. V3 and KIP-112 have no incarnations, topic ids or ELR. V3 ha
 its StopReplica always stops and deletes the replica.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
+
+from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.messages import LeaderAndIsr, LeaderAndIsrReply, StopPartition, StopReplica, StopReplicaReply, UpdateMetadata
-from reference.types import EPOCH_DURING_DELETE, NO_INCARNATION, BrokerId, ControllerEpoch, index_of, topic_of
+from reference.types import (
+    EPOCH_DURING_DELETE,
+    NO_CONTROLLER_EPOCH,
+    NO_INCARNATION,
+    BrokerId,
+    ControllerEpoch,
+    index_of,
+    topic_of,
+)
 from server.wire import frames
 from server.wire.states import (
     kip112_frame,
@@ -24,20 +35,30 @@ from server.wire.values import tp_of
 Command = LeaderAndIsr | StopReplica | UpdateMetadata
 CommandFrame = frames.LeaderAndIsrV3 | frames.LeaderAndIsrKip112 | frames.StopReplicaV3 | frames.UpdateMetadataKip112
 
-_NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
-_ACK_TIMEOUT_MS = 0  # V3's field; 0, because the controller uses its own timer
 _V3_RESPONSE = 0
+_PLAINTEXT = ("PLAINTEXT", 0)  # the listener between brokers and Kafka's number of its security protocol
 
 
-def frame_of(command: Command, version: int) -> CommandFrame:
+class Sender(Struct, frozen=True, kw_only=True):
+    """What the documents' layouts have beside a command: how long its sender waits for the answer, in ms (V3's ack_timeout),
+    and the host and port of each broker."""
+
+    ack_timeout_ms: int = 0
+    addresses: Mapping[BrokerId, tuple[str, int]] = {}
+
+
+NOBODY = Sender()
+
+
+def frame_of(command: Command, version: int, sender: Sender = NOBODY) -> CommandFrame:
     """Convert a command of the controller to the document's layout of this version."""
     match command:
         case LeaderAndIsr():
-            return _leader_and_isr(command, version)
+            return _leader_and_isr(command, version, sender)
         case StopReplica():
             return frames.StopReplicaV3(
                 client_id=command.controller,
-                ack_timeout_ms=_ACK_TIMEOUT_MS,
+                ack_timeout_ms=sender.ack_timeout_ms,
                 stop_replica_set=tuple(
                     frames.TopicPartitionFrame(topic_of(stop.tp), index_of(stop.tp)) for stop in command.partitions
                 ),
@@ -47,18 +68,35 @@ def frame_of(command: Command, version: int) -> CommandFrame:
                 controller_id=command.controller,
                 controller_epoch=command.controller_epoch,
                 partition_states=tuple(kip112_metadata_frame(state) for state in command.states),
-                live_brokers=tuple(frames.LiveBrokerFrame(id=broker) for broker in command.live_brokers),
+                live_brokers=tuple(
+                    frames.LiveBrokerFrame(id=broker, end_points=_end_points(broker, sender)) for broker in command.live_brokers
+                ),
             )
         case _:
             assert_never(command)
 
 
-def _leader_and_isr(command: LeaderAndIsr, version: int) -> CommandFrame:
+def _end_points(broker: BrokerId, sender: Sender) -> tuple[frames.EndPoint, ...]:
+    """Where a broker listens; nowhere if its address is not known."""
+    if broker not in sender.addresses:
+        return ()
+    (host, port), (listener, security) = sender.addresses[broker], _PLAINTEXT
+    return (frames.EndPoint(port=port, host=host, listener_name=listener, security_protocol=security),)
+
+
+def _live_leaders(command: LeaderAndIsr, sender: Sender) -> tuple[frames.LiveLeader, ...]:
+    """R-310: where the followers of these partitions find the leaders, each leader once."""
+    leaders = sorted({state.leader for state in command.states if state.leader is not None} & sender.addresses.keys())
+    addresses = ((leader, *sender.addresses[leader]) for leader in leaders)
+    return tuple(frames.LiveLeader(id=leader, host=host, port=port) for leader, host, port in addresses)
+
+
+def _leader_and_isr(command: LeaderAndIsr, version: int, sender: Sender) -> CommandFrame:
     """The command in V3's layout (version 0) or that of KIP-112."""
     if version == 0:
         return frames.LeaderAndIsrV3(
             client_id=command.controller,
-            ack_timeout_ms=_ACK_TIMEOUT_MS,
+            ack_timeout_ms=sender.ack_timeout_ms,
             is_init=int(command.init),
             leader_and_isr_map=tuple(v3_frame(state) for state in command.states),
         )
@@ -66,6 +104,7 @@ def _leader_and_isr(command: LeaderAndIsr, version: int) -> CommandFrame:
         controller_id=command.controller,
         controller_epoch=command.controller_epoch,
         partition_states=tuple(kip112_frame(state, new=state.tp in command.new) for state in command.states),
+        live_leaders=_live_leaders(command, sender),
     )
 
 
@@ -74,7 +113,7 @@ def command_of(correlation: int, frame: CommandFrame) -> Command:
     match frame:
         case frames.LeaderAndIsrV3():
             states = tuple(v3_state_of(state) for state in frame.leader_and_isr_map)
-            sender = (BrokerId(frame.client_id), _NO_CONTROLLER_EPOCH, NO_INCARNATION)
+            sender = (BrokerId(frame.client_id), NO_CONTROLLER_EPOCH, NO_INCARNATION)
             return LeaderAndIsr(correlation, *sender, frame.is_init != 0, states)
         case frames.LeaderAndIsrKip112():
             states = tuple(kip112_state_of(state) for state in frame.partition_states)
@@ -83,7 +122,7 @@ def command_of(correlation: int, frame: CommandFrame) -> Command:
             return LeaderAndIsr(correlation, *sender, False, states, new)
         case frames.StopReplicaV3():
             stops = tuple(StopPartition(tp_of(p.topic, p.partition), EPOCH_DURING_DELETE) for p in frame.stop_replica_set)
-            return StopReplica(correlation, BrokerId(frame.client_id), _NO_CONTROLLER_EPOCH, NO_INCARNATION, stops)
+            return StopReplica(correlation, BrokerId(frame.client_id), NO_CONTROLLER_EPOCH, NO_INCARNATION, stops)
         case frames.UpdateMetadataKip112():
             sender = (BrokerId(frame.controller_id), ControllerEpoch(frame.controller_epoch), NO_INCARNATION)
             live = tuple(BrokerId(broker.id) for broker in frame.live_brokers)

@@ -137,11 +137,12 @@ def _response_schema(api_key: int, version: int) -> _Schema:
 # --- schemas ---------------------------------------------------------------------------------------------------------------
 
 
-def _name(field: Field[object]) -> str:
+def _own_name(field: Field[object]) -> str:
+    """The name of our field: kio's durations are numbers of milliseconds here."""
     return f"{field.name}_ms" if field.metadata.get("kafka_type") in _TIMES else field.name
 
 
-def _bare(kind: object) -> object:
+def _without_none(kind: object) -> object:
     """Strip None from a type: X for "X | None"."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return next(part for part in typing.get_args(kind) if part is not types.NoneType)
@@ -152,14 +153,14 @@ def _is_nullable(kind: object) -> bool:
     return types.NoneType in typing.get_args(kind) and typing.get_origin(kind) is not tuple
 
 
-def _element(kind: object) -> object:
+def _element_type(kind: object) -> object:
     """The element type of a tuple: X for "tuple[X, ...] | None"; X for X."""
-    bare = _bare(kind)
-    return _bare(typing.get_args(bare)[0]) if typing.get_origin(bare) is tuple else bare
+    bare = _without_none(kind)
+    return _without_none(typing.get_args(bare)[0]) if typing.get_origin(bare) is tuple else bare
 
 
 def _is_array(field: Field[object]) -> bool:
-    return typing.get_origin(_bare(field.type)) is tuple
+    return typing.get_origin(_without_none(field.type)) is tuple
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------------
@@ -173,14 +174,14 @@ def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> Read:
     plain: list[tuple[str | None, Read]] = []
     tagged: dict[int, tuple[str | None, Read]] = {}
     for field in fields(schema):
-        name = _name(field)
+        name = _own_name(field)
         entry = (name if name in known else None, _field_reader(field, flexible, known.get(name)))
         if "tag" in field.metadata:
             tagged[field.metadata["tag"]] = entry
         else:
             plain.append(entry)
 
-    def read(cursor: Cursor) -> object:
+    def read_entity(cursor: Cursor) -> object:
         values: dict[str, object] = {}
         for name, part in plain:
             value = part(cursor)
@@ -190,7 +191,7 @@ def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> Read:
             _read_tagged(cursor, tagged, values)
         return None if into is None else into(**values)
 
-    return read
+    return read_entity
 
 
 def _read_tagged(cursor: Cursor, tagged: dict[int, tuple[str | None, Read]], values: dict[str, object]) -> None:
@@ -214,10 +215,10 @@ def _read_tagged(cursor: Cursor, tagged: dict[int, tuple[str | None, Read]], val
 
 
 def _field_reader(field: Field[object], flexible: bool, kind: object) -> Read:
-    """The reader of a schema's field; `wanted` is the type of our field, None if we have none."""
-    element = _element(field.type)
+    """The reader of a schema's field; `kind` is the type of our field, None if we have none."""
+    element = _element_type(field.type)
     if is_dataclass(element):
-        inner = _element(kind)
+        inner = _element_type(kind)
         assert isinstance(element, type)
         into = inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else None
         reader = _struct_reader(element, into)
@@ -227,15 +228,15 @@ def _field_reader(field: Field[object], flexible: bool, kind: object) -> Read:
 
 
 def array_reader(reader: Read, flexible: bool, *, nullable: bool) -> Read:
-    """A reader of an array of what `one` reads, as a tuple."""
+    """A reader of an array of what `reader` reads, as a tuple."""
 
-    def read(cursor: Cursor) -> object:
+    def read_array(cursor: Cursor) -> object:
         size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(4), "big", signed=True)
         if size == -1 and nullable:
             return None
         return tuple([reader(cursor) for _ in range(cursor.count(size))])
 
-    return read
+    return read_array
 
 
 def primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> Read:
@@ -247,25 +248,25 @@ def primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> Read:
     assert kind in ("string", "bytes", "records"), kind
     width = 2 if kind == "string" else 4
 
-    def read(cursor: Cursor) -> object:
+    def read_text_or_bytes(cursor: Cursor) -> object:
         size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(width), "big", signed=True)
         if size == -1 and nullable:
             return None
         data = cursor.take(size)
         return data.decode() if kind == "string" else data
 
-    return read
+    return read_text_or_bytes
 
 
 def _fixed_reader(layout: struct.Struct) -> Read:
     """A reader of one number of fixed width."""
 
-    def read(cursor: Cursor) -> object:
+    def read_number(cursor: Cursor) -> object:
         (value,) = layout.unpack_from(cursor.data, cursor.at)
         cursor.at += layout.size
         return value
 
-    return read
+    return read_number
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------------
@@ -279,10 +280,10 @@ def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> Write:
     plain: list[tuple[str | None, object, Write]] = []
     tagged: list[tuple[int, str, object, Write]] = []
     for field in sorted(fields(schema), key=lambda field: field.metadata.get("tag", -1)):
-        name = _name(field)
+        name = _own_name(field)
         write = _field_writer(field, flexible, own_fields[name].type if name in own_fields else None)
         if "tag" not in field.metadata:
-            plain.append((name if name in own_fields else None, _default(field), write))
+            plain.append((name if name in own_fields else None, _default_of_field(field), write))
         elif name in own_fields:
             tagged.append((field.metadata["tag"], name, own_fields[name].default, write))
 
@@ -290,17 +291,17 @@ def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> Write:
         for name, default, part in plain:
             part(pieces, default if name is None else getattr(entity, name))
         if flexible:
-            present = [entry for entry in tagged if getattr(entity, entry[1]) != entry[2]]
-            pieces.append(_varint(len(present)))
-            for tag, name, _, part in present:
+            present = [(tag, name, part) for tag, name, default, part in tagged if getattr(entity, name) != default]
+            pieces.append(_encoded_varint(len(present)))
+            for tag, name, part in present:
                 body: list[bytes] = []
                 part(body, getattr(entity, name))
-                pieces += (_varint(tag), _varint(sum(map(len, body))), *body)
+                pieces += (_encoded_varint(tag), _encoded_varint(sum(map(len, body))), *body)
 
     return write_entity
 
 
-def _default(field: Field[object]) -> object:
+def _default_of_field(field: Field[object]) -> object:
     """The value to encode for a schema field that the Struct lacks."""
     kind = field.metadata.get("kafka_type")
     if kind in _TIMES:
@@ -316,33 +317,34 @@ def _default(field: Field[object]) -> object:
 
 
 def _field_writer(field: Field[object], flexible: bool, kind: object) -> Write:
-    """The writer of a schema's field; `given` is the type of our field, None if we have none."""
-    element = _element(field.type)
+    """The writer of a schema's field; `kind` is the type of our field, None if we have none."""
+    element = _element_type(field.type)
     if is_dataclass(element):
-        inner = _element(kind)
+        inner = _element_type(kind)
         assert isinstance(element, type)
         is_ours = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        writer = _struct_writer(element, inner) if is_ours else _never
+        writer = _struct_writer(element, inner) if is_ours else _refuse_element
     else:
         writer = primitive_writer(field.metadata["kafka_type"], flexible)
     return array_writer(writer, flexible) if _is_array(field) else writer
 
 
-def _never(pieces: list[bytes], value: object) -> None:
+def _refuse_element(pieces: list[bytes], value: object) -> None:
+    """Stands in for the writer of an entity that has no Struct: its array must be empty."""
     raise AssertionError("only an empty array can be encoded for an entity without a Struct")
 
 
 def array_writer(writer: Write, flexible: bool) -> Write:
-    """A writer of an array of what `one` writes."""
+    """A writer of an array of what `writer` writes."""
 
-    def write(pieces: list[bytes], value: object) -> None:
+    def write_array(pieces: list[bytes], value: object) -> None:
         assert value is None or isinstance(value, tuple)
         size = -1 if value is None else len(value)
-        pieces.append(_varint(size + 1) if flexible else size.to_bytes(4, "big", signed=True))
+        pieces.append(_encoded_varint(size + 1) if flexible else size.to_bytes(4, "big", signed=True))
         for item in value or ():
             writer(pieces, item)
 
-    return write
+    return write_array
 
 
 def primitive_writer(kind: str, flexible: bool) -> Write:
@@ -354,16 +356,16 @@ def primitive_writer(kind: str, flexible: bool) -> Write:
         return lambda pieces, value: pieces.append(int(value or 0).to_bytes(16, "big"))  # type: ignore[call-overload]
     width = 2 if kind == "string" else 4
 
-    def write(pieces: list[bytes], value: object) -> None:
-        body = _pieces(value)
+    def write_text_or_bytes(pieces: list[bytes], value: object) -> None:
+        body = _bytes_of(value)
         size = -1 if body is None else sum(map(len, body))
-        pieces.append(_varint(size + 1) if flexible else size.to_bytes(width, "big", signed=True))
+        pieces.append(_encoded_varint(size + 1) if flexible else size.to_bytes(width, "big", signed=True))
         pieces += body or ()
 
-    return write
+    return write_text_or_bytes
 
 
-def _pieces(value: object) -> tuple[bytes, ...] | None:
+def _bytes_of(value: object) -> tuple[bytes, ...] | None:
     """A string or bytes as pieces to write; None for null."""
     match value:
         case None:
@@ -377,7 +379,7 @@ def _pieces(value: object) -> tuple[bytes, ...] | None:
             return (value,)
 
 
-def _varint(value: int) -> bytes:
+def _encoded_varint(value: int) -> bytes:
     """An unsigned varint (KIP-482)."""
     groups = bytearray()
     while value >= 0x80:

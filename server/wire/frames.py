@@ -1,7 +1,6 @@
 """The bodies of control requests in the layouts of the documents, to the letter: their order of fields and old-style lengths.
 
-Fields that a document leaves open (the addresses of live brokers) are empty. Fields are annotated with Kafka's types. A layout
-with all fields of a message needs no class: `server.wire.layouts` derives it from the message.
+Fields are annotated with Kafka's types. A layout with all fields of a message needs no class: `server.wire.layouts` derives it.
 """
 
 from typing import Annotated
@@ -55,7 +54,7 @@ class LeaderAndIsrV3(Struct, frozen=True, kw_only=True):
     """LeaderAndISRRequest in V3's layout."""
 
     client_id: Int32  # the broker id of the controller
-    ack_timeout_ms: Int32
+    ack_timeout_ms: Int32  # how long the controller waits for the answer
     is_init: Int8
     leader_and_isr_map: tuple[LeaderAndIsrOfV3, ...]
 
@@ -75,7 +74,7 @@ class StateKip112(Struct, frozen=True, kw_only=True):
 
 
 class LiveLeader(Struct, frozen=True, kw_only=True):
-    """The address of a leader in LeaderAndIsrRequest; never sent, because nodes know addresses from their settings."""
+    """The address of a leader in LeaderAndIsrRequest. Nodes do not use it: they know addresses from their settings."""
 
     id: Int32
     host: Text
@@ -120,7 +119,7 @@ class MetadataStateKip112(Struct, frozen=True, kw_only=True):
 
 
 class EndPoint(Struct, frozen=True, kw_only=True):
-    """The address of a broker in UpdateMetadataRequest; never sent, because nodes know addresses from their settings."""
+    """The address of a broker in UpdateMetadataRequest. Nodes do not use it: they know addresses from their settings."""
 
     port: Int32
     host: Text

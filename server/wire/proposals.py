@@ -17,11 +17,11 @@ from reference.messages import (
 )
 from reference.types import (
     NO_TOPIC_ID,
+    NO_ZK_VERSION,
     BrokerId,
     BrokerState,
     Incarnation,
     LeaderEpoch,
-    ZkVersion,
     index_of,
     topic_of,
 )
@@ -34,8 +34,6 @@ Proposal = MetadataHeartbeat | IsrChange
 Decision = MetadataHeartbeatReply | IsrChangeReply
 ProposalFrame = frames.HeartbeatKip343 | frames.IsrChangeKip343
 DecisionFrame = frames.HeartbeatResponseKip343 | frames.IsrChangeResponseKip343
-
-NO_ZK_VERSION = ZkVersion(-1)
 
 
 def frame_of(proposal: Proposal) -> ProposalFrame:
@@ -120,6 +118,7 @@ def decision_of(correlation: int, frame: DecisionFrame) -> Decision:
 
 
 def _broker_state(number: int) -> BrokerState:
+    """The broker state of this number. Raises WireError for an unknown one."""
     try:
         return BrokerState(number)
     except ValueError:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from reference.messages import IsrMember, PartitionState
 from reference.types import (
+    NO_CONTROLLER_EPOCH,
     NO_INCARNATION,
     BrokerId,
     ControllerEpoch,
@@ -16,7 +17,6 @@ from server.wire import frames
 from server.wire.values import tp_of
 
 _NOBODY = -1
-_NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
 
 
 def unregistered(isr: Iterable[int]) -> tuple[IsrMember, ...]:
@@ -59,7 +59,7 @@ def v3_state_of(frame: frames.LeaderAndIsrOfV3) -> PartitionState:
         leader_incarnation=NO_INCARNATION,
         leader_epoch=LeaderEpoch(frame.leader_epoch),
         isr=unregistered(frame.isr),
-        controller_epoch=_NO_CONTROLLER_EPOCH,
+        controller_epoch=NO_CONTROLLER_EPOCH,
         zk_version=ZkVersion(frame.zk_version),
         replicas=(),
     )

@@ -56,7 +56,8 @@ RUNS = _EXPECTED.runs
 QUEUES = _EXPECTED.kafka
 
 
-def _foreign() -> dict[str, Foreign]:
+def _foreign_histories() -> dict[str, Foreign]:
+    """The histories of the corpus that foreign judges judge, by their paths without the suffix."""
     foreigns: dict[str, Foreign] = {}
     for side in SIDES:
         for name, level in _EXPECTED.elle.items():
@@ -69,7 +70,7 @@ def _foreign() -> dict[str, Foreign]:
     return foreigns
 
 
-FOREIGN = _foreign()
+FOREIGN = _foreign_histories()
 
 
 def history(name: str) -> History:

@@ -28,7 +28,8 @@ def _renamed(row: Struct, names: dict[str, str], columns: tuple[str, ...]) -> di
     return changed
 
 
-def _mapped(history: History, names: dict[str, str], columns: tuple[str, ...]) -> tuple[list[Operation], list[object]]:
+def _renamed_rows(history: History, names: dict[str, str], columns: tuple[str, ...]) -> tuple[list[Operation], list[object]]:
+    """The operations and the events of a history with other names in these columns."""
     return (
         [replace(row, **_renamed(row, names, columns)) for row in history.operations],
         [replace(row, **_renamed(row, names, columns)) for row in history.events],
@@ -38,7 +39,7 @@ def _mapped(history: History, names: dict[str, str], columns: tuple[str, ...]) -
 def other_nodes(history: History) -> History:
     """Rename the brokers."""
     columns = ("node", "broker", "leader", "isr", "elr", "replicas", "detail", "value")
-    operations, events = _mapped(history, NODES, columns)
+    operations, events = _renamed_rows(history, NODES, columns)
     was = history.manifest
     manifest = replace(
         was,
@@ -54,7 +55,7 @@ def other_topics(history: History) -> History:
     """Rename the topics."""
     was = history.manifest
     names = {topic.topic: f"a_{topic.topic}" for topic in was.promise.topics}
-    operations, events = _mapped(history, names, ("topic", "detail", "value"))
+    operations, events = _renamed_rows(history, names, ("topic", "detail", "value"))
     promise = replace(was.promise, topics=tuple(replace(one, topic=names[one.topic]) for one in was.promise.topics))
     assignments = tuple(replace(one, topic=names.get(one.topic, one.topic)) for one in was.assignments)
     manifest = replace(was, promise=promise, assignments=assignments)
@@ -66,7 +67,9 @@ def other_values(history: History) -> History:
     return History(
         history.manifest,
         operations=[
-            replace(row, value=f"~{row.value[::-1]}") if row.f in ("produce", "poll") and row.value is not None else row
+            replace(row, value=f"~{row.value[::-1]}")
+            if row.f in ("produce", "poll", "send", "log") and row.value is not None
+            else row
             for row in history.operations
         ],
         events=[

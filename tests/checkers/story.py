@@ -120,10 +120,6 @@ class Story:
         counted = on if isr is None else tuple(isr.split())
         return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, replicas=on)
 
-    def has_log(self, node: str, leo: int, digest: str, *, dir: int = 0, id: str | None = None) -> int:
-        """Append a final log on disk."""
-        return self.event(EventKind.LOG_ON_DISK, node=node, topic_id=id, leo=leo, digest=digest, dir=dir)
-
     # --- operations -----------------------------------------------------------------------------------------------------
 
     def op(self, process: int, type: OpType, f: str, rows: tuple[dict[str, object], ...] = ({},)) -> int:

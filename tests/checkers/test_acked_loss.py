@@ -334,8 +334,6 @@ def test_many_lost_records_are_one_anomaly() -> None:
 
 # --- mutants ----------------------------------------------------------------------------------------------------------------
 
-_is_last_copy = Ledger.is_last_copy
-
 
 def any_wound_on_the_node(ledger: Ledger, offset: int, value: str, counted: tuple[str, ...]) -> bool:
     """Mutant: a wound excuses every record that it destroyed, even if another replica holds it."""

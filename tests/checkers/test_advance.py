@@ -46,6 +46,7 @@ SHORT = "isr-change-sent node=b1 isr=b1"
     ("rows", "is_reported"),
     [
         ((SHORT,), False),
+        ((SHORT, "hw node=b1 hw=0 leo=0"), False),
         ((SHORT, "isr-change-ended node=b2 isr=b1,b2 detail=refused"), False),
         ((SHORT.replace("isr=b1", "isr=b1,b2,b3"),), True),
         ((SHORT, "isr-change-ended node=b1 isr=b1,b2 detail=refused"), True),
@@ -54,7 +55,17 @@ SHORT = "isr-change-sent node=b1 isr=b1"
         ((BEGUN[0].replace("leader=b1", "leader=b2"), SHORT, BEGUN[0]), True),
         ((SHORT.replace("node=b1", "node=b3"),), True),
     ],
-    ids=["open", "another's ended", "to more", "refused", "state written", "leads again", "a leader before", "a deposed leader"],
+    ids=[
+        "open",
+        "open while the HW is told",
+        "another's ended",
+        "to more",
+        "refused",
+        "state written",
+        "leads again",
+        "a leader before",
+        "a deposed leader",
+    ],
 )
 def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], is_reported: bool) -> None:
     """Seeds 150326 and 150334 of `--faults all`: no controller was in office that could answer the leader."""

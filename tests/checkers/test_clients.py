@@ -59,7 +59,8 @@ def test_call_ends_within_the_timeout_of_its_client(ended_ms: int, is_reported: 
     assert bool(sketch("clients", "invoke poll offset=0 process=0 time_ns=0", late)) is is_reported
 
 
-def _of_places(*lines: str, timeout_ms: int = 500, words: str = "though no fault hit it or") -> list[str]:
+def _complaints_with_places(*lines: str, timeout_ms: int = 500, words: str = "though no fault hit it or") -> list[str]:
+    """The complaints with these words of a run with two places of clients, the same with and without pre-checks."""
     history = history_of(*lines)
     manifest = replace(history.manifest, client_places=("p1", "p2"), client_timeout_ms=timeout_ms)
     verdicts = [
@@ -77,7 +78,7 @@ def _poll(process: int, at_s: int, outcome: str = "error=REQUEST_TIMED_OUT") -> 
 
 @pytest.mark.parametrize(("process", "is_reported"), [(0, False), (1, True)], ids=["at the place that is hit", "elsewhere"])
 def test_call_hangs_only_at_a_client_place_that_is_hit(process: int, is_reported: bool) -> None:
-    found = _of_places(LED, CUT[0], *_poll(process, 30), CUT[1], HEALED)
+    found = _complaints_with_places(LED, CUT[0], *_poll(process, 30), CUT[1], HEALED)
 
     assert bool(found) is is_reported
 
@@ -88,7 +89,7 @@ def test_call_hangs_only_at_a_client_place_that_is_hit(process: int, is_reported
     ids=["leader changed just before", "no leader"],
 )
 def test_call_may_hang_while_its_partition_cannot_serve(between: str) -> None:
-    assert _of_places(LED, CUT[0], between, *_poll(1, 30), CUT[1], HEALED) == []
+    assert _complaints_with_places(LED, CUT[0], between, *_poll(1, 30), CUT[1], HEALED) == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_read_needs_no_other_broker_than_its_leader(fault: str, is_reported: boo
     hangs = _poll(0, 6, "error=REQUEST_TIMED_OUT node=b1")
     begun = f"fault-begun fault=g {fault} time_ns=4000000000"
 
-    found = _of_places(LED, begun, *before, *hangs, "fault-ended fault=g node=b9 time_ns=9000000000", HEALED)
+    found = _complaints_with_places(LED, begun, *before, *hangs, "fault-ended fault=g node=b9 time_ns=9000000000", HEALED)
 
     assert bool(found) is is_reported
 
@@ -122,7 +123,7 @@ def test_answer_over_the_same_connection_shows_that_it_lives(f: str, error: str,
     cut = [f"fault-{kind} fault=g node=b1 detail=cut-clients time_ns={s}000000000" for kind, s in (("begun", 1), ("ended", 2))]
     before = f"invoke {f} offset=0 process=0 time_ns=5000000000", f"ok {f} process=0 node=b1 time_ns=5100000000"
 
-    found = _of_places(LED, *first, *cut, *before, *_poll(0, 6, f"error={error} node=b1"), HEALED)
+    found = _complaints_with_places(LED, *first, *cut, *before, *_poll(0, 6, f"error={error} node=b1"), HEALED)
 
     assert any("though no fault hit it or b1" in words for words in found) is is_reported
 
@@ -134,7 +135,7 @@ def test_produce_with_acks_1_needs_its_leader_alone(acks: int, is_reported: bool
     hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=6400000000"
     begun = "fault-begun fault=g node=b2 detail=pause time_ns=4000000000"
 
-    assert bool(_of_places(LED, begun, *before, asked, hangs, HEALED)) is is_reported
+    assert bool(_complaints_with_places(LED, begun, *before, asked, hangs, HEALED)) is is_reported
 
 
 def test_produce_that_nobody_answers_shows_no_connection() -> None:
@@ -143,14 +144,14 @@ def test_produce_that_nobody_answers_shows_no_connection() -> None:
     asked = "invoke produce acks=1 process=0 time_ns=6000000000"
     hangs = "info produce process=0 node=b1 error=NETWORK_EXCEPTION time_ns=6001000000"
 
-    assert not any("though no fault hit it or b1" in words for words in _of_places(LED, *sent, asked, hangs, HEALED))
+    assert not any("though no fault hit it or b1" in words for words in _complaints_with_places(LED, *sent, asked, hangs, HEALED))
 
 
 def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b3 time_ns=5100000000"
     begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"
 
-    assert _of_places(LED, begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []
+    assert _complaints_with_places(LED, begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []
 
 
 @pytest.mark.parametrize(("leader", "is_reported"), [("leader=b1", True), ("leader=b2", False), ("leader_epoch=2", False)])
@@ -162,7 +163,7 @@ def test_produce_hangs_only_where_the_broker_still_leads(leader: str, is_reporte
     asked = "invoke produce acks=1 process=0 time_ns=8000000000"
     hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=8500000000"
 
-    lines = _of_places(deposed, begun, *before, asked, hangs, HEALED)
+    lines = _complaints_with_places(deposed, begun, *before, asked, hangs, HEALED)
     assert any("though no fault hit it or b1" in words for words in lines) is is_reported
 
 
@@ -206,7 +207,7 @@ def test_committed_batch_is_acknowledged_when_sent_again(
     asked = "invoke produce value=a process=0 delivery=once time_ns=1000000000"
     ended = f"info produce value=a process=0 {answer} time_ns=20900000000"
 
-    found = _of_places(led, asked, *between, ended, timeout_ms=20000, words="though a consumer had the record")
+    found = _complaints_with_places(led, asked, *between, ended, timeout_ms=20000, words="though a consumer had the record")
 
     assert bool(found) is is_reported
 

@@ -23,6 +23,14 @@ def test_leader_loss_without_a_cause_is_told() -> None:
     assert sketch("demotions", *KNOWN, OFFLINE) == ["t-0 lost its leader b1 at row 3 and got no other, without a cause"]
 
 
+def test_member_told_in_an_older_layout_may_lose_its_session() -> None:
+    """The leader knew of no registration (R-316): the member has the one that it had when the ISR was written."""
+    unknown = "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,-1"
+
+    assert sketch("demotions", *KNOWN[:2], unknown, "session-ended node=b2 incarnation=2", SHRUNK) == []
+    assert sketch("demotions", *KNOWN[:2], unknown, SHRUNK) == ["b2 was removed from the ISR of t-0 at row 3 without a cause"]
+
+
 @pytest.mark.parametrize(
     "cause",
     [

@@ -18,6 +18,7 @@ def sends(story: Story, value: str, *, once: bool = False, attempts: int | None 
 
 
 def findings(story: Story, cuts: tuple[Cut, ...] = ()) -> Findings:
+    """What the checker finds in the partition of the story."""
     history = story.history()
     group = Group(Operations(history.operations_frame), Events(history.events_frame))
     return apply(CHECKER, group, facts_of(history.manifest), cuts)

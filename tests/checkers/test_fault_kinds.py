@@ -18,6 +18,7 @@ def excuses_every_step(fault: str) -> bool:
 
 
 def excuses_a_role_in_a_failed_directory(fault: str) -> bool:
+    """Whether a broker may keep its role longer after a failed directory under this fault."""
     late = test_promptness.at("resigned node=b1", 40)
     return "role" not in " ".join(
         test_promptness.complaints(*test_promptness.PLACED, test_promptness.FAILED, f"{fault} node=b1", late)
@@ -43,10 +44,11 @@ def excuses_an_old_answer_of_another_broker(fault: str) -> bool:
 
 
 def excuses_a_read_at_another_broker(fault: str) -> bool:
+    """Whether a read at b1 may hang while this fault is in force at b2."""
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b1 time_ns=5100000000"
     hangs = test_clients._poll(0, 6, "error=REQUEST_TIMED_OUT node=b1")
     rows = (test_clients.LED, f"{fault} node=b2 time_ns=4000000000", *before, *hangs, test_clients.HEALED)
-    return test_clients._of_places(*rows) == []
+    return test_clients._complaints_with_places(*rows) == []
 
 
 @pytest.mark.parametrize(

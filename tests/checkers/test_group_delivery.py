@@ -61,6 +61,7 @@ def test_run_of_a_group_is_valid_and_live() -> None:
 
 
 def member_skips_a_record(rows: Rows) -> Rows:
+    """The rows, with one acknowledged record taken out of all polls."""
     acked = next(row for row in rows if row.f == "produce" and row.type is OpType.OK and (row.offset or 0) > 20)
     key = f"{acked.topic}-{acked.partition}"
 
@@ -95,6 +96,7 @@ def commit_goes_back(rows: Rows) -> Rows:
 
 
 def next_owner_begins_anew(rows: Rows) -> Rows:
+    """The rows, with a later poll of a partition that also returns its first record again."""
     commits = {row.partition: row.index for row in rows if row.f == "commit" and row.type is OpType.OK}
     first = {partition: min(r.index for r in rows if r.f == "commit" and r.partition == partition) for partition in commits}
     poll = next(
@@ -111,6 +113,7 @@ def next_owner_begins_anew(rows: Rows) -> Rows:
 
 
 def answer_is_old(rows: Rows) -> Rows:
+    """The rows, with the last answer for a committed offset replaced by one that was committed long before."""
     answer = [row for row in rows if row.f == "committed" and row.type is OpType.OK and (row.offset or 0) > 20][-1]
     old = next(row.offset for row in rows if row.f == "commit" and row.type is OpType.OK and row.partition == answer.partition)
     return [replace(row, offset=old) if row.index == answer.index else row for row in rows]
@@ -149,6 +152,7 @@ def kinds(*lines: str) -> list[str]:
 
 
 def test_group_that_commits_what_it_was_given_is_right() -> None:
+    """docs/promise.md SES-2."""
     assert kinds(POLLED, "invoke commit offset=2 value=g", "ok commit") == []
 
 

@@ -44,14 +44,15 @@ def deleted(story: Story) -> None:
     story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
 
 
-def in_a_later_epoch(story: Story) -> None:
+def _follow_in_later_epoch(story: Story) -> None:
+    """A replica with another record at offset 0 truncates it when it follows the leader of epoch 3."""
     story.event_append("b3", 0, "x", 1)
     story.state("b2", 3, "b2", 3)
     story.follows("b3", 3, "b2")
     story.truncate("b3", 0)
 
 
-@pytest.mark.parametrize("happens", [lambda story: story.event_append("b3", 0, "x", 1), wounded, deleted, in_a_later_epoch])
+@pytest.mark.parametrize("happens", [lambda story: story.event_append("b3", 0, "x", 1), wounded, deleted, _follow_in_later_epoch])
 def test_leader_may_ask_for_a_member_that_it_saw_complete(happens: Callable[[Story], object]) -> None:
     """What the member lost after its last fetch, the leader cannot know."""
     story = story_of_new_leader()

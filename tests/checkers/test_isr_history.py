@@ -6,6 +6,7 @@ from tests.checkers.story import Story, begin
 
 
 def history_of(story: Story, *, m: int = 2) -> IsrHistory:
+    """The history of the ISR by the rows of a story; `m` is min.insync.replicas."""
     standing = IsrHistory(m)
     for row in Events(story.history().events_frame).rows:
         if row.kind in ISR_ROWS:

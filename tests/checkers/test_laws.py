@@ -92,6 +92,7 @@ _FOREIGN: dict[str, Callable[[Paired], Paired]] = {
 
 
 def _judgement_of(story: Foreign, history: Paired) -> Judgement:
+    """The judgement of a history by the judge and the model of this story of the corpus."""
     if story.judge == "elle":
         return judge_transactions(story.model, history, (story.consistency,))
     if story.judge == "jepsen":

@@ -14,8 +14,9 @@ def kinds(verdict: Verdict) -> list[str]:
     return [anomaly.kind for anomaly in verdict.anomalies]
 
 
-def told_end(story: Story) -> Story:
-    """Three records are committed and consumer 2 was told the end offset 3."""
+def story_with_known_end() -> Story:
+    """A story in which three records are committed and consumer 2 was told the end offset 3."""
+    story = begin()
     for offset, value in enumerate("xyz"):
         commit_record(story, value, offset)
     story.latest(2, 3)
@@ -38,7 +39,7 @@ def test_follower_of_a_new_leader_keeps_its_high_watermark(between: str, life: i
 
     So may a replica that is made again after its directory failed (seed 70925 of `--faults all`).
     """
-    story = told_end(begin())
+    story = story_with_known_end()
     story.hw("b3", 3, role="follower")
     story.state("b2", 2, "b2 b3")
     story.leads("b2", 2, leo=3, hw=1, isr="b2 b3")
@@ -54,7 +55,7 @@ def test_follower_of_a_new_leader_keeps_its_high_watermark(between: str, life: i
 
 
 def test_fetch_answer_below_the_requested_offset_is_found() -> None:
-    story = told_end(begin())
+    story = story_with_known_end()
     story.op(2, OpType.INVOKE, "poll", ({"offset": 1},))
     story.op(2, OpType.OK, "poll", ({"offset": 0, "value": "x", "leader_epoch": 1, "hw": 3},))
 
@@ -63,7 +64,7 @@ def test_fetch_answer_below_the_requested_offset_is_found() -> None:
 
 def test_stale_answer_of_a_deposed_leader_is_allowed() -> None:
     """V3: the consumer has seen epoch 2; a broker that still acts in epoch 1 answers with its older state."""
-    story = told_end(begin())
+    story = story_with_known_end()
     story.state("b2", 2, "b2 b3")
     story.leads("b2", 2, leo=3, hw=3, isr="b2 b3")
     story.latest(2, 3, epoch=2)
@@ -74,7 +75,7 @@ def test_stale_answer_of_a_deposed_leader_is_allowed() -> None:
 
 def test_end_offset_may_fall_to_an_excused_loss_only() -> None:
     """CUT-1: offset 1 was destroyed everywhere; the end may fall to 1, not to 0."""
-    story = told_end(begin())
+    story = story_with_known_end()
     power_out(story, "b1 b2 b3", 1)
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=1, hw=1, isr="b2")
@@ -90,7 +91,7 @@ def test_consumer_beyond_an_excused_loss_may_be_out_of_range() -> None:
     history = stored("ok/acked-loss-excused-then-rewritten")
     assert kinds(judge(history)) == []
 
-    story = told_end(begin())
+    story = story_with_known_end()
     power_out(story, "b1 b2 b3", 1)
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=1, hw=1, isr="b2")
@@ -101,7 +102,7 @@ def test_consumer_beyond_an_excused_loss_may_be_out_of_range() -> None:
 
 
 def test_hw_in_fetch_answers_may_not_fall_within_one_epoch() -> None:
-    story = told_end(begin())
+    story = story_with_known_end()
     story.polls(2, 0, "x y z", hw=3)
     story.polls(2, 1, "", hw=2)
 

@@ -35,6 +35,7 @@ def story_of_stale_replica(topic_id: str) -> Story:
 
 
 def order(story: Story, outcome: OpType = OpType.OK, *between: tuple[K, dict[str, object]]) -> Story:
+    """The story, with an order of an unclean election and what came between it and its answer."""
     story.op(10, OpType.INVOKE, "elect-unclean", ({"value": "orders-0"},))
     for kind, columns in between:
         whole = kind not in (K.STATE_WRITTEN, K.TOPIC_DELETED, K.ASSIGNED)
@@ -44,6 +45,7 @@ def order(story: Story, outcome: OpType = OpType.OK, *between: tuple[K, dict[str
 
 
 def forgotten(story: Story) -> list[str]:
+    """The complaints about orders without effect, of a healed simulated run of the story."""
     history = healed(story)
     simulated = replace(history.manifest, backend="sim")
     verdict = judge(type(history)(simulated, operations=history.operations, events=history.events))

@@ -28,6 +28,7 @@ def origin(words: str, *rows: str) -> int | None:
 
 
 def of_history(name: str) -> Cause:
+    """The cause of the failed run of this name in the corpus."""
     history = corpus.history(name)
     cause = cause_of(history, judge(history))
     assert cause is not None

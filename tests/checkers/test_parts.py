@@ -51,6 +51,7 @@ def in_parts(folder: Path, history: History, *, part_rows: int, bounds: Sequence
 
 
 def ranges_of(history: History, bounds: Sequence[int], checkers: Sequence[Checker] = ALL) -> list[JudgedRange]:
+    """The ranges of a history that begin at 0 and at these bounds, judged."""
     starts = sorted({0, *bounds})
     lasts = [start - 1 for start in starts[1:]] + [INDEX_MAX]
     facts = facts_of(history.manifest)
@@ -235,14 +236,16 @@ def _rewritten(folder: Path, **changes: object) -> None:
     store.write_file(folder / store.MANIFEST, store.encode_manifest(replace(manifest_found, **changes)))
 
 
-def _damaged(folder: Path) -> None:
+def _damage_part(folder: Path) -> None:
+    """Flip a bit in the first part of the operations."""
     path = folder / "operations" / "part-00001.parquet"
     data = bytearray(path.read_bytes())
     data[60] ^= 1
     path.write_bytes(data)
 
 
-def _exchanged(folder: Path) -> None:
+def _exchange_parts(folder: Path) -> None:
+    """Exchange the files of the first two parts of the operations."""
     first_path, second_path = (folder / "operations" / f"part-0000{number}.parquet" for number in (1, 2))
     data = first_path.read_bytes()
     first_path.write_bytes(second_path.read_bytes())
@@ -270,10 +273,10 @@ def _twice(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "words", "proven"),
     [
-        (_damaged, "not the file of the manifest, whose SHA-256 is", True),
-        (_exchanged, "not the file of the manifest, whose SHA-256 is", True),
-        (_damaged, "not a complete Parquet file", False),
-        (_exchanged, "part-00001: the part holds other partitions than the manifest says", False),
+        (_damage_part, "not the file of the manifest, whose SHA-256 is", True),
+        (_exchange_parts, "not the file of the manifest, whose SHA-256 is", True),
+        (_damage_part, "not a complete Parquet file", False),
+        (_exchange_parts, "part-00001: the part holds other partitions than the manifest says", False),
         (_cut_off, "it says 6 rows of operations, they hold 2", True),
         (_missing, r"part-00002\.parquet: no such file", True),
         (_outside, r"name of a part '\.\./part-00000'", True),

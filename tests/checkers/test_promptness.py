@@ -204,14 +204,14 @@ def test_member_under_a_later_registration_is_another_one() -> None:
 
 def test_replica_learns_a_new_epoch_at_once() -> None:
     """V3 §A step 4: the controller sends LeaderAndIsr to each replica."""
-    elected = "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2"
-    told = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2", "b3")]
+    elected = at("state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2", TERM_MS)
+    told = [at(f"became-follower node={node} leader=b2 leader_epoch=2", TERM_MS) for node in ("b1", "b2", "b3")]
 
     assert complaints(elected, *told) == []
     assert complaints(elected, *told[:2]) == [f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + 1}"]
-    assert complaints(elected, *told[:2], "session-ended node=b3 incarnation=3") == []
-    assert complaints(elected, *told[:2], "dir-failed node=b3 dir=0") == []
-    assert complaints(elected, *told[:2], "assigned replicas=b1,b2") == []
+    assert complaints(elected, *told[:2], at("session-ended node=b3 incarnation=3", TERM_MS)) == []
+    assert complaints(elected, *told[:2], at("dir-failed node=b3 dir=0", TERM_MS)) == []
+    assert complaints(elected, *told[:2], at("assigned replicas=b1,b2", TERM_MS)) == []
 
 
 def test_replica_that_registers_learns_the_leader_at_once() -> None:
@@ -228,6 +228,16 @@ def test_first_command_may_be_sent_again(more_ms: int, is_reported: bool) -> Non
     told = at("became-follower node=b3 leader=b1", TERM_MS + DUE_MS + RETRY_MS + more_ms)
 
     assert any("b3 does not know" in words for words in complaints(again, told)) is is_reported
+
+
+@pytest.mark.parametrize(("after_ms", "is_reported"), [(RETRY_MS - 1, False), (RETRY_MS, True)])
+def test_state_written_as_a_broker_registers_may_wait(after_ms: int, is_reported: bool) -> None:
+    """The controller pauses after the command that was refused, also with later states (seed 210060 of `--faults all`)."""
+    again = at("registered node=b3 incarnation=9", TERM_MS)
+    elected = at("state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2", TERM_MS + after_ms)
+    told = at("became-follower node=b3 leader=b2 leader_epoch=2", TERM_MS + after_ms + DUE_MS + RETRY_MS)
+
+    assert any("b3 does not know" in words for words in complaints(again, elected, told)) is is_reported
 
 
 @pytest.mark.parametrize(("life", "is_reported"), [(1, False), (2, True)])
@@ -478,11 +488,13 @@ def test_replica_that_leaves_is_told_nothing(way: str, isr: str, is_reported: bo
     """R-234: the controller has the target assignment in memory as soon as the ISR allows it (seed 70454 of `--faults all`)."""
     begun = (f"reassignment-begun node=b9 detail='{way}'",) if way else ()
     shrunk = f"state-written node=b9 leader=b2 isr={isr} stamps={isr.replace('b', '')}"
-    elected = f"state-written node=b9 leader=b2 isr={isr} stamps={isr.replace('b', '')} leader_epoch=2"
-    known = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
+    elected = at(f"state-written node=b9 leader=b2 isr={isr} stamps={isr.replace('b', '')} leader_epoch=2", TERM_MS)
+    known = [at(f"became-follower node={node} leader=b2 leader_epoch=2", TERM_MS) for node in ("b1", "b2")]
     late = f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + len(begun) + 2}"
 
-    assert (late in complaints(*begun, shrunk, elected, *known, ENDED_MOVE if way else "final-reads")) is is_reported
+    ended = at(ENDED_MOVE, TERM_MS) if way else at("final-reads", TERM_MS)
+
+    assert (late in complaints(*begun, shrunk, elected, *known, ended)) is is_reported
 
 
 def test_replica_that_leaves_is_told_nothing_of_a_shorter_isr() -> None:

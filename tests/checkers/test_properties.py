@@ -68,10 +68,6 @@ def test_no_loss_is_excused_without_destroyed_bytes(seed: int) -> None:
 Edit = Callable[[History, Rng], History | None]
 
 
-def _with_events(history: History, events: list[ClusterEvent]) -> History:
-    return History(history.manifest, operations=history.operations, events=events)
-
-
 def _with_operations(history: History, operations: list[Operation]) -> History:
     return History(history.manifest, operations=operations, events=history.events)
 

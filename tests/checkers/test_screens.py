@@ -268,6 +268,7 @@ def _read_before_sent(story: Story) -> None:
 
 
 def _read_while_sent(story: Story) -> None:
+    """A value is read before its produce is acknowledged."""
     story.op(2, OpType.INVOKE, "poll", ({"offset": 0},))
     story.asks(1, "a")
     story.op(2, OpType.OK, "poll", ({"offset": 0, "value": "a"},))
@@ -293,6 +294,7 @@ def _refused_and_read(story: Story) -> None:
 
 
 def _refused_and_sent_again(story: Story) -> None:
+    """A produce is refused, and its value is acknowledged when it is sent again."""
     story.asks(1, "a")
     story.refused(1, "a")
     story.produces(1, "a", 0)
@@ -310,6 +312,7 @@ def _acknowledged_back(story: Story) -> None:
 
 
 def _acknowledged_at_once(story: Story) -> None:
+    """Two concurrent produces are acknowledged, the later offset first."""
     story.asks(1, "a")
     story.asks(2, "b")
     story.acked(1, "a", 4)
@@ -335,6 +338,7 @@ def _sent_to_another_partition(story: Story) -> None:
 
 
 def _sent_to_both_partitions(story: Story) -> None:
+    """One value is sent to two partitions, and read in each."""
     story.about(0).produces(1, "a", 0)
     story.about(1).produces(1, "a", 0)
     story.about(0).polls(2, 0, "a")

@@ -72,6 +72,35 @@ def test_move_raises_the_epoch_twice_for_nothing(between: str, kinds: list[str])
 
 
 @pytest.mark.parametrize(
+    ("between", "idle", "kinds"),
+    [
+        ((), 3, []),
+        ((), 4, ["wrong-epoch"]),
+        (("reassignment-ended node=b9 detail=forward",), 3, ["wrong-epoch"]),
+        (("registered node=b7 incarnation=70",), 3, []),
+    ],
+    ids=["turned round", "once more", "after its end", "a broker registered"],
+)
+def test_move_turned_round_raises_a_third_epoch(between: tuple[str, ...], idle: int, kinds: list[str]) -> None:
+    """The state of the move that is turned round was sent before the way back began (seed 210334 of `--faults all`)."""
+    epochs = [f"state-written node=b9 leader=b1 leader_epoch={epoch} isr=b1,b2,b3 stamps=1,2,3" for epoch in range(2, 6)]
+
+    assert (
+        complaints(
+            "reassignment-begun node=b9 detail=forward", *between, "reassignment-begun node=b9 detail=back", *epochs[:idle]
+        )
+        == kinds
+    )
+
+
+def test_move_that_another_controller_begins_anew_has_two_epochs() -> None:
+    epochs = [f"state-written node=b8 leader=b1 leader_epoch={epoch} isr=b1,b2,b3 stamps=1,2,3" for epoch in (2, 3, 4)]
+    begun = [f"reassignment-begun node={node} detail=forward" for node in ("b9", "b8")]
+
+    assert complaints(*begun, *epochs) == ["wrong-epoch"]
+
+
+@pytest.mark.parametrize(
     ("edit", "answer", "idle", "kinds"),
     [
         ("/admin/reassign_partitions overwritten with null", "ok", 3, []),

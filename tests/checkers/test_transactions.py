@@ -95,6 +95,7 @@ def test_run_of_transactions_is_valid_and_not_vacuous() -> None:
 
 
 def aborted_is_read(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    """Put the value of a failed send into a poll that passed its offset."""
     offset, value, records = next(
         (offset, value, records)
         for key, offset, value in sends_of(values, rows, OpType.FAIL)
@@ -158,6 +159,7 @@ def next_poll_goes_back(values: dict[int, Micros], rows: dict[int, Operation]) -
 
 
 def transaction_reads_itself(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    """Put a transaction's own send into its poll."""
     for index, micros in sorted(values.items()):
         polled = next((m for m in micros if m[0] == "poll" and m[1:]), None)
         mine = next((m for m in micros if m[0] == "send"), None)
@@ -167,6 +169,7 @@ def transaction_reads_itself(values: dict[int, Micros], rows: dict[int, Operatio
 
 
 def two_transactions_read_each_other(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    """Put into the polls of two transactions what the other one sent."""
     both = [
         (micros, next(m for m in micros if m[0] == "send"), next(m for m in micros if m[0] == "poll" and m[1:]))
         for index, micros in sorted(values.items())
@@ -186,6 +189,7 @@ def swap_offsets(values: dict[int, Micros], first: list[Any], second: list[Any])
 
 
 def sends_swap_offsets(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    """Exchange the offsets of two sends of one transaction to one partition."""
     for index, micros in sorted(values.items()):
         mine = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
         if rows[index].type is OpType.OK and len(mine) > 1:
@@ -194,6 +198,7 @@ def sends_swap_offsets(values: dict[int, Micros], rows: dict[int, Operation]) ->
 
 
 def sends_of_a_process_swap_offsets(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    """Exchange the offsets of sends of two transactions of one process."""
     last: dict[int, list[Any]] = {}
     for index, micros in sorted(values.items()):
         mine = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
@@ -232,7 +237,7 @@ def test_changed_history_has_the_anomaly(change: Change, kind: str) -> None:
 
 
 def test_interleaved_transactions_are_allowed() -> None:
-    """Kafka's transactions may interleave: Jepsen's G0 and G1c with ww are no anomalies."""
+    """Kafka's transactions may interleave: Jepsen's G0 and G1c with ww are no anomalies (docs/promise.md SES-1)."""
     sends = ['[["send","t-0",[0,"a"]],["send","t-1",[1,"b"]]]', '[["send","t-0",[1,"c"]],["send","t-1",[0,"d"]]]']
     polled = '[["poll",{"t-0":[[0,"a"],[1,"c"]],"t-1":[[0,"d"],[1,"b"]]},"end"]]'
     history = history_of(

@@ -91,12 +91,14 @@ class Partition:
         return self.toy.story.about(self.number)
 
     def write(self, isr: tuple[str, ...]) -> None:
+        """Write a state with this ISR to ZooKeeper."""
         self.isr = isr
         if len(isr) >= self.toy.m:
             self.full = isr
         self.story.state(self.leader, self.epoch, " ".join(isr))
 
     def elect(self, node: str | None, isr: tuple[str, ...] | None = None) -> None:
+        """Begin the next leader epoch, with followers that are up; produces that wait get no answer."""
         self.epoch += 1
         self.leader = node
         self.write(isr or self.isr)
@@ -113,6 +115,7 @@ class Partition:
                 self.follow(other)
 
     def follow(self, node: str) -> None:
+        """Let a replica follow the leader: it truncates where their logs part."""
         assert self.leader is not None
         self.story.follows(node, self.epoch, self.leader)
         ours, theirs = self.replicas[node], self.replicas[self.leader]
@@ -154,6 +157,7 @@ class Partition:
         return {node for node in self.isr if self.replicas[node].torn}
 
     def stop(self, node: str, *, lost: bool) -> None:
+        """Let a replica lose what it has not flushed, a drawn part of it, if `lost`."""
         replica = self.replicas[node]
         if lost:
             keep = replica.flushed
@@ -188,6 +192,7 @@ class Partition:
         self.replicas[node].flushed = len(self.replicas[node].log)
 
     def produce(self) -> None:
+        """Append a new value to the leader's log; it is acknowledged once it is committed."""
         assert self.leader is not None
         self.toy.calls += 1
         process, value = 100 + self.toy.calls, f"v{self.toy.calls}"
@@ -200,6 +205,7 @@ class Partition:
             self.flush(self.leader)
 
     def fetch(self, node: str) -> None:
+        """Append up to five records of the leader to a follower's log, and take over its HW."""
         assert self.leader is not None
         if node == self.leader or not self.toy.up[node]:
             return
@@ -215,6 +221,7 @@ class Partition:
             self.story.hw(node, hw, epoch=self.epoch, leo=len(ours.log), role="follower", life=self.toy.incarnation[node])
 
     def change_isr(self, node: str) -> None:
+        """Take a member out of the ISR, at even odds, or one in that has caught up."""
         assert self.leader is not None
         replica = self.replicas[node]
         if node == self.leader or not self.toy.up[node]:
@@ -232,6 +239,7 @@ class Partition:
         self.story.change_isr(self.leader or "", self.epoch, isr, ended=True)
 
     def commit(self) -> None:
+        """Raise the HW to what the whole ISR holds, and acknowledge the produces below it."""
         if self.leader is None or len(self.isr) < self.toy.m:
             return
         replica = self.replicas[self.leader]
@@ -245,6 +253,7 @@ class Partition:
         self.waiting = [entry for entry in self.waiting if entry[2] >= hw]
 
     def read(self) -> None:
+        """Let the reader poll up to 50 records below the HW and ask for the end offset."""
         assert self.leader is not None
         replica = self.replicas[self.leader]
         if replica.hw < self.epoch_start:

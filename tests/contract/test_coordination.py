@@ -36,6 +36,7 @@ class MemoryBench:
         return answers
 
     def _remember(self, session: int, op: AnyOp) -> None:
+        """Set the watch that an operation asks for, as the model of the test."""
         watches = self._watches[session]
         match op:
             case GetChildren(path=path, watch=True):
@@ -108,6 +109,7 @@ requests = st.lists(st.tuples(st.integers(1, 2), st.lists(writes | reads, min_si
 
 
 def tree_after(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
+    """A ZooKeeper in memory after these operations of two sessions."""
     zk = MemoryZooKeeper.boot()
     for _ in range(2):
         zk.connect(timeout_ms=1000)

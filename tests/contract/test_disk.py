@@ -125,6 +125,7 @@ class Real:
             disk.close()
 
     def _copies(self) -> list[Path]:
+        """Copies of the log directories, beside them."""
         copies = [path.with_name(f"{path.name}-copy") for path in self._paths]
         for path, copy in zip(self._paths, copies, strict=True):
             shutil.rmtree(copy, ignore_errors=True)

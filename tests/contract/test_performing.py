@@ -45,7 +45,7 @@ def simulated(script: Script, _: Path) -> Played:
     server = ZkServer(scene, ZkEvidence(scene.recorder))
     cast, silent = Cast(script), Cast(lambda _: ())
     hosts = [
-        NodeHost(scene, server, replace(broker_config(plan(), BrokerId(i)), log_dirs=2), boot, plan())
+        NodeHost(scene, server, replace(broker_config(plan(), BrokerId(i)), log_dirs=2), boot)
         for i, boot in ((1, cast), (2, silent))
     ]
     for host in hosts:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import get_args
 
 from highwater.backends.sim import zk
+from highwater.backends.sim.inquirer import Observer
 from highwater.backends.sim.simulation import Simulation
-from highwater.backends.sim.world import Observer
 from highwater.plans.derive import derive
 from highwater.rig.cuts import ZOOKEEPER
 from reference.client import admin, client, session

@@ -21,7 +21,11 @@ def test_compose_accepts_the_settings_and_publishes_ports(number: int) -> None:
     advertised = clients.advertised[f"b{number}"]  # type: ignore[index] # the key is an Address
     assert (settings.broker.broker, settings.broker.variant) == (number, SAFE)
     assert clients.bind.rpartition(":")[2] == advertised.rpartition(":")[2]
-    assert services[f"b{number}"]["ports"] == [f"{advertised}:{advertised.rpartition(':')[2]}"]
+    ports = [
+        f"{advertised}:{advertised.rpartition(':')[2]}",
+        f"127.0.0.1:1940{number}:{(settings.metrics or '').rpartition(':')[2]}",
+    ]
+    assert services[f"b{number}"]["ports"] == ports
 
 
 def test_compose_uses_the_images_that_are_built_here() -> None:

@@ -45,12 +45,12 @@ def started_harness(tmp_path: Path, words: str, times: int = 1) -> "subprocess.P
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent("""
-            from highwater.__main__ import end_like_ctrl_c
+            from highwater.__main__ import let_signals_act_like_ctrl_c
             from highwater.backends.real.containers.backend import DockerBackend
             from history.event import EventKind
             from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
-            end_like_ctrl_c()
+            let_signals_act_like_ctrl_c()
             run = DockerBackend().perform(plan(faults_ms=120_000), PROVENANCE)
             appended = {event.node for event in run.history.of_kind(EventKind.APPEND)}
             print(run.history.manifest.outcome, *sorted(appended), flush=True)

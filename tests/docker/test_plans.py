@@ -54,6 +54,21 @@ def run_of_plan(backend: Backend, name: str, protocol: str, *, other_draws: bool
     return Played(judge(run.history), probed)
 
 
+def test_brokers_roll_twice_in_containers(engine: Engine) -> None:
+    """R-316: each broker says after each start what it has become; a leader is killed on the way."""
+    plan = load_plan(PLANS / "steps" / "rolled-twice.yaml")
+    backend = DockerBackend()
+    assert backend.refuse(plan) is None
+    run = backend.perform(plan, Provenance(run_id="test", plan_digest=""))
+
+    assert (run.history.manifest.outcome, run.failure) == ("completed", None)
+    verdict = judge(run.history)
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
+    acted = [row for row in run.history.of_kind(EventKind.FAULT_PROBED) if str(row.detail).startswith("acts: ")]
+    became = [(row.node, str(row.detail).partition(", as release ")[2]) for row in acted if "release" in str(row.detail)]
+    assert became == [(f"b{number}", f"kip343 that speaks {spoken}") for spoken in ("kip112", "kip343") for number in (1, 2, 3)]
+
+
 @pytest.mark.parametrize("other_draws", [False, True])
 @pytest.mark.parametrize("name", BAD)
 def test_known_bad_protocol_is_caught_on_containers(engine: Engine, name: str, other_draws: bool) -> None:

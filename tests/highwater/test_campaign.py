@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from msgspec.structs import FieldInfo, fields, replace
 
 from highwater.backends.real.containers import backend as docker
 from highwater.backends.real.containers.backend import with_time_for_containers
-from highwater.campaigns.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
+from highwater.campaigns.campaign import Campaign, Limits, Request, exit_code, run_campaign
 from highwater.campaigns.load import Load
 from highwater.campaigns.order import Order
+from highwater.campaigns.tally import Counts, Tally, tally
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
@@ -18,9 +20,9 @@ from highwater.rig.backend import Provenance
 from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
-from highwater.runs.summary import Summary
+from highwater.runs.summary import CLIENTS, Summary
 from highwater.runs.workers import Task
-from history.manifest import FaultCount
+from history.manifest import FaultCount, MessageCount
 from nemesis.capability import refusals
 
 HERE = Build(commit="", dirty=False, versions={})
@@ -44,7 +46,7 @@ BAD = replace(GOOD, seed=2, verdict="INVALID", anomalies=(LOST, LOST), repeat="h
 
 
 def _campaign(*summaries: Summary, wanted: int | None = None) -> Campaign:
-    return Campaign(wanted=len(summaries) if wanted is None else wanted, summaries=summaries)
+    return Campaign(wanted=len(summaries) if wanted is None else wanted, summaries=summaries, tally=tally(summaries))
 
 
 def test_docker_plan_lengthens_bound_and_quiet_time_by_20_s() -> None:
@@ -93,6 +95,31 @@ def test_campaign_counts_faults_begun_and_effective() -> None:
     faults = {f.kind: (f.runs, f.begun, f.acted) for f in tally([GOOD, GOOD]).faults}
 
     assert faults == {"pause": (2, 4, 2), "crash": (0, 2, 0)}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("goals", [(), ("message:leader-and-isr", "message:log-info")])
+def test_total_of_tallies_is_the_tally_of_all_runs(size: int, goals: tuple[str, ...]) -> None:
+    """Workers count the runs of a block each, and the driver adds up."""
+    talked = (MessageCount(kind="leader-and-isr", count=3), MessageCount(kind=CLIENTS, error="NONE", count=2))
+    lost = replace(BAD, seed=3, repeat="another", sim_seconds=0.1, signature="b", faults=())
+    runs = [
+        GOOD,
+        replace(GOOD, messages=talked, sim_seconds=0.2),
+        BAD,
+        replace(lost, anomalies=(*lost.anomalies, replace(LOST, checker="order"))),
+        replace(UNKNOWN, outcome="harness-fault", live=None, signature="a", acked=7),
+        replace(GOOD, live=False, sim_seconds=0.7),
+    ]
+    parts = [tally(runs[first : first + size]) for first in range(0, len(runs), size)]
+    sent = [msgspec.json.decode(msgspec.json.encode(part), type=Tally) for part in parts]
+
+    assert sent == parts
+    counts = Counts()
+    for part in sent:
+        counts.add_tally(part)
+
+    assert counts.told(goals) == tally(runs, goals)
 
 
 @pytest.mark.parametrize(
@@ -175,3 +202,20 @@ def test_named_fault_that_docker_cannot_inject_is_refused() -> None:
 
     with pytest.raises(UsageError, match=f"^seed {seed}: window .* \\(packets\\): the docker backend cannot: TCP hides"):
         request.check(range(seed + 1))
+
+
+@pytest.mark.parametrize(
+    ("request_made", "sentence"),
+    [
+        (
+            Request(system="kafka:3.9.1", backend="process", metrics=500),
+            "metrics_ms reads the metrics of the reference's brokers",
+        ),
+        (Request(system="kafka:2.8.2..3.9.1", backend="process"), "all brokers start as kafka 2.8.2, and no window"),
+    ],
+    ids=["scrapes of Kafka", "versions without a roll"],
+)
+def test_campaign_refuses_what_each_run_would_refuse(request_made: Request, sentence: str) -> None:
+    """Or a night of runs would end as so many failures of the harness."""
+    with pytest.raises(UsageError, match=sentence):
+        request_made.check([1])

@@ -26,6 +26,7 @@ from highwater.runs.run import Judged, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from pipeline import dataset
+from pipeline.blocks import Blocks
 from pipeline.items import Job
 from pipeline.stamp import present_stamp
 from pipeline.storage import storage_at
@@ -43,7 +44,7 @@ def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignF
 
 
 def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:
-    return folder.perform(perform, Watch(limits), lambda summary: None, deadline_s=deadline_s)
+    return folder.perform(perform, Watch(limits), lambda runs, words: None, deadline_s=deadline_s)
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_resumed_campaign_does_damaged_rows_again(commands_performed: list[str],
     edited.write_bytes(edited.read_bytes().replace(b"INVALID", b"VALID").replace(b'"acked":', b'"acked":9'))
     empty.write_bytes(b"")
 
-    lines = folder.mend()
+    lines = folder.mend_rows()
     again = _perform(folder)
 
     assert ["its checksum is another" in lines[0], "an empty row" in lines[1], len(lines)] == [True, True, 2]
@@ -255,7 +256,36 @@ def test_trials_in_blocks_give_the_same_campaign(commands_performed: list[str], 
 
     assert (performed, len(commands_performed)) == (9, 32)
     assert list(one.summaries) == list(other.summaries)
+    assert one.tally == other.tally
     assert sorted(CampaignRecords(rows.place).keys) == sorted(CampaignRecords(blocks.place).keys)
+
+
+def _perform_blocks(folder: CampaignFolder) -> None:
+    job = Job(function=str.encode, ledger=folder.ledger.location)  # type: ignore[arg-type] # not called
+    for block in folder.series.blocks:
+        perform_block(folder.series, job, block, attempt=1, one_by_one=False)
+
+
+def test_damaged_block_of_a_campaign_is_done_again(commands_performed: list[str], tmp_path: Path) -> None:
+    """A program that seals what it writes may count wrongly, or write the rows of other runs."""
+    folder = _folder(tmp_path)
+    folder.begin()
+    _perform_blocks(folder)
+    wanted = _perform(folder)
+    blocks = Blocks(storage_at(folder.ledger.location))
+    blocks.write(1, blocks.rows(1), b"null")
+    blocks.write(2, blocks.rows(3), bytes(blocks.header(3).total))
+    blocks.write(4, blocks.rows(4)[:-1], bytes(blocks.header(4).total))
+
+    told = folder.mend_rows()
+    resumed = _perform(folder)
+
+    assert [re.sub(r".*/block-0*(\d+)", r"\1", words) for words in told] == [
+        "1.rows: a total that is not that of its rows; done again",
+        "2.rows: the rows of other items; done again",
+        "4.rows: the rows of other items; done again",
+    ]
+    assert (resumed.tally, list(resumed.summaries)) == (wanted.tally, list(wanted.summaries))
 
 
 def test_index_page_follows_a_running_campaign(
@@ -267,8 +297,8 @@ def test_index_page_follows_a_running_campaign(
     folder.begin()
     page, texts = LivePage(folder), []
 
-    def look(_: Summary) -> None:
-        page.count()
+    def look(runs: int, _: str) -> None:
+        page.count(runs)
         texts.append((tmp_path / folder.under / INDEX).read_text())
 
     folder.perform(perform, Watch(NO_LIMITS), look)

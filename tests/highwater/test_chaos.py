@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from highwater.campaigns import chaos
+from highwater.campaigns import chaos, first_calls
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import (
     IN_CONTAINERS,
@@ -38,12 +39,15 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
 from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
+from highwater.runs.revisions import Revision
 from highwater.runs.run import Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, perform
+from history.store import FIRST_CALL, write_file
 from nemesis.kinds import KINDS, select
 from reference.config import VARIANTS
 from reference.sealed import in_the_clear
+from reports.first_call import FirstCall
 
 MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, on_line=lambda line: None)
 BAD = KnownBad(protocol="v3", anomaly="lost-write", budget=3)
@@ -125,8 +129,9 @@ def test_seeds_use_every_fault_mix_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
 def test_each_kind_that_spares_data_is_in_a_chaos_mix() -> None:
     """Among all kinds of the empty mix few seeds draw it. Faults of the clients' places excuse clients alone."""
     named = {kind for mix in MIXES for kind in select(mix)}
+    sparing = [kind for kind in KINDS if kind.destroys == "nothing" and kind.family != "place"]
 
-    assert {kind.name for kind in KINDS if kind.destroys == "nothing" and kind.family != "place"} <= named
+    assert {kind.name for kind in sparing if not kind.named_only} <= named
 
 
 def _reaching(task: Task) -> Summary:
@@ -314,14 +319,14 @@ LOSS = replace(LOST, key="t-1", words="also gone")
 TWICE = FoundAnomaly(kind="duplicate", checker="duplicates", key="t-0", words="twice")
 
 
-def _red(**changes: object) -> Red:
+def _red(folder: Path = Path("store"), **changes: object) -> Red:
     """The only red check of a corpus entry whose run on `safe` lost two records and has one twice."""
     (case,) = (case for case in load_entry(Path("corpus/seeds/kip112-leader.yaml")) if case.expectation.protocol == "safe")
     (task,) = tasks_of([case], build=MEANS.build, keep=MEANS.keep)
     found = {"verdict": "INVALID", "anomalies": (LOST, LOSS, TWICE), "store": "p/r", "report": "p/r/report.html", **changes}
     run = msgspec.structs.replace(_summary(task), **found)
     check = Check(name="x", met=False, complaint=complaint(case, run) or "", run=0, plan=str(case.file), repeat=run.repeat)
-    (red,) = reds([Part(name="corpus", checks=(check,), summaries=(run,), code=ExitCode.INVALID)], Path("store"))
+    (red,) = reds([Part(name="corpus", checks=(check,), summaries=(run,), code=ExitCode.INVALID)], folder)
     return red
 
 
@@ -364,6 +369,33 @@ def test_red_check_tells_the_cause_before_other_anomalies() -> None:
     assert lines[1] == "    cause   p0-1 was acknowledged at 1.000 s; b2 truncated its log to its HW 0 at 2.000 s."
     assert "%0Ap0-1 was acknowledged at 1.000 s" in annotation(red)
     assert "p0-1 was acknowledged" in markdown([], [red], repeat="")
+
+
+def test_red_check_tells_the_first_call_that_answers_otherwise(tmp_path: Path) -> None:
+    found = FirstCall(there="main", function="replica/isr._write", who="b1", time_ns=1_500_000_000, row=7)
+    write_file(tmp_path / "p/r" / FIRST_CALL, msgspec.json.encode(found))
+    red = _red(folder=tmp_path)
+    told = "The first call that answers otherwise than at main is replica/isr._write of b1, at 1.500 s, before row 7."
+    assert f"    call    {told}" in lines_of([red])
+    assert told in annotation(red)
+    write_file(tmp_path / "p/r" / FIRST_CALL, msgspec.json.encode(FirstCall(there="main", missing="both are the same")))
+    assert _red(folder=tmp_path).call == ""
+
+
+def test_first_calls_are_kept_for_one_run_of_each_cause(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (case, *_) = load_entry(Path("corpus/seeds/kip112-leader.yaml"))
+    (task,) = tasks_of([case], build=MEANS.build, keep=MEANS.keep)
+    runs = [
+        msgspec.structs.replace(_summary(task), backend=backend, store=f"p/{number}", signature=signature)
+        for number, (backend, signature) in enumerate([("real", "a"), *(("sim", name) for name in "aabcd")])
+    ]
+    asked: list[str] = []
+    monkeypatch.setattr(first_calls, "protocol_of", lambda name, option: nullcontext(tmp_path / name))
+    monkeypatch.setattr(
+        first_calls, "keep_first_call", lambda run, there, words: asked.append(f"{run.name} {there.name} {words}")
+    )
+    first_calls.keep_first_calls(runs, tmp_path, Revision(name="c0ffee", words="main"))
+    assert asked == ["1 c0ffee main", "3 c0ffee main", "4 c0ffee main"]
 
 
 def test_red_check_of_a_crash_names_the_line_of_the_protocol() -> None:

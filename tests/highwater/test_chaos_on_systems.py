@@ -8,7 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.chaos import RED, Means, Part, RunLine
+from highwater.campaigns.chaos import RED, Means, Part, Phase, RunLine
 from highwater.campaigns.corpus import Case, Expectation, load_corpus
 from highwater.campaigns.systems import CORPUS, PLANS, TRIES, cases_on, settle
 from highwater.cli.main import run_command_line
@@ -129,6 +129,7 @@ def test_entries_of_systems_name_plans_and_known_releases() -> None:
         (("--system", "kafka:3.9.1", "--parts", "containers"), "unknown part for kafka:3.9.1 'containers'"),
         (("--system", "kafka:3.9.1", "--jobs", "2"), "--jobs must be 1 with --system, not 2: one cluster runs at a time"),
         (("--system", "external"), "system external needs the file that describes the cluster: --with FILE"),
+        (("--client", "java:4.1.0"), "--client needs --system: the reference has clients of its own"),
         (("--with", "x.yaml"), "--with describes the system external, not reference"),
     ],
 )
@@ -149,6 +150,7 @@ def test_chaos_on_an_absent_cluster_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))  # tests beside this one may hold locks of the same nodes
     file = tmp_path / "my.yaml"
     nodes = "".join(f'- {{id: {number}, address: "127.0.0.1:{number}"}}\n' for number in (1, 2, 3))
     file.write_text(f"nodes:\n{nodes}hooks: {{kill: [x], start: [x], pause: [x], resume: [x]}}\n")
@@ -229,7 +231,16 @@ def test_entries_of_both_neighbours_tell_of_a_release_between(every_plan_fits: N
     cases = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
 
     found = {case.entry: case for phase in cases.values() for case in phase.fit}
-    assert {*found} == {"kafka7128", "kip101", "kip279", "kip966", "unclean", "unclean-forbidden"}
+    assert {*found} == {
+        "end-txn-late",
+        "process-end-txn-late",
+        "kafka7128",
+        "kip101",
+        "kip279",
+        "kip966",
+        "unclean",
+        "unclean-forbidden",
+    }
     assert found["kip101"].expectation.system == "kafka:2.2.2"
     assert found["kip101"].repeat.endswith("corpus/real/kip101.yaml --system kafka:2.2.2")
     told = "it is INVALID on kafka:2.0.1 and VALID on kafka:2.8.2, so nobody knows for kafka:2.2.2"
@@ -249,3 +260,16 @@ def test_loss_of_an_older_release_says_nothing_of_a_newer_one(every_plan_fits: N
     later = cases_on(request, ("corpus", "known-bad"), corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=())
     assert dict(later["corpus"].unfit)["kip966"] == "it is INVALID on kafka:3.9.1, so nobody knows for kafka:3.9.2"
     assert later["known-bad"].fit == ()
+
+
+def test_other_clients_perform_all_but_the_known_losses(every_plan_fits: None) -> None:
+    """KAFKA-17754 needs a client that speaks the first version of transactions; Java's of 4.1.0 speaks the second."""
+    request = Request(system="kafka:4.1.0", backend="process", client="java:4.1.0")
+
+    phases: tuple[Phase, ...] = ("corpus", "plans", "seeds", "known-bad")
+    cases = cases_on(request, phases, corpus=ROOT / CORPUS, plans=ROOT / PLANS, seeds=range(1))
+
+    performed = [case for phase in cases.values() for case in phase.fit]
+    assert {case.plan.workload.client for case in performed} == {"java:4.1.0"}
+    assert all(case.repeat.endswith(" --system kafka:4.1.0 --client java:4.1.0") for case in performed if case.file)
+    assert dict(cases["corpus"].unfit)["end-txn-late"] == "what it loses was seen with librdkafka alone"

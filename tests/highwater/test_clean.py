@@ -16,7 +16,7 @@ from highwater.run_folder import PREFIX, RunFolder, abandoned, is_abandoned
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for runs; no Docker engine is asked."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(cleaning, "_containers", lambda: iter(()))
+    monkeypatch.setattr(cleaning, "_remove_containers", lambda: iter(()))
     return tmp_path
 
 

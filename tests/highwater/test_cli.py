@@ -55,6 +55,10 @@ BAD_INPUT = [
     ["run", "--seed", "1", "--client", "java:4.1.0"],
     ["run", "--seed", "1", "--backend", "process", "--client", "cobol:1"],
     ["campaign", "--seeds", "1..2", "--client", "java:4.1.0"],
+    ["campaign", "--seeds", "1..2", "--webhook", "example.org/hook"],
+    ["campaign", "--seeds", "1..2", "--webhook-when", "always"],
+    ["chaos", "--webhook", "file:///etc/passwd"],
+    ["chaos", "--webhook", "http://host:port/"],
     ["campaign", "--seeds", "1..2", "--backend", "process", "--client", "cobol:1"],
     ["run"],
     ["run", "--plan", "absent.yaml"],
@@ -341,6 +345,10 @@ def test_names_are_read_in_capitals(capsys: pytest.CaptureFixture[str]) -> None:
         ("highwater run --profi", ["--profile"]),
         ("highwater run --protocol kip1", ["kip101"]),
         ("highwater run --faults calm,zk", ["calm,zk-flap"]),
+        ("highwater campaign --system kafka:4", ["kafka:4.1.0", "kafka:4.2.0"]),
+        ("highwater check --model unordered", ["unordered-queue"]),
+        ("highwater judge --model list-a", ["list-append"]),
+        ("highwater explore model async", ["async-isr"]),
     ],
 )
 def test_shell_completes_commands_options_and_names(line: str, offered: list[str]) -> None:

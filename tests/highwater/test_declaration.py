@@ -10,9 +10,10 @@ from msgspec.structs import fields
 from typer.testing import CliRunner
 
 from highwater.campaigns.load import Load
-from highwater.cli import options
+from highwater.cli import choosing, options
 from highwater.cli.commands import COMMANDS, GROUPS, Command
 from highwater.cli.declaration import CommandWithSections, parameters_of, takes
+from tests.tidy.sources import ROOT
 
 OPTIONS_MAX = 8  # of a command without a struct: more are hard to hand on, and near the wall of a function's lines
 
@@ -97,3 +98,10 @@ def test_load_options_are_the_fields_of_requests() -> None:
     declared, requested = ({field.name: field.default for field in fields(kind)} for kind in (options.Load, Load))
 
     assert declared == requested
+
+
+def test_page_on_pytest_lists_the_options_of_choose() -> None:
+    """Users' tests give them to the marker by name."""
+    page = (ROOT / "docs/pytest.md").read_text()
+
+    assert [name for name in choosing.Options.__annotations__ if f"`{name}=`" not in page] == []

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.backends.sim.backend import SimBackend
-from highwater.campaigns.campaign import Campaign, exit_code, tally
+from highwater.campaigns.campaign import Campaign, exit_code
 from highwater.campaigns.goals import (
     ELECTIONS_FROM_ELR,
     EXCUSED_LOSSES,
@@ -25,8 +25,8 @@ from highwater.campaigns.goals import (
     read,
     registered,
     standard,
-    table,
 )
+from highwater.campaigns.tally import Counts, tally
 from highwater.coverage.branches import Step, branches, packed
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -63,11 +63,11 @@ RUN = Summary(
 
 
 def counts(*summaries: Summary) -> dict[str, int]:
-    return {goal.name: goal.count for goal in table(summaries)}
+    return {goal.name: goal.count for goal in tally(summaries).reached}
 
 
 def campaign(*summaries: Summary, goals: tuple[str, ...], wanted: int | None = None) -> Campaign:
-    return Campaign(wanted=len(summaries) if wanted is None else wanted, summaries=summaries, goals=goals)
+    return Campaign(wanted=len(summaries) if wanted is None else wanted, summaries=summaries, tally=tally(summaries, goals))
 
 
 def test_campaign_goals_table_adds_up_all_runs() -> None:
@@ -90,8 +90,8 @@ def test_uncounted_message_goals_are_not_listed() -> None:
     by_clients = replace(RUN, backend="docker", messages=(MessageCount(kind=CLIENTS, error="REQUEST_TIMED_OUT", count=4),))
     wanted = "message:leader-and-isr"
 
-    told = {line.name: line.count for line in table([by_clients])}
-    missed = {line.name for line in table([by_clients], (wanted,)) if line.missed}
+    told = {line.name: line.count for line in tally([by_clients]).reached}
+    missed = {line.name for line in tally([by_clients], (wanted,)).reached if line.missed}
 
     assert [name for name in told if name.startswith(("message:", "error:"))] == ["error:REQUEST_TIMED_OUT"]
     assert told[RECOVERY_ELECTIONS] == 1
@@ -132,7 +132,7 @@ def test_missed_campaign_goal_exits_as_harness_failure() -> None:
 
     assert exit_code(reached, unknown_allowed_percent=0) is ExitCode.VALID
     assert exit_code(missed, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
-    assert tally(missed.summaries, missed.goals).missed == ("message:log-info",)
+    assert missed.tally.missed == ("message:log-info",)
 
 
 def test_interrupted_campaign_with_a_missed_goal_is_unknown() -> None:
@@ -183,10 +183,21 @@ STEADY = "replica.isr.maybe_shrink: not slow"
 
 def test_branch_goal_counts_the_runs_that_took_it() -> None:
     goals = (f"branch:{SLOW}", f"branch:{STEADY}")
-    found = {goal.name: goal for goal in table([_summary_with_branches(SLOW), _summary_with_branches(SLOW), RUN], goals)}
+    found = {goal.name: goal for goal in tally([_summary_with_branches(SLOW), _summary_with_branches(SLOW), RUN], goals).reached}
 
     assert (found[goals[0]].count, found[goals[0]].missed) == (2, False)
     assert (found[goals[1]].count, found[goals[1]].missed) == (0, True)
+
+
+def test_branch_goals_are_added_up() -> None:
+    """Or a campaign on this machine, whose tally is a sum, would miss each branch that it took."""
+    goals, runs = (f"branch:{SLOW}", f"branch:{STEADY}"), [_summary_with_branches(SLOW), RUN, _summary_with_branches(SLOW)]
+
+    counts = Counts()
+    for part in (runs[:1], runs[1:]):
+        counts.add_tally(tally(part, goals))
+
+    assert counts.told(goals) == tally(runs, goals)
 
 
 def test_missed_branch_goal_exits_as_harness_failure() -> None:

@@ -109,7 +109,7 @@ def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignF
 
 def _perform(folder: CampaignFolder, *, jobs: int = 1, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:
     performer = partial(perform, jobs=jobs)
-    return perform_guided(folder, performer, Watch(limits), lambda summary: None, store="store", deadline_s=deadline_s)
+    return perform_guided(folder, performer, Watch(limits), lambda runs, words: None, store="store", deadline_s=deadline_s)
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_record_of_a_lost_edited_run_has_its_plan(
     folder.ledger.commit(type(row)(key=row.key, state="failed", attempt=4, seconds=1.0, words="its worker process died"))
     records = CampaignRecords(storage_at(below(str(tmp_path), folder.under)))
 
-    assert records.run(name).startswith(f"{name}/")
+    assert str(records.told(name)["run"]).startswith(f"{name}/")
 
 
 def test_guided_orders_of_different_runs_have_different_names() -> None:

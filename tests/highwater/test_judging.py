@@ -23,7 +23,7 @@ from pipeline.items import Item
 from pipeline.ledger import Ledger
 from pipeline.storage import storage_at
 from tests.checkers.corpus import history as told
-from tests.checkers.linearizability.test_published import _rows as published
+from tests.checkers.linearizability.test_published import _published_histories as published
 from tests.pipeline.faults import OLD, store_history, stored_before_hashes
 from tests.strategies import MANIFEST
 from tests.tidy.sources import ROOT

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Campaign
 from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages
+from highwater.campaigns.tally import tally
 from highwater.cli.campaign import show
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import Summary
@@ -27,12 +28,12 @@ _LOST = replace(
 
 
 def _write(storage: Storage, under: str, *runs: Summary, known: frozenset[str] | None = None) -> None:
-    write_pages(storage, under, runs, title="t", repeat="again", code=ExitCode.INVALID, known=known)
+    write_pages(storage, under, runs, tally(runs), title="t", repeat="again", code=ExitCode.INVALID, known=known)
 
 
 def test_failure_has_one_name_in_terminal_junit_and_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _write(storage_at(str(tmp_path)), "campaigns/one", GOOD, _LOST)
-    show(Campaign(wanted=2, summaries=(GOOD, _LOST)), ExitCode.INVALID, {})
+    show(Campaign(wanted=2, summaries=(GOOD, _LOST), tally=tally((GOOD, _LOST))), ExitCode.INVALID, {})
 
     folder = tmp_path / "campaigns" / "one"
     cases = [case.get("name") for case in ElementTree.parse(folder / JUNIT).iter("testcase")]
@@ -57,7 +58,7 @@ def test_cause_is_new_unless_an_earlier_campaign_had_it(tmp_path: Path, capsys: 
     known = known_causes(storage, "campaigns/two")
     other = replace(_LOST, signature="other", plan="seed-3")
     _write(storage, "campaigns/two", _LOST, other, known=frozenset(known or ()))
-    show(Campaign(wanted=2, summaries=(_LOST, other)), ExitCode.INVALID, {}, known)
+    show(Campaign(wanted=2, summaries=(_LOST, other), tally=tally((_LOST, other))), ExitCode.INVALID, {}, known)
 
     assert known == {_LOST.signature}
     failed = [line for line in capsys.readouterr().out.splitlines() if " x INVALID" in line]
@@ -82,6 +83,6 @@ def test_damaged_account_of_causes_counts_as_none(tmp_path: Path) -> None:
 
 def test_end_of_a_campaign_is_about_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
     runs = tuple(replace(_LOST, signature=f"cause {number % 9}", plan=f"seed-{number}") for number in range(400))
-    show(Campaign(wanted=400, summaries=runs, stopped="interrupted"), ExitCode.INVALID, {})
+    show(Campaign(wanted=400, summaries=runs, tally=tally(runs), stopped="interrupted"), ExitCode.INVALID, {})
 
     assert len(capsys.readouterr().out.splitlines()) <= 12

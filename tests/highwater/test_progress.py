@@ -9,7 +9,7 @@ from time import monotonic, sleep
 import pytest
 
 from highwater.cli import output
-from highwater.cli.output import followed, status
+from highwater.cli.output import show_while_working, status
 
 
 class _Terminal(io.StringIO):
@@ -48,17 +48,17 @@ def test_work_that_says_nothing_is_asked_for_its_line(terminal: _Terminal, monke
         event.set()
         return "61 s simulated"
 
-    with redirect_stderr(terminal), followed(words):
+    with redirect_stderr(terminal), show_while_working(words):
         assert event.wait(10)
 
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_no_progress_is_shown_without_a_terminal(quiet: bool) -> None:
-    with redirect_stderr(io.StringIO()) as printed, followed(lambda: "words", quiet=quiet):
+    with redirect_stderr(io.StringIO()) as printed, show_while_working(lambda: "words", quiet=quiet):
         pass
     assert printed.getvalue() == ""
 
 
 def test_failure_ends_the_line_and_its_thread(terminal: _Terminal) -> None:
-    with pytest.raises(ValueError, match="broken"), redirect_stderr(terminal), followed(lambda: "words"):
+    with pytest.raises(ValueError, match="broken"), redirect_stderr(terminal), show_while_working(lambda: "words"):
         raise ValueError("broken")

@@ -103,7 +103,10 @@ def test_strategies_draw_plans_whose_repr_is_the_command(suite: pytest.Pytester)
         ("seed=1, protocl='v3'", "given: seed, protocl"),
         ("plan='absent.yaml'", "no plan absent.yaml in "),
         ("seed=1, protocol='saf'", "unknown protocol 'saf'; did you mean 'safe'?"),
-        ("plan='plans/failover.yaml', seconds=3", "only --protocol, --backend and --system may be combined with --plan"),
+        (
+            "plan='plans/failover.yaml', seconds=3",
+            "only --protocol, --backend, --system and --metrics may be combined with --plan",
+        ),
     ],
 )
 def test_wrong_marker_is_one_line(arguments: str, sentence: str, suite: pytest.Pytester) -> None:

@@ -338,7 +338,7 @@ def test_each_reassign_option_runs_its_command(
         return ()
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("highwater.cli.reassign._perform", perform)
+    monkeypatch.setattr("highwater.cli.reassign._perform_command", perform)
     Path("move.json").write_bytes(MOVE)
 
     assert run_command_line(["admin", "reassign", "--zookeeper", "localhost:1", *options]) == 0

@@ -8,14 +8,17 @@ from msgspec.structs import replace
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.sim.backend import SimBackend
 from highwater.cli.main import run_command_line
-from highwater.plans.plan import on_system, parsed_system
+from highwater.plans.derive import derive
+from highwater.plans.plan import PlanError, checked, on_system, parsed_system
 from highwater.plans.text import load_plan
 from tests.tidy.sources import ROOT
 
 REAL = ROOT / "corpus" / "real"
 
 
-@pytest.mark.parametrize(("name", "lacks"), [("transactions", "transactions"), ("groups", "consumer groups")])
+@pytest.mark.parametrize(
+    ("name", "lacks"), [("transactions", "transactions"), ("groups", "consumer groups"), ("read-process-write", "transactions")]
+)
 def test_reference_refuses_transactions_and_groups(name: str, lacks: str) -> None:
     plan = load_plan(REAL / f"{name}.yaml")
     message = f"the reference has no {lacks}; the workload {name!r} needs another system, such as --system kafka:3.9.1"
@@ -34,10 +37,39 @@ def test_present_release_refuses_the_workloads_of_administrators() -> None:
     plan = on_system(load_plan(REAL / "transactions.yaml"), parsed_system("kafka:3.9.1"))
     storm = replace(plan, workload=replace(plan.workload, name="admin-storm"))
 
-    message = "kafka 3.9.1 performs the workload 'produce-consume', 'transactions', 'groups' only, not 'admin-storm'"
+    names = "'produce-consume', 'transactions', 'groups', 'read-process-write'"
+    message = f"kafka 3.9.1 performs the workload {names} only, not 'admin-storm'"
     assert ProcessBackend().refuse(storm) == message
 
 
 def test_command_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["run", "--plan", str(REAL / "groups.yaml"), "--store", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_results_need_a_topic_of_their_own() -> None:
+    plan = load_plan(REAL / "read-process-write.yaml")
+    alone = replace(plan, cluster=replace(plan.cluster, topics=plan.cluster.topics[:1]))
+
+    with pytest.raises(PlanError, match="needs two topics or more: the last one takes the results of the others"):
+        checked(alone)
+
+
+def test_seeds_of_read_process_write_have_two_topics() -> None:
+    plans = [derive(seed, workload="read-process-write", faults=("crash",)) for seed in range(40)]
+
+    assert {len(plan.cluster.topics) for plan in plans} == {2, 3}
+
+
+def test_membership_is_of_groups_alone() -> None:
+    plan = load_plan(REAL / "groups-static.yaml")
+
+    with pytest.raises(PlanError, match="membership is of the workloads groups and read-process-write, not of transactions"):
+        checked(replace(plan, workload=replace(plan.workload, name="transactions")))
+
+
+def test_old_release_refuses_that_its_coordinator_assigns() -> None:
+    plan = on_system(load_plan(REAL / "process-coordinator-assigns.yaml"), parsed_system("kafka:3.9.1"))
+
+    message = "kafka 3.9.1 has no groups whose coordinator assigns (KIP-848): 4.0 and later have"
+    assert ProcessBackend().refuse(plan) == message

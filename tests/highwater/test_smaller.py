@@ -65,7 +65,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
 
     monkeypatch.setattr(smaller, "load_plan", lambda path: replace(plan_with(1), name=path.parent.name))
     monkeypatch.setattr(smaller, "shrink_in", shrink_in)
-    monkeypatch.setattr(smaller, "_put_beside", lambda run, found, store: store / run / "beside-x.html")
+    monkeypatch.setattr(smaller, "_store_shrunk_run", lambda run, found, store: store / run / "beside-x.html")
     return done
 
 

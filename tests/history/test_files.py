@@ -12,7 +12,6 @@ from history.errors import HistoryError
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation, OpType
-from history.recorder import Recorder
 from tests.strategies import MANIFEST, histories
 
 HISTORY = History(
@@ -147,22 +146,6 @@ def test_operations_table_is_refused_in_place_of_events(tmp_path: Path) -> None:
         parquet.read(path, "events")
 
 
-def test_history_journal_grows_while_a_run_is_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    recorder = Recorder(lambda: 5)
-    with jsonl.Journal(path, MANIFEST) as journal:
-        recorder.event(EventKind.HEALED)
-        journal.write(recorder)
-        recorder.operation(process=1, type=OpType.INVOKE, f="poll")
-        recorder.event(EventKind.FINAL_READS)
-        journal.write(recorder)
-
-    history = jsonl.read(path)
-
-    assert list(history.operations) == recorder.operations
-    assert list(history.events) == recorder.events
-
-
 def test_unclosed_history_journal_keeps_its_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE[:-4]]))
@@ -171,12 +154,3 @@ def test_unclosed_history_journal_keeps_its_whole_lines(tmp_path: Path) -> None:
 
     assert (history.operations, history.events) == (HISTORY.operations, ())
     assert history.manifest.outcome == "incomplete"
-
-
-def test_history_journal_of_a_failed_run_has_no_end_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    with pytest.raises(KeyboardInterrupt), jsonl.Journal(path, MANIFEST):
-        raise KeyboardInterrupt
-
-    with pytest.raises(HistoryError, match="the end line is missing"):
-        jsonl.read(path)

@@ -112,44 +112,19 @@ def test_manifest_that_is_a_broken_link_is_found(tmp_path: Path) -> None:
         store.load_run(tmp_path)
 
 
-def test_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> None:
-    folder = store.run_directory(tmp_path, plan_name="calm", run_id="0001")
-    recorder = Recorder(lambda: 5)
-    writer = store.RunWriter(folder, MANIFEST, plan="name: calm\n")
-    recorder.event(EventKind.HEALED)
-    writer.record(recorder)
-
-    writer.finish(recorder.history(replace(MANIFEST, outcome="interrupted")))
-
-    assert folder == tmp_path / "calm" / "0001"
-    assert _files(folder) == ["events.parquet", "manifest.json", "operations.parquet", "plan.yaml"]
-    assert store.load_run(folder).manifest.outcome == "interrupted"
-    assert [event.kind for event in store.load_run(folder).events] == [EventKind.HEALED]
-
-
 def test_killed_run_keeps_its_rows_and_is_incomplete(tmp_path: Path) -> None:
     """A run ended by Ctrl-C or a kill must never be judged VALID."""
     recorder = Recorder(lambda: 5)
-    writer = store.RunWriter(tmp_path, MANIFEST, plan="")
     recorder.event(EventKind.HEALED)
-    writer.record(recorder)
-    recorder.event(EventKind.FINAL_READS)
-    writer.abandon()
+    unfinished = replace(MANIFEST, outcome="incomplete")
+    journal = jsonl.encode(recorder.history(unfinished)).splitlines(keepends=True)[:-1]  # without the end line
+    store.write_file(tmp_path / store.MANIFEST, store.encode_manifest(unfinished))
+    store.write_file(tmp_path / store.JOURNAL, b"".join(journal))
 
     history = store.load_run(tmp_path)
 
     assert history.manifest.outcome == "incomplete"
     assert [event.kind for event in history.events] == [EventKind.HEALED]
-
-
-def test_repeated_run_begins_with_an_empty_folder(tmp_path: Path) -> None:
-    """A verdict of an earlier run would be taken for the verdict of this one."""
-    store.save(tmp_path, History(MANIFEST))
-    store.write_file(tmp_path / store.VERDICT, "{}")
-
-    store.RunWriter(tmp_path, MANIFEST, plan="").abandon()
-
-    assert _files(tmp_path) == ["history.jsonl", "manifest.json", "plan.yaml"]
 
 
 def test_run_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

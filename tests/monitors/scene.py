@@ -57,6 +57,7 @@ GUARD = Check(paths.CONTROLLER_EPOCH, 1)
 
 
 def state(epoch: int = 7, version: int = 0, *, leader: int | None = 2, stamp: int = 20) -> PartitionState:
+    """The state of TP with ISR 2 and 3, led by broker 2 under its registration 20 unless told otherwise."""
     return PartitionState(
         tp=TP,
         leader=None if leader is None else BrokerId(leader),

@@ -19,7 +19,7 @@ from reference.coordination.api import (
     SetData,
     Written,
 )
-from reference.effects import AnyEffect, SetTimer, ZkRequest
+from reference.effects import AnyEffect, CancelTimer, SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import TimerFired, ZkReplied, ZkState
 from reference.messages import (
@@ -219,6 +219,11 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "silent broker is inactive": (
         *(ELECTED, ACTIVE_B3),
         silent(note("broker-state", broker=B3, detail="inactive", incarnation=30)),
+    ),
+    "silence of a broker that is not registered any more": (  # both were due when a pause ended
+        *(ELECTED, ACTIVE_B3),
+        did(CancelTimer("silent:3")),
+        silent(),
     ),
     "silence after the office": (ELECTED, ACTIVE_B3, did(note("controller-resigned")), silent()),
     "results of what was proposed": (ELECTED, heard("b2", proposes(2), takes(2))),

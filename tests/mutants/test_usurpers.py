@@ -190,9 +190,9 @@ class LeavesOut(Broken):
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
         """Omit the batch for consumers; answers to followers stay whole."""
-        return [self._shorter(effect) if isinstance(effect, Send) else effect for effect in effects]
+        return [self._without_first_batch(effect) if isinstance(effect, Send) else effect for effect in effects]
 
-    def _shorter(self, send: Send) -> Send:
+    def _without_first_batch(self, send: Send) -> Send:
         reply = send.message
         if send.to.startswith("b") or not isinstance(reply, FetchReply) or len(reply.batches) < 2:
             return send

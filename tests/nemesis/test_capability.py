@@ -24,9 +24,10 @@ from nemesis.schedule import Window
 from nemesis.targets import ClientPlace
 
 
-@pytest.mark.parametrize("fault", get_args(AnyFault))
-def test_simulator_can_perform_every_fault(fault: type[AnyFault]) -> None:
-    assert isinstance(ability("sim", sample(fault)), Can)
+def test_simulator_can_perform_every_fault() -> None:
+    unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("sim", fault), Cannot)}
+
+    assert unable == set()
 
 
 def test_process_backend_cannot_strike_at_effects() -> None:

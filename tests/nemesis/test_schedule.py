@@ -31,7 +31,6 @@ SHAPE = Shape(
 )
 
 CRASH = Crash()
-EVERYONE = Everyone()
 
 
 def _window(

@@ -78,6 +78,35 @@ def test_base_says_which_extra_a_command_needs(command: list[str], package: str,
     assert done.stderr.endswith(f"{extra}]'\n")
 
 
+@pytest.mark.parametrize(
+    ("extra", "modules"),
+    [
+        ("sim", "highwater.runs.run, highwater.inspect.rows, pipeline.questions.in_process"),
+        ("real", "highwater.backends.real.processes.backend, highwater.backends.real.systems.kafka.system, server.runtime.node"),
+        ("docker", "highwater.backends.real.containers.backend"),
+        ("spark", "pyspark.sql, pandas, pipeline.dataset_on_spark, pipeline.questions.on_spark"),
+        ("connect", "pyspark.sql.connect.session, pipeline.session"),
+        ("s3", "obstore, pipeline.lease"),
+        ("serve", "uvicorn, highwater.serve.app"),
+        ("pytest", "highwater.pytest_plugin, highwater.strategies"),
+        ("all", "highwater.serve.app, pyspark.sql, highwater.backends.real.containers.backend, highwater.strategies"),
+    ],
+)
+def test_each_extra_alone_brings_all_that_its_part_imports(extra: str, modules: str, wheel: Path, tmp_path: Path) -> None:
+    alone = installed(wheel, tmp_path, extra)
+
+    done = alone.run("python", "-c", f"import {modules}", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_command_has_the_name_of_the_package_too(base: User, tmp_path: Path) -> None:
+    """As `uvx highwater-harness check FILE` runs it."""
+    done = base.run("highwater-harness", "check", str(SAMPLE / "history.edn"), cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (10, "")
+
+
 def test_simulator_alone_says_what_real_brokers_need(wheel: Path, tmp_path: Path) -> None:
     of_sim = installed(wheel, tmp_path, "sim")
     plan = str(SAMPLE / "plans" / "failover.yaml")

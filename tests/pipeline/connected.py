@@ -16,7 +16,7 @@ from pipeline.ledger import Row
 from pipeline.session import session
 from pipeline.storage import storage_at
 from pipeline.work import perform
-from tests.pipeline.deeds import Deeds, do, numbered
+from tests.pipeline.deeds import Deeds, do_deed, numbered
 
 
 class EnoughError(Exception):
@@ -35,10 +35,10 @@ def main(address: str, folder: Path, items: int) -> None:
     listed: list[Item] = [item(number) for number in range(items)]
     with session(address) as spark:
         with suppress(EnoughError):
-            perform(series, Job(function=do, ledger=str(folder / "series")), spark=spark, on_row=_stop)
+            perform(series, Job(function=do_deed, ledger=str(folder / "series")), spark=spark, on_row=_stop)
         (folder / "stopped").touch()
-        perform(series, Job(function=do, ledger=str(folder / "series")), spark=spark)
-        perform(listed, Job(function=do, ledger=str(folder / "listed")), spark=spark)
+        perform(series, Job(function=do_deed, ledger=str(folder / "series")), spark=spark)
+        perform(listed, Job(function=do_deed, ledger=str(folder / "listed")), spark=spark)
         records, dataset = CampaignRecords(storage_at(folder / "campaign")), storage_at(folder / "dataset")
         entries = partial(entries_of_unit, str(folder / "campaign"), "connected")
         units = Units(count=-(-records.wanted // records.unit), runs=records.unit, entries=entries)

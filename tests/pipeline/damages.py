@@ -113,9 +113,13 @@ def _drop(name: str) -> Callable[[_Content], object]:
     return lambda content: content["result"].pop(name)
 
 
+_DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
 def _each_row(valid: Callable[[_Content], None], word: Callable[[_Content], None]) -> dict[str, Damage]:
     return {
         "doubled": _of_bytes(lambda draws, data: data * 2),
+        "nested too deep": _of_bytes(lambda draws, data: data.replace(b"{", b'{"x":' + _DEEP + b",", 1)),
         "INVALID made VALID": _of_row(valid),
         "null verdict": _of_row(_set("verdict", None)),
         "unknown word": _of_row(word),
@@ -138,6 +142,7 @@ ROWS = PLAIN | _each_row(_set("verdict", "VALID"), _set("verdict", "PERHAPS"))
 ROWS |= {
     "another build's, sealed": _of_row(lambda content: content.update(code="0" * 12), sealed=True),
     "another seed's result, sealed": _with_result_of_another,
+    "another campaign's, sealed": _of_row(lambda content: content["result"].update(repeat="highwater run --seed 0"), sealed=True),
 }
 RULINGS = PLAIN | _each_row(_valid, _unknown)
 

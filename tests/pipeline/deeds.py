@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.items import Item
+from pipeline.ledger import Row
 
 HANG_S = 60
 
@@ -42,7 +44,7 @@ class Deeds:
 
     def do(self, payload: bytes) -> bytes:
         """Perform a deed and note it."""
-        result = do(payload)
+        result = do_deed(payload)
         self._names.append(msgspec.json.decode(result))
         return result
 
@@ -50,13 +52,17 @@ class Deeds:
         """Write down whose deeds were done."""
         (self._place / block).write_text(" ".join(self._names))
 
+    def total(self, rows: Sequence[Row]) -> bytes:
+        """The keys of the rows."""
+        return msgspec.json.encode([row.key for row in rows])
+
 
 def attempts(trace: Path, name: str) -> int:
     """How often the item was begun."""
     return len(list(trace.glob(f"{name}-*")))
 
 
-def do(payload: bytes) -> bytes:
+def do_deed(payload: bytes) -> bytes:
     """Perform a deed; the result is the name of the item."""
     deed = msgspec.json.decode(payload, type=Deed)
     begun = attempts(Path(deed.trace), deed.name) + 1

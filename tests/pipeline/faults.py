@@ -189,7 +189,7 @@ LATE: dict[str, Fault] = {
     "run-gone": (shutil.rmtree, r"No such file or directory$"),
     "manifest-rewritten": (lambda run: _edit(run, wall_seconds=1.5), r"its files changed while it was judged"),
 }
-# No fault: what a kill leaves between the steps of `RunWriter.finish`. The value is the outcome.
+# No fault: what a kill left of a run whose rows were written while it was performed. The value is the outcome.
 KILLED: dict[str, tuple[Callable[[Path], object], str]] = {
     "journal-beside-a-finished-run": (lambda run: _journal(run, outcome="completed"), "VALID"),
     "journal-of-an-unfinished-run": (lambda run: _journal(run, outcome="incomplete"), "UNKNOWN"),

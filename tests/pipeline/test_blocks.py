@@ -5,18 +5,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from pipeline.blocks import ITEMS_MAX, Blocks, Series, block_name, finished_rows
+from pipeline.blocks import ITEMS_MAX, Blocks, Header, Series, block_name, finished_parts, finished_rows
 from pipeline.errors import PipelineError
 from pipeline.items import Item, Job
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import Storage, storage_at
 from pipeline.tasks import perform_block
 from pipeline.work import perform
-from tests.pipeline.deeds import Deeds, attempts, do, numbered
+from tests.pipeline.deeds import Deeds, attempts, do_deed, numbered
 
 COUNT = 130  # blocks of two
 
@@ -30,15 +31,15 @@ class Place:
         (folder / "stored").mkdir()
         item = partial(numbered, self.trace, misdeeds or {})
         self.series = Series(count=count, item=item, batch=partial(Deeds, folder / "stored"))
-        self.job = Job(function=do, ledger=str(folder / "ledger"), deadline_s=60)
+        self.job = Job(function=do_deed, ledger=str(folder / "ledger"), deadline_s=60)
         self.storage: Storage = storage_at(self.job.ledger)
         self.blocks, self.ledger = Blocks(self.storage), Ledger(self.storage)
 
     def do_block(self, block: int, *, attempt: int = 1, one_by_one: bool = False) -> None:
         perform_block(self.series, self.job, block, attempt=attempt, one_by_one=one_by_one)
 
-    def perform(self, spark: SparkSession | None = None, on_row: Callable[[Row], None] = lambda row: None) -> None:
-        perform(self.series, self.job, spark=spark, on_row=on_row)
+    def perform(self, spark: SparkSession | None = None, on_block: Callable[[Header], None] = lambda header: None) -> None:
+        perform(self.series, self.job, spark=spark, on_block=on_block)
 
     @property
     def rows(self) -> list[Row]:
@@ -109,13 +110,26 @@ def test_local_work_leaves_finished_blocks_alone(place: Place) -> None:
     assert Counter(attempts(place.trace, key) for key in place.keys) == {1: COUNT}
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"half", b"another"])
-def test_damaged_block_is_deleted_and_done_again(damage: bytes, place: Place, tmp_path: Path) -> None:
+_OTHER = b"the block of other runs"
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "0 bytes": lambda whole: b"",
+    "no header": lambda whole: b"{}",
+    "cut off": lambda whole: whole[: len(whole) // 2],
+    "other rows": lambda whole: whole.replace(b'"key":"0001"', b'"key":"0009"'),
+    "another total": lambda whole: whole.replace(b'["0000","0001"]', b'["0000"]'),
+    "the block of other runs": lambda whole: _OTHER,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_block_is_deleted_and_done_again(damage: str, place: Place, tmp_path: Path) -> None:
     place.do_block(0)
     place.do_block(1)
-    (path,) = (tmp_path / "ledger").rglob(f"{block_name(0)}.*")
-    whole = path.read_bytes()
-    path.write_bytes({b"half": whole[: len(whole) // 2], b"another": whole.replace(b'"0001"', b'"0009"')}.get(damage, damage))
+    path, other = (next((tmp_path / "ledger").rglob(f"{block_name(block)}.*")) for block in (0, 1))
+    before = path.read_bytes()
+    hurt = DAMAGES[damage](before)
+    path.write_bytes(other.read_bytes() if hurt == _OTHER else hurt)
+    assert path.read_bytes() != before
 
     with pytest.raises(PipelineError, match=block_name(0)):
         place.blocks.rows(0)
@@ -148,12 +162,25 @@ def test_block_of_other_code_is_done_again(place: Place) -> None:
     assert place.blocks.finished() == set()
 
 
+def test_parts_of_a_series_are_headers_of_blocks_and_rows(place: Place) -> None:
+    """Who counts does not read the rows of blocks."""
+    perform([place.series.item(1)], place.job)
+    place.do_block(2)
+
+    row, header = finished_parts(place.series, place.storage)
+
+    assert isinstance(row, Row)
+    assert row.key == "0001"
+    assert isinstance(header, Header)
+    assert (header.block, header.rows, bytes(header.total)) == (2, 2, b'["0004","0005"]')
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_series_on_spark_gets_a_row_for_each_number(spark: SparkSession, place: Place) -> None:
     seen: list[str] = []
     place.do_block(5)
-    place.perform(spark, lambda row: seen.append(row.key))
+    place.perform(spark, lambda header: seen.extend(msgspec.json.decode(header.total)))
 
     assert place.keys == _keys(range(COUNT))
     assert sorted(seen) == sorted({*place.keys} - {"0010", "0011"})
@@ -183,13 +210,13 @@ def test_stopped_series_keeps_its_blocks_and_goes_on(spark: SparkSession, tmp_pa
     class EnoughError(Exception):
         pass
 
-    def stop(row: Row) -> None:
+    def stop(header: Header) -> None:
         raise EnoughError
 
     with pytest.raises(EnoughError):
         place.perform(spark, stop)
     before = place.keys
-    place.perform(spark, lambda row: None)
+    place.perform(spark)
 
     assert 0 < len(before) < COUNT
     assert place.keys == _keys(range(COUNT))

@@ -43,7 +43,7 @@ def _new_campaign(store: Path) -> CampaignFolder:
 
 
 def _perform(folder: CampaignFolder, *, jobs: int = 1, spark: SparkSession | None = None) -> Campaign:
-    return folder.perform(partial(perform, jobs=jobs, spark=spark), Watch(Limits()), lambda summary: None, deadline_s=600)
+    return folder.perform(partial(perform, jobs=jobs, spark=spark), Watch(Limits()), lambda runs, words: None, deadline_s=600)
 
 
 def _runs(campaign: Campaign) -> list[Summary]:

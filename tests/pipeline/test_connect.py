@@ -59,7 +59,7 @@ def test_work_on_spark_connect_is_complete(tmp_path: Path) -> None:
     assert driver.returncode == 0, driver.stderr[-2000:]
     assert (tmp_path / "stopped").exists()
     blocks = Blocks(storage_at(tmp_path / "series"))
-    states = Counter(row.state for rows in blocks.rows_of(sorted(blocks.finished())) for row in rows)
+    states = Counter(row.state for _, rows in blocks.whole(sorted(blocks.finished())) for row in rows)
     assert states == {"done": ITEMS}
     assert {path.name for path in (tmp_path / "stored").iterdir()} == {block_name(block) for block in blocks.finished()}
     assert (tmp_path / "told").read_text() == f"{ORDER.runs} new, 0 damages"

@@ -22,6 +22,7 @@ from history.errors import HistoryError
 from pipeline import dataset
 from pipeline.dataset import Entry, Ingested, Refused, commit, committed, compact, ingest, parts_of, with_evidence
 from pipeline.errors import PipelineError
+from pipeline.owner import owned
 from pipeline.record import Record
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table
@@ -52,6 +53,24 @@ def _all_rows(storage: Storage) -> dict[Table, list[tuple[object, ...]]]:
 def storage(tmp_path: Path) -> Storage:
     """An empty place for a dataset."""
     return storage_at(tmp_path / "dataset")
+
+
+def test_run_that_is_there_with_another_result_is_refused(storage: Storage) -> None:
+    """A campaign that was performed anew, by other code: its results are not those that the dataset has."""
+    of = _RECORDS[_ALL[0]]
+    (told,) = of.tables["runs"].to_pylist()
+    ingest(storage, "first", [Entry(of.run, lambda: of, told)])
+    again = [Entry(of.run, lambda: of, result) for result in (told, told | {"verdict": "INVALID", "commit": "c0ffee"})]
+
+    ingested = ingest(storage, "first", again)
+
+    assert ingested[:4] == (0, 1, 0, 1)
+    (words,) = ingested.words
+    assert words == (
+        f"{of.run}: campaign first of the dataset has it with another result: commit {told['commit']}, now c0ffee, "
+        f"verdict {told['verdict']}, now INVALID; give another --campaign"
+    )
+    assert ingest(storage, "second", again[1:]).new == 1
 
 
 def test_runs_are_taken_in_once(storage: Storage) -> None:
@@ -270,7 +289,7 @@ def _twice(storage: Storage) -> None:
     tables = {table: pq.read_table(storage.path(part.path(table)), partitioning=None) for table in part.files}
     extra = record(6, part.protocol).tables
     both = {table: pa.concat_tables([tables[table], extra[table]]) for table in tables}
-    commit(storage, dataset._write(storage, part.campaign, part.protocol, both))
+    commit(storage, dataset._write_part(storage, part.campaign, part.protocol, both))
 
 
 _DAMAGES: dict[str, tuple[Callable[[Storage], object], str, str]] = {
@@ -342,7 +361,7 @@ def test_damage_is_named_by_file(storage: Storage, name: str) -> None:
     assert any(one.name.startswith(file) and words in one.words for one in damages), damages
 
 
-# Of a file that no manifest names nobody can say whether its part is being written at this moment.
+# Without any manifest there is no dataset.
 _UNSEEN = {"a file without a manifest", "a foreign file"}
 
 
@@ -355,6 +374,34 @@ def test_nothing_is_read_from_a_damaged_dataset(storage: Storage, name: str) -> 
 
     with pytest.raises(PipelineError, match=f"{file}.*{re.escape(words)}"):
         whole_parts(storage)
+
+
+@pytest.mark.parametrize("campaigns", [(), ("first",)])
+def test_dataset_that_lost_a_manifest_is_not_read(campaigns: tuple[str, ...], storage: Storage) -> None:
+    """Its runs would be missing without a word. While somebody writes, files without a manifest are new ones."""
+    ingest(storage, "first", _entries(_ALL[::2][:3]))
+    ingest(storage, "first", _entries(_ALL[1::2][:3]))
+    before = parts_of(storage)
+    storage.delete([f"parts/{before[0].id}.json"])
+
+    with pytest.raises(PipelineError, match=rf"parts/{before[0].id}\.json: missing, though there are files of its part"):
+        whole_parts(storage, campaigns=campaigns)
+    with owned(storage):
+        assert whole_parts(storage, campaigns=campaigns) == before[1:]
+    ingest(storage, "first", _entries([*_ALL[::2][:3], *_ALL[1::2][:3]]))
+    assert whole_parts(storage, campaigns=campaigns) == before
+
+
+def test_part_is_taken_over_only_with_all_of_its_runs(storage: Storage) -> None:
+    """Whoever writes a manifest wrongly must not make the runs of other parts disappear."""
+    for keys in (_ALL[::2][:3], _ALL[1::2][:3]):
+        ingest(storage, "first", _entries(keys))
+    one, other = parts_of(storage)
+    for part, old in ((one, other), (other, one)):
+        wrong = replace(part, replaces=(part.id, old.id))
+        commit(storage, replace(wrong, seal=dataset._seal(wrong)))
+
+    assert [part.id for part in parts_of(storage)] == [one.id, other.id]
 
 
 def test_no_drawn_damage_of_a_file_is_read(storage: Storage) -> None:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from pyspark.errors import PySparkException
@@ -20,11 +22,12 @@ from pipeline import tasks
 from pipeline.dataset import Entry, Ingested, Refused, committed, compact, ingest, parts_of
 from pipeline.dataset_on_spark import Units, ingest_on_spark, verify_on_spark
 from pipeline.errors import PipelineError
+from pipeline.ledger import Row
 from pipeline.owner import owned
-from pipeline.storage import Storage, storage_at
+from pipeline.storage import Storage, below, storage_at
 from pipeline.tables import OF_A_RECORD
 from pipeline.verification import verify
-from tests.pipeline.campaigns import ORDER, spoil, write_campaign
+from tests.pipeline.campaigns import ORDER, put_row, spoil, write_campaign
 from tests.pipeline.test_dataset import _ALL, _DAMAGES, _entries
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -52,13 +55,31 @@ def _on_spark(spark: SparkSession, campaign: Path, dataset: Path, ingest_name: s
     return ingest_on_spark(spark, storage_at(dataset), "one", units)
 
 
-def _rows(dataset: Path) -> dict[str, list[tuple[object, ...]]]:
+def _taken_in(spark: SparkSession | None, campaign: Path, dataset: Path, ingest_name: str) -> Ingested:
+    return _here(campaign, dataset) if spark is None else _on_spark(spark, campaign, dataset, ingest_name)
+
+
+@pytest.fixture(params=["here", "on Spark"])
+def on(request: pytest.FixtureRequest) -> SparkSession | None:
+    """A session of Spark, or None for this process."""
+    session: SparkSession | None = request.getfixturevalue("spark") if request.param == "on Spark" else None
+    return session
+
+
+def _rows(dataset: Path | str) -> dict[str, list[tuple[object, ...]]]:
     storage = storage_at(dataset)
     frames = {
-        table: pl.concat([pl.read_parquet(storage.path(name), hive_partitioning=True) for name in committed(storage, table)])
+        table: pl.concat([_file(storage.read(name), *name.split("/")[1:3]) for name in committed(storage, table)])
         for table in OF_A_RECORD
     }
     return {table: sorted(frame.rows(), key=str) for table, frame in frames.items()}
+
+
+def _file(data: bytes, *folders: str) -> pl.DataFrame:
+    """The rows of a file with the columns that are in the names of its folders."""
+    return pl.read_parquet(data).with_columns(
+        pl.lit(value).alias(name) for name, value in (folder.split("=") for folder in folders)
+    )
 
 
 def test_ingest_on_spark_takes_in_the_same_rows(campaign: Path, spark: SparkSession, tmp_path: Path) -> None:
@@ -69,7 +90,7 @@ def test_ingest_on_spark_takes_in_the_same_rows(campaign: Path, spark: SparkSess
 
     assert told_by_spark._replace(parts=0, words=()) == told._replace(parts=0, words=())
     assert sorted(told_by_spark.words) == sorted(told.words)
-    assert (told.new, told.refused) == (ORDER.runs - refused - 3, refused)
+    assert (told.new, told.refused) == (ORDER.runs - refused - 4, refused)
     assert _rows(there) == _rows(here)
     assert verify(storage_at(there)) == []
     compact(storage_at(there))
@@ -89,6 +110,20 @@ def test_ingest_on_spark_skips_what_is_there(campaign: Path, spark: SparkSession
     assert verify(storage_at(dataset)) == []
     _here(campaign, tmp_path / "here")
     assert _rows(dataset) == _rows(tmp_path / "here")
+
+
+def test_lost_run_is_taken_in_when_it_was_done_again(campaign: Path, on: SparkSession | None, tmp_path: Path) -> None:
+    """The environment failed: its row is no result, and must not stand in the way of the result."""
+    put_row(campaign, 5, Row(key="", state="lost", attempt=4, seconds=0.0, words="its worker process died 4 times"))
+    dataset = tmp_path / "dataset"
+    first = _taken_in(on, campaign, dataset, "1")
+    put_row(campaign, 5)
+    second = _taken_in(on, campaign, dataset, "2")
+
+    assert [told._replace(parts=0) for told in (first, second)] == [Ingested(ORDER.runs - 1), Ingested(1, ORDER.runs - 1)]
+    assert pl.concat([pl.read_parquet(storage_at(dataset).path(n)) for n in committed(storage_at(dataset), "runs")])[
+        "outcome"
+    ].unique().to_list() == ["completed"]
 
 
 def _failing_at(campaign: str, ingest_name: str, fails: int, unit: int) -> Iterator[Entry | Refused]:
@@ -135,6 +170,33 @@ def test_killed_ingest_on_spark_leaves_nothing_half_in(campaign: Path, tmp_path:
     assert before < ORDER.runs
     assert verify(storage) == []
     _here(campaign, tmp_path / "here")
+    assert _rows(dataset) == _rows(tmp_path / "here")
+
+
+def _asked(*arguments: str) -> dict[str, Any]:
+    """What a command on Spark prints as JSON, from a process of its own: workers have the environment of their JVM's start."""
+    command = [sys.executable, "-m", "highwater", "store", *arguments, "--spark", "local[2]", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=ENDS_WITHIN_S)
+    assert done.stdout, done.stderr
+    told: dict[str, Any] = msgspec.json.decode(done.stdout)
+    return told
+
+
+def test_ingest_on_spark_from_s3_into_s3(campaign: Path, s3: str, tmp_path: Path) -> None:
+    """The workers read the campaign and write the parts on the server; a second ingest finds all runs there."""
+    refused = spoil(campaign)
+    _here(campaign, tmp_path / "here")
+    source, dataset = below(s3, "campaign"), below(s3, "dataset")
+    storage_at(s3).put_folder(campaign, "campaign", last="request.json")
+
+    told, again = (_asked("ingest", source, "--dataset", dataset, "--campaign", "one") for _ in range(2))
+    verified = _asked("verify", dataset)
+
+    new = ORDER.runs - refused - 4
+    assert (told["new"], len(told["refused"]), told["unfinished"]) == (new, refused, 4)
+    assert (again["new"], again["present"], len(again["refused"])) == (0, new, refused)
+    assert verified == {"damages": []}
     assert _rows(dataset) == _rows(tmp_path / "here")
 
 

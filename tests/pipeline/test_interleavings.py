@@ -182,8 +182,8 @@ def test_question_within_an_ingest_counts_whole_runs(step: str, storage: Storage
 
 
 ASKING: dict[str, Step] = {
-    "before it compares a file": lambda patch, act: _force_function(patch, "_complaints", act, nth=0),
-    "after it compared some files": lambda patch, act: _force_function(patch, "_complaints", act, nth=5),
+    "before it compares a file": lambda patch, act: _force_function(patch, "_complaints_of_file", act, nth=0),
+    "after it compared some files": lambda patch, act: _force_function(patch, "_complaints_of_file", act, nth=5),
     "before its first view": lambda patch, act: _force(patch, InProcess, "_make_view", act),
     "before its second view": lambda patch, act: _force(patch, InProcess, "_make_view", act, nth=1),
     "after its last view": lambda patch, act: _force(patch, InProcess, "_make_view", act, nth=1, after=True),
@@ -305,3 +305,34 @@ def test_driver_within_another_driver_is_refused(
     assert all(counts["new"] + counts["unfinished"] == 2 for counts in taken)
     monkeypatch.undo()
     assert _performed(tmp_path, capsys, "--resume")[:2] == (code, runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", range(3))
+def test_ingest_within_a_resume_counts_each_run(
+    nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The resumed campaign forgets the row and the record of a damaged run, one after the other, before it does it again."""
+    wanted = _performed(tmp_path, capsys)
+    (folder,) = (tmp_path / "campaigns").glob("*")
+    cut, *_ = sorted((folder / "records").iterdir())
+    cut.write_bytes(cut.read_bytes()[:-9])
+    taken: list[dict[str, Any]] = []
+
+    def take_in() -> None:
+        capsys.readouterr()
+        run_command_line(["store", "ingest", str(folder), "--dataset", str(tmp_path / "dataset"), "--json"])
+        taken.append(json.loads(capsys.readouterr().out))
+
+    acted = _force_between_deletes(monkeypatch, take_in, nth=nth)
+    resumed = _performed(tmp_path, capsys, "--resume")
+    monkeypatch.undo()
+    take_in()
+
+    assert bool(acted) == (len(taken) == 2) == (nth < 2)
+    assert resumed[:2] == wanted[:2]
+    assert [counts["new"] + counts["present"] + len(counts["refused"]) + counts["unfinished"] for counts in taken] == [2] * len(
+        taken
+    )
+    assert (taken[-1]["new"] + taken[-1]["present"], taken[-1]["refused"]) == (2, [])
+    assert verify(storage_at(tmp_path / "dataset")) == []

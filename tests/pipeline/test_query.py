@@ -21,7 +21,7 @@ TWO = replace(ONE, campaign="two", invalid=400, slower=500)
 
 
 @pytest.fixture(params=ENGINES)
-def on(request: pytest.FixtureRequest) -> list[str]:
+def engine_options(request: pytest.FixtureRequest) -> list[str]:
     """The options that choose an engine."""
     if request.param == "in process":
         return []
@@ -93,9 +93,9 @@ def test_damaged_dataset_is_refused_before_spark_starts(
     ],
 )
 def test_what_cannot_be_asked_is_one_line(
-    arguments: list[str], words: str, on: list[str], dataset: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], words: str, engine_options: list[str], dataset: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command_line([*(part.format(dataset=dataset, empty=tmp_path) for part in arguments), *on]) == 2
+    assert run_command_line([*(part.format(dataset=dataset, empty=tmp_path) for part in arguments), *engine_options]) == 2
 
     error = capfd.readouterr().err.splitlines()[-1]
     assert error.startswith("highwater: ")
@@ -103,9 +103,9 @@ def test_what_cannot_be_asked_is_one_line(
 
 
 def test_forms_of_an_answer_hold_the_same_rows(
-    on: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    engine_options: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["query", "detection", "--dataset", dataset, "--campaign", "two", *on]
+    asked = ["query", "detection", "--dataset", dataset, "--campaign", "two", *engine_options]
     parquet, page = tmp_path / "answer.parquet", tmp_path / "answer.html"
 
     assert run_command_line([*asked, "--format", "parquet", "--output", str(parquet), "--page", str(page)]) == 0
@@ -120,28 +120,30 @@ def test_forms_of_an_answer_hold_the_same_rows(
     assert "Seeds to detect" in page.read_text(encoding="utf-8")
 
 
-def test_folder_may_be_named_like_a_pattern(on: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_may_be_named_like_a_pattern(
+    engine_options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_dataset(tmp_path / "D[1] {x,y} 'q' *", (replace(ONE, seeds=range(3)),))
 
-    assert run_command_line(["query", "--sql", "select count(*) n from runs", "--dataset", str(folder), *on]) == 0
+    assert run_command_line(["query", "--sql", "select count(*) n from runs", "--dataset", str(folder), *engine_options]) == 0
     assert capsys.readouterr().out.splitlines() == ["n", "3"]
 
 
-def test_sql_answers_over_the_tables(on: list[str], dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sql_answers_over_the_tables(engine_options: list[str], dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
     statement = "select campaign, count(*) runs, collect_set(profile) p from runs group by campaign order by campaign"
 
-    assert run_command_line(["query", "--sql", statement, "--dataset", dataset, *on]) == 0
+    assert run_command_line(["query", "--sql", statement, "--dataset", dataset, *engine_options]) == 0
     assert capsys.readouterr().out.splitlines() == ["campaign  runs  p", "one         12  within", "two         12  within"]
 
 
 def test_diff_exits_with_the_worst_finding(
-    on: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    engine_options: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "diff.html"
 
-    assert run_command_line(["diff", "one", "two", "--dataset", dataset, "--page", str(page), *on]) == 10
+    assert run_command_line(["diff", "one", "two", "--dataset", dataset, "--page", str(page), *engine_options]) == 10
     lines = capsys.readouterr().out.splitlines()
-    assert run_command_line(["diff", "two", "two", "--dataset", dataset, "--json", *on]) == 0
+    assert run_command_line(["diff", "two", "two", "--dataset", dataset, "--json", *engine_options]) == 0
     equal = json.loads(capsys.readouterr().out)
 
     assert lines[0].startswith("one and two: worse, invalid; ")
@@ -151,7 +153,9 @@ def test_diff_exits_with_the_worst_finding(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_triage_names_causes_with_their_commands(on: list[str], dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_triage_names_causes_with_their_commands(
+    engine_options: list[str], dataset: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["triage", "--dataset", dataset, "--campaign", "two"]) == 0
 
     lines = capsys.readouterr().out.splitlines()

@@ -1,5 +1,7 @@
 """A store keeps the same contract on a local disk and on an S3 server."""
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,6 +159,15 @@ def _every_request(storage: Storage) -> list[Callable[[], object]]:
         lambda: storage.exists("x"),
         lambda: storage.read("x"),
     ]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["pipe", "folder", "loop"])
+def test_what_is_no_file_is_not_read(make: Callable[[Path], object], tmp_path: Path) -> None:
+    """A reader of a pipe would wait for its writer for ever."""
+    make(tmp_path / "x")
+
+    with pytest.raises(OSError, match=re.escape(str(tmp_path / "x"))):
+        storage_at(tmp_path).read("x")
 
 
 def test_missing_bucket_is_named_by_writing_and_listing(s3: str) -> None:

@@ -15,7 +15,7 @@ from pipeline.items import ATTEMPTS_MAX, Item, Job
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at
 from pipeline.work import perform
-from tests.pipeline.deeds import attempts, do, item
+from tests.pipeline.deeds import attempts, do_deed, item
 
 PLACES = [
     "here",
@@ -42,7 +42,7 @@ class Bench:
 
     def perform(self, *items: Item, deadline_s: float | None = None, per_task: int | None = None) -> list[Row]:
         """Do the items and return the rows that were seen, by key."""
-        job = Job(function=do, ledger=self.ledger.location, deadline_s=deadline_s, grace_s=1)
+        job = Job(function=do_deed, ledger=self.ledger.location, deadline_s=deadline_s, grace_s=1)
         seen_rows: list[Row] = []
         perform(items, job, spark=self._spark, jobs=self._jobs, on_row=seen_rows.append, per_task=per_task)
         return sorted(seen_rows, key=lambda row: row.key)
@@ -134,7 +134,7 @@ def test_work_stops_when_the_watcher_raises(bench: Bench) -> None:
     def stop(row: Row) -> None:
         raise EnoughError
 
-    job = Job(function=do, ledger=bench.ledger.location)
+    job = Job(function=do_deed, ledger=bench.ledger.location)
     items = [bench.item(f"{n:02}", "slow") for n in range(20)]
     with pytest.raises(EnoughError):
         perform(items, job, spark=bench._spark, jobs=bench._jobs, on_row=stop)
@@ -165,9 +165,9 @@ def test_ctrl_c_stops_local_work_and_keeps_its_rows(tmp_path: Path, request: pyt
 def test_work_that_spark_cannot_begin_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """The ledger of another machine: no item can begin, so the work must not try for ever."""
     (tmp_path / "file").touch()
-    job = Job(function=do, ledger=str(tmp_path / "ledger"))
+    job = Job(function=do_deed, ledger=str(tmp_path / "ledger"))
     (tmp_path / "ledger").mkdir()
-    broken = Job(function=do, ledger=str(tmp_path / "file" / "ledger"))
+    broken = Job(function=do_deed, ledger=str(tmp_path / "file" / "ledger"))
     with pytest.raises((PipelineError, OSError)) as failure:
         perform([item("a", tmp_path)], broken, spark=spark)
 

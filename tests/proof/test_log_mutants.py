@@ -153,7 +153,7 @@ def logs_of_one_length_are_equal(patch: Patch) -> None:
 
 def final_readers_may_miss_records(patch: Patch) -> None:
     """Final readers owe nothing."""
-    patch.setattr(availability, "_unseen", lambda done, final_ns, name, cuts: [])
+    patch.setattr(availability, "_unseen_records", lambda done, final_ns, name, cuts: [])
 
 
 def whose_session_ended_is_controller_still(patch: Patch) -> None:
@@ -162,8 +162,8 @@ def whose_session_ended_is_controller_still(patch: Patch) -> None:
 
 
 def unknown_commits_never_happened(patch: Patch) -> None:
-    was = committed_offsets._commits
-    patch.setattr(committed_offsets, "_commits", lambda done: was([call for call in done if call.type == "ok"]))
+    was = committed_offsets._commits_by_group
+    patch.setattr(committed_offsets, "_commits_by_group", lambda done: was([call for call in done if call.type == "ok"]))
 
 
 def leaders_tell_the_isr_that_they_wrote(patch: Patch) -> None:
@@ -171,10 +171,10 @@ def leaders_tell_the_isr_that_they_wrote(patch: Patch) -> None:
 
 
 def stray_logs_are_ignored(patch: Patch) -> None:
-    was = convergence._logs
+    was = convergence._wrong_logs
     patch.setattr(
         convergence,
-        "_logs",
+        "_wrong_logs",
         lambda name, state, found: was(name, state, [log for log in found if log.node in (state.replicas or ())]),
     )
 
@@ -199,7 +199,7 @@ def denied_partition_is_not_known(patch: Patch) -> None:
 
 
 def empty_poll_says_nothing(patch: Patch) -> None:
-    patch.setattr(final_reads, "_empty", lambda answered: None)
+    patch.setattr(final_reads, "_empty_final_poll", lambda answered: None)
 
 
 MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
@@ -256,8 +256,8 @@ def crashed_operations_never_happened(patch: Patch) -> None:
 
 def acknowledged_offsets_are_ignored(patch: Patch) -> None:
     """The position of a value at two offsets is then unknown."""
-    was = QueueLog.place
-    patch.setattr(QueueLog, "place", lambda self, offset, value: was(self, None, value))
+    was = QueueLog.index_of
+    patch.setattr(QueueLog, "index_of", lambda self, offset, value: was(self, None, value))
 
 
 def real_time_order_is_ignored(patch: Patch) -> None:

@@ -59,7 +59,7 @@ def _last(calls: Sequence[Call]) -> int:
 
 
 def zones_may_cross(patch: Patch) -> None:
-    patch.setattr(unique, "_zones", lambda values, first_end, last_start, speaker: None)
+    patch.setattr(unique, "_zone_conflict", lambda values, first_end, last_start, speaker: None)
 
 
 def unanswered_dequeues_take_nothing(patch: Patch) -> None:
@@ -71,12 +71,12 @@ def unanswered_dequeues_take_nothing(patch: Patch) -> None:
 
 
 def queue_order_is_ignored(patch: Patch) -> None:
-    patch.setattr(unique, "_overtaken", lambda enqueued, dequeued: None)
+    patch.setattr(unique, "_overtaking_conflict", lambda enqueued, dequeued: None)
 
 
 def unseen_appends_are_nowhere(patch: Patch) -> None:
-    was = unique._appends
-    patch.setattr(unique, "_appends", lambda calls: (was(calls)[0], [], was(calls)[2]))
+    was = unique._appends_by_offset
+    patch.setattr(unique, "_appends_by_offset", lambda calls: (was(calls)[0], [], was(calls)[2]))
 
 
 def ambiguous_parts_are_valid(patch: Patch) -> None:
@@ -125,7 +125,7 @@ def rw_edges_are_ignored(patch: Patch) -> None:
 
 def intermediate_reads_are_allowed(patch: Patch) -> None:
     """No G1b."""
-    patch.setattr(ListAppend, "_intermediate", lambda self: iter(()))
+    patch.setattr(ListAppend, "_intermediate_reads", lambda self: iter(()))
 
 
 def write_skew_is_forbidden(patch: Patch) -> None:
@@ -150,8 +150,8 @@ def guessed_order_is_the_only_one(patch: Patch) -> None:
 
 
 def readers_of_replaced_versions_are_ignored(patch: Patch) -> None:
-    was = orders._names
-    patch.setattr(orders, "_names", lambda pair: was(pair)[:1])
+    was = orders._edges_of_order
+    patch.setattr(orders, "_edges_of_order", lambda pair: was(pair)[:1])
 
 
 def phantoms_are_ignored(patch: Patch) -> None:

@@ -43,13 +43,13 @@ def later_additions_count(patch: Patch) -> None:
 
 
 def lost_elements_are_right(patch: Patch) -> None:
-    patch.setattr(set_full, "_fate", lambda element, adds, sight: None)
+    patch.setattr(set_full, "_loss_of", lambda element, adds, sight: None)
 
 
 def subkeys_have_no_order(patch: Patch) -> None:
     """The read seen backwards, so that a nil comes before the subkeys."""
-    was = sequential._answer
-    patch.setattr(sequential, "_answer", lambda call: (was(call)[0], sorted(was(call)[1], key=str)))
+    was = sequential._key_and_subkeys
+    patch.setattr(sequential, "_key_and_subkeys", lambda call: (was(call)[0], sorted(was(call)[1], key=str)))
 
 
 def predecessors_may_be_missing(patch: Patch) -> None:
@@ -57,7 +57,7 @@ def predecessors_may_be_missing(patch: Patch) -> None:
 
 
 def order_is_ignored(patch: Patch) -> None:
-    patch.setattr(monotonic, "_out_of_order", lambda last, rows, values: iter(()))
+    patch.setattr(monotonic, "_rows_out_of_order", lambda last, rows, values: iter(()))
 
 
 def falls_are_risen(patch: Patch) -> None:
@@ -67,8 +67,8 @@ def falls_are_risen(patch: Patch) -> None:
 
 def every_queue_is_drained(patch: Patch) -> None:
     """As Jepsen's checker takes it: what did not come out is lost, whatever came of the drain."""
-    was = total_queue._missing
-    patch.setattr(total_queue, "_missing", lambda queue, put, taken, drained: was(queue, put, taken, 1_000))
+    was = total_queue._missing_values
+    patch.setattr(total_queue, "_missing_values", lambda queue, put, taken, drained: was(queue, put, taken, 1_000))
 
 
 def later_ids_are_not_compared(patch: Patch) -> None:
@@ -77,7 +77,7 @@ def later_ids_are_not_compared(patch: Patch) -> None:
 
 
 def keys_are_ignored(patch: Patch) -> None:
-    patch.setattr(adya, "_key", lambda call: None)
+    patch.setattr(adya, "_key_of_insert", lambda call: None)
 
 
 MISTAKES: list[tuple[Callable[[Patch], None], str]] = [

@@ -228,7 +228,7 @@ def _return_to_startup(lab: Lab, i: int, *assigned: Assigned) -> int:
     return broker.registration_request
 
 
-def test_replica_started_by_a_deposed_controller_is_checked() -> None:
+def test_replica_of_no_topic_from_a_deposed_controller_goes() -> None:
     """V3 §E step 4: the command may come from a controller that does not know yet that it was deposed."""
     lab = _topic_deleted_at_startup_of(3)
     assert isinstance(lab.nodes[3].state.broker.partitions[T0].role, Follower)

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 
 from reference.config import SAFE, VARIANTS, BrokerConfig
 from reference.controller import standings
-from reference.controller.context import Controller
+from reference.controller.context import BrokerList, Controller
 from reference.coordination import paths
-from reference.coordination.api import Data, GetData, SetData
+from reference.coordination.api import Children, Data, GetData, SetData
 from reference.errors import ErrorCode
-from reference.events import Received
+from reference.events import Received, ZkReplied, ZkWatch
 from reference.messages import (
     AnyMessage,
     EpochEnd,
@@ -342,6 +342,23 @@ def test_heartbeat_of_a_later_registration_is_accepted_at_once() -> None:
     assert (reply.error, reply.current_state) == (ErrorCode.NONE, ACTIVE)
     assert later in [live.incarnation for live in controller_of(lab).live]
     assert [c.incarnation for c in controller_of(lab).channels if c.broker == 2] == [later]
+
+
+def test_older_list_does_not_undo_the_adoption() -> None:
+    """R-190, C-05: the list was read before the broker registered; it is told everything once, not again by the next list."""
+    lab = full()
+    older = tuple(lab.zk.submit(lab.admin, (GetData(f"{paths.BROKER_IDS}/{name}"),))[0][0] for name in ("1", "3"))
+    lab.muted.add(1)
+    lab.tell(1, ZkWatch(paths.BROKER_IDS, "children"))
+    later = Incarnation(incarnation_of(lab, 2) + 1000)
+    beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
+    (told,) = [channel for channel in controller_of(lab).channels if channel.broker == 2]
+    for answers in ((Children(("1", "3")),), older):
+        (asked,) = [request for request in controller_of(lab).outstanding if request.pending == BrokerList()]
+        lab.tell(1, ZkReplied(asked.request, answers))
+
+    assert [live.incarnation for live in controller_of(lab).live if live.broker == 2] == [later]
+    assert [channel for channel in controller_of(lab).channels if channel.broker == 2] == [told]
 
 
 def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:

@@ -12,8 +12,9 @@ from reference.events import Received
 from reference.machine import Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrResult, ProduceReply
 from reference.replica import isr
+from reference.replica import leader as role
 from reference.replica.partition import Leader, brokers_of
-from reference.types import Address, BrokerId, Incarnation, TopicPartition, ZkVersion
+from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, TopicPartition, ZkVersion
 from tests.reference.interrupted import Interrupted
 from tests.reference.isr_changes import (
     ELSEWHERE,
@@ -64,6 +65,22 @@ def test_legacy_leader_writes_its_isr_to_zookeeper() -> None:
     """R-205: during the double roll the protocol of the leader decides, not that of the controller."""
     assert writers("safe", legacy=(2,)) == {2}
     assert writers("safe", legacy=(3,)) == {1}
+
+
+def test_leader_told_without_the_elr_keeps_it() -> None:
+    """R-316, KIP-966: a layout without registrations has no ELR either, and an ISR written without it would end it."""
+    lab = full("isr-via-zookeeper", min_isr=3)
+    lab.held = comes_from(4)
+    lab.produce(2, "m")
+    lab.wait(9000)
+    assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([2, 3], [4])
+    told = replace(lab.state(), isr=tuple(replace(m, incarnation=NO_INCARNATION) for m in leader_of(lab).isr), elr=())
+    role.become(turn_of(lab, 2), lab.partition(2), told)
+
+    lab.held = lambda letter: comes_from(3)(letter) or comes_from(4)(letter)
+    lab.wait(9000)
+
+    assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([2], [3, 4])
 
 
 def test_isr_change_keeps_leader_and_leader_epoch() -> None:

@@ -374,8 +374,8 @@ def test_parked_requests_of_a_disconnected_client_are_dropped() -> None:
     assert lab.partition(1).produces == []
 
 
-@pytest.mark.parametrize(("fenced", "there"), [(True, True), (False, False)])
-def test_late_stop_replica_of_an_old_epoch_deletes_nothing(fenced: bool, there: bool) -> None:
+@pytest.mark.parametrize("fenced", [True, False])
+def test_late_stop_replica_of_an_old_epoch_deletes_nothing(fenced: bool) -> None:
     """B-52, U-10, KIP-570: without an epoch of its own, a late StopReplica deletes a replica that was assigned again."""
     lab = with_switches(3, stop_replica_epoch=fenced)
     command(lab, 3, state_for(lab, 2, epoch_up=4))
@@ -383,7 +383,7 @@ def test_late_stop_replica_of_an_old_epoch_deletes_nothing(fenced: bool, there: 
     stops = (StopPartition(T0, LeaderEpoch(1)),)
     lab.tell(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))
 
-    assert (T0 in broker.partitions) is there
+    assert (T0 in broker.partitions) is fenced
 
 
 @pytest.mark.parametrize(("deletes", "there"), [(False, True), (True, False)])

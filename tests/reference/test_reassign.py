@@ -8,9 +8,10 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Delete, SetData
 from reference.coordination.memory import Fired
 from reference.errors import ErrorCode
-from reference.events import Received
+from reference.events import AnyEvent, Received
 from reference.messages import (
     LeaderAndIsr,
+    MetadataHeartbeat,
     StopReplica,
     StopReplicaReply,
 )
@@ -24,6 +25,7 @@ from tests.reference.moving import (
     GHOST,
     OAR,
     RAR,
+    Mortal,
     assigned,
     cluster,
     data,
@@ -273,6 +275,34 @@ def test_broker_that_read_the_old_assignment_drops_its_replica() -> None:
     reassign(lab)
 
     assert lab.before == {}
+    assert finish(lab, lambda: is_at(lab, RAR))
+
+
+class _Returning(Mortal):
+    """A cluster whose controller hears broker 3 again between the last step of a move and the write of the assignment."""
+
+    is_back = False
+
+    def tell(self, i: int, event: AnyEvent) -> None:
+        move = self.nodes[1].state.controller.agent.moves.get(T0) if 1 in self.nodes else None
+        if not self.is_back and move is not None and move.step is MoveStep.NARROWING:
+            self.is_back = True
+            beats = [letter for letter in self.letters if letter[0] == "b3" and isinstance(letter[2], MetadataHeartbeat)]
+            super().tell(1, Received(Address("b3"), beats[-1][2]))
+        super().tell(i, event)
+
+
+def test_broker_that_returns_is_waited_for_before_ar_narrows() -> None:
+    """R-236, R-238: a silent broker counts as absent; one that is heard again answers StopReplica before AR leaves it out."""
+    lab = cluster(kind=_Returning)
+    assert isinstance(lab, _Returning)
+    lab.held = lambda letter: "b3" in letter[:2] and isinstance(letter[2], StopReplica | MetadataHeartbeat)
+    lab.wait(6000)
+    reassign(lab)
+    narrowed = assigned(lab) == RAR
+    lab.held = lambda _: False
+
+    assert (lab.is_back, narrowed) == (True, False)
     assert finish(lab, lambda: is_at(lab, RAR))
 
 

@@ -98,12 +98,12 @@ def test_crash_during_start_after_clean_shutdown_is_unclean(variant: str, trusts
 
 @pytest.mark.parametrize(("variant", "kept"), [("safe", 1), ("hw-checkpoint-zero-on-shutdown", 0)])
 def test_clean_shutdown_keeps_the_high_watermark(variant: str, kept: int) -> None:
-    """B-18, KAFKA-851: as the next follower the broker would truncate to nothing, and might lead then."""
+    """B-18, KAFKA-851: a broker that starts with HW 0 would truncate its log to nothing as a follower, and might lead then."""
     lab = Lab(2, variant=VARIANTS[variant])
     lab.produce(1, "a")
     lab.settle()
     shut_down(lab, 1)
-    lab.muted.add(1)
+    lab.muted.add(1)  # without ZooKeeper it gets no role, so this is the HW of its checkpoint
     lab.start(1)
 
     assert lab.partition(1).hw == kept

@@ -187,6 +187,21 @@ def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     assert written == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
+def test_former_leader_commits_nothing_more() -> None:
+    """R-037, V3 §C becomeFollower: the commit thread is stopped; a record that not all replicas had stays uncommitted."""
+    lab = full("v3")
+    lab.held = lambda letter: letter[1] == "b1"
+    lab.produce(1, "x", correlation=9)
+    lab.settle()
+    before = lab.partition(1).hw
+    command(lab, 1, state_for(lab, 2))
+    lab.held = lambda letter: letter[1] != "b1"
+    lab.settle()
+
+    acknowledged = [m for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    assert (before, lab.partition(1).hw, acknowledged) == (0, 0, [])
+
+
 def test_follower_ignores_a_late_answer_of_its_former_leader() -> None:
     """R-037: the fetcher of the old leader is stopped before the log is truncated."""
     lab = full("v3")

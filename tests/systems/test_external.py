@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from highwater.backends.real.clients import settings
 from highwater.backends.real.systems.external import cluster
 from highwater.backends.real.systems.external.cluster import ExternalCluster
-from highwater.backends.real.systems.external.file import Description, Entry, Hooks, asked_at, load
+from highwater.backends.real.systems.external.file import Description, Entry, Hooks, harness_addresses_of, load
 from highwater.backends.real.systems.external.site import ExternalSite
 from highwater.backends.real.systems.kafka import quorum
 from highwater.backends.real.systems.kafka.quorum import NewTopic
@@ -19,6 +19,7 @@ from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
 from highwater.plans.text import load_plan
 from highwater.rig.attempts import Heard
+from highwater.rig.scene import scene_of
 from reference.client.calls import LatestCall
 from reference.config import TopicSpec
 from reference.coordination import paths
@@ -50,6 +51,7 @@ NODES = Description(nodes=(Entry(id=7, address="127.0.0.1:2"), Entry(id=0, addre
 TOPIC = TopicSpec(name="t", partitions=1, replication_factor=2, min_insync_replicas=1, flush="none")
 PLAN = replace(load_plan(ROOT / "corpus" / "real" / "kip101.yaml"), schedule=())
 PLAN = replace(PLAN, cluster=replace(PLAN.cluster, brokers=2, topics=(TOPIC,)))
+SCENE = scene_of(PLAN)
 
 
 def state(topic: str, leader: int, replicas: tuple[int, ...]) -> PartitionState:
@@ -165,7 +167,7 @@ def test_clients_have_addresses_and_settings_of_their_own(nodes: Nodes, monkeypa
         return told
 
     monkeypatch.setattr(cluster, "advertised", advertised)
-    mine = ExternalCluster(asked_at(SECURE), SECURE, MINE, PLAN)
+    mine = ExternalCluster(harness_addresses_of(SECURE), SECURE, MINE, PLAN)
 
     assert asyncio.run(mine.gathered())
     assert asked == [({B1: ("localhost", 91), B2: ("localhost", 92)}, {"security.protocol": "SASL_SSL"})]
@@ -203,7 +205,7 @@ def test_topics_are_created_by_the_controller_with_its_ids(nodes: Nodes) -> None
     """Without KRaft every other node answers error 41."""
     mine = nodes.seen(partitions=())
 
-    asyncio.run(mine.create_topics(PLAN))
+    asyncio.run(mine.create_topics(SCENE))
     mine.close()
 
     ((where, (topic,)),) = nodes.asked
@@ -214,7 +216,7 @@ def test_topics_are_created_by_the_controller_with_its_ids(nodes: Nodes) -> None
 def test_other_nodes_are_asked_when_the_controller_has_changed(nodes: Nodes) -> None:
     nodes.controller = WHERE
 
-    asyncio.run(nodes.seen(partitions=()).create_topics(PLAN))
+    asyncio.run(nodes.seen(partitions=()).create_topics(SCENE))
 
     assert [where for where, _ in nodes.asked] == [WHERE_2, WHERE]
 
@@ -222,7 +224,7 @@ def test_other_nodes_are_asked_when_the_controller_has_changed(nodes: Nodes) -> 
 def test_empty_topic_of_the_cluster_is_used_and_left_there(nodes: Nodes) -> None:
     mine = nodes.seen()
 
-    asyncio.run(mine.create_topics(PLAN))
+    asyncio.run(mine.create_topics(SCENE))
     mine.close()
 
     assert (nodes.asked, nodes.deleted) == ([], [])
@@ -231,9 +233,9 @@ def test_empty_topic_of_the_cluster_is_used_and_left_there(nodes: Nodes) -> None
 def test_topic_with_records_or_another_shape_is_refused(nodes: Nodes) -> None:
     nodes.end = 5
     with pytest.raises(HarnessError, match=r"topic t exists and had records \(t-0 ends at 5\): delete it$"):
-        asyncio.run(nodes.seen().create_topics(PLAN))
+        asyncio.run(nodes.seen().create_topics(SCENE))
     with pytest.raises(HarnessError, match=r"topic t exists with 1 partitions of 1 replicas; the plan needs 1 of 2$"):
-        asyncio.run(nodes.seen(partitions=(state("t", 0, (0,)),)).create_topics(PLAN))
+        asyncio.run(nodes.seen(partitions=(state("t", 0, (0,)),)).create_topics(SCENE))
 
 
 @pytest.mark.parametrize(("workload", "request_name"), [("transactions", "InitProducerId"), ("groups", "JoinGroup")])
@@ -242,7 +244,7 @@ def test_cluster_without_coordinators_is_refused(nodes: Nodes, workload: str, re
     plan = replace(PLAN, workload=replace(PLAN.workload, name=workload))
 
     with pytest.raises(HarnessError, match=f"does not serve {request_name}, which the workload {workload} needs$"):
-        asyncio.run(nodes.seen().create_topics(plan))
+        asyncio.run(nodes.seen().create_topics(scene_of(plan)))
 
 
 def test_cluster_without_create_topics_must_bring_them(nodes: Nodes) -> None:
@@ -251,8 +253,8 @@ def test_cluster_without_create_topics_must_bring_them(nodes: Nodes) -> None:
     with pytest.raises(
         HarnessError, match=r"does not serve CreateTopics: create these topics first: t \(1 partitions, 2 replicas"
     ):
-        asyncio.run(nodes.seen(partitions=()).create_topics(PLAN))
-    asyncio.run(nodes.seen(partitions=(state("t", 7, (0, 7)),)).create_topics(PLAN))
+        asyncio.run(nodes.seen(partitions=()).create_topics(SCENE))
+    asyncio.run(nodes.seen(partitions=(state("t", 7, (0, 7)),)).create_topics(SCENE))
 
 
 def test_cluster_without_create_topics_needs_no_controller(nodes: Nodes) -> None:
@@ -271,6 +273,23 @@ def site(tmp_path: Path) -> ExternalSite:
     path = tmp_path / "my.yaml"
     path.write_text(FILE)
     return ExternalSite({B1: WHERE}, Hooks(load(path), tmp_path))
+
+
+def test_second_run_on_a_cluster_is_refused_until_the_first_ends(
+    site: ExternalSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would read the other's records, and its verdict would be wrong (docs/found.md)."""
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("highwater.backends.real.systems.external.site.served_version", lambda where, api: 1)
+    another = ExternalSite({B1: WHERE_2, B2: WHERE}, Hooks(load(tmp_path / "my.yaml"), tmp_path))
+    asyncio.run(site.open())
+
+    with pytest.raises(HarnessError, match=r"^b2 at 127\.0\.0\.1:1: process \d+ on .* has a run on it; wait for its end$"):
+        asyncio.run(another.open())
+    another.close()
+    site.close()
+    asyncio.run(another.open())
+    another.close()
 
 
 def test_node_that_a_fault_left_down_is_started_at_the_end(site: ExternalSite, tmp_path: Path) -> None:

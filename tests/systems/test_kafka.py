@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from highwater.exit_codes import ExitCode
-from tests.systems.conftest import need
+from tests.systems.conftest import EXAMPLES, UP_S, need
 from tests.tidy.sources import ROOT
 
 REAL = ROOT / "corpus" / "real"
-EXAMPLES = ROOT / "docs" / "examples"
 RUN_S = 300
-UP_S = 90
 TRIES = 3  # on a busy machine a run may show nothing
 
 pytestmark = pytest.mark.slow
@@ -142,10 +140,20 @@ def test_faults_of_every_family_act_on_a_release(tmp_path: Path, name: str, vers
 
 
 @pytest.mark.systems_all
-@pytest.mark.parametrize("name", ["transactions", "groups"])
-def test_release_keeps_transactions_and_groups_under_faults(tmp_path: Path, name: str) -> None:
-    """The leader is killed, a broker is cut off from its peers, another one hangs; nothing is lost, torn or skipped."""
-    code, summary = last_run(name, "3.9.1", tmp_path)
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("transactions", "3.9.1"),
+        ("groups", "3.9.1"),
+        ("groups-cooperative", "3.9.1"),
+        ("groups-static", "3.9.1"),
+        ("read-process-write", "3.9.1"),
+        ("process-coordinator-assigns", "4.1.0"),
+    ],
+)
+def test_release_keeps_sessions_under_faults(tmp_path: Path, name: str, version: str) -> None:
+    """The leader is killed, a broker is cut off from its peers, another one hangs; nothing is lost, torn, skipped or doubled."""
+    code, summary = last_run(name, version, tmp_path)
 
     assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
     assert summary["acked"] > 20  # of hundreds on an idle machine; 99 on one with thirty times more work than cores

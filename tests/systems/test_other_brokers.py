@@ -1,7 +1,5 @@
 """Brokers that nobody of this project wrote, as clusters of a user: franz-go's kfake, and the mock brokers of librdkafka."""
 
-import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,15 +11,14 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from bench.porcupine.judging import go
 from highwater.plans.text import plan_to_yaml
 from nemesis.faults import Crash, Pause, Shutdown
 from nemesis.schedule import Window
 from nemesis.targets import LeaderOf
-from tests.systems.test_kafka import EXAMPLES, UP_S, highwater
+from tests.systems.conftest import EXAMPLES, UP_S
+from tests.systems.test_kafka import highwater
 from tests.systems.test_toy import PLAN as TOY_PLAN
 
-BUILD_S = 500  # Go fetches and compiles ten modules when it builds kfake first; on a busy machine that takes minutes
 TOPIC = "highwater-t"
 LEADER = LeaderOf(topic=TOPIC, partition=0)
 CRASH = Window(id="dies", kind="crash-leader", at_ms=1000, until_ms=2500, fault=Crash(), target=LEADER)
@@ -51,55 +48,6 @@ def checked(file: Path) -> None:
         if done.returncode == 0 or time.monotonic() > deadline:
             break
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="session")
-def kfake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, built."""
-    command = go()
-    if command is None:
-        pytest.skip("there is no Go here, which builds kfake")
-    program = tmp_path_factory.mktemp("kfake") / "kfake"
-    path = f"{Path(command).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "DATA": str(program.parent), "GOFLAGS": "-mod=readonly"}
-    subprocess.run([EXAMPLES / "kfake" / "kfake.sh", "build"], check=True, env=environment, timeout=BUILD_S)
-    return program
-
-
-@pytest.fixture
-def kfake_cluster(kfake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Starts a cluster of so many nodes, whose kills cut the stored records in half if `cut` is "1"; the path of its file."""
-    script = EXAMPLES / "kfake" / "kfake.sh"
-
-    def up(nodes: int, cut: str) -> Path:
-        base = _free_ports(nodes)
-        settings = {"PROGRAM": kfake, "DATA": tmp_path / "kfake", "BASE": base, "NODES": nodes, "CUT": cut}
-        for name, value in settings.items():
-            monkeypatch.setenv(name, str(value))
-        text = (EXAMPLES / "kfake" / "kfake.yaml").read_text()
-        entries = (f'- {{id: {node}, address: "127.0.0.1:{base + node}"}}' for node in range(nodes))
-        file = tmp_path / "kfake.yaml"
-        hooks = text[text.index("hooks:") :].replace("./kfake.sh", str(script))
-        file.write_text("\n".join(("nodes:", *entries, hooks)))
-        subprocess.run([script, "up"], check=True, timeout=UP_S)
-        return file
-
-    yield up
-    subprocess.run([script, "down"], check=True, timeout=UP_S)
-
-
-def _free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
-    for base in range(29200 + os.getpid() % 100 * 20, 32000, 20):  # below those that the kernel gives away
-        try:
-            for port in range(base, base + count):
-                with socket.socket() as taken:
-                    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    taken.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return base
-    raise AssertionError("no free ports")
 
 
 def kinds(summary: dict[str, Any]) -> set[str]:

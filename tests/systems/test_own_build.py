@@ -8,8 +8,8 @@ import pytest
 
 from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.releases import release_named
-from tests.systems.conftest import need
-from tests.systems.test_kafka import EXAMPLES, last_run_with
+from tests.systems.conftest import EXAMPLES, need
+from tests.systems.test_kafka import last_run_with
 
 VERSION = "3.9.1"
 ASM = "java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED"

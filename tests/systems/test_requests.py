@@ -8,7 +8,8 @@ from highwater.backends.real.clients import java
 from tests.systems.conftest import need
 from tests.systems.test_kafka import last_run, last_run_with
 
-SHOWS = {"G1a", "precommitted-read", "lost-write", "unseen"}
+SHOWS = {"G1a", "precommitted-read", "lost-write", "unseen", "aborted-result", "doubled-result", "lost-result"}
+ENDS_LATE = ["end-txn-late", "process-end-txn-late"]
 
 pytestmark = pytest.mark.slow
 
@@ -37,26 +38,50 @@ def test_answers_of_ended_transactions_may_be_lost(client: str, tmp_path: Path) 
 
 @pytest.mark.systems_all
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
-def test_late_end_of_a_transaction_ends_the_next_one(version: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ENDS_LATE)
+def test_late_end_of_a_transaction_ends_the_next_one(name: str, version: str, tmp_path: Path) -> None:
     """KAFKA-17754: a client that speaks the first version of transactions cannot tell its requests of two transactions apart."""
-    code, summary = last_run("end-txn-late", version, tmp_path, loses=True)
+    code, summary = last_run(name, version, tmp_path, loses=True)
 
     assert (code, summary["verdict"]) == (10, "INVALID")
     assert SHOWS & {anomaly["kind"] for anomaly in summary["anomalies"]}
 
 
 @pytest.mark.systems_all
-def test_late_end_is_refused_in_the_second_version(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ENDS_LATE)
+def test_late_end_is_refused_in_the_second_version(name: str, tmp_path: Path) -> None:
     """KIP-890: the epoch of a producer is raised with each transaction, so the broker knows an old request."""
     need_client("4.1.0")
-    code, summary = last_run_with("end-txn-late", "--system", "kafka:4.1.0", "--client", "java:4.1.0", folder=tmp_path)
+    code, summary = last_run_with(name, "--system", "kafka:4.1.0", "--client", "java:4.1.0", folder=tmp_path)
 
     assert (code, summary["verdict"], summary["live"], summary["hazard"]) == (0, "VALID", True, "shown")
 
 
 @pytest.mark.systems_all
-@pytest.mark.parametrize("name", ["add-partitions-late", "init-producer-id-late", "produce-late", "offset-commit-late"])
+@pytest.mark.parametrize(
+    "name", ["add-partitions-late", "init-producer-id-late", "produce-late", "offset-commit-late", "txn-offset-commit-late"]
+)
 def test_other_late_requests_break_nothing(name: str, tmp_path: Path) -> None:
     code, summary = last_run(name, "4.1.0", tmp_path)
 
     assert (code, summary["verdict"], summary["hazard"]) == (0, "VALID", "shown")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("read-process-write", marks=pytest.mark.systems),
+        pytest.param("groups", marks=pytest.mark.systems_all),
+        pytest.param("groups-cooperative", marks=pytest.mark.systems_all),
+        pytest.param("groups-static", marks=pytest.mark.systems_all),
+        pytest.param("process-coordinator-assigns", marks=pytest.mark.systems_all),
+        pytest.param("transactions", marks=pytest.mark.systems_all),
+        pytest.param("failover-quorum", marks=pytest.mark.systems_all),
+    ],
+)
+def test_java_client_performs_every_workload(name: str, tmp_path: Path) -> None:
+    need_client("4.1.0")
+    code, summary = last_run_with(name, "--system", "kafka:4.1.0", "--client", "java:4.1.0", folder=tmp_path)
+
+    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+    assert all(fault["acted"] for fault in summary["faults"])

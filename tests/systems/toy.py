@@ -24,6 +24,7 @@ from highwater.backends.real.systems.port import Wiring
 from highwater.backends.real.systems.uncoordinated import Uncoordinated, state_of, tree_of
 from highwater.plans.plan import Plan, system_of
 from highwater.rig.attempts import Heard
+from highwater.rig.scene import Scene
 from history.manifest import Source
 from nemesis.faults import AnyFault, Crash, Pause
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
@@ -79,7 +80,7 @@ class Cluster(Uncoordinated):
     async def gathered(self) -> bool:
         return "end" in await asyncio.to_thread(answer_of, self.where, "/0", 1.0)
 
-    async def create_topics(self, plan: Plan) -> None:
+    async def create_topics(self, scene: Scene) -> None:
         """The one log is there from the start."""
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:

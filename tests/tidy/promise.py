@@ -6,7 +6,7 @@ from highwater.catalogue.trace import Rule
 from tests.tidy.sources import ROOT
 
 PAGE = ROOT / "docs" / "promise.md"
-FAMILIES = ("DUR", "ORD", "VIS", "CUT", "LIVE", "SILENT", "VAC")
+FAMILIES = ("DUR", "ORD", "VIS", "CUT", "LIVE", "SILENT", "VAC", "SES")
 _NAME = rf"(?:{'|'.join(FAMILIES)})-\d+"
 _ITEM = re.compile(rf"\* \*\*({_NAME})\*\* ")
 _RANGE = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+) to \1-(\d+)\b")

@@ -2,8 +2,9 @@
 
 import ast
 import re
+from keyword import kwlist, softkwlist
 
-from tests.tidy.sources import PACKAGES, ROOT, at, functions, sources
+from tests.tidy.sources import OUTSIDE, PACKAGES, ROOT, at, functions, sources
 
 LINES_PER_MODULE = 600
 LINES_PER_FUNCTION = 70
@@ -77,6 +78,23 @@ def test_no_todo_marks_are_left() -> None:
     ]
 
     assert left == []
+
+
+def test_docstrings_name_only_what_their_module_has() -> None:
+    """A parameter that gets another name gets it in the docstring, too; words of plans and of Python stand for themselves."""
+    code = {source.name: re.sub(r'""".*?"""', "", source.text, flags=re.DOTALL) for source in sources(*PACKAGES, *OUTSIDE)}
+    words = {*kwlist, *softkwlist, *re.findall(r"\w+", code["reference/config.py"])}
+    words.update(*(re.findall(r'"(\w+)"', s.text) for s in sources("reference", "history", "nemesis", "workloads")))
+
+    strange = [
+        f"{at(source, function)} {function.name}: {name}"
+        for source in sources(*PACKAGES, *OUTSIDE)
+        for function in functions(source)
+        for name in re.findall(r"`([a-z_]+)`", ast.get_docstring(function) or "")
+        if name not in words and not re.search(rf"\b{name}\b", code[source.name])
+    ]
+
+    assert strange == []
 
 
 def test_docker_folder_holds_no_python() -> None:

@@ -1,11 +1,15 @@
 """The workloads of transactions and of consumer groups."""
 
+from msgspec.structs import replace
+
 from history.op import OpType
 from tests.workloads.test_admin_storm import run
 from workloads.client import Completion, Done, Invocation, Process, Sleep
 from workloads.generate import generate
 from workloads.groups import FINAL_ATTEMPTS_MAX, GROUP, Member
 from workloads.parameters import Parameters, PartitionName
+from workloads.produce_consume import Producer
+from workloads.read_process_write import Processor, ResultReader
 from workloads.transactions import MICROS_MAX, FinalReader, Transactor
 
 PARTITIONS = (PartitionName("t", 0), PartitionName("t", 1))
@@ -96,3 +100,47 @@ def test_members_leave_and_ask_now_and_then() -> None:
     asked = [invocation.f for invocation in run(member(), "faults", until_ms=60_000)]
 
     assert {"group-poll", "group-leave", "committed"} <= set(asked)
+
+
+BOTH = replace(PARAMETERS, partitions=(*PARTITIONS, PartitionName("results", 0)))
+
+
+def processor() -> Processor:
+    return next(one for one in generate("read-process-write", 3, BOTH) if isinstance(one, Processor))
+
+
+def test_processors_read_all_topics_but_the_last() -> None:
+    invocations = [invocation for invocation in run(processor(), "faults", until_ms=60_000) if invocation.f == "process"]
+    produced = [one for one in generate("read-process-write", 3, BOTH) if isinstance(one, Producer)]
+
+    assert {(invocation.reads, invocation.writes) for invocation in invocations} == {((("t", 0), ("t", 1)), (("results", 0),))}
+    assert {invocation.topic for one in produced for invocation in run(one, "faults")} == {"t"}
+
+
+def test_processors_leave_and_join_now_and_then() -> None:
+    asked = [invocation.f for invocation in run(processor(), "faults", until_ms=60_000)]
+
+    assert {"process", "group-leave"} == set(asked)
+
+
+def test_processor_at_its_end_leaves_the_group() -> None:
+    client = processor()
+    client.completed(first(client), replace(GIVEN, at_end=True))
+    client.completed(first(client), Completion(type=OpType.OK, at_end=True))
+
+    assert first(client).f == "group-leave"
+    assert isinstance(client.next(now_ms=0, phase="final"), Done)
+
+
+def test_results_are_read_once_the_processors_have_left() -> None:
+    clients = generate("read-process-write", 3, BOTH)
+    reader = next(one for one in clients if isinstance(one, ResultReader))
+    processors = [one for one in clients if isinstance(one, Processor)]
+
+    assert isinstance(reader.next(now_ms=0, phase="final"), Sleep)
+    for client in processors:
+        client.completed(first(client), Completion(type=OpType.OK, at_end=True))
+        assert first(client).f == "group-leave"
+    assert first(reader).reads == (("results", 0),)
+    reader.completed(first(reader), Completion(type=OpType.OK, at_end=True))
+    assert isinstance(reader.next(now_ms=0, phase="final"), Done)

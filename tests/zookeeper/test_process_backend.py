@@ -37,6 +37,7 @@ from nemesis.faults import (
 from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, Controller, Everyone, LeaderOf, Named
 from reference.config import TopicSpec
+from reference.metrics import METRICS
 
 PROVENANCE = Provenance(run_id="test", plan_digest="")
 LEADER = LeaderOf(topic="orders", partition=0)
@@ -86,6 +87,21 @@ def without_java() -> None:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_metrics_of_real_brokers_are_scraped_and_true() -> None:
+    """Each broker is scraped over HTTP, before and after a crash of the leader."""
+    without_java()
+    crash = replace(plan(window("f1", 1500, 3000, Crash(), LEADER), faults_ms=4000), metrics_ms=300)
+
+    run = ProcessBackend().perform(crash, PROVENANCE)
+
+    verdict, told = judge(run.history), [event for event in run.history.events if event.kind is EventKind.GAUGE]
+    assert (run.failure, verdict.validity, verdict.not_live) == (None, Validity.VALID, ())
+    assert {(event.node, event.detail) for event in told} == {(f"b{n}", metric.name) for n in (1, 2, 3) for metric in METRICS}
+    assert max(event.life or 0 for event in told) == 2
 
 
 def descendants(pid: int) -> list[int]:
@@ -163,11 +179,11 @@ def test_run_with_zookeeper_faults_is_valid_and_live(servers: int) -> None:
 
 
 SCRIPT = """
-from highwater.__main__ import end_like_ctrl_c
+from highwater.__main__ import let_signals_act_like_ctrl_c
 from highwater.backends.real.processes.backend import ProcessBackend
 from tests.zookeeper.test_process_backend import PROVENANCE, hurtful_plan
 
-end_like_ctrl_c()
+let_signals_act_like_ctrl_c()
 run = ProcessBackend().perform(hurtful_plan(), PROVENANCE)
 print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
 """

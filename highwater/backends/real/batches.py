@@ -45,13 +45,13 @@ def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
     """Decode the record batches in a stopped broker's log directories. Raises HarnessError for a damaged batch."""
     images = look(paths)
     return tuple(
-        replace(image, logs=tuple(_opened_log(log, path / log.tp) for log in image.logs))
+        replace(image, logs=tuple(_log_with_records(log, path / log.tp) for log in image.logs))
         for image, path in zip(images, paths, strict=True)
     )
 
 
-def _opened_log(log: LogImage, folder: Path) -> LogImage:
-    """The image holds headers alone. The segments hold the same batches in the same order, so their bytes are decoded."""
+def _log_with_records(log: LogImage, folder: Path) -> LogImage:
+    """The log with the records of its batches. Its image holds headers alone; the segments hold the same batches in order."""
     data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
     batches, at = [], 0
     for batch in log.batches:

@@ -21,10 +21,10 @@ _END_S_MAX = 10.0
 
 def clean() -> Iterator[str]:
     """Remove processes, containers and folders of killed runs; yields one line per removed item. HarnessError on failure."""
-    yield from _containers()
+    yield from _remove_containers()
     for folder in abandoned():
         for pid in _processes_of(folder):
-            _kill(pid)
+            _kill_and_wait(pid)
             yield f"process {pid} of {folder.name}"
         remove_all_faketime_memory(folder)
         try:
@@ -34,7 +34,7 @@ def clean() -> Iterator[str]:
         yield f"folder {folder}"
 
 
-def _containers() -> Iterator[str]:
+def _remove_containers() -> Iterator[str]:
     """Remove what killed harnesses left in Docker; yield its names. Yields nothing without Docker."""
     from highwater.backends.real.containers.engine import Engine, missing  # users without containers need not have Docker's SDK
 
@@ -61,7 +61,7 @@ def _processes_of(folder: Path) -> list[int]:
     return sorted(pids)
 
 
-def _kill(pid: int) -> None:
+def _kill_and_wait(pid: int) -> None:
     """Kill a process and wait until it has ended. Raises HarnessError for that of another user."""
     end = time.monotonic() + _END_S_MAX
     try:

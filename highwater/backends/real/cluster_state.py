@@ -1,14 +1,14 @@
 """The state of the cluster as ZooKeeper and the brokers' metadata show it to any client, at the end of a run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from msgspec import Struct
 
 from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten
-from highwater.rig.end_state import record_metadata, record_zookeeper
+from highwater.rig.end_state import metadata_rows, zookeeper_rows
 from highwater.rig.topics import topic_of_path
-from history.recorder import Recorder
+from history.recorder import EventRow
 from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.messages import PartitionState
@@ -25,11 +25,11 @@ class EndState(Struct, frozen=True):
     states: dict[str, Data]
     told: dict[Address, tuple[PartitionState, ...]]
 
-    def record(self, recorder: Recorder) -> None:
-        """Record the final state of the cluster as history rows, which `checkers.liveness.convergence` compares."""
-        record_zookeeper(recorder, self.topics, self.states)
+    def rows(self) -> Iterator[EventRow]:
+        """The final state of the cluster as history rows, which `checkers.liveness.convergence` compares."""
+        yield from zookeeper_rows(self.topics, self.states)
         for node, states in self.told.items():
-            record_metadata(recorder, node, states)
+            yield from metadata_rows(node, states)
 
 
 def znodes_of(commits: Iterable[AnyCommit]) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:

@@ -101,15 +101,14 @@ class ZooKeeperEvidence:
         life = None
         if isinstance(commit, NodeCreated) and is_registration(commit.path):
             self._node_of[commit.session] = registrant(commit.path)
-            self._set_clock(commit)
-            life = self._life(self._node_of[commit.session])
+            self._set_row_time(commit)
+            life = self._life_at_row_time(self._node_of[commit.session])
         rows = self._rows.of(commit, writer=self._node_of.get(commit.session), life=life)
         if rows:
-            self._set_clock(commit, after_ns=self._time_of_sending(commit))
-        for kind, columns in rows:
-            self.recorder.event(kind, **columns)
+            self._set_row_time(commit, after_ns=self._time_of_sending(commit))
+        self.recorder.record(rows)
 
-    def _life(self, node: Address) -> int | None:
+    def _life_at_row_time(self, node: Address) -> int | None:
         """The life of this node that runs at the clock's time, None before the first.
 
         An earlier life's session may have registered; that registration ends soon, with its session.
@@ -124,7 +123,7 @@ class ZooKeeperEvidence:
             return 0
         return self._sent_ns.get((self._node_of.get(commit.session), tp, commit.version - 1), 0)
 
-    def _set_clock(self, commit: AnyCommit, *, after_ns: int = 0) -> None:
+    def _set_row_time(self, commit: AnyCommit, *, after_ns: int = 0) -> None:
         """Set the rows' time to the commit's, but not before the previous commit's: the wall clock may go back."""
         at_ns = max(self._last_ns, commit.time_ms * _MS - self._wall_ahead_ns)
         if at_ns <= after_ns < at_ns + 2 * _MS:

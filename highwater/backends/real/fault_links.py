@@ -52,7 +52,7 @@ class LinkFaults:
 
     async def do(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> tuple[Probe, tuple[Pair, ...]]:
         """Apply a network fault to the links of these brokers or of this client place; returns the probe of it, and the links."""
-        pairs = self._of[window.id] = self._touched_links(self._pairs(window, fault, hit))
+        pairs = self._of[window.id] = self._touched_links(self._links_hit(window, fault, hit))
         if not pairs:
             return _no_link, pairs
         picks = picks_messages(fault)
@@ -60,17 +60,19 @@ class LinkFaults:
             self._broken[window.id] = 0
             resetting = self._reset_again(window.id, pairs, fault.period_ms)
             self._resetting[window.id] = asyncio.get_running_loop().create_task(resetting)
-            return self._until_seen(window.id, lambda: self._broken[window.id], "connections broken"), pairs
-        condition = self._picking(window.id, fault) if picks else _condition(fault)
+            return self._probe_of_count(window.id, lambda: self._broken[window.id], "connections broken"), pairs
+        condition = self._condition_that_picks(window.id, fault) if picks else _condition_of(fault)
         for pair in pairs:
             self._done.setdefault(pair, {})[window.id] = condition
-        probe_of_links = await self._apply(pairs)
+        probe_of_links = await self._apply_conditions(pairs)
         if picks:
-            return self._at_the_end(window.id, " or ".join(kinds_of(fault)) or "messages"), ()  # counted apart from other windows
+            return self._probe_of_picks(
+                window.id, " or ".join(kinds_of(fault)) or "messages"
+            ), ()  # counted apart from other windows
         if isinstance(fault, Packets):
-            return self._until_hit(window.id, pairs, "packets repeated"), pairs
+            return self._probe_of_hits(window.id, pairs, "packets repeated"), pairs
         if isinstance(fault, Clog) and fault.kinds:
-            return self._until_hit(window.id, pairs, f"messages held ({', '.join(fault.kinds)})"), pairs
+            return self._probe_of_hits(window.id, pairs, f"messages held ({', '.join(fault.kinds)})"), pairs
         return probe_of_links, pairs
 
     async def hold(self, window_id: str, pairs: Iterable[Pair], condition: LinkCondition = HELD) -> Probe:
@@ -78,7 +80,7 @@ class LinkFaults:
         self._of[window_id] = tuple(pairs)
         for pair in self._of[window_id]:
             self._done.setdefault(pair, {})[window_id] = condition
-        return await self._apply(self._of[window_id])
+        return await self._apply_conditions(self._of[window_id])
 
     def closing(self, window_id: str) -> None:
         """End the probes of a fault that still wait for traffic to show its effect, because the fault ends."""
@@ -94,17 +96,17 @@ class LinkFaults:
         pairs = self._of.pop(window_id)
         for pair in pairs:
             self._done.get(pair, {}).pop(window_id, None)
-        return await self._apply(pairs), pairs
+        return await self._apply_conditions(pairs), pairs
 
-    def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
-        """Probe whether a fault hit messages: counts only links that no other open fault window affects."""
+    def _probe_of_hits(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
+        """A probe that sees whether a fault hit messages; it counts only links that no other open window affects."""
         alone = tuple(pair for pair in pairs if len(self._done[pair]) == 1)
         if not alone:
             return _not_told_apart
-        before = self._hits(alone)
-        return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
+        before = self._count_hits(alone)
+        return self._probe_of_count(window_id, lambda: self._count_hits(alone) - before, what)
 
-    def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
+    def _probe_of_count(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
         """A probe that looks until something is counted, or until the window closes: the effect depends on traffic."""
         self._watched.add(window_id)
 
@@ -115,7 +117,7 @@ class LinkFaults:
 
         return probe
 
-    def _at_the_end(self, window_id: str, what: str) -> Probe:
+    def _probe_of_picks(self, window_id: str, what: str) -> Probe:
         """A probe that waits for the end of the window, and tells how many messages it picked."""
         self._watched.add(window_id)
 
@@ -128,7 +130,7 @@ class LinkFaults:
 
         return probe
 
-    def _picking(self, window_id: str, fault: LinkFault) -> LinkCondition:
+    def _condition_that_picks(self, window_id: str, fault: LinkFault) -> LinkCondition:
         """The condition of a link on which this fault picks messages."""
         one = isinstance(fault, Packets | Slow | Clog | Reset) and fault.connection == "one"
         seed = self._draws.bits(f"pick {window_id}")
@@ -146,20 +148,22 @@ class LinkFaults:
                 raise AssertionError(REFUSED)
         return LinkCondition(picks=(pick,))
 
-    def _hits(self, pairs: Iterable[Pair]) -> int:
+    def _count_hits(self, pairs: Iterable[Pair]) -> int:
         counts = self._links.counts()
         return sum(counts.get(pair, 0) for pair in pairs)
 
     async def _reset_again(self, window_id: str, pairs: tuple[Pair, ...], period_ms: int) -> None:
+        # Runs until the window's end cancels it.
         while True:
             self._broken[window_id] += await self._links.reset(pairs)
             await asyncio.sleep(period_ms / 1000)
 
-    async def _apply(self, pairs: tuple[Pair, ...]) -> Probe:
+    async def _apply_conditions(self, pairs: tuple[Pair, ...]) -> Probe:
+        # Every link gets the sum of what all open windows do to it.
         self._changing(*subjects(pairs))
-        return await self._links.set({pair: _sum(self._done.get(pair, {}).values()) for pair in pairs})
+        return await self._links.set({pair: _joint_condition(self._done.get(pair, {}).values()) for pair in pairs})
 
-    def _pairs(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> list[Pair]:
+    def _links_hit(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> list[Pair]:
         """The directed links that the fault hits."""
         of = self._geography.links_of
         match fault:
@@ -191,7 +195,7 @@ def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
     return tuple(f"{source}>{target}" for source, target in pairs)
 
 
-def _condition(fault: LinkFault) -> LinkCondition:
+def _condition_of(fault: LinkFault) -> LinkCondition:
     """What the fault does to each of its links."""
     match fault:
         case Clog(kinds=kinds) if kinds:
@@ -208,7 +212,7 @@ def _condition(fault: LinkFault) -> LinkCondition:
             assert_never(fault)
 
 
-def _sum(done: Iterable[LinkCondition]) -> LinkCondition:
+def _joint_condition(done: Iterable[LinkCondition]) -> LinkCondition:
     """The condition of a link on which all of these act at once."""
     total = JOINED
     for condition in done:

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import assert_never
 
 from highwater.backends.real.fault_links import REFUSED
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
-from highwater.backends.real.systems.port import Coordination
+from highwater.backends.real.systems.port import Coordination, Levelled
 from highwater.backends.real.zookeeper.expiry import OverError, SilenceError
 from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
@@ -31,6 +32,7 @@ from nemesis.faults import (
     PowerLoss,
     ProcessFault,
     Restart,
+    Roll,
     Shutdown,
 )
 from nemesis.schedule import Window
@@ -39,6 +41,7 @@ from server.lab.power import Loss, Wound
 
 ASSERTED = "halt:assertion"
 LOOK_S = 0.1
+LEVEL_S_MAX = 60.0  # until all brokers serve after a roll, and the level of their features is raised
 NOTED_S = 1.0  # until a node has noted the events that it was told before
 BEHIND_LOOKS_MAX = 20  # a server more than SYNC_TICKS of `zookeeper` (1 s) behind its leader serves no client
 NodeFault = ClockFault | ProcessFault | DiskFault
@@ -74,35 +77,35 @@ class NodeFaults:
     async def heal(self) -> None:
         """Start every broker except those stopped by a failed assertion; restart those that saw a log directory fail."""
         for broker, node in self._nodes.items():
-            with self._at_work_on(broker):
+            with self._while_changing(broker):
                 await node.resume()
         if any(trouble.dirs for trouble in self._trouble.values()):
             # An access may have failed right before its directory was undone, or before a pause; the broker notes that later.
             await asyncio.sleep(NOTED_S)
         for broker, node in self._nodes.items():
-            with self._at_work_on(broker):
+            with self._while_changing(broker):
                 await self._restart_with_sound_dirs(broker)
                 if not await node.is_running():
                     await self._start(node)
 
     async def do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """Apply a fault to this broker, and start the probe of its effect."""
-        with self._at_work_on(broker):
-            self._changing(fault, broker)
-            await self._do(window, fault, broker)
+        with self._while_changing(broker):
+            self._announce_change(fault, broker)
+            await self._begin_fault(window, fault, broker)
 
     async def undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """End a fault on this broker, and start the probe that its effect is over."""
-        with self._at_work_on(broker):
-            self._changing(fault, broker)
-            await self._undo(window, fault, broker)
+        with self._while_changing(broker):
+            self._announce_change(fault, broker)
+            await self._end_fault(window, fault, broker)
 
-    def _changing(self, fault: NodeFault, broker: BrokerId) -> None:
+    def _announce_change(self, fault: NodeFault, broker: BrokerId) -> None:
         # Announce the change before it is made: it takes time, and a probe of an earlier fault may look meanwhile.
-        self._proving.changed(f"{self._nodes[broker].address} {_subject(fault)}")
+        self._proving.changed(f"{self._nodes[broker].address} {_subject_of(fault)}")
 
     @contextmanager
-    def _at_work_on(self, broker: BrokerId) -> Iterator[None]:
+    def _while_changing(self, broker: BrokerId) -> Iterator[None]:
         """While this lasts, the broker's death is no failure of the harness."""
         self._trouble[broker].hands += 1
         try:
@@ -110,58 +113,69 @@ class NodeFaults:
         finally:
             self._trouble[broker].hands -= 1
 
-    async def _do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+    async def _begin_fault(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """Begin a fault on one broker, and start the probe that proves it."""
         node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash():
                 holds.down += 1
-                self._acts(window, node, await self._kill(node), "process")
+                self._prove_effect(window, node, await self._kill(node), "process")
             case PowerLoss():
                 holds.down += 1
-                self._acts(window, node, await self._kill(node, "power-loss"), "process")
+                self._prove_effect(window, node, await self._kill(node, "power-loss"), "process")
                 seed = self._nemesis.draws.below(f"power {window.id} {node.address}", 1 << 32)
                 how = Loss(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
                 self._record_wounds(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
             case DiskSwap():
                 holds.down += 1
-                self._acts(window, node, await self._kill(node), "process")
-                await self._empty(node, fault.dir)
+                self._prove_effect(window, node, await self._kill(node), "process")
+                await self._swap_dir(node, fault.dir)
             case Restart():
                 probe = await self._kill(node)
                 if fault.session_ends:
-                    probe = await self._expire(broker)
+                    probe = await self._expire_session(broker)
                 if not holds.down:
                     await self._start(node)
-                    await self._stand_still(broker)
-                self._acts(window, node, probe, "session" if fault.session_ends else "restart")
+                    await self._pause_again(broker)
+                self._prove_effect(window, node, probe, "session" if fault.session_ends else "restart")
             case CrashAt() | Shutdown(protocol="legacy" | "kip343"):
                 raise AssertionError(REFUSED)
             case Shutdown():
                 holds.down += 1
-                self._acts(window, node, await node.terminate(), "process")
+                self._prove_effect(window, node, await node.terminate(), "process")
+            case Roll():
+                holds.down += 1
+                await node.terminate()  # it has acted when the broker has become the other version
             case Pause():
                 holds.pauses += 1
-                self._acts(window, node, await node.pause(), "process")
+                self._prove_effect(window, node, await node.pause(), "process")
             case ExpireSession():
-                self._acts(window, node, await self._expire(broker), "session")
+                self._prove_effect(window, node, await self._expire_session(broker), "session")
             case ClockJump() | ClockDrift() | ClockStrobe():
-                await self._set_wrong(window, fault, broker)
+                await self._begin_clock_fault(window, fault, broker)
             case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
-                dirs.setdefault(fault.dir, {})[window.id] = _condition(fault)
-                self._acts(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
+                dirs.setdefault(fault.dir, {})[window.id] = _condition_of(fault)
+                self._prove_effect(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
             case _:
                 assert_never(fault)
 
-    async def _undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+    async def _end_fault(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """End a fault on one broker, and start the probe that proves its end."""
         node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash() | PowerLoss() | DiskSwap():
-                await self._let_run(window, broker)
+                await self._release_hold(window, broker)
             case Shutdown():
                 await self._kill(node)
-                await self._let_run(window, broker)
+                await self._release_hold(window, broker)
+            case Roll():
+                await self._kill(node)
+                node.change(fault)
+                probe = await self._release_hold(window, broker)
+                if probe is not None:
+                    self._proving.acts(window, node.address, probe, f"{node.address} process")
+                if fault.finalize and isinstance(self._coordination, Levelled):
+                    self._proving.healed(window, node.address, _probe_that_raises_level(self._coordination))
             case Pause():
                 if holds.unpause():
                     probe = await node.resume()
@@ -170,27 +184,27 @@ class NodeFaults:
             case Restart() | ExpireSession() | CrashAt():
                 pass  # nothing lasts until the window closes
             case ClockJump() | ClockDrift() | ClockStrobe():
-                await self._set_right(window, broker)
+                await self._end_clock_fault(window, broker)
             case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
                 if isinstance(fault, DirFailure) and fault.drop_unflushed:
-                    await self._drop(window, fault, broker)
+                    await self._lose_unsynced(window, fault, broker)
                 removed = isinstance(fault, DirFile) and fault.removed
                 if removed:
                     await self._kill(node)  # which goes on with the files that it holds open
                 dirs[fault.dir].pop(window.id)
                 self._prove_healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
                 if removed:
-                    await self._empty(node, fault.dir)
+                    await self._swap_dir(node, fault.dir)
                 await self._restart_with_sound_dirs(broker)
                 if not await node.is_running() and not holds.down:
                     await self._start(node)
-                    await self._stand_still(broker)
+                    await self._pause_again(broker)
             case _:
                 assert_never(fault)
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
-    def _acts(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
+    def _prove_effect(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
         self._proving.changed(f"{node.address} {subject}")
         self._proving.acts(window, node.address, probe, f"{node.address} {subject}")
 
@@ -214,28 +228,30 @@ class NodeFaults:
         return probe
 
     async def _start(self, node: Node) -> Probe | None:
+        """Start the broker's process and record it; None if a failed assertion keeps it down."""
         if node.stopped_itself() == ASSERTED:
             return None  # the failed assertion is an anomaly already; the node stays down
         self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
         return await node.start()
 
-    async def _let_run(self, window: Window, broker: BrokerId) -> None:
-        """Remove one reason to keep this broker's process down; start the process if none is left."""
+    async def _release_hold(self, window: Window, broker: BrokerId) -> Probe | None:
+        """Remove one reason to keep this broker's process down; start it if none is left, and return the probe of that."""
         node = self._nodes[broker]
         if not self._holds[broker].release() or await node.is_running():
-            return
+            return None
         probe = await self._start(node)
         if probe is not None:
             self._prove_healed(window, node, probe, "process")
-        await self._stand_still(broker)
+        await self._pause_again(broker)
+        return probe
 
-    async def _stand_still(self, broker: BrokerId) -> None:
-        """Pause a process that has just been started, if an open fault window pauses this broker."""
+    async def _pause_again(self, broker: BrokerId) -> None:
+        """Pause the process again, which has just been started, if an open fault window pauses this broker."""
         if self._holds[broker].pauses:
             self._proving.changed(f"{self._nodes[broker].address} process")  # no probe may see it running
             await self._nodes[broker].pause()
 
-    async def _expire(self, broker: BrokerId) -> Probe:
+    async def _expire_session(self, broker: BrokerId) -> Probe:
         """End the broker's ZooKeeper session; the probe sees whether it is over."""
         try:
             session = await self._coordination.session_of(broker)
@@ -272,7 +288,7 @@ class NodeFaults:
 
     # --- clocks ------------------------------------------------------------------------------------------------------------
 
-    async def _set_wrong(self, window: Window, fault: ClockJump | ClockDrift | ClockStrobe, broker: BrokerId) -> None:
+    async def _begin_clock_fault(self, window: Window, fault: ClockFault, broker: BrokerId) -> None:
         """Make the broker's clock wrong, by the sum of all clock faults on it."""
         match fault:
             case ClockJump(offset_ms=offset_ms):
@@ -281,20 +297,22 @@ class NodeFaults:
                 self._trouble[broker].clocks[window.id] = ClockCondition(drift_ppm=ppm)
             case ClockStrobe():
                 self._trouble[broker].clocks[window.id] = ClockCondition(offset_ms=fault.offset_ms)
-                self._strobes[window.id, broker] = asyncio.get_running_loop().create_task(self._strobe(window, fault, broker))
+                self._strobes[window.id, broker] = asyncio.get_running_loop().create_task(
+                    self._strobe_clock(window, fault, broker)
+                )
             case _:
                 assert_never(fault)
-        self._acts(window, self._nodes[broker], await self._set_clock(broker), "clock")
+        self._prove_effect(window, self._nodes[broker], await self._set_clock(broker), "clock")
 
-    async def _strobe(self, window: Window, fault: ClockStrobe, broker: BrokerId) -> None:
-        """Turn the clock's offset over, again and again, until cancelled."""
+    async def _strobe_clock(self, window: Window, fault: ClockStrobe, broker: BrokerId) -> None:
+        """Switch the clock between the offset and the right time, again and again, until cancelled."""
         clocks = self._trouble[broker].clocks
         while True:
             await asyncio.sleep(fault.period_ms / 1000)
             clocks[window.id] = ClockCondition(offset_ms=fault.offset_ms - clocks[window.id].offset_ms)
             await self._set_clock(broker)
 
-    async def _set_right(self, window: Window, broker: BrokerId) -> None:
+    async def _end_clock_fault(self, window: Window, broker: BrokerId) -> None:
         """Take this window's clock fault away."""
         strobe = self._strobes.pop((window.id, broker), None)
         if strobe is not None:
@@ -331,14 +349,14 @@ class NodeFaults:
         if failed and await node.is_running():
             await self._kill(node)
             await self._start(node)
-            await self._stand_still(broker)
+            await self._pause_again(broker)
 
-    async def _empty(self, node: Node, dir_: int) -> None:
+    async def _swap_dir(self, node: Node, dir_: int) -> None:
         """Replace a log directory by an empty one; its broker must be down."""
         wounds = await node.swap_dir(dir_)
         self._nemesis.swapped(node.address, dir_, [(wound.tp, wound.topic_id, wound.offset) for wound in wounds])
 
-    async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
+    async def _lose_unsynced(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
         """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
         node = self._nodes[broker]
         await self._kill(node)
@@ -347,10 +365,10 @@ class NodeFaults:
         self._record_wounds(node, lost, "dropped")
 
 
-def _subject(fault: NodeFault) -> str:
+def _subject_of(fault: NodeFault) -> str:
     """The part of a node that this fault changes, as `Proving` names it."""
     match fault:
-        case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
+        case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Roll() | Pause() | Restart():
             return "process"
         case ExpireSession():
             return "session"
@@ -363,8 +381,25 @@ def _subject(fault: NodeFault) -> str:
 
 
 def _not_measured(silence: SilenceError) -> Probe:
+    """A probe that found nothing out, because ZooKeeper did not answer."""
+
     async def probe() -> Proof:
         return Proof(None, str(silence))
+
+    return probe
+
+
+def _probe_that_raises_level(cluster: Levelled) -> Probe:
+    """A probe that raises the feature level of a cluster, as soon as that can be done."""
+
+    async def probe() -> Proof:
+        began_s = monotonic()
+        while monotonic() - began_s < LEVEL_S_MAX:
+            level = await cluster.raise_level()
+            if level is not None:
+                return Proof(True, level)
+            await asyncio.sleep(LOOK_S)
+        return Proof(False, f"the cluster's feature level could not be raised within {LEVEL_S_MAX:.0f} s")
 
     return probe
 
@@ -373,7 +408,7 @@ async def _no_session() -> Proof:
     return Proof(False, "it has no session")
 
 
-def _condition(fault: DirFault) -> DirCondition:
+def _condition_of(fault: DirFault) -> DirCondition:
     """What the fault does to a log directory."""
     match fault:
         case DirUnreadable():

@@ -63,7 +63,7 @@ class ServerFaults:
         self._coordination.patience_s = _HIT_PATIENCE_S
         for server in hit:
             self._proving.changed(server.address)
-            self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
+            self._proving.acts(window, server.address, await self._begin_fault(window, server, fault), server.address)
 
     async def undo(self, window: Window, fault: ZooKeeperFault) -> None:
         """End a fault of ZooKeeper servers."""
@@ -71,7 +71,7 @@ class ServerFaults:
         _, hit = self._held.pop(window.id)
         for server in hit:
             self._proving.changed(server.address)
-            self._proving.healed(window, server.address, await self._undo(window, server, fault), server.address)
+            self._proving.healed(window, server.address, await self._end_fault(window, server, fault), server.address)
 
     async def heal(self) -> None:
         """Wait until the ZooKeeper servers serve clients again. Raises HarnessError if they do not."""
@@ -80,7 +80,7 @@ class ServerFaults:
         for window_id in self._ended:
             await self._proving.settle(window_id)
 
-    async def _do(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
+    async def _begin_fault(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
         """Begin the fault on one server of ZooKeeper."""
         name = f"{window.id} {server.address}"
         match fault:
@@ -96,7 +96,7 @@ class ServerFaults:
             case _:
                 assert_never(fault)
 
-    async def _undo(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
+    async def _end_fault(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
         """End the fault on one server of ZooKeeper."""
         match fault:
             case ZooKeeperDown(how="kill"):

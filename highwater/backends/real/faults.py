@@ -49,14 +49,14 @@ class Faults:
         for at_ms, opens, window in sorted(moments, key=lambda moment: (moment[0], moment[1], moment[2].id)):
             await asyncio.sleep(max(0.0, start + at_ms / 1000 - loop.time()))
             if opens:
-                await self._open(window)
+                await self._open_window(window)
             else:
-                await self._close(window.id)
+                await self._close_window(window.id)
 
     async def heal(self) -> None:
         """End all faults and start all brokers. A broker with a failed assertion stays down. HarnessError on failure."""
         for window_id in self._nemesis.open_windows():
-            await self._close(window_id)
+            await self._close_window(window_id)
         await self._servers.heal()
         await self._nodes.heal()
         self._nemesis.healed()
@@ -73,13 +73,14 @@ class Faults:
         """For each kind of fault in the schedule, how many were begun and how often they were seen to take effect."""
         return self._nemesis.counts()
 
-    async def _open(self, window: Window) -> None:
+    async def _open_window(self, window: Window) -> None:
+        """Begin a window's fault on the nodes that its target names now."""
         tps = tuple(topic_partition(t.name, index) for t in self._plan.cluster.topics for index in range(t.partitions))
         hit = self._nemesis.begin(window, await self._servers.seen(tps))
         if hit:
-            await self._do(window, hit)
+            await self._begin_fault(window, hit)
 
-    async def _do(self, window: Window, hit: tuple[Address, ...]) -> None:
+    async def _begin_fault(self, window: Window, hit: tuple[Address, ...]) -> None:
         """Begin the fault on links, servers or brokers."""
         fault = window.fault
         if isinstance(fault, LinkFault):
@@ -93,7 +94,7 @@ class Faults:
             for node in hit:
                 await self._nodes.do(window, fault, self._brokers[node])
 
-    async def _close(self, window_id: str) -> None:
+    async def _close_window(self, window_id: str) -> None:
         """End a window: its probes first, then the fault."""
         ended = self._nemesis.end(window_id)
         if ended is None:
@@ -101,11 +102,11 @@ class Faults:
         window, hit = ended
         self._links.closing(window_id)
         await self._proving.settle(window_id)
-        await self._undo(window, hit)
+        await self._end_fault(window, hit)
         for node in hit:
             self._nemesis.ended(window, node)
 
-    async def _undo(self, window: Window, hit: tuple[Address, ...]) -> None:
+    async def _end_fault(self, window: Window, hit: tuple[Address, ...]) -> None:
         """End the fault on links, servers or brokers."""
         fault = window.fault
         if isinstance(fault, LinkFault):

@@ -27,7 +27,7 @@ def means(fault: AnyFault) -> Means | None:
             return "delay_ms"
         case faults.Reset():
             return "reset"
-        case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.PowerLoss():
+        case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll() | faults.PowerLoss():
             return None
         case faults.ExpireSession() | faults.ZooKeeperDown() | faults.DirFile() | faults.DirFailure():
             return None

@@ -33,11 +33,11 @@ class Proving:
 
     def acts(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
         """Start a probe that measures whether the fault takes effect on this broker."""
-        self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=False))
+        self._begin(window, self._prove(window, node, probe, self._unchanged_since(subjects), healing=False))
 
     def healed(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
         """Start a probe that measures whether the fault's effect on this broker is over."""
-        self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=True))
+        self._begin(window, self._prove(window, node, probe, self._unchanged_since(subjects), healing=True))
 
     async def settle(self, window_id: str | None = None) -> None:
         """Wait until the probes of this fault, or all, have ended. HarnessError if a fault's effect is not over."""
@@ -64,7 +64,7 @@ class Proving:
             return
         if not is_unchanged():
             return
-        word = _word(proof, healing=healing)
+        word = _word_of_proof(proof, healing=healing)
         detail = f"{word}: {proof.detail}"
         self._recorder.event(EventKind.FAULT_PROBED, fault=window.id, node=node, detail=detail, count=proof.orphans)
         if healing and proof.holds is False:
@@ -72,13 +72,13 @@ class Proving:
         if not healing and proof.holds:
             self._acted(window, node, proof.count)
 
-    def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
+    def _unchanged_since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
         """A function that is true while none of these subjects has changed since this call, before the probe begins."""
         before = {subject: self._changes.get(subject, 0) for subject in subjects}
         return lambda: all(self._changes.get(subject, 0) == count for subject, count in before.items())
 
 
-def _word(proof: Proof, *, healing: bool) -> str:
+def _word_of_proof(proof: Proof, *, healing: bool) -> str:
     """What a proof says of the fault, as histories name it."""
     if proof.holds is None:
         return "not-measured"

@@ -20,6 +20,7 @@ from msgspec import Struct
 from highwater.errors import HarnessError
 from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import place_address
+from nemesis.faults import Roll
 from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine
@@ -156,6 +157,9 @@ class Node(Life, Protocol):
     async def terminate(self) -> Probe:
         """Send the broker SIGTERM; a controlled shutdown may take a while. Does nothing if it is down."""
 
+    def change(self, roll: Roll) -> None:
+        """Run another version from the next start on, as this fault says. The broker must be down; a system has more than one."""
+
     async def set_clock(self, condition: ClockCondition) -> Probe:
         """Set how wrong the broker's clocks are, for this process and later ones."""
 
@@ -229,6 +233,10 @@ class Site(Protocol):
     @property
     def harness(self) -> Mapping[Address, HostPort]:
         """The addresses at which the harness reaches each broker; faults do not affect these connections."""
+
+    @property
+    def metrics(self) -> Mapping[Address, HostPort]:
+        """Where the harness scrapes the metrics of each broker; empty for a system that has none like the reference's."""
 
     async def open(self) -> None:
         """Build the cluster. Raises HarnessError on failure; the caller calls `close` in any case."""

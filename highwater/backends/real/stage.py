@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic_ns
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from highwater.backends.real.clients import libraries
@@ -24,16 +25,17 @@ from highwater.backends.real.faults import Faults
 from highwater.backends.real.interrupts import held
 from highwater.backends.real.load import CpuTime
 from highwater.backends.real.merge import merged
+from highwater.backends.real.scraper import Scraper
 from highwater.backends.real.site import CLIENTS, Site
 from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.backends.real.systems.port import Client, Cluster, ColdClient, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
-from highwater.plans.plan import REFERENCE, Plan, beyond_reference
+from highwater.plans.plan import REFERENCE, Plan, beyond_reference, is_foreign, system_of, words_of
 from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
-from highwater.rig.end_state import record_logs
+from highwater.rig.end_state import log_rows
 from highwater.rig.scene import manifest, scene_of
 from highwater.run_folder import tmpdir_too_long
 from history.digest import digest
@@ -54,6 +56,8 @@ def unplayable(plan: Plan) -> str | None:
     """Why this plan cannot be performed on real brokers on this machine, in a sentence; None if it can."""
     if plan.workload.name in ("misuse", "everything"):
         return f"the workload {plan.workload.name!r} breaks rules that librdkafka cannot break; run it with --backend sim"
+    if plan.metrics_ms is not UNSET and is_foreign(plan):
+        return f"metrics_ms reads the metrics of the reference's brokers; {words_of(system_of(plan))} has others"
     return beyond_reference(plan) or libraries.refusal(plan) or tmpdir_too_long()
 
 
@@ -128,11 +132,11 @@ class Stage:
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         try:
             await self._site.open()
-            await self._play()
+            await self._perform_phases()
         finally:
             await self._site.leave()
 
-    async def _play(self) -> None:
+    async def _perform_phases(self) -> None:
         """Start the brokers, run clients and faults, heal, rest, and look at the cluster a last time."""
         cluster = self._system.cluster(self._site.zookeeper, self._site.harness)
         clients: list[Client] = []
@@ -142,27 +146,32 @@ class Stage:
             for node in self._site.nodes.values():
                 self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
                 await node.start()
-            await self._gather(cluster, faults)
-            await cluster.create_topics(self._plan)
-            await self._warm_up(cluster, faults)
+            await self._wait_for_brokers(cluster, faults)
+            await cluster.create_topics(self._scene)
+            await self._wait_for_leaders(cluster, faults)
             phases = Phases()
-            performers = list(self._workers(clients, administrators))
+            performers = list(self._new_workers(clients, administrators))
             await asyncio.gather(*(client.open() for client in clients if isinstance(client, ColdClient)))
             async with asyncio.TaskGroup() as tasks:
                 workers = [tasks.create_task(worker.run(phases)) for worker in performers]
                 nemesis = tasks.create_task(faults.run())
-                await self._pass_time(self._plan.faults_ms / 1000, faults)
+                scraper = None if self._plan.metrics_ms is UNSET else Scraper(self._site, self._recorder, self._plan.metrics_ms)
+                scraping = None if scraper is None else tasks.create_task(scraper.run())
+                await self._sleep_and_watch(self._plan.faults_ms / 1000, faults)
                 await nemesis  # every window closes within faults_ms
                 await faults.heal()
                 before = CpuTime.now()
-                await self._rest(faults, phases)
+                await self._pass_quiet_phase(faults, phases)
                 await faults.settle()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
                 self._slowed = CpuTime.now().slowed_since(before)
+                if scraper is not None and scraping is not None:
+                    scraping.cancel()
+                    await scraper.look(whole=True)
                 self._seen = await at_rest(cluster.look)
         except* HarnessError as group:
-            raise _first(group) from None
+            raise _first_harness_error(group) from None
         finally:
             self._end_ns = self._now_ns()
             await asyncio.gather(*(client.close() for client in clients))
@@ -174,20 +183,20 @@ class Stage:
         """Remember an error in a callback; asyncio alone would log it and continue with a broken client."""
         self._broken = f"{context['message']}: {context.get('exception')!r}"
 
-    async def _rest(self, faults: Faults, phases: Phases) -> None:
+    async def _pass_quiet_phase(self, faults: Faults, phases: Phases) -> None:
         """Let the quiet phase pass, then tell the consumers to read every partition to its end."""
         self._healed_at_ns = self._now_ns()
         phases.enter("quiet")
-        await self._pass_time(self._plan.quiet_ms / 1000, faults)
+        await self._sleep_and_watch(self._plan.quiet_ms / 1000, faults)
         if self._plan.audit_ms:
             phases.enter("audit")
-            await self._pass_time(self._plan.audit_ms / 1000, faults)
+            await self._sleep_and_watch(self._plan.audit_ms / 1000, faults)
         await phases.stop(OPEN_S_MAX)  # the final readers are owed what is acknowledged before they ask for the ends
         self._recorder.event(EventKind.FINAL_READS)
         self._final_reads_at_ns = self._now_ns()
         phases.enter("final")
 
-    async def _gather(self, cluster: Cluster, faults: Faults) -> None:
+    async def _wait_for_brokers(self, cluster: Cluster, faults: Faults) -> None:
         """Wait until every broker serves and lists all brokers. HarnessError if one stops or it takes too long."""
         count = len(self._site.nodes)
         began_ns = self._now_ns()
@@ -197,9 +206,9 @@ class Stage:
                     raise HarnessError(f"{node.address} stopped before it served: {node.stopped_itself() or node.last_words()}")
             if self._now_ns() - began_ns > LED_S_MAX * 1e9:
                 raise HarnessError(f"not every broker listed all {count} brokers within {LED_S_MAX:.0f} s")
-            await self._pass_time(SLICE_S, faults)
+            await self._sleep_and_watch(SLICE_S, faults)
 
-    async def _warm_up(self, cluster: Cluster, faults: Faults) -> None:
+    async def _wait_for_leaders(self, cluster: Cluster, faults: Faults) -> None:
         """Wait until every partition has a leader, and at most FULL_S_MAX until its ISR holds all replicas."""
         replicas = {
             topic_partition(topic, index): of
@@ -208,7 +217,7 @@ class Stage:
         }
         began_ns = self._now_ns()
         while True:
-            await self._pass_time(SLICE_S, faults)
+            await self._sleep_and_watch(SLICE_S, faults)
             states = states_of(await cluster.seen(tuple(replicas)), tuple(replicas))
             waited_s = (self._now_ns() - began_ns) / 1e9
             led = all(tp in states and states[tp].leader is not None for tp in replicas)
@@ -217,7 +226,7 @@ class Stage:
             if waited_s > LED_S_MAX:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
 
-    async def _pass_time(self, seconds: float, faults: Faults) -> None:
+    async def _sleep_and_watch(self, seconds: float, faults: Faults) -> None:
         """Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError."""
         end_ns = self._now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self._now_ns()) > 0:
@@ -231,7 +240,7 @@ class Stage:
                 if node.stopped_itself() is None:
                     raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it printed nothing'}")
 
-    def _workers(self, clients: list[Client], administrators: list[Administrator]) -> list[Worker]:
+    def _new_workers(self, clients: list[Client], administrators: list[Administrator]) -> list[Worker]:
         """A worker for each process of the workload; its clients are added to the lists, so that they are closed."""
         processes = self._scene.processes
         timeout_ms = self._plan.cluster.session_timeout_ms
@@ -275,22 +284,16 @@ class Stage:
             self._seen = tuple(replace(end_state, topics=topics, states=states) for end_state in self._seen)
         ends = Recorder(lambda: end_ns)
         for end_state in self._seen:
-            end_state.record(ends)
+            ends.record(end_state.rows())
         if outcome == "completed":
             for broker, node in nodes.items():
-                record_logs(ends, broker, node.disks(), noted="notes" in self._system.observes)
+                ends.record(log_rows(broker, node.disks(), noted="notes" in self._system.observes))
         sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), ends]
         operations, events = merged(sources, until_ns=end_ns)
         events = stamped(events)
-        run_manifest = manifest(
-            self._scene,
-            provenance,
-            backend=backend,
-            outcome=outcome,
-            faults=() if self._faults is None else self._faults.counts(),
-        )
         run_manifest = replace(
-            run_manifest,
+            manifest(self._scene, provenance, backend=backend, outcome=outcome),
+            faults=() if self._faults is None else self._faults.counts(),
             system=facts_of(self._system),
             healed_at_ns=self._healed_at_ns,
             final_reads_at_ns=self._final_reads_at_ns,
@@ -312,7 +315,7 @@ def facts_of(system: System) -> SystemFacts | None:
     return SystemFacts(name=system.name, version=system.version, files=dict(system.files), observes=observes)
 
 
-def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
+def _first_harness_error(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
     """Find the first HarnessError in an exception group, which may be nested."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):

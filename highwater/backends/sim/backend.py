@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from highwater.backends.sim.node import Boot
 from highwater.backends.sim.transport import is_sent
 from highwater.backends.sim.world import TooManyEvents, World
-from highwater.plans.plan import Plan, beyond_reference, is_foreign, system_of, words_of
+from highwater.plans.plan import Plan, beyond_reference, is_foreign, names_releases, system_of, words_of
 from highwater.rig.backend import Provenance, Run
+from highwater.rig.releases import unfit
 from highwater.rig.scene import manifest, scene_of
 from history.digest import digest
 from history.manifest import Outcome
@@ -19,7 +20,7 @@ from nemesis.faults import kinds_of
 from reference.node import Node
 
 
-def _unsent(plan: Plan) -> str | None:
+def _kind_never_sent(plan: Plan) -> str | None:
     """Which kind of message a fault names that no simulated process sends, in a sentence; None if there is none."""
     for window in plan.schedule:
         for kind in kinds_of(window.fault):
@@ -43,7 +44,10 @@ class SimBackend:
             return f"the simulator runs the reference only, not {words_of(system_of(plan))}; run it with --backend process"
         if plan.workload.client is not UNSET:
             return f"the simulator has clients of its own, not {plan.workload.client}; run it with --backend process"
-        return beyond_reference(plan) or next(iter(refusals("sim", plan.schedule)), None) or _unsent(plan)
+        rolls_wrongly = unfit(plan) if names_releases(plan) else None
+        return (
+            beyond_reference(plan) or rolls_wrongly or next(iter(refusals("sim", plan.schedule)), None) or _kind_never_sent(plan)
+        )
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Simulate the plan and record its history.
@@ -52,9 +56,10 @@ class SimBackend:
         """
         start = perf_counter()
         scene = scene_of(plan)
+        outcome: Outcome = "completed"
+        facts = manifest(scene, provenance, backend=self.name, outcome=outcome)
         world = World(scene, self._boot)
         self._watch(world)
-        outcome: Outcome = "completed"
         failure = None
         try:
             world.play()
@@ -63,9 +68,10 @@ class SimBackend:
         except TooManyEvents as error:
             outcome, failure = "harness-fault", str(error)
         recorder, now_ns = world.sim.recorder, world.sim.scheduler.now
-        run_manifest = manifest(scene, provenance, backend=self.name, outcome=outcome, faults=world.faults.counts())
         run_manifest = replace(
-            run_manifest,
+            facts,
+            outcome=outcome,
+            faults=world.faults.counts(),
             healed_at_ns=world.healed_at_ns,
             final_reads_at_ns=world.final_reads_at_ns,
             end_ns=now_ns,

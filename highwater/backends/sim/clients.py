@@ -10,7 +10,7 @@ from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
-from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, heard
+from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, OwnCall, heard
 from highwater.rig.scene import Scene
 from highwater.rig.sessions import SessionCall
 from reference.client.admin import TIMER as ADMIN_TIMER
@@ -55,15 +55,15 @@ class ClientHost:
         self._zero_ns = zero_ns
         if self.idle:
             self.idle = False
-            self._go_on()
+            self._start_next_operation()
 
     def take(self, source: str, event: AnyEvent) -> None:
         """Hand an event to the simulated client's machine."""
         self._sim.handled += 1
         if isinstance(event, _FROM_ZOOKEEPER) or event == _ADMIN_TIMER_FIRED:
-            self._perform(self._admin.handle(event))
+            self._perform_effects(self._admin.handle(event))
         else:
-            self._perform(self._client.handle(event, now=self._clock.now()))
+            self._perform_effects(self._client.handle(event, now=self._clock.now()))
 
     def run(self, source: str, action: "partial[None]") -> None:
         """Run an action inside the simulated client."""
@@ -76,7 +76,7 @@ class ClientHost:
     def _ring(self, name: str) -> None:
         self.take(self.address, TimerFired(name))
 
-    def _go_on(self) -> None:
+    def _start_next_operation(self) -> None:
         """Ask the workload process of this client for its next operation."""
         if self._attempts.open is not None:
             return
@@ -84,23 +84,25 @@ class ClientHost:
         match self._attempts.process.next(now_ms=now_ms, phase=self.phase):
             case Invocation() as invocation:
                 self._sim.handled += 1
-                self._start(self._attempts.begin(invocation))
+                self._start_call(self._attempts.begin(invocation))
             case Sleep(ms=ms):
-                self._sim.scheduler.after(max(1, ms) * MS, self._go_on)
+                self._sim.scheduler.after(max(1, ms) * MS, self._start_next_operation)
             case Done():
                 self.idle = True
             case unexpected:
                 assert_never(unexpected)
 
-    def _start(self, call: Call | Command | SessionCall) -> None:
-        """Hand the call to the admin client or the Kafka client."""
+    def _start_call(self, call: Call | Command | SessionCall | OwnCall) -> None:
+        """Hand the call to the admin client or the Kafka client; what the process does by itself has ended."""
         assert not isinstance(call, SessionCall), "SimBackend.refuse refuses these workloads before the run"
-        if isinstance(call, Command):
-            self._perform(self._admin.start(call))
+        if isinstance(call, OwnCall):
+            self._end(Heard(id=call.id))
+        elif isinstance(call, Command):
+            self._perform_effects(self._admin.start(call))
         else:
-            self._perform(self._client.start(call, now=self._clock.now()))
+            self._perform_effects(self._client.start(call, now=self._clock.now()))
 
-    def _perform(self, outputs: Sequence[object]) -> None:
+    def _perform_effects(self, outputs: Sequence[object]) -> None:
         """Perform the effects of a client machine; an answer ends the open operation."""
         for output in outputs:
             match output:
@@ -115,8 +117,11 @@ class ClientHost:
                 case ZkRequest():
                     self._zk.ask(output)
                 case Answered():
-                    self._attempts.end(heard(output))
-                    # Not at once: the effects behind the answer in this list belong to the call that has ended.
-                    self._sim.scheduler.after(0, self._go_on)
+                    self._end(heard(output))
                 case _:
                     raise AssertionError(f"a simulated client cannot perform the effect {output}")
+
+    def _end(self, outcome: Heard) -> None:
+        """End the open operation; the next one begins behind the effects that still belong to it."""
+        self._attempts.end(outcome)
+        self._sim.scheduler.after(0, self._start_next_operation)

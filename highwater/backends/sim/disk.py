@@ -201,7 +201,7 @@ class Disk:
             survive = 0 if all_of_it else self._draws.below(key, len(log.journal) + 1)
             before = list(log.batches)
             torn_here = torn and survive < len(log.journal) and self._draws.ratio(f"torn {key}", 1, 2)
-            _undo(log, survive, torn=torn_here)
+            _undo_unflushed(log, survive, torn=torn_here)
             destroyed = _first_difference(before, log.batches)
             if destroyed is not None:
                 wounds.append((tp, log.topic_id, destroyed))
@@ -269,7 +269,7 @@ def _durable_end(log: _Log) -> int:
     return end
 
 
-def _undo(log: _Log, survive: int, *, torn: bool) -> None:
+def _undo_unflushed(log: _Log, survive: int, *, torn: bool) -> None:
     """Undo the changes of a log that were not durable, except the first `survive`; `torn` damages the last batch."""
     while len(log.journal) > survive:
         done = log.journal.pop()

@@ -137,10 +137,10 @@ class EnsembleServer(Member):
     def __init__(self, ensemble: Ensemble, address: Address) -> None:
         self.tree = MemoryZooKeeper.boot()
         self._ensemble = ensemble
-        self._begin_anew()
+        self._reset_clients()
         super().__init__(ensemble.sim, address, ensemble.next_id)
 
-    def _begin_anew(self) -> None:
+    def _reset_clients(self) -> None:
         self._talks: dict[Line, Talk] = {}
         self._lines: dict[int, Line] = {}  # by session
         self._touched: dict[int, None] = {}  # sessions that were heard of since the leader was told
@@ -150,16 +150,18 @@ class EnsembleServer(Member):
     def _leave_quorum(self) -> None:
         for line in self._talks:
             self._hang_up(line)
-        self._begin_anew()
+        self._reset_clients()
 
     def _begin_to_lead(self) -> None:
+        """Every session gets its whole timeout anew, because the last leader alone knew when it was heard of."""
         self._due_ns = {
-            int(name): self._now_ns + session_there.timeout_ms * MS for name, session_there in self.tree.sessions.items()
+            int(name): self._now_ns + known_session.timeout_ms * MS for name, known_session in self.tree.sessions.items()
         }
         self._owners: dict[int, int] = {}  # the line over which a session talks
         self._closing: set[int] = set()
 
-    def _rule(self) -> None:
+    def _expire_silent_sessions(self) -> None:
+        """Propose the end of each session that was not heard of for its timeout."""
         for session, due_ns in list(self._due_ns.items()):
             if due_ns <= self._now_ns and session not in self._closing:
                 self._closing.add(session)
@@ -170,36 +172,31 @@ class EnsembleServer(Member):
         alive = request.session in self._due_ns and request.session not in self._closing
         if alive:
             self._owners[request.session] = request.line
-            self._touch(request.session)
+            self._renew_session(request.session)
         return alive
 
     def _refuses(self, request: Forward) -> bool:
-        """Whether the write comes over a line that its session has left."""
-        if not isinstance(request.change, Write):
-            return False
-        session = request.change.session
-        moved = request.line != self._owners.get(session, request.line)
-        if not moved:
-            self._touch(session)
-        return moved
+        """Whether a write comes over a line that its session has left."""
+        change = request.change
+        return isinstance(change, Write) and request.line != self._owners.get(change.session, request.line)
 
-    def _heard_of(self, sessions: tuple[int, ...]) -> None:
+    def _renew_sessions(self, sessions: tuple[int, ...]) -> None:
         for session in sessions:
-            self._touch(session)
+            self._renew_session(session)
 
-    def _news(self) -> tuple[int, ...]:
+    def _take_sessions_heard(self) -> tuple[int, ...]:
         news, self._touched = tuple(self._touched), {}
         return news
 
     # --- what takes effect ---------------------------------------------------------------------------------------------------
 
-    def _perform(self, entry: Entry) -> Result:
+    def _apply_entry(self, entry: Entry) -> Result:
         """Carry out a committed change on this server, and send the watches that it fires."""
         result, fired = self._result_of(entry.change)
         self._ensemble.took_effect(self, entry, result)
-        self._fire(fired)
+        self._send_watches(fired)
         if isinstance(entry.change, Close):
-            self._close(entry.change.session)
+            self._close_session(entry.change.session)
         return result
 
     def _result_of(self, change: Change) -> tuple[Result, Fired]:
@@ -222,21 +219,23 @@ class EnsembleServer(Member):
             case _:
                 assert_never(change)
 
-    def _fire(self, fired: Fired) -> None:
+    def _send_watches(self, fired: Fired) -> None:
+        """Send the fired watches of sessions that are connected to this server."""
         for session, path, change in fired:
             line = self._lines.get(session)
             if line is not None:
                 self._sim.network.send(line.connection.back, WatchEvent(path, change, self.tree.zxid))
 
-    def _touch(self, session: int) -> None:
+    def _renew_session(self, session: int) -> None:
         """The session was heard of: the leader moves its end, others report it later."""
-        session_there = self.tree.sessions.get(str(session))
+        known_session = self.tree.sessions.get(str(session))
         if self.role != "leading":
             self._touched[session] = None
-        elif session_there is not None and session in self._due_ns:
-            self._due_ns[session] = self._now_ns + session_there.timeout_ms * MS
+        elif known_session is not None and session in self._due_ns:
+            self._due_ns[session] = self._now_ns + known_session.timeout_ms * MS
 
-    def _close(self, session: int) -> None:
+    def _close_session(self, session: int) -> None:
+        """Close the connection of a session, if it is to this server."""
         line = self._lines.pop(session, None)
         if line is not None:
             self._talks.pop(line, None)
@@ -252,35 +251,35 @@ class EnsembleServer(Member):
     def serve(self, line: Line, payload: object) -> None:
         """Handle a message that a client sent to this server."""
         if self.up:
-            self._when_running(partial(self._serve, line, payload))
+            self._when_running(partial(self._handle_client_message, line, payload))
         elif not line.connection.broken:
             self._sim.network.sever(line.connection, some_arrive=False)  # refused
 
-    def _serve(self, line: Line, payload: object) -> None:
+    def _handle_client_message(self, line: Line, payload: object) -> None:
         """Handle a message of a client."""
         if not self.serves:
             self._hang_up(line)
             return
         match payload:
             case Hello():
-                self._greet(line, payload)
-            case Ping() if self._hears(line):
+                self._open_or_resume(line, payload)
+            case Ping() if self._is_renewed(line):
                 self._sim.network.send(line.connection.back, payload)
-            case ZkRequest() if self._hears(line):
-                self._queue(line, payload)
+            case ZkRequest() if self._is_renewed(line):
+                self._queue_request(line, payload)
             case Ping() | ZkRequest():
                 pass  # the session has ended, or talks over another connection
             case _:
                 raise AssertionError(payload)
 
-    def _hears(self, line: Line) -> bool:
-        """Renew a session; True if it lives and this is its connection to this server."""
+    def _is_renewed(self, line: Line) -> bool:
+        """Renew the session of this connection; False if the session has ended, or is no longer connected by it."""
         if self._lines.get(line.session) is not line:
             return False
-        self._touch(line.session)
+        self._renew_session(line.session)
         return True
 
-    def _greet(self, line: Line, hello: Hello) -> None:
+    def _open_or_resume(self, line: Line, hello: Hello) -> None:
         """Answer a client that connects: open a session, or resume its own; not if it has seen more than this server."""
         if hello.seen_zxid > self.tree.zxid:
             self._hang_up(line)  # the client has seen more than this server has
@@ -296,7 +295,7 @@ class EnsembleServer(Member):
     def _on_opened(self, talk: Talk, session: Result) -> None:
         assert isinstance(session, int)
         # With the zxid the client stays away from servers that do not know its session yet.
-        self._welcome(talk, session, zxid=self.tree.zxid)
+        self._tie_to_session(talk, session, zxid=self.tree.zxid)
 
     def _on_resumed(self, talk: Talk, hello: Hello, alive: bool) -> None:
         """The leader has decided about a session that a client wants back."""
@@ -305,10 +304,10 @@ class EnsembleServer(Member):
             self._talks.pop(talk.line, None)
         elif not talk.line.connection.broken:
             self.tree.forget_watches(hello.session)
-            self._welcome(talk, hello.session, zxid=0)  # what it has seen stands until its watches have told it more
-            self._fire(self.tree.watch_again(hello.session, hello.watches, seen_zxid=hello.seen_zxid))
+            self._tie_to_session(talk, hello.session, zxid=0)  # what it has seen stands until its watches have told it more
+            self._send_watches(self.tree.watch_again(hello.session, hello.watches, seen_zxid=hello.seen_zxid))
 
-    def _welcome(self, talk: Talk, session: int, *, zxid: int) -> None:
+    def _tie_to_session(self, talk: Talk, session: int, *, zxid: int) -> None:
         """Tie the session to this line, and tell the client."""
         line = talk.line
         line.session = session
@@ -319,7 +318,7 @@ class EnsembleServer(Member):
         self._ensemble.welcomed(line)
         self._sim.network.send(line.connection.back, Welcome(session, zxid))
 
-    def _queue(self, line: Line, request: ZkRequest) -> None:
+    def _queue_request(self, line: Line, request: ZkRequest) -> None:
         """Queue a request behind the earlier ones of its client."""
         if line.connection.broken and not request.atomic:
             # The operations of a batch are sent one by one; a drawn number of them arrived.
@@ -327,9 +326,9 @@ class EnsembleServer(Member):
             request = ZkRequest(request.id, arrived)
         talk = self._talks[line]
         talk.works.append(Work(request))
-        self._go_on(talk)
+        self._work_off(talk)
 
-    def _go_on(self, talk: Talk) -> None:
+    def _work_off(self, talk: Talk) -> None:
         """Work off the requests of a client in order: reads from this server's tree, writes through the leader."""
         while talk.works and not talk.busy and self._lines.get(talk.line.session) is talk.line:
             work = talk.works[0]
@@ -343,24 +342,25 @@ class EnsembleServer(Member):
                 work.answers += answers
             else:
                 talk.busy = True
-                write = Write(talk.line.session, _writes(request, done), request.atomic, talk.line.node, talk.line.life)
+                write = Write(talk.line.session, _adjacent_writes(request, done), request.atomic, talk.line.node, talk.line.life)
                 forward = Forward(self.term, self._ensemble.next_id(), talk.id, write)
-                self._ask(forward, partial(self._wrote, talk, work), partial(self._on_moved, talk))
+                self._request_change(forward, partial(self._on_written, talk, work), partial(self._on_moved, talk))
 
-    def _wrote(self, talk: Talk, work: Work, answers: Result) -> None:
+    def _on_written(self, talk: Talk, work: Work, answers: Result) -> None:
+        """A client's write took effect: go on with its next operation."""
         assert not isinstance(answers, int)
         work.answers += answers
         talk.busy = False
-        self._go_on(talk)
+        self._work_off(talk)
 
     def _on_moved(self, talk: Talk, _: bool) -> None:
         """The leader refused a write because the session goes on over another line: close this one."""
         if self._lines.get(talk.line.session) is talk.line:
-            self._close(talk.line.session)
+            self._close_session(talk.line.session)
         self._talks.pop(talk.line, None)
 
 
-def _writes(request: ZkRequest, start: int) -> tuple[AnyOp, ...]:
+def _adjacent_writes(request: ZkRequest, start: int) -> tuple[AnyOp, ...]:
     """The writes from `start` on that stand next to each other in a request; all of a multi."""
     end = start
     while end < len(request.ops) and (request.atomic or not isinstance(request.ops[end], _READS)):

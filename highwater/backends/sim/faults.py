@@ -1,18 +1,14 @@
 """The nemesis of the simulator: begins each fault of the schedule at its time and undoes it at its end.
 
 Windows may overlap on a node: a process runs again when no window holds it, and clocks show the sum of all windows' faults. Each
-family of faults has its module (`fault_links`, `fault_clocks`, `fault_processes`, `fault_disks`, `fault_steps`,
-`fault_zookeeper`), whose `do`
-registers with the `OpenWindow` how it is undone.
+family of faults has a class in `fault_links`, `fault_nodes` (clocks, processes, disks) or `fault_servers` (ZooKeeper, steps),
+whose `do` registers with the `OpenWindow` how it is undone.
 """
 
 from highwater.backends.sim.ensemble import Ensemble
-from highwater.backends.sim.fault_clocks import ClockFaults
-from highwater.backends.sim.fault_disks import DiskFaults
 from highwater.backends.sim.fault_links import LinkFaults
-from highwater.backends.sim.fault_processes import ProcessFaults
-from highwater.backends.sim.fault_steps import StepFaults
-from highwater.backends.sim.fault_zookeeper import ZooKeeperFaults
+from highwater.backends.sim.fault_nodes import ClockFaults, DiskFaults, ProcessFaults
+from highwater.backends.sim.fault_servers import StepFaults, ZooKeeperFaults
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
@@ -50,7 +46,7 @@ class Faults:
         self._nemesis = Nemesis(plan, sim.recorder, sim.draws, logs=self._logs, incarnation=evidence.incarnations.get)
         self._links = LinkFaults(sim, nodes, geography)
         self._clocks = ClockFaults(sim.scheduler, tuple(node.address for node in nodes.values()))
-        self._processes = ProcessFaults(sim, server, self._nemesis)
+        self._processes = ProcessFaults(sim, server, self._nemesis, plan)
         self._disks = DiskFaults(self._processes, self._nemesis)
         self._zookeeper = ZooKeeperFaults(sim, self._links, tuple(nodes.values()), ensemble)
         self._steps = StepFaults(server, self._links)
@@ -67,7 +63,7 @@ class Faults:
         hit = self._nemesis.begin(window, self._server.tree)
         if hit:
             opened = self._open[window.id] = OpenWindow(window, hit)
-            self._do(opened)
+            self._begin_fault(opened)
 
     def close(self, window_id: str) -> None:
         """End a fault and undo its effects, latest first; do nothing if it is not active."""
@@ -103,7 +99,7 @@ class Faults:
         """For each kind of fault in the schedule, how many were begun and how often they took effect."""
         return self._nemesis.counts()
 
-    def _do(self, opened: OpenWindow) -> None:
+    def _begin_fault(self, opened: OpenWindow) -> None:
         """Begin the fault on links, on ZooKeeper, or on each broker that it hits."""
         fault = opened.window.fault
         if isinstance(fault, LinkFault):

@@ -16,6 +16,7 @@ from history.promise import Promise
 from reference.broker import heartbeats
 from reference.broker.metadata import on_metadata
 from reference.effects import Send
+from reference.events import AnyEvent, Received
 from reference.machine import Ids, Turn
 from reference.messages import Metadata, MetadataReply, PartitionState
 from reference.node import Node
@@ -23,6 +24,26 @@ from reference.types import NO_TOPIC_ID, Address, broker_address, index_of, topi
 
 EVERY_SLICES = 3  # of `World`: looks are 300 ms apart
 RECORDED_MAX = 6
+
+
+class Observer:
+    """The harness's own client: asks each broker once, at the end, for its metadata; `told` has the states of each answer."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.address = Address("c-laboratory")  # draws of delays are named by it
+        self.life = 1
+        self.up = True
+        self.told: dict[str, tuple[PartitionState, ...]] = {}
+        self._sim = sim
+
+    def ask(self, node: Address, correlation: int) -> None:
+        """Ask this broker for its metadata."""
+        self._sim.transport.send(self, node, Metadata(correlation))
+
+    def take(self, source: str, event: AnyEvent) -> None:
+        """Keep the partition states of a broker's metadata answer; ignore all other events."""
+        if isinstance(event, Received) and isinstance(event.message, MetadataReply):
+            self.told[source] = event.message.states
 
 
 class _Told:
@@ -67,22 +88,22 @@ class Inquirer:
             if not host.paused and self._standing.is_calm(now, host.address):
                 reply = _answer_of(host)
                 if reply is not None:
-                    self._judge(now, host.address, reply)
+                    self._check_answer(now, host.address, reply)
 
-    def _judge(self, now: int, node: Address, reply: MetadataReply) -> None:
+    def _check_answer(self, now: int, node: Address, reply: MetadataReply) -> None:
         """Record what is wrong in the answer of a broker, unless it is known to be right."""
         told = self._told.get(node)
         if told is None or told.truths != self._truths or told.reply != reply:
-            told = self._told[node] = _Told(reply, self._truths, tuple(_rows(node, reply, self._existing)))
+            told = self._told[node] = _Told(reply, self._truths, tuple(_rows_of_answer(node, reply, self._existing)))
         if told.is_right:
             return
         wrong = [row for row in told.rows if self._standing.wrong_in_calm(now, row) is not None]
         told.is_right = not wrong and now >= self._standing.settled_ns
         for row in wrong:
             if self._recorded < RECORDED_MAX:
-                self._record(row)
+                self._record_row(row)
 
-    def _record(self, row: Row) -> None:
+    def _record_row(self, row: Row) -> None:
         """Write what a broker tells clients into the history."""
         self._recorded += 1
         self._sim.recorder.event(
@@ -110,7 +131,7 @@ def _answer_of(host: NodeHost) -> MetadataReply | None:
     return next((message for message in sent if isinstance(message, MetadataReply)), None)
 
 
-def _rows(node: str, reply: MetadataReply, existing: list[tuple[str, int]]) -> Iterable[Row]:
+def _rows_of_answer(node: str, reply: MetadataReply, existing: list[tuple[str, int]]) -> Iterable[Row]:
     """What this answer tells: a row of the cluster, and one for each partition that exists or is told."""
     controller = None if reply.controller is None else broker_address(reply.controller)
     yield _told_row(node, leader=controller, replicas=names(reply.brokers), detail=OF_CLUSTER)
@@ -120,10 +141,10 @@ def _rows(node: str, reply: MetadataReply, existing: list[tuple[str, int]]) -> I
         if state is None:
             yield _told_row(node, topic=topic, partition=partition, detail=ABSENT)
         else:
-            yield _of_partition(node, state)
+            yield _row_of_partition(node, state)
 
 
-def _of_partition(node: str, state: PartitionState) -> Row:
+def _row_of_partition(node: str, state: PartitionState) -> Row:
     """The row of one partition in an answer."""
     return _told_row(
         node,

@@ -110,7 +110,7 @@ class Flight(NamedTuple):
     due_ns: int | None
 
 
-def _flight(due_ns: int | None, arguments: tuple[object, ...]) -> Flight:
+def _flight_of(due_ns: int | None, arguments: tuple[object, ...]) -> Flight:
     """The message of a planned arrival; its arguments begin with the half of a connection, or with a link."""
     link = arguments[0].link if isinstance(arguments[0], Half) else arguments[0]
     assert isinstance(link, Link)
@@ -159,9 +159,9 @@ class Network:
         """The messages on their way: those that have a time of arrival, in this order, then those that a fault holds back."""
         for due_ns, action, arguments in self._scheduler.pending():
             if action in (self._arrive, self._arrive_alone):
-                yield _flight(due_ns, arguments)
+                yield _flight_of(due_ns, arguments)
         for link in self._links.values():
-            yield from (_flight(None, arguments) for _, arguments in link.held)
+            yield from (_flight_of(None, arguments) for _, arguments in link.held)
 
     def send_alone(self, link: Link, late_ns: int, deliver: Callable[[object], None], payload: object) -> None:
         """Send a message outside of any connection, with an extra delay, as a retry over another connection would come."""
@@ -196,7 +196,7 @@ class Network:
             return
         link = half.link
         if link.cuts or link.clogs or (number == 1 and half is connection.forth and link.back.cuts):
-            self._hold(half, number, payload)
+            self._hold_message(half, number, payload)
             return
         if number != half.received + 1:
             half.early[number] = payload  # an earlier message is still missing
@@ -221,7 +221,7 @@ class Network:
         half.receive(payload)
 
     def _arrive_alone(self, link: Link, deliver: Callable[[object], None], payload: object) -> None:
-        """The same for a message outside of a connection: a cut loses it."""
+        """A message outside of a connection reaches the end of its link: deliver it, hold it, or lose it if the link is cut."""
         if link.cuts:
             for acting in link.cuts:
                 acting.count += 1
@@ -235,7 +235,7 @@ class Network:
 
     # --- cuts and clogs -------------------------------------------------------------------------------------------------------
 
-    def _hold(self, half: Half, number: int, payload: object) -> None:
+    def _hold_message(self, half: Half, number: int, payload: object) -> None:
         """Keep the message until the link is free; if the link is cut, the connection breaks after a while."""
         link = half.link if half.link.cuts or half.link.clogs else half.link.back
         for stop in link.clogs:
@@ -246,12 +246,12 @@ class Network:
         connection = half.connection
         if link.cuts and not connection.doubted and not connection.broken:
             connection.doubted = True
-            self._scheduler.after(self._patience_ns(link), self._give_up, connection)
+            self._scheduler.after(self._patience_ns(link), self._break_if_still_cut, connection)
 
     def _patience_ns(self, link: Link) -> int:
         return self._draws.between(f"patience {link.source}>{link.target}", PATIENCE_MS_MIN, PATIENCE_MS_MAX) * MS
 
-    def _give_up(self, connection: Connection) -> None:
+    def _break_if_still_cut(self, connection: Connection) -> None:
         connection.doubted = False
         if not connection.broken and (connection.forth.link.cuts or connection.back.link.cuts):
             self.sever(connection, some_arrive=False)
@@ -272,13 +272,13 @@ class Network:
             half.survives = half.received + (self._draws.below(key, flying + 1) if some_arrive and flying else 0)
         if tell_after_ns is None:
             tell_after_ns = self._delay_ns(connection.back.link, None, "reset")
-        self._scheduler.after(tell_after_ns, self._tell, connection)
+        self._scheduler.after(tell_after_ns, self._tell_client_of_loss, connection)
 
-    def _tell(self, connection: Connection) -> None:
+    def _tell_client_of_loss(self, connection: Connection) -> None:
         """Tell the client that its connection is lost, later if the link back is cut."""
         link = connection.back.link
         if link.cuts and not connection.told_late:
             connection.told_late = True  # the reset was lost: the client finds out by its own timeout
-            self._scheduler.after(self._patience_ns(link), self._tell, connection)
+            self._scheduler.after(self._patience_ns(link), self._tell_client_of_loss, connection)
             return
         connection.on_lost()

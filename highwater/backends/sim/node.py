@@ -12,13 +12,12 @@ from typing import Protocol, assert_never
 
 from highwater.backends.sim.clock import Clock
 from highwater.backends.sim.disk import Disk, Mark
-from highwater.backends.sim.scheduler import MS, US
+from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.traps import Trap
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
-from highwater.plans.plan import Plan
 from highwater.rig.evidence import Notebook
 from highwater.rig.topics import written
 from history.event import EventKind
@@ -71,8 +70,16 @@ class NodeHost:
     """A simulated broker process, with the clock, disk and address that it keeps over restarts."""
 
     def __init__(
-        self, sim: Simulation, server: ZooKeeper, config: BrokerConfig, boot: Boot, plan: Plan, *, watch: Watching = watch_of
+        self,
+        sim: Simulation,
+        server: ZooKeeper,
+        config: BrokerConfig,
+        boot: Boot,
+        *,
+        durable: frozenset[str] = frozenset(),
+        watch: Watching = watch_of,
     ) -> None:
+        """`durable`: the topics whose promise counts on flushes; rows say up to where their logs are flushed."""
         self.address: Address = broker_address(config.broker)
         self.config = config
         self.life = 0
@@ -87,8 +94,7 @@ class NodeHost:
         self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
         self.traps: list[Trap] = []
-        shape = plan.network
-        self.disk = Disk(self.address, config.log_dirs, sim.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
+        self.disk = Disk(self.address, config.log_dirs, sim.draws, sim.flush_ns)
         self.clock = Clock(
             sim.scheduler,
             monotonic_ns=sim.draws.below(f"clock {self.address}", BOOT_CLOCK_NS_MAX),
@@ -98,8 +104,8 @@ class NodeHost:
         self.timers = Timers(sim.scheduler, sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes = Notebook(sim.recorder, self.address)
         self._new_watch = watch
-        self._watch = watch(config)
-        self._durable = frozenset(topic.topic for topic in plan.promise.topics if topic.flush == "before_ack")
+        self._watch: Watch  # of this life
+        self._durable = durable
 
     # --- life and death -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +182,7 @@ class NodeHost:
 
     def _halt_on(self, error: AssertionError) -> None:
         self.wrong = True
-        self._sim.recorder.event(EventKind.ASSERTION, node=self.address, life=self.life, detail=_words(error))
+        self._sim.recorder.event(EventKind.ASSERTION, node=self.address, life=self.life, detail=_assertion_in_words(error))
         self.stop("halt:assertion")
 
     # --- events -----------------------------------------------------------------------------------------------------------------
@@ -234,13 +240,13 @@ class NodeHost:
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
         """Perform effects; for a directory that fails, the machine gets an event, and the rest of its effects is dropped."""
-        attempt = self._attempt if self.traps else self._perform
+        attempt = self._perform_unless_trapped if self.traps else self._perform
         for failed in perform(effects, attempt, self.disk.replicas_in, lambda: self.machine is machine):
             if self.machine is machine:
                 self.failed_dirs = True
                 self._handle(failed, failures + 1)
 
-    def _attempt(self, effect: AnyEffect) -> str | None:
+    def _perform_unless_trapped(self, effect: AnyEffect) -> str | None:
         """Perform an effect unless a crash point ends the process before it; returns a log directory's error."""
         trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
@@ -268,7 +274,7 @@ class NodeHost:
             case CancelTimer():
                 self.timers.cancel(effect.name)
             case Flush():
-                return self._flush(effect)
+                return self._begin_flush(effect)
             case ZkRequest():
                 self.zk.ask(effect)
             case ZkConnect():
@@ -279,7 +285,7 @@ class NodeHost:
                 assert_never(effect)
         return None
 
-    def _flush(self, effect: Flush) -> str | None:
+    def _begin_flush(self, effect: Flush) -> str | None:
         """Begin a flush, which ends after a drawn time; the error if the directory refuses."""
         error = self.disk.refuses(effect.dir, needs_room=False)
         if error is not None:
@@ -318,7 +324,7 @@ class NodeHost:
                 )
 
 
-def _words(error: AssertionError) -> str:
+def _assertion_in_words(error: AssertionError) -> str:
     """Format a failed assertion with its module and line, without a file path."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -150,10 +150,10 @@ class Member(ABC):
         self._paused: list[partial[None]] | None = None  # what waits while the process is paused
         self._log: list[Entry] = []
         self._voted = 0  # the last term in which it voted
-        self._forget()
+        self._reset_membership()
         sim.scheduler.after(TICK_MS * MS, self._tick)
 
-    def _forget(self) -> None:
+    def _reset_membership(self) -> None:
         """Forget what does not outlast the process, or the membership in the quorum."""
         self._leader: Member | None = None
         self._heard_ns = self._now_ns  # of the leader
@@ -193,11 +193,11 @@ class Member(ABC):
         """The server begins to lead."""
 
     @abstractmethod
-    def _rule(self) -> None:
+    def _expire_silent_sessions(self) -> None:
         """The leader's part of a tick."""
 
     @abstractmethod
-    def _perform(self, entry: Entry) -> Result:
+    def _apply_entry(self, entry: Entry) -> Result:
         """Let an entry take effect here."""
 
     @abstractmethod
@@ -209,11 +209,11 @@ class Member(ABC):
         """Whether the leader refuses a change."""
 
     @abstractmethod
-    def _heard_of(self, sessions: tuple[int, ...]) -> None:
+    def _renew_sessions(self, sessions: tuple[int, ...]) -> None:
         """A follower tells the leader from which sessions it heard."""
 
     @abstractmethod
-    def _news(self) -> tuple[int, ...]:
+    def _take_sessions_heard(self) -> tuple[int, ...]:
         """The sessions from which a follower heard since it last told the leader."""
 
     # --- the process ---------------------------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ class Member(ABC):
             return
         for peer in self.peers:
             if peer._leader is self:
-                self._sim.network.send_alone(self._to(peer), 0, peer._lost, self)
-        self._look()
+                self._sim.network.send_alone(self._link_to(peer), 0, peer._lost, self)
+        self._look_for_leader()
         self.up = False
         self._paused = None
 
@@ -242,7 +242,7 @@ class Member(ABC):
         """Start the process of the server again, with its log; do nothing if it runs."""
         if not self.up:
             self.up = True
-            self._look()
+            self._look_for_leader()
 
     def pause(self) -> None:
         """Stop the process of the server; what arrives waits."""
@@ -263,11 +263,11 @@ class Member(ABC):
             self._sim.handled += 1
             action()
 
-    def _to(self, peer: "Member") -> Link:
+    def _link_to(self, peer: "Member") -> Link:
         return self._sim.network.link(self.address, peer.address)
 
     def _send(self, peer: "Member", message: Message) -> None:
-        self._sim.network.send_alone(self._to(peer), 0, partial(peer._receive, self), message)
+        self._sim.network.send_alone(self._link_to(peer), 0, partial(peer._receive, self), message)
 
     def _receive(self, sender: "Member", payload: object) -> None:
         self._when_running(partial(self._handle, sender, payload))
@@ -276,18 +276,18 @@ class Member(ABC):
         """Handle a message of another server."""
         match message:
             case AskVote():
-                self._vote(sender, message)
+                self._on_vote_request(sender, message)
             case Vote():
-                self._count(sender, message)
+                self._count_vote(sender, message)
             case Append():
                 self._on_append(sender, message)
             case Taken():
                 self._on_taken(sender, message)
             case Forward() | Resume():
                 if self.role == "leading" and message.term == self.term:
-                    self._carry_out(message, sender)
+                    self._carry_out_as_leader(message, sender)
             case Told(id=number, alive=alive):
-                self._on_told(number, alive)
+                self._on_answer(number, alive)
             case _:
                 raise AssertionError(message)
 
@@ -307,26 +307,26 @@ class Member(ABC):
         """A leader without a majority steps down; else it sends what is new to all."""
         followers = sum(self._now_ns - heard_ns <= SYNC_MS * MS for heard_ns in self._answered_ns.values())
         if 1 + followers < self._majority:
-            self._look()
+            self._look_for_leader()
             return
-        self._rule()
+        self._expire_silent_sessions()
         for peer in self.peers:
-            self._append(peer)
+            self._send_entries(peer)
 
     def _tick_of_follower(self) -> None:
         """Without word of the leader look for another one; repeat what was asked of it."""
         if self._now_ns - self._heard_ns > SYNC_MS * MS:
-            self._look()
+            self._look_for_leader()
         elif self._leader is not None:
             for message in self._asked.values():
                 self._send(self._leader, message)
 
     # --- elections -------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _look_for_leader(self) -> None:
         """Leave the quorum, and look for a leader."""
         self._leave_quorum()
-        self._forget()
+        self._reset_membership()
         self.role = "looking"
 
     def _lost(self, leader: object) -> None:
@@ -334,7 +334,7 @@ class Member(ABC):
 
     def _lost_leader(self, leader: object) -> None:
         if self._leader is leader and self.role == "following":
-            self._look()
+            self._look_for_leader()
 
     def _ask_for_votes(self) -> None:
         """The vote for itself binds it only while it looks: a live leader of an earlier term is followed, and the votes lapse."""
@@ -348,7 +348,7 @@ class Member(ABC):
     def _last(self) -> tuple[int, int]:
         return (self._log[-1].term, len(self._log))
 
-    def _vote(self, sender: "Member", request: AskVote) -> None:
+    def _on_vote_request(self, sender: "Member", request: AskVote) -> None:
         """Grant the vote if the candidate's term and log are not behind."""
         if self.role != "looking":
             return  # the server will hear of the leader
@@ -359,7 +359,7 @@ class Member(ABC):
             self._vote_ns = self._now_ns + SYNC_MS * MS
         self._send(sender, Vote(request.term, granted, self._voted))
 
-    def _count(self, sender: "Member", vote: Vote) -> None:
+    def _count_vote(self, sender: "Member", vote: Vote) -> None:
         """Count a vote; with a majority lead."""
         self._voted = max(self._voted, vote.voted)
         if self.role == "looking" and vote.granted and vote.term == self._candidate:
@@ -384,9 +384,9 @@ class Member(ABC):
 
     def propose(self, change: Change, then: Callable[[Result], None]) -> None:
         """Ask for a change, of which `then` gets the result once it took effect here; never called if the leader is lost."""
-        self._ask(Forward(self.term, self._next_id(), 0, change), then, lambda _: None)
+        self._request_change(Forward(self.term, self._next_id(), 0, change), then, lambda _: None)
 
-    def _ask(self, forward: Forward, then: Callable[[Result], None], refused: Callable[[bool], None]) -> None:
+    def _request_change(self, forward: Forward, then: Callable[[Result], None], refused: Callable[[bool], None]) -> None:
         self._pending[forward.id] = then
         self._decided[forward.id] = refused
         self._to_leader(forward)
@@ -394,36 +394,39 @@ class Member(ABC):
     def _to_leader(self, message: Forward | Resume) -> None:
         """Have the leader carry this out; repeated until it has answered."""
         if self._leader is self:
-            self._carry_out(message, self)
+            self._carry_out_as_leader(message, self)
         elif self._leader is not None:
             self._asked[message.id] = message
             self._send(self._leader, message)
 
-    def _carry_out(self, message: Forward | Resume, sender: "Member") -> None:
+    def _carry_out_as_leader(self, message: Forward | Resume, sender: "Member") -> None:
         """Append a change to the leader's log, or decide whether a session goes on over a new line."""
         match message:
             case Resume(id=number):
-                self._tell(sender, Told(number, self._may_resume(message)))
+                self._answer(sender, Told(number, self._may_resume(message)))
             case Forward(id=number) if number in self._known:
                 pass  # it was repeated
             case Forward(id=number) if self._refuses(message):
-                self._tell(sender, Told(number, False))
+                self._answer(sender, Told(number, False))
             case Forward(id=number, change=change):
+                if isinstance(change, Write):
+                    self._renew_sessions((change.session,))
                 self._known.add(number)
                 self._log.append(Entry(self.term, number, change))
                 for peer in self.peers:
                     if not self._waits[peer.address]:
-                        self._append(peer)
+                        self._send_entries(peer)
             case _:
                 assert_never(message)
 
-    def _tell(self, sender: "Member", answer: Told) -> None:
+    def _answer(self, sender: "Member", answer: Told) -> None:
+        """Answer a server's question; the leader's own it answers at once."""
         if sender is self:
-            self._on_told(answer.id, answer.alive)
+            self._on_answer(answer.id, answer.alive)
         else:
             self._send(sender, answer)
 
-    def _on_told(self, number: int, alive: bool) -> None:
+    def _on_answer(self, number: int, alive: bool) -> None:
         """The leader has answered what was asked of it."""
         self._asked.pop(number, None)
         self._pending.pop(number, None)
@@ -431,7 +434,7 @@ class Member(ABC):
         if decided is not None:
             decided(alive)
 
-    def _append(self, peer: "Member") -> None:
+    def _send_entries(self, peer: "Member") -> None:
         """Send a follower the entries that it lacks, and how far they are committed."""
         after = self._next[peer.address]
         before = self._log[after - 1].term if after else 0
@@ -445,10 +448,10 @@ class Member(ABC):
             self._send(sender, Taken(self.term, False, 0, ()))
             return
         if self._leader is not sender or self.term != message.term:
-            self._look()
+            self._look_for_leader()
             self.role, self._leader, self.term = "following", sender, message.term
         self._heard_ns = self._now_ns
-        heard = self._news()
+        heard = self._take_sessions_heard()
         after = message.after
         if len(self._log) < after or (after and self._log[after - 1].term != message.after_term):
             self._send(sender, Taken(self.term, False, self.applied, heard))
@@ -469,22 +472,22 @@ class Member(ABC):
             return
         if message.term > self.term:
             self.term = message.term  # its votes must be for a later term than the one that was promised
-            self._look()
+            self._look_for_leader()
             return
         name = sender.address
         self._answered_ns[name] = self._now_ns
         self._waits[name] = False
-        self._heard_of(message.heard)
+        self._renew_sessions(message.heard)
         if message.agrees:
             self._match[name] = max(self._match[name], message.length)
         self._next[name] = max(self._match[name], message.length if not message.agrees else 0)
-        self._commit()
+        self._commit_by_majority()
         for peer in self.peers:
             late = self._next[peer.address] < len(self._log) or self._knows[peer.address] < self.applied
             if late and not self._waits[peer.address]:
-                self._append(peer)
+                self._send_entries(peer)
 
-    def _commit(self) -> None:
+    def _commit_by_majority(self) -> None:
         """Let take effect what a majority has, up to an entry of this leader's own term (Raft §5.4.2)."""
         lengths = sorted([len(self._log), *self._match.values()], reverse=True)[self._majority - 1]
         if lengths > self.applied and self._log[lengths - 1].term == self.term:
@@ -497,7 +500,7 @@ class Member(ABC):
             self.applied += 1
             self._asked.pop(entry.id, None)
             self._decided.pop(entry.id, None)
-            result = self._perform(entry)
+            result = self._apply_entry(entry)
             then = self._pending.pop(entry.id, None)
             if then is not None:
                 then(result)

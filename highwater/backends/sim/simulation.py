@@ -1,9 +1,9 @@
-"""What every part of a simulated run shares: virtual time, random numbers, the network and the recorder."""
+"""What every part of a simulated run shares: virtual time, random numbers, the network, the speed of disks, and the recorder."""
 
 from typing import Final
 
 from highwater.backends.sim.network import Network
-from highwater.backends.sim.scheduler import Scheduler
+from highwater.backends.sim.scheduler import US, Scheduler
 from highwater.backends.sim.transport import Transport
 from highwater.plans.plan import NetworkShape
 from history.recorder import Recorder
@@ -11,15 +11,19 @@ from history.seed import Draws
 
 
 class Simulation:
-    """The shared parts of one simulated run; `handled` counts the events that brokers, clients and ZooKeeper handled."""
+    """The shared parts of one simulated run.
 
-    __slots__ = ("draws", "handled", "network", "recorder", "scheduler", "transport")
+    `handled` counts the events that brokers, clients and ZooKeeper handled; `flush_ns` is the least and most time of a flush.
+    """
+
+    __slots__ = ("draws", "flush_ns", "handled", "network", "recorder", "scheduler", "transport")
 
     def __init__(self, draws: int, network: NetworkShape, scheduler: Scheduler | None = None) -> None:
         self.scheduler: Final = scheduler or Scheduler()
         self.draws: Final = Draws(draws)
         self.network: Final = Network(self.scheduler, self.draws, network)
         self.transport: Final = Transport(self.scheduler, self.network, self.draws)
+        self.flush_ns: Final = (network.flush_us_min * US, network.flush_us_max * US)
         self.recorder: Final = Recorder(self._now_ns)
         self.handled = 0
 

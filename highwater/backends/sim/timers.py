@@ -70,9 +70,9 @@ class Timers:
             self._queue(name, moved)
 
     def _queue(self, name: str, armed: _Armed) -> None:
-        self._scheduler.at(self._clock.until_ns(armed.due_ns), self._ring, name, armed)
+        self._scheduler.at(self._clock.until_ns(armed.due_ns), self._fire_if_due, name, armed)
 
-    def _ring(self, name: str, armed: _Armed) -> None:
+    def _fire_if_due(self, name: str, armed: _Armed) -> None:
         """Fire a timer if it is due by the process's own clock; else wait for the rest."""
         if self._armed.get(name) is not armed:
             return

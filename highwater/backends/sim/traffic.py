@@ -10,6 +10,7 @@ from history.manifest import MessageCount
 from reference.errors import ErrorCode
 from reference.messages import AnyMessage, IsrChangeReply, Reply, Request, StopReplica
 
+UNSUPPORTED = "unsupported-version"  # a request in a layout that its receiver does not know
 DELETE = "delete"  # a StopReplica that also deletes the log is counted once more under this name
 
 
@@ -36,6 +37,10 @@ class Traffic:
         self._asked[request.__class__, ""] += 1
         if request.__class__ is StopReplica and any(stop.delete for stop in request.partitions):
             self._asked[StopReplica, DELETE] += 1
+
+    def refused(self, request: Request) -> None:
+        """Count a request in a layout that the release of the running process does not know."""
+        self._asked[request.__class__, UNSUPPORTED] += 1
 
     def answered(self, reply: Reply) -> None:
         """Count an answer that reached the process that sent the request before that process ended."""

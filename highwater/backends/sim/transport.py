@@ -2,13 +2,15 @@
 
 A requester opens a connection to the process of an address and keeps it for later requests. Answers return over the connection of
 their request and reach only the life that sent it: the server sees correlations of the transport, which are translated back on
-the way. The Packets fault sends single messages between brokers (control requests, fetches and their answers) outside of their
-connection: such a message may be lost, duplicated, reordered, or reach the next life of its receiver.
+the way. In a run with several releases a request has the layout of its version (`layouts`), which its connection keeps beside it;
+a broker that does not know the version breaks the connection, as the real one does. The Packets fault sends single messages
+between brokers (control requests, fetches and their answers) outside of their connection: such a message may be lost, duplicated,
+reordered, or reach the next life of its receiver.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import msgspec
 
@@ -32,6 +34,9 @@ from reference.messages import (
     Request,
 )
 from reference.types import Address
+
+if TYPE_CHECKING:
+    from highwater.backends.sim.layouts import Layouts
 
 OVERTAKEN_MS_MAX = 1500  # the delay of a reordered message at most
 
@@ -82,9 +87,10 @@ _Key = tuple[Address, Address, bool]  # client, server, and whether it is the fe
 class Channel:
     """A simulated client's connection to a server process."""
 
-    __slots__ = ("between_brokers", "client", "client_life", "connection", "key", "server", "server_life")
+    __slots__ = ("between_brokers", "client", "client_life", "connection", "key", "laid_out", "server", "server_life")
 
     def __init__(self, client: Endpoint, server: Endpoint, lane: bool) -> None:
+        self.laid_out: dict[int, tuple[Request, int]] = {}  # requests with the versions of their layouts, by correlation
         self.key: _Key = (client.address, server.address, lane)
         self.client = client
         self.client_life = client.life
@@ -106,6 +112,7 @@ class Transport:
         "_losses",
         "_network",
         "_scheduler",
+        "layouts",
         "tap",
         "traffic",
     )
@@ -121,6 +128,7 @@ class Transport:
         self._losses: dict[Link, list[PacketLoss]] = {}
         self.traffic = Traffic()
         self.tap: Callable[[Address, Address, AnyMessage], None] | None = None  # called with each message that is sent
+        self.layouts: Layouts | None = None  # of a run with several releases
 
     def join(self, endpoint: Endpoint) -> None:
         """Register a simulated process, so that others can send to its address."""
@@ -149,18 +157,32 @@ class Transport:
             self.tap(sender.address, to, message)
         if message.__class__ in _REQUESTS:
             lane = message.__class__ in _FETCHES
-            channel = self._channels.get((sender.address, to, lane)) or self._open(sender, to, lane)
+            channel = self._channels.get((sender.address, to, lane)) or self._open_connection(sender, to, lane)
             half = channel.connection.forth
+            if self.layouts is not None and channel.between_brokers and channel.server is not channel.client:
+                message = self._in_layout_of_sender(channel, message)
         else:
             request = self._asked[sender.address].pop(message.correlation, None)
             if request is None:
                 return  # the requester has ended, or has its answer
             channel, correlation = request
             half = channel.connection.back
+            if self.layouts is not None and correlation in channel.laid_out:
+                asked, version = channel.laid_out[correlation]
+                message = msgspec.structs.replace(message, correlation=correlation)
+                message = self.layouts.answered(asked, version, message)  # type: ignore[arg-type]  # no request
             message = msgspec.structs.replace(message, correlation=correlation)
         if not self._losses or not channel.between_brokers or self._goes_over_connection(half.link, message, channel):
             about = message.tp if message.__class__ in _WITH_PARTITION else ""  # type: ignore[union-attr]  # looked up
             self._network.send(half, message, about)
+
+    def _in_layout_of_sender(self, channel: Channel, request: AnyMessage) -> AnyMessage:
+        """The request in the layout of its sender's version, which the connection keeps for the receiver and for the answer."""
+        assert self.layouts is not None
+        sent, version = self.layouts.sent(channel.client.address, request)  # type: ignore[arg-type]  # looked up
+        if version is not None:
+            channel.laid_out[sent.correlation] = (sent, version)
+        return sent
 
     def _goes_over_connection(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
         """Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection."""
@@ -178,26 +200,26 @@ class Transport:
                 return False
             doubled = fate < fault.drop_per_mille + fault.duplicate_per_mille
             late_ns = self._draws.below(key, (fault.copy_late_ms_max if doubled else OVERTAKEN_MS_MAX) * MS)
-            deliver = partial(self._serve_alone if kind in _REQUESTS else self._receive_alone, channel)
+            deliver = partial(self._serve_outside_connection if kind in _REQUESTS else self._receive_outside_connection, channel)
             self._network.send_alone(link, late_ns, deliver, message)
             return doubled
         return True
 
     # --- arriving -----------------------------------------------------------------------------------------------------------
 
-    def _open(self, client: Endpoint, to: Address, lane: bool) -> Channel:
+    def _open_connection(self, client: Endpoint, to: Address, lane: bool) -> Channel:
         """A new connection of a client to a server."""
         channel = Channel(client, self._endpoints[to], lane)
         channel.connection = Connection(
             self._network.link(client.address, to),
-            serve=partial(self._serve, channel),
+            serve=partial(self._serve_request, channel),
             receive=partial(self._receive, channel),
             on_lost=partial(self._on_lost, channel),
         )
         self._channels[channel.key] = channel
         return channel
 
-    def _serve(self, channel: Channel, message: object) -> None:
+    def _serve_request(self, channel: Channel, message: object) -> None:
         """A request arrives over a connection, which must be to the present life of the server."""
         server, connection = channel.server, channel.connection
         if not connection.broken:
@@ -208,14 +230,20 @@ class Transport:
                 return
         elif server.life != channel.server_life and not channel.between_brokers:
             return
-        self._serve_alone(channel, message)
+        self._serve_outside_connection(channel, message)
 
-    def _serve_alone(self, channel: Channel, message: object) -> None:
+    def _serve_outside_connection(self, channel: Channel, message: object) -> None:
         """Hand a request to the server under a correlation of its own, which finds the way back."""
         server = channel.server
         if not server.up:
             return
         request: Request = message  # type: ignore[assignment]  # a network carries anything
+        if self.layouts is not None and request.correlation in channel.laid_out:
+            _, version = channel.laid_out[request.correlation]
+            if not self.layouts.knows(server.address, request, version):
+                self.traffic.refused(request)
+                self._network.sever(channel.connection, some_arrive=False)
+                return
         self.traffic.asked(request)
         self._correlation += 1
         if request.__class__ is not Produce or request.acks != 0:
@@ -225,9 +253,9 @@ class Transport:
 
     def _receive(self, channel: Channel, message: object) -> None:
         if not channel.connection.broken:
-            self._receive_alone(channel, message)
+            self._receive_outside_connection(channel, message)
 
-    def _receive_alone(self, channel: Channel, message: object) -> None:
+    def _receive_outside_connection(self, channel: Channel, message: object) -> None:
         """Hand an answer to the client, unless it has restarted."""
         client = channel.client
         if client.up and client.life == channel.client_life:

@@ -6,26 +6,31 @@ The harness creates the topics like an administrator and waits until each partit
 A run is a function of its plan: the same plan gives the same rows.
 """
 
+from collections.abc import Callable
+
+from msgspec import UNSET
+
 from highwater.backends.sim.clients import ClientHost
 from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.faults import Faults
-from highwater.backends.sim.inquirer import Inquirer
+from highwater.backends.sim.inquirer import Inquirer, Observer
 from highwater.backends.sim.node import Boot, NodeHost, Watching
 from highwater.backends.sim.scheduler import MS, Scheduler
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer, ZooKeeper
 from highwater.rig.cuts import Geography
-from highwater.rig.end_state import record_logs, record_metadata, record_zookeeper
+from highwater.rig.end_state import log_rows, metadata_rows, zookeeper_rows
 from highwater.rig.evidence import ZkEvidence
 from highwater.rig.scene import Scene
+from highwater.rig.scrapes import Scrapes
 from highwater.rig.targets import state_of
 from history.event import EventKind
 from monitors.watch import watch_of
+from reference import metrics
 from reference.broker import heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, Data
-from reference.events import AnyEvent, Received
-from reference.messages import Metadata, MetadataReply, PartitionState
+from reference.messages import MetadataReply
 from reference.node import Node
 from reference.types import Address, BrokerId
 from workloads.client import Phase
@@ -41,26 +46,6 @@ class TooManyEvents(Exception):  # noqa: N818 - says what happened
     """Raised when a simulated run handles more events than its plan allows."""
 
 
-class Observer:
-    """The harness's own client: asks each broker once, at the end, for its metadata; `told` has the states of each answer."""
-
-    def __init__(self, sim: Simulation) -> None:
-        self.address = Address("c-laboratory")  # draws of delays are named by it
-        self.life = 1
-        self.up = True
-        self.told: dict[str, tuple[PartitionState, ...]] = {}
-        self._sim = sim
-
-    def ask(self, node: Address, correlation: int) -> None:
-        """Ask this broker for its metadata."""
-        self._sim.transport.send(self, node, Metadata(correlation))
-
-    def take(self, source: str, event: AnyEvent) -> None:
-        """Keep the partition states of a broker's metadata answer; ignore all other events."""
-        if isinstance(event, Received) and isinstance(event.message, MetadataReply):
-            self.told[source] = event.message.states
-
-
 class World:
     """One whole simulated run. `healed_at_ns` and `final_reads_at_ns` are None until those phases begin."""
 
@@ -73,17 +58,22 @@ class World:
         self.evidence = ZkEvidence(self.sim.recorder)
         ensemble = Ensemble(self.sim, self.evidence, plan.cluster.zookeeper) if plan.cluster.zookeeper > 1 else None
         self.server: ZooKeeper = ensemble or ZkServer(self.sim, self.evidence)
+        durable = frozenset(topic.topic for topic in plan.promise.topics if topic.flush == "before_ack")
         self.nodes: dict[BrokerId, NodeHost] = {
-            config.broker: NodeHost(self.sim, self.server, config, boot, plan, watch=watch) for config in scene.configs
+            config.broker: NodeHost(self.sim, self.server, config, boot, durable=durable, watch=watch) for config in scene.configs
         }
         self.clients = tuple(ClientHost(self.sim, self.server, scene, number) for number, _ in enumerate(scene.processes))
         for node in self.nodes.values():
             self.sim.transport.join(node)
         for client in self.clients:
             self.sim.transport.join(client)
-        self._inquirer = Inquirer(self.sim, self.nodes.values(), plan.promise)
+        if scene.old_layouts:
+            from highwater.backends.sim.layouts import Layouts  # the wire's library takes as long to import as all of a run
+
+            self.sim.transport.layouts = Layouts({node.address: node for node in self.nodes.values()})
         self.observer = Observer(self.sim)
         self.sim.transport.join(self.observer)
+        self._inquirer = Inquirer(self.sim, self.nodes.values(), plan.promise)
         geography = Geography(
             scene.brokers,
             tuple(client.address for client in self.clients),
@@ -91,6 +81,8 @@ class World:
             places={place: tuple(c.address for c in self.clients if c.place == place) for place in scene.places},
         )
         self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography, plan=plan, ensemble=ensemble)
+        self._scrapes = Scrapes(self.sim.recorder)
+        self._scraped_ns = 0
         self.healed_at_ns: int | None = None
         self.final_reads_at_ns: int | None = None
         self._zero_ns = 0
@@ -119,7 +111,7 @@ class World:
         self.final_reads_at_ns = self.sim.scheduler.now
         self._phase("final")
         self._run_until_idle()
-        self._look_at_the_end()
+        self._record_end_state()
 
     def play_until(self, at_ms: int) -> None:
         """Simulate the run only up to `at_ms` after the start of the workload."""
@@ -139,29 +131,29 @@ class World:
         return None
 
     def _run_until_idle(self) -> None:
-        end_ns = self.sim.scheduler.now + FINAL_MS_MAX * MS
-        while self.sim.scheduler.now < end_ns and not all(client.idle for client in self.clients):
+        self._run_until(lambda: all(client.idle for client in self.clients), FINAL_MS_MAX)
+
+    def _run_until(self, done: Callable[[], bool], ms_max: int) -> None:
+        """Let time pass until this is done, and not longer than `ms_max`."""
+        end_ns = self.sim.scheduler.now + ms_max * MS
+        while self.sim.scheduler.now < end_ns and not done():
             self._run_for(SLICE_MS)
 
-    def _look_at_the_end(self) -> None:
-        """Record the final state of ZooKeeper, of the brokers' metadata and of the disks."""
-        recorder, tree = self.sim.recorder, self.server.tree
+    def _record_end_state(self) -> None:
+        """Record the final state of ZooKeeper, of the brokers' metrics and metadata and of the disks."""
+        if self.plan.metrics_ms is not UNSET:
+            self._record_metrics(whole=True)
+        tree = self.server.tree
         for correlation, node in enumerate(self.nodes.values()):
             self.observer.ask(node.address, correlation)
         self._run_for(LOOK_MS)
-        topics = tree.nodes[paths.TOPICS].children
-        record_zookeeper(
-            recorder,
-            [(topic, self._data(paths.topic_path(topic))) for topic in topics],
-            {path: self._data(path) for path in tree.nodes if paths.tp_of_state_path(path) is not None},
-        )
+        znodes = {path: Data(node.data, node.version, node.czxid) for path, node in tree.nodes.items()}
+        topics = [(topic, znodes[paths.topic_path(topic)]) for topic in tree.nodes[paths.TOPICS].children]
+        rows = [*zookeeper_rows(topics, znodes)]
         for broker, node in self.nodes.items():
-            record_metadata(recorder, node.address, self.observer.told.get(node.address, ()))
-            record_logs(recorder, broker, node.disk.image())
-
-    def _data(self, path: str) -> Data:
-        node = self.server.tree.nodes[path]
-        return Data(node.data, node.version, node.czxid)
+            rows += metadata_rows(node.address, self.observer.told.get(node.address, ()))
+            rows += log_rows(broker, node.disk.image())
+        self.sim.recorder.record(rows)
 
     def warm_up(self) -> None:
         """Start every broker, create the topics once they know each other, and wait until every partition has a leader.
@@ -172,9 +164,7 @@ class World:
             node.start()
         self._run_for(GATHER_MS)
         self.create_topics()
-        end_ns = self.sim.scheduler.now + WARM_UP_MS_MAX * MS
-        while self.sim.scheduler.now < end_ns and not self._is_led():
-            self._run_for(SLICE_MS)
+        self._run_until(self._is_led, WARM_UP_MS_MAX)
 
     def create_topics(self) -> None:
         """Create the topics in ZooKeeper, with their persistent parent znodes, like an administrator's tool."""
@@ -204,3 +194,17 @@ class World:
                 raise TooManyEvents(f"more than {self.plan.limit_events} events by {scheduler.now // MS} ms")
             scheduler.run_until(min(end_ns, scheduler.now + SLICE_MS * MS))
             self._inquirer.look()
+            if self.plan.metrics_ms is not UNSET and scheduler.now - self._scraped_ns >= self.plan.metrics_ms * MS:
+                self._scraped_ns = scheduler.now
+                self._record_metrics()
+
+    def _record_metrics(self, *, whole: bool = False) -> None:
+        """Record the metrics of each broker that would answer; looking changes nothing in the run."""
+        lives = {host.address: host.life for host in self.nodes.values()}
+        for node, values in self.metrics().items():
+            self._scrapes.record(node, lives[node], values, whole=whole)
+
+    def metrics(self) -> dict[Address, dict[str, int]]:
+        """The metrics of each broker that is up and not paused now."""
+        hosts = [host for host in self.nodes.values() if host.up and not host.paused]
+        return {host.address: metrics.read(host.machine) for host in hosts if isinstance(host.machine, Node)}

@@ -133,12 +133,12 @@ class ZkServer:
         self._sim.handled += 1
         match payload:
             case ZkRequest(id=request, ops=ops, atomic=atomic):
-                self._perform(line, request, ops, atomic)
+                self._perform_request(line, request, ops, atomic)
             case Ping():
                 if self._alive(line):
                     self._network.send(line.connection.back, payload)
             case Hello():
-                self._greet(line, payload)
+                self._open_or_resume(line, payload)
             case _:
                 raise AssertionError(payload)
 
@@ -146,7 +146,7 @@ class ZkServer:
         """Renew a session; True if it lives and this is its connection."""
         return self._lines.get(line.session) is line and self.tree.touch(line.session, now_ms=self._scheduler.now // MS)
 
-    def _greet(self, line: Line, hello: Hello) -> None:
+    def _open_or_resume(self, line: Line, hello: Hello) -> None:
         """Answer a client that connects: open a session, or resume its own."""
         now_ms = self._scheduler.now // MS
         if not hello.session:
@@ -160,9 +160,9 @@ class ZkServer:
             return
         self._lines[line.session] = line
         self._network.send(line.connection.back, Welcome(line.session))
-        self._tell(self.tree.watch_again(line.session, hello.watches, seen_zxid=hello.seen_zxid))
+        self._send_watches(self.tree.watch_again(line.session, hello.watches, seen_zxid=hello.seen_zxid))
 
-    def _perform(self, line: Line, request: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
+    def _perform_request(self, line: Line, request: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
         """Carry out a request, and send the answer and the watches that it fires."""
         if not self._alive(line):
             return
@@ -171,7 +171,7 @@ class ZkServer:
             ops = ops[: self._sim.draws.below(f"late {line.node}", len(ops) + 1)]
         answers, fired = zk_rules.submit(self._sim.recorder, self.tree, line.session, ops, atomic=atomic)
         self._witness.committed(commits_of(self.tree, line.session, ops, answers), writer=line.node, life=line.life)
-        self._tell(fired)
+        self._send_watches(fired)
         self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
 
     def administer(self, ops: tuple[AnyOp, ...]) -> None:
@@ -180,9 +180,10 @@ class ZkServer:
         answers, fired = zk_rules.submit(self._sim.recorder, self.tree, session, ops)
         self._witness.committed(commits_of(self.tree, session, ops, answers), writer=ADMINISTRATOR, life=0)
         self.tree.expire(session)
-        self._tell(fired)
+        self._send_watches(fired)
 
-    def _tell(self, fired: Fired) -> None:
+    def _send_watches(self, fired: Fired) -> None:
+        """Send the fired watches of sessions that are connected."""
         for session, path, change in fired:
             line = self._lines.get(session)
             if line is not None:
@@ -207,7 +208,7 @@ class ZkServer:
         line = self._lines.pop(session, None)
         if line is not None and not line.connection.broken:
             self._network.sever(line.connection, some_arrive=False)
-        self._tell(fired)
+        self._send_watches(fired)
         return True
 
     def session_of(self, node: Address) -> int:

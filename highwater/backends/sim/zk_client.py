@@ -91,9 +91,9 @@ class ZkClient:
         self._pending: dict[int, tuple[AnyOp, ...]] = {}  # sent, not answered
         self._queue: list[ZkRequest] = []  # to be sent once connected
         self._answers_lost: dict[int, Acting] = {}  # requests whose answer a fault loses
-        self._forget()
+        self._forget_session()
 
-    def _forget(self) -> None:
+    def _forget_session(self) -> None:
         """Forget what belongs to the ended session: its watches and what it has seen."""
         self._seen_zxid = 0
         self._heard_ns = 0
@@ -107,10 +107,10 @@ class ZkClient:
     def connect(self) -> None:
         """Connect to ZooKeeper and open a new session."""
         self.session = 0
-        self._forget()
+        self._forget_session()
         if self._connection is not None and not self._connection.broken:
             self._network.sever(self._connection, some_arrive=True)
-        self._dial()
+        self._connect_to_next()
 
     def ask(self, request: ZkRequest) -> None:
         """Send a request to ZooKeeper, or queue it until there is a connection."""
@@ -146,7 +146,7 @@ class ZkClient:
 
     # --- connecting -----------------------------------------------------------------------------------------------------------
 
-    def _dial(self) -> None:
+    def _connect_to_next(self) -> None:
         """Connect to the next server, and ask for the session, or for a new one."""
         self._state = "dialing"
         server = self._servers[self._turn]
@@ -185,7 +185,7 @@ class ZkClient:
 
     def _dial_again(self, session: int) -> None:
         if self._state == "dialing" and self._connection is None and self.session == session:
-            self._dial()
+            self._connect_to_next()
 
     def _on_connection_lost(self, line: Line) -> None:
         self._host.run(ZOOKEEPER, partial(self._lost, line.connection))
@@ -194,7 +194,7 @@ class ZkClient:
         if self._connection is connection:
             self._on_disconnect()
 
-    def _tick(self, connection: Connection) -> None:
+    def _ping_or_give_up(self, connection: Connection) -> None:
         """Send pings, and take the connection for lost after two thirds of the timeout in silence."""
         if self._connection is not connection or self._state != "connected":
             return
@@ -204,14 +204,14 @@ class ZkClient:
         if self._scheduler.now >= self._ping_due_ns:
             self._ping_due_ns = self._scheduler.now + self._timeout_ms * MS // 3
             self._network.send(connection.forth, Ping())
-        self._host.later(self._timeout_ms * MS // 6, ZOOKEEPER, partial(self._tick, connection))
+        self._host.later(self._timeout_ms * MS // 6, ZOOKEEPER, partial(self._ping_or_give_up, connection))
 
     # --- answers ----------------------------------------------------------------------------------------------------------------
 
     def _receive(self, line: Line, payload: object) -> None:
-        self._host.run(ZOOKEEPER, partial(self._hear, line.connection, payload))
+        self._host.run(ZOOKEEPER, partial(self._on_message, line.connection, payload))
 
-    def _hear(self, connection: Connection, payload: object) -> None:
+    def _on_message(self, connection: Connection, payload: object) -> None:
         """Handle a message of the server; one in the list of lost answers breaks the connection instead."""
         if self._connection is not connection:
             return
@@ -222,11 +222,11 @@ class ZkClient:
                 self._on_disconnect()
             case Answer(id=request, answers=answers, zxid=zxid):
                 self._seen_zxid = max(self._seen_zxid, zxid)
-                self._watch(self._pending.pop(request), answers)
+                self._note_watches(self._pending.pop(request), answers)
                 self._host.take(ZOOKEEPER, ZkReplied(request, answers))
             case WatchEvent(path=path, change=change, zxid=zxid):
                 self._seen_zxid = max(self._seen_zxid, zxid)
-                self._unwatch(path, change)
+                self._drop_watches(path, change)
                 self._host.take(ZOOKEEPER, ZkWatch(path, change))
             case Welcome(session=session, zxid=zxid):
                 self._seen_zxid = max(self._seen_zxid, zxid)
@@ -246,7 +246,7 @@ class ZkClient:
         for request in queue:
             self._send(request)
         self._host.take(ZOOKEEPER, ZkState("connected", session))
-        self._tick(connection)
+        self._ping_or_give_up(connection)
 
     def _on_over(self) -> None:
         """The session has expired: answer what waited, and tell the process."""
@@ -260,7 +260,7 @@ class ZkClient:
             self._host.take(ZOOKEEPER, ZkReplied(request.id, (SessionExpired(),) * len(request.ops)))
         self._host.take(ZOOKEEPER, ZkState("expired", session))
 
-    def _watch(self, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
+    def _note_watches(self, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
         """Note the watches that these operations have set."""
         for op, answer in zip(ops, answers, strict=True):
             if not isinstance(op, GetData | Exists | GetChildren) or not op.watch:
@@ -272,7 +272,7 @@ class ZkClient:
             elif isinstance(op, Exists):
                 self._exist[op.path] = None
 
-    def _unwatch(self, path: str, change: Change) -> None:
+    def _drop_watches(self, path: str, change: Change) -> None:
         """Forget the watches that this change has fired."""
         if change in ("children", "deleted"):
             self._child.pop(path, None)

@@ -65,30 +65,30 @@ def submit(
     recorder: Recorder, tree: MemoryZooKeeper, session: int, ops: tuple[AnyOp, ...], *, atomic: bool = False
 ) -> tuple[tuple[AnyAnswer, ...], Fired]:
     """Perform a request of a session, and record what is wrong with its answers. Answers that fit no operation become Unknown."""
-    alive, before, zxid = str(session) in tree.sessions, _look(tree, ops), tree.zxid
+    alive, before, zxid = str(session) in tree.sessions, _nodes_of(tree, ops), tree.zxid
     owed = [(op, _watchers(tree, op)) for op in ops]
     answers, fired = tree.submit(session, ops, atomic=atomic)
     if len(answers) != len(ops):
-        _say(recorder, f"{len(answers)} answers to {len(ops)} operations")
+        _record_complaint(recorder, f"{len(answers)} answers to {len(ops)} operations")
         return (Unknown(),) * len(ops), fired
     if not alive:
         if any(not isinstance(answer, SessionExpired) for answer in answers) or tree.zxid != zxid:
-            _say(recorder, "a session that had ended was served")
+            _record_complaint(recorder, "a session that had ended was served")
         return answers, fired
-    after = _look(tree, ops)
+    after = _nodes_of(tree, ops)
     if atomic and any(isinstance(answer, Refusal | RolledBack) for answer in answers):
         at_fault = sum(isinstance(answer, Refusal) for answer in answers)
         if at_fault != 1 or at_fault + sum(isinstance(answer, RolledBack) for answer in answers) != len(answers):
-            _say(recorder, "a multi was performed in part")
+            _record_complaint(recorder, "a multi was performed in part")
         if (after, tree.zxid) != (before, zxid) or fired:
-            _say(recorder, "a multi that was refused changed something")
+            _record_complaint(recorder, "a multi that was refused changed something")
         return answers, fired
-    for words in _wrong(ops, answers, before, after):
-        _say(recorder, words)
+    for words in _complaints(ops, answers, before, after):
+        _record_complaint(recorder, words)
     notified = {(to, path) for to, path, _ in fired}
     for (op, watchers), answer in zip(owed, answers, strict=True):
         if isinstance(answer, Created | Written | Deleted) and not watchers <= notified:
-            _say(recorder, f"a session that watches {op.path} or its parent was not told of a change")
+            _record_complaint(recorder, f"a session that watches {op.path} or its parent was not told of a change")
     return answers, fired
 
 
@@ -102,7 +102,7 @@ def _watchers(tree: MemoryZooKeeper, op: AnyOp) -> set[tuple[int, str]]:
     return watchers
 
 
-def _look(tree: MemoryZooKeeper, ops: tuple[AnyOp, ...]) -> _Seen:
+def _nodes_of(tree: MemoryZooKeeper, ops: tuple[AnyOp, ...]) -> _Seen:
     """The nodes that these operations may change, as they are now."""
     nodes: _Seen = {}
     for path in {path: None for op in ops for path in (op.path, _parent(op.path))}:
@@ -119,7 +119,7 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _wrong(ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], before: _Seen, after: _Seen) -> Iterator[str]:
+def _complaints(ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], before: _Seen, after: _Seen) -> Iterator[str]:
     """What is wrong with the answers to operations on znodes that no other operation of the request touches."""
     paths = [op.path for op in ops]
     writes = {op.path for op in ops if not isinstance(op, (*_READS, Check))}
@@ -176,7 +176,7 @@ def _missing_reason(op: AnyOp, answer: AnyAnswer, old: _Znode | None, parent: _Z
             return None
 
 
-def _say(recorder: Recorder, words: str) -> None:
+def _record_complaint(recorder: Recorder, words: str) -> None:
     detail = f"ZooKeeper's rules: {words}"
     if all(row.detail != detail for row in recorder.events if row.kind is EventKind.ASSERTION):
         recorder.event(EventKind.ASSERTION, node=ZOOKEEPER, detail=detail)

@@ -70,22 +70,23 @@ class AsyncIsr:
         self._sizes = sizes
         self._followers = sizes.replicas - 1
         self._everybody = (1 << self._followers) - 1
-        self._used = 0
+        self._bits_used = 0
         # One more than the bounds: a state just beyond them must be written down to be checked.
         version_bits, offset_bits = (sizes.max_version + 1).bit_length(), (sizes.max_offset + 1).bit_length()
-        self._offsets = [self._field(offset_bits) for _ in range(sizes.replicas)]
-        self._controller_version = self._field(version_bits)
-        self._leader_version = self._field(version_bits)
-        self._isr = [self._field(self._followers) for _ in range(sizes.max_version + 2)]  # of each version
-        self._pending = self._field(self._followers)
-        self._is_pending = self._field(1)
-        self._requests = [self._field(1 << self._followers) for _ in range(sizes.max_version + 1)]  # of each version
-        if self._used > _STATE_BITS:
-            raise WorldTooLarge(f"the world is too large: a state takes {self._used} bits of {_STATE_BITS}")
+        self._offsets = [self._next_field(offset_bits) for _ in range(sizes.replicas)]
+        self._controller_version = self._next_field(version_bits)
+        self._leader_version = self._next_field(version_bits)
+        self._isr = [self._next_field(self._followers) for _ in range(sizes.max_version + 2)]  # of each version
+        self._pending = self._next_field(self._followers)
+        self._is_pending = self._next_field(1)
+        self._requests = [self._next_field(1 << self._followers) for _ in range(sizes.max_version + 1)]  # of each version
+        if self._bits_used > _STATE_BITS:
+            raise WorldTooLarge(f"the world is too large: a state takes {self._bits_used} bits of {_STATE_BITS}")
 
-    def _field(self, bits: int) -> _Field:
-        field = _Field(self._used, bits)
-        self._used += bits
+    def _next_field(self, bits: int) -> _Field:
+        # The next bits of a packed state.
+        field = _Field(self._bits_used, bits)
+        self._bits_used += bits
         return field
 
     def initial(self) -> int:
@@ -101,15 +102,15 @@ class AsyncIsr:
 
     def successors(self, keys: Keys) -> Iterator[Batch]:
         """All successors of these states within the bounds, one batch for each action and its parameters."""
-        yield from self._replication(keys)
-        yield from self._controller(keys)
+        yield from self._writes_and_fetches(keys)
+        yield from self._controller_writes(keys)
         yield from self._leader_requests(keys)
         yield from self._leader_updates(keys)
 
     def broken(self, keys: Keys, invariant: str) -> Flags:
         """Where a member of the controller's ISR ends below the leader's HW."""
-        hw = self._committed_offsets(keys)
-        isr = self._isr_of(keys, self._controller_version.of(keys))
+        hw = self._high_watermarks(keys)
+        isr = self._isr_at_version(keys, self._controller_version.of(keys))
         lacks = self._offsets[0].of(keys) < hw
         for follower in range(self._followers):
             lacks |= (isr >> follower & 1 == 1) & (self._offsets[follower + 1].of(keys) < hw)
@@ -117,18 +118,19 @@ class AsyncIsr:
 
     # --- what the fields say ----------------------------------------------------------------------------------------------------
 
-    def _isr_of(self, keys: Keys, version: Keys) -> Keys:
+    def _isr_at_version(self, keys: Keys, version: Keys) -> Keys:
+        """The controller's ISR at this version of each state, as bits of followers."""
         isr = np.zeros_like(keys)
         for at, field in enumerate(self._isr):
             isr = np.where(version == at, field.of(keys), isr)
         return isr
 
-    def _leader_isr(self, keys: Keys) -> Keys:
-        return self._isr_of(keys, self._leader_version.of(keys))
+    def _isr_of_leader(self, keys: Keys) -> Keys:
+        return self._isr_at_version(keys, self._leader_version.of(keys))
 
-    def _committed_offsets(self, keys: Keys) -> Keys:
+    def _high_watermarks(self, keys: Keys) -> Keys:
         """The high watermark of each state: the smallest offset among the members that the rules count."""
-        own, pending = self._leader_isr(keys), self._pending.of(keys)
+        own, pending = self._isr_of_leader(keys), self._pending.of(keys)
         match self._rules.hw_over:
             case "maximal":
                 counted = own | pending
@@ -144,33 +146,34 @@ class AsyncIsr:
 
     # --- actions ----------------------------------------------------------------------------------------------------------------
 
-    def _replication(self, keys: Keys) -> Iterator[Batch]:
+    def _writes_and_fetches(self, keys: Keys) -> Iterator[Batch]:
         """The leader writes a record, or a follower that lags fetches one."""
         everywhere = np.ones(keys.size, np.bool_)
-        yield self._with_offset_raised(keys, "b1 writes a record", 0, everywhere)
+        yield self._batch_with_next_offset(keys, "b1 writes a record", 0, everywhere)
         for replica in range(1, self._sizes.replicas):
             lags = self._offsets[replica].of(keys) < self._offsets[0].of(keys)
-            yield self._with_offset_raised(keys, f"b{replica + 1} fetches a record", replica, lags)
+            yield self._batch_with_next_offset(keys, f"b{replica + 1} fetches a record", replica, lags)
 
-    def _with_offset_raised(self, keys: Keys, action: str, replica: int, may: Flags) -> Batch:
+    def _batch_with_next_offset(self, keys: Keys, action: str, replica: int, may: Flags) -> Batch:
         at = np.flatnonzero(may)
         return Batch(action, at, keys[at] + (1 << self._offsets[replica].shift))
 
-    def _controller(self, keys: Keys) -> Iterator[Batch]:
+    def _controller_writes(self, keys: Keys) -> Iterator[Batch]:
         """The controller removes a follower, or carries out a request for another ISR."""
         version = self._controller_version.of(keys)
-        isr = self._isr_of(keys, version)
+        isr = self._isr_at_version(keys, version)
         for follower in range(self._followers):
             action = f"the controller removes b{follower + 2} from the ISR"
-            yield self._with_isr(keys, action, isr >> follower & 1 == 1, isr & ~(1 << follower))
+            yield self._batch_with_isr(keys, action, isr >> follower & 1 == 1, isr & ~(1 << follower))
         for asked_at, requests in enumerate(self._requests):
+            # Without the check the controller carries out a request that was made on any version.
             current = version == asked_at if self._rules.version_check else np.ones(keys.size, np.bool_)
             for isr_wanted in range(1 << self._followers):
                 is_asked = requests.of(keys) >> isr_wanted & 1 == 1
-                action = f"the controller sets the ISR to {self._words(isr_wanted)}, asked for at version {asked_at}"
-                yield self._with_isr(keys, action, current & is_asked, np.full_like(keys, isr_wanted))
+                action = f"the controller sets the ISR to {self._brokers_in_words(isr_wanted)}, asked for at version {asked_at}"
+                yield self._batch_with_isr(keys, action, current & is_asked, np.full_like(keys, isr_wanted))
 
-    def _with_isr(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
+    def _batch_with_isr(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
         """The controller writes an ISR at the next version and sends it to the leader."""
         at = np.flatnonzero(may)
         following = self._controller_version.of(keys[at]) + 1
@@ -181,15 +184,19 @@ class AsyncIsr:
 
     def _leader_requests(self, keys: Keys) -> Iterator[Batch]:
         """The leader asks to remove a member, or to add a follower that has reached the HW."""
-        isr, hw = self._leader_isr(keys), self._committed_offsets(keys)
+        isr, hw = self._isr_of_leader(keys), self._high_watermarks(keys)
         for follower in range(self._followers):
             inside = isr >> follower & 1 == 1
             reached = self._offsets[follower + 1].of(keys) >= hw
-            yield self._with_request(keys, f"b1 asks to remove b{follower + 2} from the ISR", inside, isr & ~(1 << follower))
-            yield self._with_request(keys, f"b1 asks to add b{follower + 2} to the ISR", ~inside & reached, isr | 1 << follower)
+            yield self._batch_with_request(
+                keys, f"b1 asks to remove b{follower + 2} from the ISR", inside, isr & ~(1 << follower)
+            )
+            yield self._batch_with_request(
+                keys, f"b1 asks to add b{follower + 2} to the ISR", ~inside & reached, isr | 1 << follower
+            )
 
-    def _with_request(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
-        """The states after a request for this ISR at the leader's version."""
+    def _batch_with_request(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
+        """The leader asks the controller for this ISR, at the version that the leader knows."""
         at = np.flatnonzero(may)
         version = self._leader_version.of(keys[at])
         after = self._is_pending.put(keys[at], 1) | isr[at] << self._pending.shift
@@ -199,7 +206,7 @@ class AsyncIsr:
         return Batch(action, at, after)
 
     def _leader_updates(self, keys: Keys) -> Iterator[Batch]:
-        """The leader learns a later version of the ISR."""
+        """The leader learns a later version of the ISR: one batch for each version."""
         own, latest = self._leader_version.of(keys), self._controller_version.of(keys)
         for version in range(1, self._sizes.max_version + 1):
             at = np.flatnonzero((own < version) & (version <= latest))
@@ -207,5 +214,5 @@ class AsyncIsr:
             after = self._pending.put(self._is_pending.put(after, 0), 0)
             yield Batch(f"b1 hears of version {version}", at, after)
 
-    def _words(self, isr: int) -> str:
+    def _brokers_in_words(self, isr: int) -> str:
         return ",".join(["b1", *(f"b{follower + 2}" for follower in range(self._followers) if isr >> follower & 1)])

@@ -35,46 +35,47 @@ class Guide:
         if search.run().end == "too-large":
             raise WorldTooLarge(f"the world is too large: its model has more than {STATES_MAX} states")
         self._keys = search.states()
-        self._distances = self._backward(np.flatnonzero(self.model.broken(self._keys, invariant)))
+        self._distances = self._distances_to(np.flatnonzero(self.model.broken(self._keys, invariant)))
         self._known: dict[Situation, int | None] = {}
 
     def of(self, situation: Situation) -> int | None:
         """The distance of a state; None if the model does not have it, or no violation can follow."""
         if situation not in self._known:
-            self._known[situation] = self._look_up(situation)
+            self._known[situation] = self._distance_in_table(situation)
         return self._known[situation]
 
-    def toward(self, situation: Situation) -> tuple[str, ...]:
+    def actions_toward(self, situation: Situation) -> tuple[str, ...]:
         """The actions of the model that bring a state nearer to a violation, in alphabetical order."""
         key, here = self.model.key(situation), self.of(situation)
         if key is None or here is None:
             return ()
         steps = self._successors(np.array([key], np.int64))
-        return tuple(sorted({action for action, _, keys in steps if (self._distances[self._places(keys)] < here).any()}))
+        return tuple(sorted({action for action, _, keys in steps if (self._distances[self._places_of(keys)] < here).any()}))
 
-    def in_the_way(self, start: Situation) -> tuple[str, ...]:
+    def obstacles(self, start: Situation) -> tuple[str, ...]:
         """What keeps the machines, each alone, from a violation that the model has from this state: fields of `Machines`."""
         names = [field.name for field in fields(Machines) if getattr(self._machines, field.name)]
-        return tuple(name for name in names if self._without(name).of(start) is not None)
+        return tuple(name for name in names if self._guide_without(name).of(start) is not None)
 
-    def _without(self, name: str) -> "Guide":
+    def _guide_without(self, name: str) -> "Guide":
         return Guide(*self._asked, replace(self._machines, **{name: False}), self._clock)
 
-    def _look_up(self, situation: Situation) -> int | None:
+    def _distance_in_table(self, situation: Situation) -> int | None:
         """The distance of a situation from a violation; None if the model does not reach it, or no violation from it."""
         key = self.model.key(situation)
         if key is None:
             return None
-        place = int(self._places(np.array([key], np.int64))[0])
+        place = int(self._places_of(np.array([key], np.int64))[0])
         if place == self._keys.size or self._keys[place] != key or self._distances[place] == _FAR:
             return None
         return int(self._distances[place])
 
-    def _places(self, keys: Keys) -> Indices:
+    def _places_of(self, keys: Keys) -> Indices:
+        # The positions of these states in the sorted table.
         return np.searchsorted(self._keys, keys)
 
-    def _backward(self, broken: Indices) -> npt.NDArray[np.int16]:
-        """The distance of each state from the broken ones, by steps against their direction."""
+    def _distances_to(self, broken: Indices) -> npt.NDArray[np.int16]:
+        """The distance of each state to the nearest of these broken ones: breadth-first, against the direction of the steps."""
         distances = np.full(self._keys.size, _FAR, np.int16)
         distances[broken] = 0
         sources, targets = self._steps()
@@ -91,12 +92,12 @@ class Guide:
         for start in range(0, self._keys.size, _CHUNK):
             for _, from_, to in self._successors(self._keys[start : start + _CHUNK]):
                 sources.append((from_ + start).astype(np.int32))
-                targets.append(self._places(to).astype(np.int32))
+                targets.append(self._places_of(to).astype(np.int32))
         return np.concatenate(sources), np.concatenate(targets)
 
     def _successors(self, keys: Keys) -> Iterator[tuple[str, Indices, Keys]]:
         """Actions with the states before (as places in `keys`) and after; a leader alone in its ISR raises its HW first."""
-        alone = self.model.alone(keys) & self._machines.alone
+        alone = self.model.lone_leaders(keys) & self._machines.alone
         for batch in self.model.successors(keys):
             may = ~alone[batch.sources] | batch.action.endswith(RAISES_HW)
             yield batch.action, batch.sources[may], batch.keys[may]

@@ -100,31 +100,33 @@ class KafkaReplication:
 
     def successors(self, keys: Keys) -> Iterator[Batch]:
         """All successors of these states, one batch for each action and the replicas that take part in it."""
-        chunk = self._chunk(keys)
+        chunk = self._columns_of_keys(keys)
         self._quorums.expand(chunk.quorum)
         replicas = range(self._sizes.replicas)
         for replica in replicas:
-            yield from self._controller(chunk, replica)
-            yield from self._requests(chunk, replica)
-            yield from self._write(chunk, replica)
-            yield from self._raise_hw(chunk, replica)
+            yield from self._controller_batches(chunk, replica)
+            yield from self._request_batches(chunk, replica)
+            yield from self._batch_of_write(chunk, replica)
+            yield from self._batch_of_raised_hw(chunk, replica)
             for follower in replicas:
                 if follower != replica:
-                    yield from self._change_isr(chunk, replica, follower)
-                    yield from self._fetch(chunk, replica, follower)
-                    yield from self._truncate_late(chunk, replica, follower)
+                    yield from self._isr_batches(chunk, replica, follower)
+                    yield from self._batch_of_fetch(chunk, replica, follower)
+                    yield from self._batch_of_late_truncation(chunk, replica, follower)
 
     def broken(self, keys: Keys, invariant: str) -> Flags:
         """Where a member of the ISR lacks a record below the HW of a presumed leader.
 
         The ISR is the leader's own for WeakIsr, the one in ZooKeeper for StrongIsr.
         """
-        parts = [self._where_broken(self._chunk(keys[at : at + _CHUNK]), invariant) for at in range(0, keys.size, _CHUNK)]
+        parts = [
+            self._where_broken(self._columns_of_keys(keys[at : at + _CHUNK]), invariant) for at in range(0, keys.size, _CHUNK)
+        ]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
-    def alone(self, keys: Keys) -> Flags:
+    def lone_leaders(self, keys: Keys) -> Flags:
         """Where a presumed leader is alone in its ISR and has yet to raise its HW."""
-        chunk = self._chunk(keys)
+        chunk = self._columns_of_keys(keys)
         alone = np.zeros(keys.size, np.bool_)
         for leader in range(self._sizes.replicas):
             alone |= chunk.presumes(leader) & (chunk.isr[leader] == 1 << leader) & (chunk.hw[leader] < chunk.end[leader])
@@ -132,10 +134,10 @@ class KafkaReplication:
 
     def situation(self, key: int) -> Situation:
         """A state in words."""
-        chunk = self._chunk(np.array([key], dtype=np.int64))
+        chunk = self._columns_of_keys(np.array([key], dtype=np.int64))
         requests, isr = self._quorums.quorums[int(chunk.quorum[0])]
         return Situation(
-            replicas=tuple(self._replica(chunk, replica) for replica in range(self._sizes.replicas)),
+            replicas=tuple(self._replica_in_words(chunk, replica) for replica in range(self._sizes.replicas)),
             requests=tuple((None if leader == NOBODY else leader, _members(members)) for leader, members in requests),
             isr=_members(isr),
             next_record=int(chunk.next_record[0]),
@@ -144,28 +146,28 @@ class KafkaReplication:
     def key(self, situation: Situation) -> int | None:
         """The state that these words describe; None if a part of it was not met."""
         requests = tuple((NOBODY if leader is None else leader, _bits(isr)) for leader, isr in situation.requests)
-        quorum = self._quorums.known((requests, _bits(situation.isr)))
+        quorum = self._quorums.number_if_known((requests, _bits(situation.isr)))
         if quorum is None:
             return None
         key = quorum << self._quorum_shift | situation.next_record << self._record_shift
         for index, replica in enumerate(situation.replicas):
-            number = self._replicas.known(self._columns_of(index, replica))
+            number = self._replicas.number_if_known(self._columns_of_replica(index, replica))
             if number is None:
                 return None
             key |= number << self._replica_bits * index
         return key
 
-    def _columns_of(self, index: int, replica: Replica) -> ReplicaColumns:
+    def _columns_of_replica(self, index: int, replica: Replica) -> ReplicaColumns:
         """A replica as numbers: its log as digits of one number, its ISR as bits."""
         log = np.zeros(1, np.int64)
         for offset, (record, epoch) in enumerate(replica.log):
-            log += self._replicas.record(_scalar(record), _scalar(epoch)) * self._replicas.powers[offset]
+            log += self._replicas.record(_array_of_one(record), _array_of_one(epoch)) * self._replicas.powers[offset]
         isr = _bits(replica.isr) if replica.leader == index else 0
-        return ReplicaColumns(log=log, hw=_scalar(replica.hw), epoch=replica.epoch, isr=isr)
+        return ReplicaColumns(log=log, hw=_array_of_one(replica.hw), epoch=replica.epoch, isr=isr)
 
     # --- columns ----------------------------------------------------------------------------------------------------------------
 
-    def _chunk(self, keys: Keys) -> Chunk:
+    def _columns_of_keys(self, keys: Keys) -> Chunk:
         """The parts of these states as columns."""
         table, quorums = self._replicas, self._quorums
         mask = (1 << self._replica_bits) - 1
@@ -186,7 +188,7 @@ class KafkaReplication:
             isr=[table.isr[at] for at in number],
         )
 
-    def _states_of(self, chunk: Chunk, at: Indices, replica: int) -> ReplicaColumns:
+    def _columns_at(self, chunk: Chunk, at: Indices, replica: int) -> ReplicaColumns:
         """One replica's columns in the states at these places."""
         return ReplicaColumns(
             log=self._replicas.log[chunk.number[replica][at]],
@@ -195,20 +197,24 @@ class KafkaReplication:
             isr=chunk.isr[replica][at].astype(np.int64),
         )
 
-    def _with_replica(self, chunk: Chunk, at: Indices, replica: int, states: ReplicaColumns) -> Keys:
+    def _keys_with_replica(self, chunk: Chunk, at: Indices, replica: int, states: ReplicaColumns) -> Keys:
         # The states `at`, with other states of this replica.
         number = self._replicas.numbers(states)
         return chunk.keys[at] + (number - chunk.number[replica][at] << self._replica_bits * replica)
 
     # --- the controller ---------------------------------------------------------------------------------------------------------
 
-    def _controller(self, chunk: Chunk, replica: int) -> Iterator[Batch]:
+    def _controller_batches(self, chunk: Chunk, replica: int) -> Iterator[Batch]:
+        """The controller elects this replica, puts it in the leader's place, or removes it from the ISR."""
         quorums = self._quorums
-        yield from self._to_quorum(chunk, f"the controller elects {_name(replica)}", quorums.elected[replica])
-        yield from self._to_quorum(chunk, f"the controller replaces the leader by {_name(replica)}", quorums.replaced[replica])
-        yield from self._to_quorum(chunk, f"the controller removes {_name(replica)} from the ISR", quorums.shrunk[replica])
+        yield from self._batch_to_quorum(chunk, f"the controller elects {_name(replica)}", quorums.elected[replica])
+        yield from self._batch_to_quorum(
+            chunk, f"the controller replaces the leader by {_name(replica)}", quorums.replaced[replica]
+        )
+        yield from self._batch_to_quorum(chunk, f"the controller removes {_name(replica)} from the ISR", quorums.shrunk[replica])
 
-    def _to_quorum(self, chunk: Chunk, action: str, after: Keys) -> Iterator[Batch]:
+    def _batch_to_quorum(self, chunk: Chunk, action: str, after: Keys) -> Iterator[Batch]:
+        """Replace the quorum of each state by its successor in `after` (by number; -1 if the action is not possible)."""
         to = after[chunk.quorum]
         at = np.flatnonzero(to >= 0)
         if at.size:
@@ -216,33 +222,34 @@ class KafkaReplication:
 
     # --- LeaderAndIsr requests --------------------------------------------------------------------------------------------------
 
-    def _requests(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
+    def _request_batches(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
         """All requests that name this leader, to itself and to its followers."""
         for epoch in range(self._sizes.max_epoch + 1):
             named = self._quorums.leader[epoch + 1][chunk.quorum] == leader
-            yield from self._become_leader(chunk, named, leader, epoch)
+            yield from self._batch_of_new_leader(chunk, named, leader, epoch)
             for follower in range(self._sizes.replicas):
                 if follower != leader:
-                    yield from self._become_follower(chunk, named, leader, follower, epoch)
+                    yield from self._batches_of_new_follower(chunk, named, leader, follower, epoch)
 
-    def _become_leader(self, chunk: Chunk, named: Flags, leader: int, epoch: int) -> Iterator[Batch]:
+    def _batch_of_new_leader(self, chunk: Chunk, named: Flags, leader: int, epoch: int) -> Iterator[Batch]:
         """The named leader becomes leader of the epoch."""
-        at = np.flatnonzero(named & self._obeys(chunk, leader, epoch))
+        at = np.flatnonzero(named & self._where_obeyed(chunk, leader, epoch))
         if at.size:
             isr = self._quorums.requested_isr[epoch + 1][chunk.quorum[at]]
-            after = replace(self._states_of(chunk, at, leader), epoch=epoch, isr=_wide(isr))
-            keys = self._with_replica(chunk, at, leader, after)
+            after = replace(self._columns_at(chunk, at, leader), epoch=epoch, isr=_wide(isr))
+            keys = self._keys_with_replica(chunk, at, leader, after)
             yield Batch(f"{_name(leader)} becomes leader of epoch {epoch}", at, keys)
 
-    def _obeys(self, chunk: Chunk, replica: int, epoch: int) -> Flags:
+    def _where_obeyed(self, chunk: Chunk, replica: int, epoch: int) -> Flags:
+        """Where the replica has heard of no request of this epoch or a later one."""
         newer: Flags = chunk.epoch[replica] < epoch
         if self._machines.epoch_floor:
-            newer &= self._record_epoch(chunk.number[replica], _wide(chunk.end[replica])) <= epoch
+            newer &= self._epochs_before(chunk.number[replica], _wide(chunk.end[replica])) <= epoch
         return newer
 
-    def _become_follower(self, chunk: Chunk, named: Flags, leader: int, follower: int, epoch: int) -> Iterator[Batch]:
+    def _batches_of_new_follower(self, chunk: Chunk, named: Flags, leader: int, follower: int, epoch: int) -> Iterator[Batch]:
         """A follower obeys the leader of the epoch, and truncates its log as the rules say."""
-        may = named & self._obeys(chunk, follower, epoch)
+        may = named & self._where_obeyed(chunk, follower, epoch)
         if self._rules.truncation_fenced:
             may &= chunk.epoch[leader] == epoch
         if self._machines.leader_answers and self._rules.truncation in ("kip101", "kip279"):
@@ -251,39 +258,39 @@ class KafkaReplication:
         if not at.size:
             return
         action = f"{_name(follower)} follows {_name(leader)} in epoch {epoch}"
-        to = self._truncation(chunk, at, leader, follower)
+        to = self._truncation_offsets(chunk, at, leader, follower)
         if self._rules.truncation == "kip101":
             # The published model has no minimum here: a lookup beyond the follower's own log lets it wait for ever.
             possible = to <= chunk.end[follower][at]
             at, to = at[possible], to[possible]
-        keys = self._with_log_truncated(chunk, at, follower, to, epoch)
+        keys = self._keys_with_log_truncated(chunk, at, follower, to, epoch)
         yield Batch(action, at, keys)
         if self._rules.truncation == "kip279" and not self._rules.truncation_fenced:
             # The published action has a second way, for empty logs, that overlaps the first.
             empty = chunk.end[follower][at] == 0
             yield Batch(action, at[empty], keys[empty])
 
-    def _with_log_truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
-        states = self._states_of(chunk, at, follower)
+    def _keys_with_log_truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
+        states = self._columns_at(chunk, at, follower)
         log, hw = states.log % self._replicas.powers[to], np.minimum(to, states.hw)
-        return self._with_replica(chunk, at, follower, ReplicaColumns(log=log, hw=hw, epoch=epoch, isr=0))
+        return self._keys_with_replica(chunk, at, follower, ReplicaColumns(log=log, hw=hw, epoch=epoch, isr=0))
 
     # --- where a follower truncates ---------------------------------------------------------------------------------------------
 
-    def _truncation(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
+    def _truncation_offsets(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
         """The offset to which a new follower truncates its log."""
         match self._rules.truncation:
             case "to-hw":
                 return _wide(chunk.hw[follower][at])
             case "kip101":
-                return self._end_of_epoch(chunk, at, leader, follower)
+                return self._ends_of_epoch(chunk, at, leader, follower)
             case "kip279":
-                return self._end_of_match(chunk, at, leader, follower)
+                return self._ends_of_match(chunk, at, leader, follower)
             case "when-fetching":
                 # The log and the HW stay.
                 return _wide(np.maximum(chunk.end[follower][at], chunk.hw[follower][at]))
 
-    def _end_of_match(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
+    def _ends_of_match(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
         """One past the last offset at which both logs hold the same record."""
         to = np.zeros(at.size, np.int64)
         for offset, records in enumerate(self._replicas.records):
@@ -291,13 +298,13 @@ class KafkaReplication:
             to[(own == other) & (own > 0)] = offset + 1
         return to
 
-    def _end_of_epoch(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
+    def _ends_of_epoch(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
         """KIP-101: the leader's first offset of an epoch above the one of the follower's last record. The follower's own HW if
         the leader knows nothing of that epoch and of no later one.
         """
         end, hw = _wide(chunk.end[follower][at]), _wide(chunk.hw[follower][at])
         leader_end = _wide(chunk.end[leader][at])
-        last = self._record_epoch(chunk.number[follower][at], end)
+        last = self._epochs_before(chunk.number[follower][at], end)
         to = hw.copy()
         if self._machines.epoch_start:
             # A leader knows where its epoch began before it writes.
@@ -306,31 +313,31 @@ class KafkaReplication:
         for offset in reversed(range(self._sizes.log_size)):
             later = (offset < leader_end) & (self._replicas.record_epochs[offset + 1][chunk.number[leader][at]] > last)
             to[later] = offset
-        same = (leader_end > 0) & (self._record_epoch(chunk.number[leader][at], leader_end) == last)
+        same = (leader_end > 0) & (self._epochs_before(chunk.number[leader][at], leader_end) == last)
         to[same] = leader_end[same]
         to[end == 0] = 0
         return to
 
-    def _record_epoch(self, number: Keys, end: Keys) -> Column:
+    def _epochs_before(self, number: Keys, end: Keys) -> Column:
         """The epoch of the record before this end offset; -1 if the offset is 0."""
         epochs = self._replicas.record_epochs
         return np.asarray(epochs.reshape(-1)[end * epochs.shape[1] + number])
 
     # --- leaders ----------------------------------------------------------------------------------------------------------------
 
-    def _write(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
+    def _batch_of_write(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
         """A leader writes the next record."""
         sizes, table = self._sizes, self._replicas
         room = (chunk.end[leader] < sizes.log_size) & (chunk.next_record < sizes.max_records)
         at = np.flatnonzero(chunk.presumes(leader) & room)
         if at.size:
-            states = self._states_of(chunk, at, leader)
+            states = self._columns_at(chunk, at, leader)
             record = table.record(chunk.next_record[at], _wide(chunk.epoch[leader][at]))
             log = states.log + record * table.powers[chunk.end[leader][at]]
-            keys = self._with_replica(chunk, at, leader, replace(states, log=log))
+            keys = self._keys_with_replica(chunk, at, leader, replace(states, log=log))
             yield Batch(f"{_name(leader)} writes a record", at, keys + (1 << self._record_shift))
 
-    def _raise_hw(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
+    def _batch_of_raised_hw(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
         """A leader raises its HW over a record that all members of its ISR have acknowledged."""
         hw = chunk.hw[leader]
         may = chunk.presumes(leader) & (chunk.end[leader] > hw)
@@ -340,65 +347,68 @@ class KafkaReplication:
                 may &= outside | self._where_acknowledged(chunk, leader, follower, hw + 1, self._rules.hw)
         at = np.flatnonzero(may)
         if at.size:
-            states = self._states_of(chunk, at, leader)
-            keys = self._with_replica(chunk, at, leader, replace(states, hw=states.hw + 1))
+            states = self._columns_at(chunk, at, leader)
+            keys = self._keys_with_replica(chunk, at, leader, replace(states, hw=states.hw + 1))
             yield Batch(f"{_name(leader)} {RAISES_HW}", at, keys)
 
     def _where_acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
         """Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has."""
-        follows = self._follows(chunk, leader, follower, needed) & (chunk.end[follower] >= end)
+        follows = self._where_following(chunk, leader, follower, needed) & (chunk.end[follower] >= end)
         if needed == "record-epoch":
             at = np.flatnonzero(follows)
-            own = self._record_epoch(chunk.number[follower][at], _wide(end[at]))
-            other = self._record_epoch(chunk.number[leader][at], _wide(end[at]))
+            own = self._epochs_before(chunk.number[follower][at], _wide(end[at]))
+            other = self._epochs_before(chunk.number[leader][at], _wide(end[at]))
             follows[at] = own == other
             if self._machines.diverging_waits:
                 follows &= ~self._where_diverged(chunk, leader, follower)
         return follows
 
-    def _follows(self, chunk: Chunk, leader: int, follower: int, needed: Acknowledgement) -> Flags:
+    def _where_following(self, chunk: Chunk, leader: int, follower: int, needed: Acknowledgement) -> Flags:
+        """Where the follower follows this leader, in the leader's epoch if `needed` asks for it."""
         follows: Flags = chunk.leader[follower] == leader
         if needed == "leader-epoch":
             follows &= chunk.epoch[follower] == chunk.epoch[leader]
         return follows
 
-    def _change_isr(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
+    def _isr_batches(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
         """The leader in ZooKeeper removes a follower that lags or adds one that has reached the HW."""
         rules = self._rules
         true_leader = chunk.presumes(leader) & (chunk.epoch[leader] == self._quorums.epoch[chunk.quorum])
         inside = chunk.isr[leader] & (1 << follower) != 0
         removes = f"{_name(leader)} removes {_name(follower)} from the ISR"
         caught_up = self._where_acknowledged(chunk, leader, follower, chunk.end[leader], rules.shrinking)
-        yield from self._toggle(chunk, removes, true_leader & inside & ~caught_up, leader, follower)
+        yield from self._batch_with_member_toggled(chunk, removes, true_leader & inside & ~caught_up, leader, follower)
         if rules.shrinking == "leader-epoch":
             # The published action has two ways: "does not follow in this epoch" and "lags". Both may hold.
-            elsewhere = ~self._follows(chunk, leader, follower, "leader-epoch")
+            elsewhere = ~self._where_following(chunk, leader, follower, "leader-epoch")
             both = true_leader & inside & elsewhere & (chunk.end[follower] < chunk.end[leader])
-            yield from self._toggle(chunk, removes, both, leader, follower)
+            yield from self._batch_with_member_toggled(chunk, removes, both, leader, follower)
         may = true_leader & ~inside & self._where_acknowledged(chunk, leader, follower, chunk.hw[leader], rules.expansion)
         if rules.expansion_in_epoch:
-            may &= self._is_hw_in_own_epoch(chunk, leader)
-        yield from self._toggle(chunk, f"{_name(leader)} adds {_name(follower)} to the ISR", may, leader, follower)
+            may &= self._where_hw_is_in_own_epoch(chunk, leader)
+        yield from self._batch_with_member_toggled(
+            chunk, f"{_name(leader)} adds {_name(follower)} to the ISR", may, leader, follower
+        )
 
-    def _is_hw_in_own_epoch(self, chunk: Chunk, leader: int) -> Flags:
+    def _where_hw_is_in_own_epoch(self, chunk: Chunk, leader: int) -> Flags:
         """Whether the record at the HW is of the leader's epoch, or the HW is the end of the log."""
         hw = _wide(chunk.hw[leader])
         at_end = chunk.hw[leader] == chunk.end[leader]
-        following = self._record_epoch(chunk.number[leader], np.minimum(hw + 1, self._sizes.log_size))
+        following = self._epochs_before(chunk.number[leader], np.minimum(hw + 1, self._sizes.log_size))
         return np.asarray(at_end | (following == chunk.epoch[leader]))
 
-    def _toggle(self, chunk: Chunk, action: str, may: Flags, leader: int, follower: int) -> Iterator[Batch]:
+    def _batch_with_member_toggled(self, chunk: Chunk, action: str, may: Flags, leader: int, follower: int) -> Iterator[Batch]:
         """Add the follower to the ISR, or remove it, where this may happen."""
         at = np.flatnonzero(may)
         if at.size:
-            states = self._states_of(chunk, at, leader)
-            keys = self._with_replica(chunk, at, leader, replace(states, isr=states.isr ^ (1 << follower)))
+            states = self._columns_at(chunk, at, leader)
+            keys = self._keys_with_replica(chunk, at, leader, replace(states, isr=states.isr ^ (1 << follower)))
             quorum = chunk.quorum[at]
             yield Batch(action, at, keys + (self._quorums.toggled[follower][quorum] - quorum << self._quorum_shift))
 
     # --- followers --------------------------------------------------------------------------------------------------------------
 
-    def _fetch(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
+    def _batch_of_fetch(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
         """A follower fetches the record after its log."""
         end = chunk.end[follower]
         may = chunk.presumes(leader) & (end < chunk.end[leader])
@@ -408,27 +418,29 @@ class KafkaReplication:
             ends = end[at].astype(np.int64)
             width = table.records.shape[1]
             record = table.records.reshape(-1)[ends * width + chunk.number[leader][at]]
-            states = self._states_of(chunk, at, follower)
+            states = self._columns_at(chunk, at, follower)
             hw = np.minimum(_wide(chunk.hw[leader][at]), ends + 1)
-            keys = self._with_replica(chunk, at, follower, replace(states, log=states.log + record * table.powers[ends], hw=hw))
+            keys = self._keys_with_replica(
+                chunk, at, follower, replace(states, log=states.log + record * table.powers[ends], hw=hw)
+            )
             yield Batch(f"{_name(follower)} fetches a record from {_name(leader)}", at, keys)
 
-    def _truncate_late(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
+    def _batch_of_late_truncation(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
         """KIP-320's first try: a follower that fetches truncates if its log does not end as the leader's log does there."""
         if self._rules.truncation != "when-fetching":
             return
         follows = chunk.presumes(leader) & (chunk.leader[follower] == leader)
         at = np.flatnonzero(follows & self._where_diverged(chunk, leader, follower))
         if at.size:
-            to = self._end_of_match(chunk, at, leader, follower)
-            keys = self._with_log_truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
+            to = self._ends_of_match(chunk, at, leader, follower)
+            keys = self._keys_with_log_truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
             yield Batch(f"{_name(follower)} truncates its log against {_name(leader)}", at, keys)
 
     def _where_diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
         """Where a follower's log does not end as the leader's log does there."""
         end, other = _wide(chunk.end[follower]), _wide(chunk.end[leader])
-        own = self._record_epoch(chunk.number[follower], end)
-        return np.asarray((end > other) | (self._record_epoch(chunk.number[leader], np.minimum(end, other)) != own) & (end > 0))
+        own = self._epochs_before(chunk.number[follower], end)
+        return np.asarray((end > other) | (self._epochs_before(chunk.number[leader], np.minimum(end, other)) != own) & (end > 0))
 
     # --- invariants and words ---------------------------------------------------------------------------------------------------
 
@@ -446,7 +458,7 @@ class KafkaReplication:
                 broken[at] |= differs & (isr & (1 << replica) != 0)
         return broken
 
-    def _replica(self, chunk: Chunk, replica: int) -> Replica:
+    def _replica_in_words(self, chunk: Chunk, replica: int) -> Replica:
         """The replica of a chunk of one state."""
         table = self._replicas
         number = int(chunk.number[replica][0])
@@ -469,7 +481,7 @@ def _name(replica: int) -> str:
     return f"b{replica + 1}"
 
 
-def _scalar(number: int) -> Keys:
+def _array_of_one(number: int) -> Keys:
     return np.array([number], np.int64)
 
 

@@ -151,7 +151,7 @@ class LevelSearch:
         new = 0
         level = self._levels[-1]
         for start in range(0, level.size, _CHUNK):
-            stop = self._limit_reached(new)
+            stop = self._time_limit_reached(new)
             if stop:
                 return stop
             generated = [np.empty(0, np.int64)]
@@ -204,8 +204,8 @@ class LevelSearch:
                     return batch.action, int(chunk[batch.sources[hits[0]]])
         raise AssertionError(f"state {key} has no predecessor in the level before it")
 
-    def _limit_reached(self, new: int) -> str:
-        """The limit of time that is reached, or "". Raises WorldTooLarge."""
+    def _time_limit_reached(self, new: int) -> str:
+        """ "seconds" in words if the time is over, else "". Raises WorldTooLarge."""
         if self._seen.size + new >= self._limits.states:
             raise WorldTooLarge(
                 f"the states do not fit in memory: {self._seen.size} after depth {len(self._levels)}, with {new} more"
@@ -238,7 +238,7 @@ class _Seen:
     def missing(self, keys: Keys) -> Keys:
         """Those of these sorted states that are not in the set."""
         for run in self._runs:
-            keys = keys[~_contains(run, keys)]
+            keys = keys[~_where_contained(run, keys)]
         return keys
 
     def add(self, keys: Keys) -> None:
@@ -252,7 +252,7 @@ class _Seen:
             self._runs.append(merged)
 
 
-def _contains(run: Keys, keys: Keys) -> Flags:
+def _where_contained(run: Keys, keys: Keys) -> Flags:
     """Which of these keys are in a sorted run."""
     if not run.size:
         return np.zeros(keys.size, np.bool_)

@@ -86,24 +86,24 @@ class _Step:
         """The model's actions that explain the step, or none. Raises Unexplained."""
         if self._before == self._after:
             return
-        yield from self._zookeeper()
+        yield from self._zookeeper_actions()
         for index, (was, now) in enumerate(zip(self._before.replicas, self._after.replicas, strict=True)):
             if was != now:
-                yield from self._replica(index, was, now)
+                yield from self._replica_actions(index, was, now)
 
     # --- ZooKeeper -----------------------------------------------------------------------------------------------------------
 
-    def _zookeeper(self) -> Iterator[str]:
+    def _zookeeper_actions(self) -> Iterator[str]:
         """The actions that explain how the state in ZooKeeper changed."""
         was, now = self._before, self._after
         if now.epoch != was.epoch:
-            yield from self._new_epoch()
+            yield from self._election_actions()
         elif now.leader != was.leader:
             raise Unexplained(f"ZooKeeper names another leader in epoch {now.epoch}")
         elif now.isr != was.isr:
-            yield from self._changed_isr()
+            yield from self._isr_actions()
 
-    def _new_epoch(self) -> Iterator[str]:
+    def _election_actions(self) -> Iterator[str]:
         """One write of the machines may be several of the model's: removals, then an election."""
         was, now = self._before, self._after
         if now.epoch < was.epoch:
@@ -121,23 +121,24 @@ class _Step:
         if now.leader is None:
             yield ISR_KEPT if now.isr == was.isr and len(now.isr) > 1 else "controller removes"
 
-    def _changed_isr(self) -> Iterator[str]:
+    def _isr_actions(self) -> Iterator[str]:
         """The actions that explain another ISR in the same epoch: by its leader, or by a request that it sent before."""
         was, now = self._before, self._after
         index = was.leader
         leader = None if index is None else was.replicas[index]
         if index is None or leader is None or leader.leader != index or leader.epoch != was.epoch:
-            yield self._change_asked_before()
+            yield self._late_isr_action()
             return
         for follower in sorted(was.isr - now.isr):
             caught_up = self._has_acknowledged(index, follower, len(leader.log), self._rules.shrinking)
             yield REMOVE_CAUGHT_UP if caught_up else "leader removes"
         for follower in sorted(now.isr - was.isr):
-            yield from self._expansion(index, follower)
+            yield from self._expansion_action(index, follower)
 
-    def _change_asked_before(self) -> str:
-        """The leader stopped after it had asked. It may have raised its HW meanwhile, so a new member must hold what it
-        committed.
+    def _late_isr_action(self) -> str:
+        """The action by which an ISR takes effect whose leader stopped after it had asked for it.
+
+        The leader may have raised its HW meanwhile, so a new member must hold what it committed.
         """
         was, now = self._before, self._after
         asked_isr = next((asked_isr for asked_isr in was.asked if asked_isr.isr == now.isr), None)
@@ -156,7 +157,7 @@ class _Step:
                 )
         return CHANGE_IN_FLIGHT
 
-    def _expansion(self, leader: int, follower: int) -> Iterator[str]:
+    def _expansion_action(self, leader: int, follower: int) -> Iterator[str]:
         """The model asks for the leader's HW in its own epoch, Kafka for the follower's end behind the start of that epoch."""
         own = self._before.replicas[leader]
         start = next((offset for offset, (_, epoch) in enumerate(own.log) if epoch == own.epoch), len(own.log))
@@ -171,24 +172,24 @@ class _Step:
 
     # --- one replica -----------------------------------------------------------------------------------------------------------
 
-    def _replica(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _replica_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The actions that explain how one replica changed."""
         if was.up != now.up:
-            yield self._process(index, was, now)
+            yield self._process_action(index, was, now)
         elif now.epoch < was.epoch:
             raise Unexplained(f"the epoch of {_name(index)} fell from {was.epoch} to {now.epoch}")
         elif now.leader == index:
-            yield from self._leading(index, was, now)
+            yield from self._leader_actions(index, was, now)
         elif now.leader is None:
             yield from self._idle_actions(index, was, now)
         elif now.truncating:
-            yield from self._obeying(index, was, now)
+            yield from self._truncation_actions(index, was, now)
         elif (was.leader, was.epoch, was.truncating) == (now.leader, now.epoch, False):
-            yield from self._following(index, was, now)
+            yield from self._follower_actions(index, was, now)
         else:
-            yield from self._follow(index, was, now)
+            yield from self._follow_actions(index, was, now)
 
-    def _process(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
+    def _process_action(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
         if now.log != was.log[: len(now.log)]:
             raise Unexplained(f"{_name(index)} has other records after its {CRASH if was.up else RESTART}")
         return CRASH if was.up else RESTART
@@ -197,16 +198,16 @@ class _Step:
         """A replica that obeys no leader any more must keep its log."""
         if now.log != was.log:
             raise Unexplained(f"the log of {_name(index)} changed, but it obeys no leader")
-        yield from self._last_raised(index, was, now)
+        yield from self._last_hw_actions(index, was, now)
         if was.leader is not None:
             yield RESIGN
 
     # --- leaders ---------------------------------------------------------------------------------------------------------------
 
-    def _leading(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _leader_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The actions of a leader: it takes office, writes, learns its ISR, raises its HW."""
         if (was.leader, was.epoch) != (index, now.epoch):
-            yield from self._become_leader(index, was, now)
+            yield from self._election_action(index, was, now)
         elif now.isr not in (was.isr, self._after.isr) and (now.epoch, now.isr) in self._before.told:
             yield LEARN_ISR
         elif now.isr not in (was.isr, self._after.isr):
@@ -220,9 +221,9 @@ class _Step:
         if now.hw < was.hw:
             raise Unexplained(f"the HW of leader {_name(index)} fell from {was.hw} to {now.hw}")
         for offset in range(was.hw, now.hw):
-            yield from self._raise_over(index, now, offset)
+            yield from self._hw_action(index, now, offset)
 
-    def _become_leader(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _election_action(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A replica may lead an epoch only if ZooKeeper elected it."""
         zookeeper = self._after
         if now.epoch > zookeeper.epoch or (now.epoch == zookeeper.epoch and zookeeper.leader != index):
@@ -231,14 +232,14 @@ class _Step:
             raise Unexplained(f"{_name(index)} leads epoch {now.epoch}, in which it follows {_name(was.leader)}")
         yield "become leader"
 
-    def _last_raised(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _last_hw_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A leader may raise its HW and stop to lead in one step; nobody else's HW rises before it fetches."""
         if now.hw > was.hw and was.leader != index:
             raise Unexplained(f"the HW of {_name(index)} rose, but it neither leads nor fetches")
         for offset in range(was.hw, now.hw):
-            yield from self._raise_over(index, was, offset)
+            yield from self._hw_action(index, was, offset)
 
-    def _raise_over(self, index: int, leader: ReplicaPicture, offset: int) -> Iterator[str]:
+    def _hw_action(self, index: int, leader: ReplicaPicture, offset: int) -> Iterator[str]:
         """Raising the HW over this record needs the acknowledgement of each member of the leader's ISR."""
         if offset >= len(leader.log):
             raise Unexplained(f"the HW of {_name(index)} is beyond its log")
@@ -252,32 +253,32 @@ class _Step:
 
     # --- followers -------------------------------------------------------------------------------------------------------------
 
-    def _obeying(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _truncation_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A follower that still truncates: it hears of its leader and cuts its log."""
         if (was.leader, was.epoch, was.truncating) != (now.leader, now.epoch, True):
             yield OBEY
         if now.log != was.log:
             self._check_truncation(index, was, now, rounds=True)
             yield TRUNCATE_FIRST
-        yield from self._last_raised(index, was, now)
+        yield from self._last_hw_actions(index, was, now)
 
-    def _follow(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _follow_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         self._check_truncation(index, was, now, rounds=False)
-        yield from self._last_raised(index, was, now)
+        yield from self._last_hw_actions(index, was, now)
         yield "follow" if self._leads_now(now) else REPLY_IN_FLIGHT
 
     def _check_truncation(self, index: int, was: ReplicaPicture, now: ReplicaPicture, *, rounds: bool) -> None:
         """Raises Unexplained if the log was cut at another offset than the rules say."""
         if now.log != was.log[: len(now.log)]:
             raise Unexplained(f"{_name(index)} appended records before it followed {_name(now.leader)}")
-        to = self._truncation(was, now)
+        to = self._truncation_offset(was, now)
         if len(now.log) < to or (len(now.log) > to and not rounds and self._leads_now(now)):
             raise Unexplained(
                 f"{_name(index)} truncated its log from {len(was.log)} to {len(now.log)} and not to {to} "
                 f"to follow {_name(now.leader)} in epoch {now.epoch}"
             )
 
-    def _truncation(self, was: ReplicaPicture, now: ReplicaPicture) -> int:
+    def _truncation_offset(self, was: ReplicaPicture, now: ReplicaPicture) -> int:
         """Where the rules truncate this log. Of a leader that has moved on only its log is known, which may be another by now."""
         assert now.leader is not None
         match self._rules.truncation:
@@ -292,21 +293,21 @@ class _Step:
                     return 0
                 return _end_of_match(self._before.replicas[now.leader].log, was.log)
 
-    def _following(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _follower_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The actions of a follower: it fetches, learns the HW, or truncates again after a new session."""
         assert now.leader is not None
         leader = self._before.replicas[now.leader]
         if len(now.log) < len(was.log):
-            yield self._truncated_again(index, was, now)
+            yield self._repeated_truncation_action(index, was, now)
         elif now.log != was.log:
-            yield from self._fetches(index, was, now)
+            yield from self._fetch_actions(index, was, now)
         if now.hw != was.hw:
             if now.hw > max(min(leader.hw, len(now.log)), was.hw) and leader.up and leader.leader == now.leader:
                 raise Unexplained(f"{_name(index)} took HW {now.hw}, but {_name(now.leader)} has {leader.hw}")
             if len(now.log) == len(was.log):
                 yield LEARN_HW
 
-    def _truncated_again(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
+    def _repeated_truncation_action(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
         """A broker with a new session follows the same leader again; a rule that needs no answer truncates in this step."""
         assert now.leader is not None
         match self._rules.truncation:
@@ -317,7 +318,7 @@ class _Step:
             case _:
                 raise Unexplained(f"{_name(index)} truncated its log while it followed {_name(now.leader)}")
 
-    def _fetches(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _fetch_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The records that a follower fetched must be those of its leader, unless the answer was under way."""
         assert now.leader is not None
         if now.log[: len(was.log)] != was.log:
@@ -363,8 +364,8 @@ class _Step:
 
 
 def _end_of_match(leader: Log, follower: Log) -> int:
-    both = zip(leader, follower, strict=False)
-    return max((offset + 1 for offset, (own, other_record) in enumerate(both) if own == other_record), default=0)
+    pairs = enumerate(zip(leader, follower, strict=False))
+    return max((offset + 1 for offset, (record, other) in pairs if record == other), default=0)
 
 
 def _end_of_epoch(leader: Log, follower: ReplicaPicture) -> int:

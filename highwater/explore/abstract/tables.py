@@ -66,7 +66,7 @@ class Replicas:
         record_id, epoch = divmod(record - 1, self._epochs)
         return record_id, epoch
 
-    def known(self, states: ReplicaColumns) -> int | None:
+    def number_if_known(self, states: ReplicaColumns) -> int | None:
         """The number of one replica state; None if it was not met."""
         code = self._codes_of(states)
         places = np.searchsorted(self._codes, code)
@@ -82,9 +82,9 @@ class Replicas:
             is_known = self._codes[places] == codes
             if is_known.all():
                 return self._numbers[places]
-            self._add(np.unique(codes[~is_known]))
+            self._number_new(np.unique(codes[~is_known]))
         else:
-            self._add(np.unique(codes))
+            self._number_new(np.unique(codes))
         return self._numbers[np.searchsorted(self._codes, codes)]
 
     def _codes_of(self, states: ReplicaColumns) -> Keys:
@@ -92,7 +92,7 @@ class Replicas:
         higher_digits = (states.log * (sizes.log_size + 1) + states.hw) * (sizes.max_epoch + 2) + states.epoch + 1
         return np.asarray((higher_digits << sizes.replicas) | states.isr)
 
-    def _add(self, new: Keys) -> None:
+    def _number_new(self, new: Keys) -> None:
         """Number new states of a replica. Raises WorldTooLarge."""
         first = self._codes.size
         if first + new.size > 1 << self._bits:
@@ -101,9 +101,9 @@ class Replicas:
         numbers = np.concatenate([self._numbers, np.arange(first, first + new.size)])
         order = np.argsort(codes)
         self._codes, self._numbers = codes[order], numbers[order]
-        self._describe(new)
+        self._add_columns(new)
 
-    def _describe(self, codes: Keys) -> None:
+    def _add_columns(self, codes: Keys) -> None:
         """Add the columns of these states."""
         sizes = self._sizes
         isr = codes & ((1 << sizes.replicas) - 1)
@@ -151,29 +151,29 @@ class Quorums:
         self.shrunk = np.full((sizes.replicas, _FIRST_CAPACITY), -1, np.int64)
         self.toggled = np.full((sizes.replicas, _FIRST_CAPACITY), -1, np.int64)
 
-    def known(self, quorum: Quorum) -> int | None:
+    def number_if_known(self, quorum: Quorum) -> int | None:
         """The number of a quorum; None if it was not met."""
         return self._numbers.get(quorum)
 
     def number(self, quorum: Quorum) -> int:
         """The number of a quorum; a new one gets the next number."""
-        number_there = self._numbers.get(quorum)
-        if number_there is None:
-            number_there = self._numbers[quorum] = len(self.quorums)
-            if number_there >= 1 << self._bits:
+        known_number = self._numbers.get(quorum)
+        if known_number is None:
+            known_number = self._numbers[quorum] = len(self.quorums)
+            if known_number >= 1 << self._bits:
                 raise WorldTooLarge(f"the world is too large: controller and ZooKeeper have more than {1 << self._bits} states")
             self.quorums.append(quorum)
-            self._describe(number_there, quorum)
-        return number_there
+            self._add_columns(known_number, quorum)
+        return known_number
 
     def expand(self, numbers: Keys) -> None:
         """Find the successors of these quorums."""
         is_wanted = np.zeros(self._expanded.size, np.bool_)
         is_wanted[numbers] = True
         for number in np.flatnonzero(is_wanted & ~self._expanded).tolist():
-            self._expand(number)
+            self._number_successors(number)
 
-    def _expand(self, number: int) -> None:
+    def _number_successors(self, number: int) -> None:
         """Number the states to which the controller or a leader can change this one."""
         requests, isr = self.quorums[number]
         leader = requests[-1][0] if requests else NOBODY
@@ -186,15 +186,15 @@ class Quorums:
                 elif isr & bit and leader != replica:
                     self.elected[replica, number] = self.number(((*requests, (replica, isr)), isr))
                 if isr == bit or ((isr & bit or leader == replica) and not (self._failover and leader == replica)):
-                    self.shrunk[replica, number] = self.number(_without(requests, leader, isr, replica))
+                    self.shrunk[replica, number] = self.number(_quorum_without(requests, leader, isr, replica))
             if leader not in (NOBODY, replica):
                 self.toggled[replica, number] = self.number((requests, isr ^ bit))
         self._expanded[number] = True
 
-    def _describe(self, number: int, quorum: Quorum) -> None:
+    def _add_columns(self, number: int, quorum: Quorum) -> None:
         """Add the columns of a state."""
         if number == self._expanded.size:
-            self._double()
+            self._double_capacity()
         requests, isr = quorum
         self.isr[number] = isr
         self.epoch[number] = len(requests) - 1
@@ -202,7 +202,7 @@ class Quorums:
             self.leader[epoch + 1, number] = leader
             self.requested_isr[epoch + 1, number] = requested
 
-    def _double(self) -> None:
+    def _double_capacity(self) -> None:
         """Make room for twice as many states."""
         self._expanded = np.concatenate([self._expanded, np.zeros_like(self._expanded)])
         self.isr = np.concatenate([self.isr, np.zeros_like(self.isr)])
@@ -215,7 +215,7 @@ class Quorums:
         self.toggled = np.concatenate([self.toggled, np.full_like(self.toggled, -1)], axis=1)
 
 
-def _without(requests: tuple[Request, ...], leader: int, isr: int, replica: int) -> Quorum:
+def _quorum_without(requests: tuple[Request, ...], leader: int, isr: int, replica: int) -> Quorum:
     """The controller removes a replica from the ISR. A leader steps down; if it is the last member, it stays in the ISR."""
     bit = 1 << replica
     if leader == replica:

@@ -20,8 +20,8 @@ can repeat any step.
                                                                       clearing     entry
     narrowing             the topic znode has RAR                     clearing,    delete the entry            go_on
                                                                       stopping
-    narrowing,            a dropped broker registers                  deleting     StopReplica(delete=true)    proceed
-      clearing
+    narrowing,            a dropped broker registers, or is heard     deleting     StopReplica(delete=true)    proceed
+      clearing              again and has not answered
     leading, shrinking,   a precondition does not hold any more       widening                                 _begin_again
       stopping, deleting
 """
@@ -128,10 +128,9 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
     if move.step is MoveStep.DELETING and _stop(controller, state, move):  # R-237
         go_on(turn.config.variant, move)
         controller.agent.again = True
-    ends = move.step in (MoveStep.NARROWING, MoveStep.CLEARING)
-    if ends and turn.config.variant.reassign_order == "ar_last" and _untold(controller, move):
-        move.step = MoveStep.DELETING  # a broker that registered now may have read the old assignment
-        _stop(controller, state, move)
+    ends = move.step in (MoveStep.NARROWING, MoveStep.CLEARING) and turn.config.variant.reassign_order == "ar_last"
+    if ends and not _stop(controller, state, move):  # one registered that may have read the old assignment, or is heard again
+        move.step = MoveStep.DELETING
 
 
 def _begin_again(controller: Controller, move: Move) -> None:
@@ -157,7 +156,7 @@ def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
     """
     for peer in _untold(controller, move):
         move.told = (*move.told, peer)
-        stop = StopPartition(state.tp, state.leader_epoch, move.step is MoveStep.DELETING)
+        stop = StopPartition(state.tp, state.leader_epoch, move.step is not MoveStep.STOPPING)
         channel.drop_replica(controller, stop, (peer.broker,))
     served = served_by(controller)
     dropped = [peer for peer in controller.channels if peer.broker in move.dropped and peer.broker in served]

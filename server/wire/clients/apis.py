@@ -65,7 +65,9 @@ class _Api(Struct, frozen=True):
     start: Callable[[Call, bytes, int], Exchange]
 
 
-def _api(key: ApiKey, versions: tuple[int, int], kind: type[Struct], exchange: Callable[..., Exchange]) -> _Api:
+def _api_of(key: ApiKey, versions: tuple[int, int], kind: type[Struct], exchange: Callable[..., Exchange]) -> _Api:
+    """The API with an exchange that begins by decoding a request of this kind."""
+
     def start(call: Call, frame: bytes, at: int) -> Exchange:
         return exchange(call, read_request(key, call.version, kind, frame, at))
 
@@ -73,19 +75,19 @@ def _api(key: ApiKey, versions: tuple[int, int], kind: type[Struct], exchange: C
 
 
 _APIS = (
-    _api(ApiKey.PRODUCE, (3, 8), produce.ProduceRequest, produce.produce),
-    _api(ApiKey.FETCH, (4, 11), fetch.FetchRequest, fetch.fetch),
-    _api(ApiKey.LIST_OFFSETS, (1, 5), offsets.ListOffsetsRequest, offsets.list_offsets),
-    _api(ApiKey.METADATA, (4, 8), metadata.MetadataRequest, metadata.metadata),
-    _api(ApiKey.FIND_COORDINATOR, (0, 2), metadata.FindCoordinatorRequest, metadata.find_coordinator),
-    _api(ApiKey.API_VERSIONS, (0, 3), ApiVersionsRequest, _api_versions),
-    _api(ApiKey.CREATE_TOPICS, (2, 4), topics.CreateTopicsRequest, topics.create_topics),
-    _api(ApiKey.DELETE_TOPICS, (1, 3), topics.DeleteTopicsRequest, topics.delete_topics),
-    _api(ApiKey.INIT_PRODUCER_ID, (0, 1), metadata.InitProducerIdRequest, metadata.init_producer_id),
-    _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 3), offsets.EpochRequest, offsets.epoch_ends),
-    _api(ApiKey.DESCRIBE_LOG_DIRS, (0, 1), moves.DescribeRequest, moves.describe_dirs),
-    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 0), moves.AlterRequest, moves.alter),
-    _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), moves.ListRequest, moves.list_moves),
+    _api_of(ApiKey.PRODUCE, (3, 8), produce.ProduceRequest, produce.produce),
+    _api_of(ApiKey.FETCH, (4, 11), fetch.FetchRequest, fetch.fetch),
+    _api_of(ApiKey.LIST_OFFSETS, (1, 5), offsets.ListOffsetsRequest, offsets.list_offsets),
+    _api_of(ApiKey.METADATA, (4, 8), metadata.MetadataRequest, metadata.metadata),
+    _api_of(ApiKey.FIND_COORDINATOR, (0, 2), metadata.FindCoordinatorRequest, metadata.find_coordinator),
+    _api_of(ApiKey.API_VERSIONS, (0, 3), ApiVersionsRequest, _api_versions),
+    _api_of(ApiKey.CREATE_TOPICS, (2, 4), topics.CreateTopicsRequest, topics.create_topics),
+    _api_of(ApiKey.DELETE_TOPICS, (1, 3), topics.DeleteTopicsRequest, topics.delete_topics),
+    _api_of(ApiKey.INIT_PRODUCER_ID, (0, 1), metadata.InitProducerIdRequest, metadata.init_producer_id),
+    _api_of(ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 3), offsets.EpochRequest, offsets.epoch_ends),
+    _api_of(ApiKey.DESCRIBE_LOG_DIRS, (0, 1), moves.DescribeRequest, moves.describe_dirs),
+    _api_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 0), moves.AlterRequest, moves.alter),
+    _api_of(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), moves.ListRequest, moves.list_moves),
 )
 _BY_KEY: dict[int, _Api] = {api.key: api for api in _APIS}
 VERSIONS = tuple(ApiVersion(api.key, api.min_version, api.max_version) for api in _APIS)

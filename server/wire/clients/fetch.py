@@ -134,7 +134,7 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
     open_: dict[int, _Read] = {}
     for read in all_:
         if read.error is ErrorCode.NONE:
-            _ask(call, open_, read, wait_ms)
+            _ask_for_records(call, open_, read, wait_ms)
     while open_:
         reply = yield
         assert isinstance(reply, FetchReply)
@@ -143,17 +143,17 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
         read.is_open = False
         if wait_ms == 0 and open_:
             continue  # wait for all answers of the first round
-        if _is_enough(request, all_):
+        if _may_answer_now(request, all_):
             break
         left_ms = deadline_ms - call.now_ms
         for read in all_:
             if left_ms > 0 and not read.is_open and not (read.over and wait_ms):
-                _ask(call, open_, read, left_ms)
+                _ask_for_records(call, open_, read, left_ms)
         wait_ms = max(left_ms, 1)
-    return _response(call, request, reads)
+    return _response_within_limit(call, request, reads)
 
 
-def _ask(call: Call, open_: dict[int, _Read], read: _Read, wait_ms: int) -> None:
+def _ask_for_records(call: Call, open_: dict[int, _Read], read: _Read, wait_ms: int) -> None:
     """Ask the machine for the next records of a partition."""
     number = call.number()
     open_[number] = read
@@ -173,13 +173,14 @@ def _ask(call: Call, open_: dict[int, _Read], read: _Read, wait_ms: int) -> None
     )
 
 
-def _is_enough(request: FetchRequest, reads: list[_Read]) -> bool:
+def _may_answer_now(request: FetchRequest, reads: list[_Read]) -> bool:
+    """Whether a partition has an error, or the reads together have the bytes that the request waits for."""
     if any(read.error is not ErrorCode.NONE for read in reads):
         return True
     return sum(read.bytes() for read in reads) >= max(request.min_bytes, 0)
 
 
-def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Read]]]) -> FetchResponse:
+def _response_within_limit(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Read]]]) -> FetchResponse:
     """KIP-74: fill a Fetch response in the request's order up to its byte limit; the first batch is sent even if larger."""
     bytes_left = min(max(request.max_bytes, 0), call.facing.response_bytes_max)
     is_first = True

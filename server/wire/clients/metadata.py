@@ -86,7 +86,7 @@ def metadata(call: Call, request: MetadataRequest) -> Exchange:
         brokers=tuple(_broker(call.facing, broker) for broker in live),
         cluster_id=call.facing.cluster_id,
         controller_id=controller,
-        topics=tuple(_topic(name, by_topic.get(name, []), live) for name in names),
+        topics=tuple(_topic_in_response(name, by_topic.get(name, []), live) for name in names),
     )
 
 
@@ -100,7 +100,7 @@ def _broker(facing: Facing, broker: BrokerId) -> MetadataBroker:
     return MetadataBroker(node_id=broker, host=host, port=port)
 
 
-def _topic(name: str, states: list[PartitionState], live: tuple[BrokerId, ...]) -> MetadataTopic:
+def _topic_in_response(name: str, states: list[PartitionState], live: tuple[BrokerId, ...]) -> MetadataTopic:
     """A topic of the Metadata response; without states it is unknown, or its name is not allowed."""
     if not states:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else EdgeError.INVALID_TOPIC_EXCEPTION

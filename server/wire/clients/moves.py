@@ -78,11 +78,11 @@ def alter(call: Call, request: AlterRequest) -> Exchange:
     results: dict[TopicPartition, Result] = {}
     cancelled = [tp for tp, replicas in targets.items() if replicas is None]
     if cancelled:
-        results.update((yield from _cancel(call, cancelled, _ms_left(call, deadline_ms))))
+        results.update((yield from _cancel_moves(call, cancelled, _ms_left(call, deadline_ms))))
     for tp, replicas in targets.items():
         if replicas is None:
             continue
-        refusal = _refusal(call, metadata, tp, replicas)
+        refusal = _refusal_of_move(call, metadata, tp, replicas)
         if refusal is None:
             brokers = tuple(BrokerId(broker) for broker in replicas)
             call.ask(Move(call.number(), tp, brokers, _ms_left(call, deadline_ms)))
@@ -111,7 +111,7 @@ def _altered_partition(topic: str, partition: ReassignablePartition, results: di
     return AlteredPartition(partition_index=partition.partition_index, error_code=error, error_message=text)
 
 
-def _refusal(call: Call, metadata: MetadataReply, tp: TopicPartition, replicas: tuple[int, ...]) -> Result | None:
+def _refusal_of_move(call: Call, metadata: MetadataReply, tp: TopicPartition, replicas: tuple[int, ...]) -> Result | None:
     """Why the move cannot be asked for: unknown partition, bad replicas, a dead broker; None if it can."""
     if all(state.tp != tp for state in metadata.states):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} does not exist"
@@ -123,7 +123,7 @@ def _refusal(call: Call, metadata: MetadataReply, tp: TopicPartition, replicas: 
     return None
 
 
-def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator[None, Heard, dict[TopicPartition, Result]]:
+def _cancel_moves(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator[None, Heard, dict[TopicPartition, Result]]:
     """Cancel the moves of these partitions; refused if other moves are pending, since all are cancelled together."""
     call.ask(ListMoves(call.number(), left_ms))
     moves = yield
@@ -203,11 +203,11 @@ def list_moves(call: Call, request: ListRequest) -> Exchange:
     rows: dict[str, list[OngoingPartition]] = {}
     for move in moves.pending:
         if requested is None or move.tp in requested:
-            rows.setdefault(topic_of(move.tp), []).append(_ongoing(move, states.get(move.tp)))
+            rows.setdefault(topic_of(move.tp), []).append(_ongoing_partition(move, states.get(move.tp)))
     return ListResponse(topics=tuple(OngoingTopic(name, tuple(of)) for name, of in rows.items()))
 
 
-def _ongoing(move: PendingMove, state: PartitionState | None) -> OngoingPartition:
+def _ongoing_partition(move: PendingMove, state: PartitionState | None) -> OngoingPartition:
     """KIP-455: while a reassignment is pending, list the original and the target replicas together."""
     before = move.original or (() if state is None else state.replicas)
     adding = tuple(broker for broker in move.replicas if broker not in before)
@@ -262,7 +262,10 @@ class DescribeResponse(Struct, frozen=True):
 
 
 def describe_dirs(call: Call, request: DescribeRequest) -> Exchange:
-    """Answer DescribeLogDirs with the directories of this broker only, as Kafka's brokers do."""
+    """Answer DescribeLogDirs with the directories of this broker only, as Kafka's brokers do.
+
+    These versions have no error for the whole response: that of a fenced broker stands at each directory.
+    """
     call.ask(ListDirs(call.number()))
     answer = yield
     assert isinstance(answer, Dirs)
@@ -277,6 +280,6 @@ def describe_dirs(call: Call, request: DescribeRequest) -> Exchange:
                 row = DescribedPartition(partition_index=index_of(tp), partition_size=size)
                 rows.setdefault(topic_of(tp), []).append(row)
         topics = tuple(DescribedTopic(name, tuple(of)) for name, of in rows.items())
-        error = ErrorCode.NONE if directory.online else ErrorCode.KAFKA_STORAGE_ERROR
+        error = answer.error if directory.online or answer.error else ErrorCode.KAFKA_STORAGE_ERROR
         results.append(DescribedDir(error_code=error, log_dir=directory.path, topics=topics))
     return DescribeResponse(tuple(results))

@@ -155,7 +155,7 @@ def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
         reply = yield
         assert isinstance(reply, EpochEndReply)
         t, p = open_.pop(reply.correlation)
-        answers[t, p] = _epoch_end(request.topics[t].partitions[p].partition, reply)
+        answers[t, p] = _epoch_end_in_response(request.topics[t].partitions[p].partition, reply)
     return EpochResponse(
         tuple(
             EpochTopicResult(topic.topic, tuple(answers[t, p] for p in range(len(topic.partitions))))
@@ -164,7 +164,8 @@ def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
     )
 
 
-def _epoch_end(index: int, reply: EpochEndReply) -> EpochEndOffset:
+def _epoch_end_in_response(index: int, reply: EpochEndReply) -> EpochEndOffset:
+    """A partition of the OffsetForLeaderEpoch response."""
     if reply.error is not ErrorCode.NONE or reply.end_offset is None:
         return EpochEndOffset(error_code=client_code(reply.error), partition=index)
     return EpochEndOffset(error_code=0, partition=index, leader_epoch=reply.leader_epoch, end_offset=reply.end_offset)

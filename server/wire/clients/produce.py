@@ -95,7 +95,7 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
         reply = yield
         assert isinstance(reply, ProduceReply)
         place = open_.pop(reply.correlation)
-        answers[place] = _answer(call, place[1], reply)
+        answers[place] = _partition_in_response(call, place[1], reply)
     return ProduceResponse(
         tuple(
             TopicResponse(topic.name, tuple(answers[topic.name, partition.index] for partition in topic.partition_data))
@@ -131,7 +131,7 @@ def _produce_or_refusal(
     )
 
 
-def _answer(call: Call, index: int, reply: ProduceReply) -> PartitionResponse:
+def _partition_in_response(call: Call, index: int, reply: ProduceReply) -> PartitionResponse:
     """A partition of the Produce response."""
     if reply.error is not ErrorCode.NONE:
         error = client_code(reply.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION)

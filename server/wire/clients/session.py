@@ -63,22 +63,23 @@ class Session:
     def feed(self, data: bytes, now_ms: int) -> None:
         """Take bytes that a client sent. WireError if its connection must be closed, after `out` is sent."""
         self._waiting.extend(self._buffer.feed(data))
-        self._go_on(now_ms)
+        self._begin_waiting(now_ms)
 
     def hear(self, answer: Heard, now_ms: int) -> None:
         """Take the answer to one question in `asks`; ignored if the client's request is already answered."""
         slot = self._open.pop(answer.correlation, None)
         if slot is not None and slot.response is None:
-            self._advance(slot, answer, now_ms)
-            self._flush()
-        self._go_on(now_ms)
+            self._advance_exchange(slot, answer, now_ms)
+            self._send_ready()
+        self._begin_waiting(now_ms)
 
-    def _go_on(self, now_ms: int) -> None:
+    def _begin_waiting(self, now_ms: int) -> None:
+        """Begin the requests that wait, as many as the session has room for."""
         while self._waiting and not self.is_full:
-            self._begin(self._waiting.popleft(), now_ms)
-            self._flush()
+            self._begin_exchange(self._waiting.popleft(), now_ms)
+            self._send_ready()
 
-    def _begin(self, frame: bytes, now_ms: int) -> None:
+    def _begin_exchange(self, frame: bytes, now_ms: int) -> None:
         """Start the exchange of one request; ApiVersions in an unknown version is answered as version 0; others end it."""
         header, at = read_request_header(frame)
         if header.api_key == API_VERSIONS and not apis.is_served(header):
@@ -92,9 +93,9 @@ class Session:
         call = Call(self._facing, header.api_version, self._numbers, now_ms)
         slot = _Slot(header, call, apis.start(header, call, frame, at))
         self._slots.append(slot)
-        self._advance(slot, None, now_ms)
+        self._advance_exchange(slot, None, now_ms)
 
-    def _advance(self, slot: _Slot, answer: Heard | None, now_ms: int) -> None:
+    def _advance_exchange(self, slot: _Slot, answer: Heard | None, now_ms: int) -> None:
         """Go on with an exchange until it waits for a reply of the broker or has its response."""
         slot.call.now_ms = now_ms
         try:
@@ -110,7 +111,8 @@ class Session:
         self.asks += slot.call.asks
         slot.call.asks.clear()
 
-    def _flush(self) -> None:
+    def _send_ready(self) -> None:
+        """Send the responses that are ready, in the order of their requests."""
         while self._slots and self._slots[0].response is not None:
             response = self._slots.popleft().response
             if response:

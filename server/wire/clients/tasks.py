@@ -95,10 +95,11 @@ class Directory(Struct, frozen=True):
 
 
 class Dirs(Struct, frozen=True, tag=True):
-    """The answer to ListDirs: the log directories."""
+    """The answer to ListDirs: the log directories, or the error of a broker that does not tell about them."""
 
     correlation: int
     directories: tuple[Directory, ...]
+    error: ErrorCode = ErrorCode.NONE
 
 
 AnyResult = Done | Moves | Dirs

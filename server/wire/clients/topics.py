@@ -89,10 +89,10 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
                 raise _RefusedError(ErrorCode.NOT_CONTROLLER, f"the controller is {metadata.controller}")
             if names[topic.name] > 1:
                 raise _RefusedError(ErrorCode.INVALID_REQUEST, "a request must not name a topic twice")
-            assignment = _assignment(call, topic, metadata)
+            assignment = _assignment_of_topic(call, topic, metadata)
             if not request.validate_only:
                 left_ms = Millis(max(deadline_ms - call.now_ms, 0))
-                yield from _perform(call, MakeTopic(call.number(), topic.name, assignment, left_ms))
+                yield from _perform_task(call, MakeTopic(call.number(), topic.name, assignment, left_ms))
                 waited[topic.name] = len(assignment)
             results[topic.name] = TopicResult(name=topic.name, error_code=0)
         except _RefusedError as refusal:
@@ -109,7 +109,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
     return CreateTopicsResponse(tuple(results[name] for name in names))
 
 
-def _assignment(call: Call, topic: CreatableTopic, metadata: MetadataReply) -> Assignment:
+def _assignment_of_topic(call: Call, topic: CreatableTopic, metadata: MetadataReply) -> Assignment:
     """The replicas of each partition of a topic to create; _RefusedError with the code that Kafka would answer."""
     live = live_brokers(call.facing, metadata)
     if not is_topic_name(topic.name):
@@ -155,7 +155,7 @@ def _given_assignment(topic: CreatableTopic, live: tuple[BrokerId, ...], partiti
     return tuple(tuple(BrokerId(broker) for broker in by_index[index]) for index in sorted(by_index))
 
 
-def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, None]:
+def _perform_task(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, None]:
     """Have the administration do the task. Raises _RefusedError with its error."""
     call.ask(task)
     result = yield
@@ -208,7 +208,7 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> Exchange:
                 raise _RefusedError(ErrorCode.NOT_CONTROLLER, "")
             if name not in there:
                 raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-            yield from _perform(call, DropTopic(call.number(), name, Millis(max(deadline_ms - call.now_ms, 0))))
+            yield from _perform_task(call, DropTopic(call.number(), name, Millis(max(deadline_ms - call.now_ms, 0))))
             waited.add(name)
             errors[name] = 0
         except _RefusedError as refusal:

@@ -271,6 +271,8 @@ def test_renaming_keys_and_processes_keeps_the_elle_verdict(model: str) -> None:
 
 
 def _renamed(call: Call) -> Call:
+    """The same transaction with other names for its process, its keys and its values."""
+
     def name(value: Hashable) -> Hashable:
         return tuple(name(v) for v in value) if isinstance(value, tuple) else None if value is None else f"v{value}"
 

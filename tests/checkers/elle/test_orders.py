@@ -92,6 +92,7 @@ def _cycles(judgement: Judgement) -> list[Cycle]:
 
 
 def _is_proof(cycles: list[Cycle]) -> bool:
+    """Whether each combination of orders of the assumed pairs makes one of the cycles true."""
     assumed = [
         {(frozenset((a.source, a.target)), a.reason.split("key ")[1][0], a.source) for a in cycle.assumed} for cycle in cycles
     ]

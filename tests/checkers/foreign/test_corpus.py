@@ -17,6 +17,7 @@ _FEW_STEPS = 5  # too few for the search to decide the undecided histories
 
 
 def _judgement_of(name: str) -> Judgement:
+    """The judgement of a history of the corpus by the judge and model that its path names."""
     foreign = FOREIGN[name]
     history = calls(ROOT / f"{name}.edn")
     if foreign.judge == "elle":

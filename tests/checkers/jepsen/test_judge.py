@@ -24,6 +24,7 @@ class Done(NamedTuple):
 
 
 def history(*calls: Done) -> Paired:
+    """A history in which each call returns before the next one begins, each of a process of its own."""
     lines = []
     for process, done in enumerate(calls):
         for kind, value in (("invoke", done.asked), (done.how, done.told or done.asked)):

@@ -27,6 +27,17 @@ def test_kafka_corpus_history_gets_its_expected_verdict(name: str) -> None:
     assert judgement.validity is worst
 
 
+def test_polls_that_found_nothing_are_not_valid() -> None:
+    """Brokers that answer no client look like that: a recording of such clients was VALID."""
+    polled: list[dict[Hashable, Hashable]] = [
+        {"process": 0, "type": t, "f": "poll", "value": (("poll", ()),)} for t in ("invoke", "ok")
+    ]
+
+    judgement = judge(steps(enumerate(polled, 1)))
+
+    assert (judgement.validity, judgement.unchecked) == (Validity.UNKNOWN, ("no completed operation polled a record",))
+
+
 def test_every_kafka_corpus_history_has_an_expected_verdict() -> None:
     assert {str(path.relative_to(_ROOT).with_suffix("")) for path in _ROOT.rglob("*.edn")} == set(corpus.QUEUES)
 

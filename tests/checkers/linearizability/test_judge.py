@@ -22,12 +22,14 @@ def _register(rng: Rng, index: int) -> Intent:
 
 
 def _cas(rng: Rng, index: int) -> Intent:
+    """A write, a read or a cas of a register, with its argument and one of its possible answers."""
     pair = (rng.below(3), rng.below(3))
     answers = [("write", pair[0], None), ("read", None, pair[0]), ("cas", pair, pair), ("cas", pair, "false")]
     return answers[rng.below(4)]
 
 
 def _multi(rng: Rng, index: int) -> Intent:
+    """A transaction on two registers: one write, or two reads, with its answer."""
     key, value = "xy"[rng.below(2)], rng.below(2)
     if rng.below(2):
         return "txn", (("write", key, value),), (("write", key, value),)
@@ -52,6 +54,7 @@ def _queue(rng: Rng, index: int) -> Intent:
 
 
 def _log(rng: Rng, index: int) -> Intent:
+    """An append, a read or an end of a log, with its argument and answer."""
     offset = rng.below(3)
     return [("append", index, offset), ("read", offset, [None, *range(_CALLS)][rng.below(_CALLS + 1)]), ("end", None, offset)][
         rng.below(3)
@@ -59,6 +62,7 @@ def _log(rng: Rng, index: int) -> Intent:
 
 
 def _node(rng: Rng, index: int) -> Intent:
+    """A call on a znode with its argument and one of its possible answers."""
     version = rng.below(2)
     kinds: list[Intent] = [
         ("create", 1, "ok"), ("create", 1, "node-exists"), ("set", (2, version), version + 1),

@@ -82,12 +82,13 @@ def test_any_path_is_an_order_and_ends_where_nothing_goes_on() -> None:
         known_calls = {call.index: call for call in cut(calls, calls[judgement.longest[0].call].end or 0)}
         assert account_told.paths
         for path in account_told.paths:
-            _follow(model, known_calls, account_told, path)
+            _assert_path_is_legal(model, known_calls, account_told, path)
 
     assert explained > 20
 
 
-def _follow(model: Model, known_calls: dict[int, Call], account_told: Account, path: Path) -> None:
+def _assert_path_is_legal(model: Model, known_calls: dict[int, Call], account_told: Account, path: Path) -> None:
+    """Assert that the states of a path follow from its calls, in real time, and that no blocked call can come next."""
     state, placed = account_told.initial, list[Call]()
     for place in (*account_told.base, *path.places):
         call = known_calls[place.call]

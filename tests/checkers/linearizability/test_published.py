@@ -21,7 +21,8 @@ _OF_A_PHANTOM = "rw-register"  # of elle-cli
 _EXIT = {"linearizable": 0, "valid": 0, "not-linearizable": 10, "invalid": 10}
 
 
-def _rows() -> list[tuple[str, str, str, str]]:
+def _published_histories() -> list[tuple[str, str, str, str]]:
+    """Path, model, the model as published, and the published verdict of each history; none without the corpora."""
     for folder in (CORPORA, ROOT.parents[1] / "shared" / "corpora"):
         if (folder / "VERDICTS.csv").exists():
             with (folder / "VERDICTS.csv").open() as file:
@@ -43,7 +44,7 @@ def test_our_verdict_equals_the_published_one_of_each_history(capsys: pytest.Cap
     Knossos calls a history without any answer linearizable; here it is UNKNOWN. Elle does not look at values that nobody wrote:
     its history of a register that is 2, then 3, then 2 again is impossible, whoever wrote the 3.
     """
-    rows = _rows()
+    rows = _published_histories()
     if not rows:
         pytest.skip(f"no published histories in {CORPORA}")
     wrong = []
@@ -65,7 +66,7 @@ def test_our_verdict_equals_the_published_one_of_each_history(capsys: pytest.Cap
 @pytest.mark.slow
 def test_exported_history_keeps_its_published_verdict(tmp_path: Path) -> None:
     """The exported file must be judged as the original. EDN cannot say that a register begins as nil."""
-    rows = _rows()
+    rows = _published_histories()
     if not rows:
         pytest.skip(f"no published histories in {CORPORA}")
     copy = tmp_path / "copy.edn"

@@ -1,8 +1,10 @@
 """Branches of the protocol: their names and marks, and runs that are watched."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.scheduler import MS
@@ -10,12 +12,15 @@ from highwater.coverage.branches import MARK, MARKS, Reach, branches, counting, 
 from highwater.coverage.reach import CALM, LINGER_MS, Timeline, watching
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan
+from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build
-from highwater.runs.run import perform
+from highwater.runs.run import Keep, carry_out, perform
+from history.store import REPORT
 from nemesis.faults import Crash
 from nemesis.schedule import Window
 from reference.config import VARIANTS
 from reference.replica import isr
+from tests.tidy.sources import ROOT
 
 HERE = Build(commit="", dirty=False, versions={})
 
@@ -174,3 +179,16 @@ def test_overlapping_faults_are_all_in_effect() -> None:
     windows = [Window(id=kind, kind=kind, at_ms=at, until_ms=at + 10, fault=Crash()) for kind, at in (("b", 0), ("a", 5))]
 
     assert Timeline(tuple(windows)).at(6 * MS) == ("a", "b")
+
+
+@pytest.mark.slow
+def test_page_with_states_adds_nothing_to_the_reach(tmp_path: Path) -> None:
+    """The page of a failed run performs it again, in the same process and while branches are marked."""
+    plan = replace(load_plan(ROOT / "corpus/plans/kip101-scenario-1.yaml"), protocol="truncate-to-hw")
+    _, alone = _watched(plan)
+
+    with watching() as (backend, watcher):
+        carry_out(plan, backend, build=HERE, repeat="", keep=Keep(store=tmp_path))
+
+    assert watcher.reach() == alone
+    assert "data-states=" in next(tmp_path.rglob(REPORT)).read_text(encoding="utf-8")

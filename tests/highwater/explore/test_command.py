@@ -58,7 +58,7 @@ def test_interrupted_explore_is_unknown_with_its_numbers(
             os.kill(os.getpid(), SIGINT)
         return ""
 
-    monkeypatch.setattr(BreadthFirst, "_spent", interrupt)
+    monkeypatch.setattr(BreadthFirst, "_limit_reached", interrupt)
     world = ["--expiries", "0", "--crashes", "1"]
 
     assert run_command_line(["explore", "machines", *world, "--folder", str(tmp_path)]) == ExitCode.UNKNOWN

@@ -20,7 +20,7 @@ from highwater.explore.abstract.rules import PUBLISHED as AS_PUBLISHED
 from highwater.explore.abstract.rules import VARIANTS as RULES
 from highwater.explore.abstract.rules import Machines, Sizes
 from highwater.explore.breadth_first import BreadthFirst
-from highwater.explore.directed import Directed, shortened
+from highwater.explore.directed import Directed, shorten_path
 from highwater.explore.machine_world import MachineWorld
 from highwater.explore.published import PUBLISHED, guide_of
 from highwater.explore.state import Bounds
@@ -56,7 +56,7 @@ def test_distances_fall_by_one_along_the_wanted_actions() -> None:
     leading = Guide(RULES["truncate-to-hw"], SMALL, "StrongIsr", AS_PUBLISHED, lambda: 0.0)
     keys = [leading.model.initial()]
     while leading.of(leading.model.situation(keys[-1])):
-        wanted = leading.toward(leading.model.situation(keys[-1]))
+        wanted = leading.actions_toward(leading.model.situation(keys[-1]))
         batch = next(batch for batch in leading.model.successors(np.array([keys[-1]])) if batch.action == wanted[0])
         keys.append(int(batch.keys[0]))
 
@@ -70,7 +70,7 @@ def test_state_that_the_model_never_met_has_no_distance() -> None:
     first = leading.model.situation(leading.model.initial())
 
     assert leading.of(replace(first, isr=frozenset({1}))) is None
-    assert leading.toward(replace(first, isr=frozenset({1}))) == ()
+    assert leading.actions_toward(replace(first, isr=frozenset({1}))) == ()
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_guide_names_what_keeps_the_machines_off() -> None:
     first = leading.model.situation(leading.model.initial())
 
     assert leading.of(first) is None
-    assert "failover" in leading.in_the_way(first)
+    assert "failover" in leading.obstacles(first)
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_published_counterexample_is_realised_on_the_machines(name: str) -> None
 
 def test_directed_search_on_safe_ends_without_a_counterexample() -> None:
     search, result = searched("truncate-to-hw", "safe", replace(PUBLISHED["truncate-to-hw"].bounds, brokers=2))
-    nearest = search.nearest()
+    nearest = search.nearest_miss()
 
     assert (result.end, result.stopped_by) == ("budget", "the end of all paths toward a violation")
     assert nearest is not None
@@ -110,8 +110,10 @@ def test_shortened_path_lacks_what_the_violation_does_not_need() -> None:
     (strong,) = (property_ for property_ in model.properties if property_.name == "strong-isr")
     longer = (plan.path[0], Expire(node="b3"), *plan.path[1:])
 
-    assert shortened(model, longer, strong) == plan.path
-    assert shortened(model, (*plan.path, Fire(node="b1", timer="isr"), Crash(node="b1"), Restart(node="b1")), strong) == plan.path
+    assert shorten_path(model, longer, strong) == plan.path
+    assert (
+        shorten_path(model, (*plan.path, Fire(node="b1", timer="isr"), Crash(node="b1"), Restart(node="b1")), strong) == plan.path
+    )
 
 
 @pytest.mark.slow

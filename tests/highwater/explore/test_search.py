@@ -18,8 +18,9 @@ from highwater.explore.machine_world import MachineWorld
 from highwater.explore.state import Bounds
 from highwater.explore.strategy import Budget, Result
 from highwater.explore.transition import Key
-from highwater.explore.walks import Scheduler, Walks
+from highwater.explore.walks import Scheduler, Walks, _Turns
 from highwater.plans.actions import AnyAction, Crash, Expire, Fire, words
+from history.seed import Rng
 from reference.config import VARIANTS
 
 COMMITTED, WEAK_ISR, STRONG_ISR = "committed", "weak-isr", "strong-isr"
@@ -314,6 +315,17 @@ def test_walks_find_what_truncation_to_the_hw_breaks(scheduler: Scheduler) -> No
     assert replace(one, memory_mib=0) == replace(two, memory_mib=0)
     assert one.end == "violated"
     assert len(one.path) >= 6  # the length of a shortest one
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_actor_that_is_passed_over_waits_for_all_others(seed: int) -> None:
+    """It must not draw lots with the one that had the turn before."""
+    turns = _Turns[str](Rng(seed), str, steps_max=1)
+    turns._delays = {2}
+
+    chosen = [("b1", "b2")[turns.choose(("b1", "b2"))] for _ in range(5)]
+
+    assert chosen[0] == chosen[3] != chosen[1] == chosen[2]
 
 
 def test_walks_report_the_goals_that_they_never_reached() -> None:

@@ -55,7 +55,8 @@ _WRITTEN = ("0\t:invoke\t:write\t1", "0\t:ok\t:write\t1", "1\t:invoke\t:read\tni
 _ETCD = "".join(f"INFO  jepsen.util - {words}\n" for words in _WRITTEN)
 
 
-def _edn(model: str) -> bytes:
+def _edn_history(model: str) -> bytes:
+    """Eight calls of this model as Jepsen writes them, by two processes in turn."""
     lines = []
     for number in range(8):
         f, asked, told = _CALLS[model][number % len(_CALLS[model])]
@@ -64,7 +65,7 @@ def _edn(model: str) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _json() -> bytes:
+def _json_history() -> bytes:
     """The calls of `register` as JSON lines."""
     rows = []
     for number in range(8):
@@ -100,10 +101,10 @@ def _ours(name: str) -> bytes:
 
 
 GOOD: dict[str, tuple[str, bytes]] = {
-    **{f"{model}.edn": (model, _edn(model)) for model in _CALLS},
-    "vector.edn": ("register", b"[" + _edn("register") + b"]"),
-    "lines.json": ("register", _json()),
-    "packed.edn.gz": ("register", gzip.compress(_edn("register"), mtime=0)),
+    **{f"{model}.edn": (model, _edn_history(model)) for model in _CALLS},
+    "vector.edn": ("register", b"[" + _edn_history("register") + b"]"),
+    "lines.json": ("register", _json_history()),
+    "packed.edn.gz": ("register", gzip.compress(_edn_history("register"), mtime=0)),
     "etcd.log": ("cas-register", _ETCD.encode()),
     "recorded.jsonl": ("log", _OF_A_LOG),
     "recorded.jsonl.gz": ("log", gzip.compress(_OF_A_LOG, mtime=0)),
@@ -273,7 +274,7 @@ def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initia
 
 
 def test_consistency_models_may_be_separated_by_spaces(tmp_path: Path) -> None:
-    (tmp_path / "history.edn").write_bytes(_edn("list-append"))
+    (tmp_path / "history.edn").write_bytes(_edn_history("list-append"))
     asked = ["check", str(tmp_path / "history.edn"), "--model", "list-append", "--consistency", "serializable, read-committed"]
 
     assert run_command_line(asked) in _VERDICTS

@@ -35,6 +35,7 @@ def open_disk(*paths: Path, segment_bytes: int = 1 << 30) -> Disk:
 
 
 def images_of(*paths: Path) -> tuple[DirImage, ...]:
+    """What a new disk finds in these log directories."""
     disk = Disk(paths)
     try:
         return disk.recover()

@@ -29,6 +29,7 @@ KEPT = TopicSpec(name="kept", partitions=1, replication_factor=1, min_insync_rep
 
 @contextmanager
 def one_broker(folder: Path, *, log_dirs: int = 1) -> Iterator[LocalCluster]:
+    """A cluster of one broker with ZooKeeper; skips the test where these cannot run."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)

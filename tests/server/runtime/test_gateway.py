@@ -76,6 +76,8 @@ Dial = Callable[[], Awaitable[Client]]
 
 
 def play(scene: Callable[[GatewayNode, Dial], Awaitable[None]], **limits: int) -> None:
+    """Run a scene with a gateway on a free port and a function that connects a client."""
+
     async def main() -> None:
         node = GatewayNode(replace(Limits(), **limits))
         port = await node.gateway.listen("127.0.0.1", 0, FACING)

@@ -78,6 +78,8 @@ class World:
 
 
 def play(path: Path, table: Callable[[AnyEvent], Sequence[AnyEffect]], scene: Callable[[World, Toy], Awaitable[None]]) -> World:
+    """Run a scene with a host whose machine answers each event by the table."""
+
     async def main() -> World:
         toy = Toy(table)
         world = World(toy, path)

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reference.config import KAFKA_NAMES, SAFE, BrokerConfig
+from reference.config import KAFKA_NAMES, SAFE, VARIANTS, BrokerConfig
 from reference.types import Address, BrokerId
 from server.lab.dir_faults import DirFault
 from server.runtime.__main__ import main
 from server.runtime.gateway import Limits
-from server.runtime.settings import NODE_NAMES, Listener, NodeSettings, configured, load
+from server.runtime.settings import NODE_NAMES, Listener, NodeSettings, SettingsError, configured, load
 
 B1 = Address("b1")
 
@@ -137,3 +137,37 @@ def test_settings_example_of_the_documentation_is_valid(tmp_path: Path) -> None:
     settings = load(tmp_path / "node.json")
     assert settings.broker.variant == SAFE
     assert settings.limits == Limits()
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("article", {"replica_lag_time_max_ms": 10_000, "lag_max_records": 4000, "request_timeout_ms": 30_000}),
+        ("v3", {"reassign_interval_ms": 30_000}),
+        ("safe", {"replica_lag_time_max_ms": 4000}),
+    ],
+)
+def test_named_variant_brings_the_settings_of_its_document(name: str, stated: dict[str, int], tmp_path: Path) -> None:
+    """R-138, R-139, V3 §F: 10,000 ms, 4,000 messages, 30 s."""
+    written = {"broker": 1, "topics": [], "variant": name}
+    path = tmp_path / "node.json"
+    path.write_bytes(msgspec.json.encode({**msgspec.to_builtins(GOOD), "broker": written}))
+
+    broker = load(path).broker
+    assert (broker.variant, {field: getattr(broker, field) for field in stated}) == (VARIANTS[name], stated)
+
+
+def test_setting_in_the_file_beats_that_of_the_document(tmp_path: Path) -> None:
+    written = {"broker": 1, "topics": [], "variant": "article", "replica.lag.time.max.ms": 5000}
+    path = tmp_path / "node.json"
+    path.write_bytes(msgspec.json.encode({**msgspec.to_builtins(GOOD), "broker": written}))
+
+    assert load(path).broker.replica_lag_time_max_ms == 5000
+
+
+def test_unknown_variant_in_the_file_gets_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_bytes(_broker(variant="artcle"))
+
+    with pytest.raises(SettingsError, match="there is no variant artcle; did you mean article"):
+        load(path)

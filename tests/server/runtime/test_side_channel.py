@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from reference.config import NEWEST, SAFE, BrokerConfig
+from reference.types import BrokerId
 from server.lab.dir_faults import Counts, DirFault, DirFaults
 from server.lab.side_channel import LINE_BYTES_MAX, Evidence, Look, Refused, SetDir, SideChannel, ask
 
+CONFIG = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=(), inter_broker_protocol="kip112")
+
 
 def play(path: Path, faults: DirFaults, scene: Callable[[Path], Awaitable[None]]) -> None:
+    """Run a scene with a side-channel that listens on this path."""
+
     async def main() -> None:
-        channel = SideChannel(faults)
+        channel = SideChannel(faults, CONFIG)
         await channel.listen(path)
         try:
             await scene(path)
@@ -26,11 +32,11 @@ def test_directories_fail_and_heal_by_side_channel(tmp_path: Path) -> None:
     faults = DirFaults(2)
 
     async def scene(path: Path) -> None:
-        assert await ask(path, SetDir(1, DirFault(broken=True))) == Evidence((Counts(), Counts()))
+        assert await ask(path, SetDir(1, DirFault(broken=True))) == Evidence((Counts(), Counts()), NEWEST, "kip112")
         with pytest.raises(OSError, match="Input/output error"):
             faults.meet(1, needs_room=False)
         faults.meet(0, needs_room=True)
-        assert await ask(path, Look()) == Evidence((Counts(), Counts(refused=1)))
+        assert await ask(path, Look()) == Evidence((Counts(), Counts(refused=1)), NEWEST, "kip112")
         await ask(path, SetDir(1, DirFault()))
         faults.meet(1, needs_room=True)
 

@@ -86,7 +86,7 @@ def test_records_with_acks_0_arrive(client: Client, topic: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "codec"), COMPRESSED, ids=[f"{kind.name}-{codec}" for kind, codec in COMPRESSED])
-def test_compressed_batches_are_stored_unchanged(cluster: LocalCluster, topic: str, kind: type[Client], codec: str) -> None:
+def test_compressed_records_are_stored_and_read_back(cluster: LocalCluster, topic: str, kind: type[Client], codec: str) -> None:
     """The broker sets offset and leader epoch, which the CRC does not cover."""
     client = kind(cluster.bootstrap)
     client.create(topic)

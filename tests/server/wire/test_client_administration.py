@@ -11,7 +11,18 @@ from reference.types import Millis, TopicPartition
 from server.wire.clients import moves, topics
 from server.wire.clients.apis import ApiKey
 from server.wire.clients.exchange import Ask, Heard
-from server.wire.clients.tasks import CancelMoves, Done, DropTopic, ListMoves, MakeTopic, Move, Moves, PendingMove
+from server.wire.clients.tasks import (
+    CancelMoves,
+    Directory,
+    Dirs,
+    Done,
+    DropTopic,
+    ListMoves,
+    MakeTopic,
+    Move,
+    Moves,
+    PendingMove,
+)
 from tests.server.wire.talking import ME, ORDERS, OTHER, THIRD, Talk, cluster, state
 
 ONE = TopicPartition("orders-1")
@@ -203,3 +214,11 @@ def test_describe_log_dirs_lists_logs_and_failed_directories(version: int) -> No
     assert answer.results[0].topics == (
         moves.DescribedTopic("orders", (moves.DescribedPartition(partition_index=0, partition_size=120),)),
     )
+
+
+def test_fenced_broker_refuses_to_describe_its_log_dirs() -> None:
+    """R-186: the response has an error at each directory and no log."""
+    fenced = Talk(lambda ask: Dirs(ask.correlation, (Directory("/a", online=True),), ErrorCode.BROKER_NOT_AVAILABLE))
+    answer = fenced.call(ApiKey.DESCRIBE_LOG_DIRS, 1, moves.DescribeRequest(None), moves.DescribeResponse)
+
+    assert [(d.log_dir, d.error_code, d.topics) for d in answer.results] == [("/a", ErrorCode.BROKER_NOT_AVAILABLE, ())]

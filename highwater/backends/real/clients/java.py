@@ -16,7 +16,7 @@ from highwater.backends.real.systems.kafka.releases import release_named
 from highwater.errors import HarnessError, UsageError
 
 NAME = "java"
-FIRST = (2, 0)  # its consumers take times as Durations
+FIRST = (2, 5)  # its producers commit with the generation of a group (KIP-447)
 _SOURCES = "jvm"  # the folder beside this module
 _COMPILE_S_MAX = 120.0
 
@@ -25,7 +25,7 @@ def release_of(version: str) -> str:
     """The release of Kafka whose client this is. UsageError if there is none that can be asked."""
     release = release_named(version)
     if tuple(map(int, release.jars.split(".")[:2])) < FIRST:
-        raise UsageError(f"the Java client must be 2.0 or later, not {version}")
+        raise UsageError(f"the Java client must be 2.5 or later, not {version}")
     return release.jars
 
 
@@ -40,11 +40,11 @@ def missing(version: str) -> str | None:
 def command(version: str) -> list[str]:
     """The command line of the process that performs calls with this client. HarnessError if it cannot be compiled."""
     folder = jars.folder_of(release_named(release_of(version)))
-    classes = _compiled(folder)
+    classes = _compile_worker(folder)
     return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{classes}:{folder}/*", "Worker"]
 
 
-def _compiled(folder: Path) -> Path:
+def _compile_worker(folder: Path) -> Path:
     """The folder of the worker's classes for the jars of this folder; compiled unless they are there."""
     found = (source for source in files(__package__).joinpath(_SOURCES).iterdir() if source.name.endswith(".java"))
     sources = {source.name: source.read_bytes() for source in sorted(found, key=lambda source: source.name)}

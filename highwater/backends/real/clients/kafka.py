@@ -21,8 +21,9 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from highwater.backends.real.clients.sessions import Sessions, name_of
+from highwater.backends.real.clients.sessions import Sessions
 from highwater.backends.real.clients.settings import NONE, Settings
+from highwater.backends.real.clients.transactions import name_of
 from highwater.backends.real.site import HostPort
 from highwater.rig.attempts import Heard
 from highwater.rig.sessions import SessionCall
@@ -34,11 +35,13 @@ CALL_MS_MAX = 5000
 UNREPORTED = "_NO_REPORT"  # not librdkafka's: no delivery report came in time
 RETRIED = "_RETRIED"  # not librdkafka's: there may have been earlier attempts whose results are unknown
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+_NO_OFFSET = ErrorCode.OFFSET_NOT_AVAILABLE.name
 _WAITED = "_MSG_TIMED_OUT"
 _FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 # The log line of rd_kafka_toppar_leader_unavailable (debug=topic), and the errors in it after which librdkafka counts a retry.
 _REFUSED = "broker unavailable: produce: "
 _COUNTED = tuple(KafkaError(code).str() for code in (KafkaError._TRANSPORT, KafkaError.KAFKA_STORAGE_ERROR))
+_SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
 _BATCH_MS = 5  # all values of one operation are handed over within this time, so they travel as one batch
 
 
@@ -67,6 +70,7 @@ class KafkaClient:
         *,
         request_timeout_ms: int,
         run: str = "",
+        membership: str = "",
         settings: Settings = NONE,
     ) -> None:
         """`run` tells the sessions of this run from those of other runs on the same cluster; `settings` are a user's."""
@@ -83,12 +87,13 @@ class KafkaClient:
             "allow.auto.create.topics": False,
             "broker.address.family": "v4",
             "log_level": 0,
+            "logger": _SILENT,  # at level 0 librdkafka still writes to stderr that a producer was fenced
             "error_cb": lambda _: None,  # errors of a call are returned by the call
         }
         self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
         self._learned: set[str] = set()  # partitions whose leader acknowledged acks=all since the producer with acks=0 asked
         self._consumer: Consumer | None = None
-        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms, run=run)
+        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms, run=run, membership=membership)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Heard:
@@ -114,9 +119,9 @@ class KafkaClient:
             case PollCall():
                 return self._read(call, lambda consumer: self._poll(consumer, call))
             case LatestCall():
-                return self._read(call, lambda consumer: self._end_of_log(consumer, call, OFFSET_END))
+                return self._read(call, lambda consumer: self._offset_at_end(consumer, call, OFFSET_END))
             case EarliestCall():
-                return self._read(call, lambda consumer: self._end_of_log(consumer, call, OFFSET_BEGINNING))
+                return self._read(call, lambda consumer: self._offset_at_end(consumer, call, OFFSET_BEGINNING))
 
     def _close(self) -> None:
         """Close consumer and producers; records that wait to be sent are dropped."""
@@ -135,7 +140,7 @@ class KafkaClient:
         assert not call.misuse, "stage.unplayable refuses the workload 'misuse' before the run"
         key = (call.acks, call.retries, call.idempotent)
         if key not in self._producers:
-            self._producers[key] = self._producer(call)
+            self._producers[key] = self._new_producer(call)
         producer, resends = self._producers[key]
         before = resends.count
         delivered: list[int | None] = []  # offsets, in the order of the values
@@ -179,7 +184,7 @@ class KafkaClient:
             self._learned.add(call.tp)
         return _heard_of_produce(call, failures, delivered, resent=resends.count - before)
 
-    def _producer(self, call: ProduceCall) -> tuple[Producer, _Resends]:
+    def _new_producer(self, call: ProduceCall) -> tuple[Producer, _Resends]:
         """A producer with these acks and retries, and the count of its resends, which only its debug log tells."""
         resends = _Resends()
         settings: dict[str, Any] = {
@@ -219,7 +224,8 @@ class KafkaClient:
         except KafkaException as error:
             return Heard(id=call.id, attempts=1, error=name_of(error.args[0]))
 
-    def _end_of_log(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Heard:
+    def _offset_at_end(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Heard:
+        """Ask for the offset at one end of the log: OFFSET_BEGINNING or OFFSET_END."""
         # Not get_watermark_offsets: it asks for both ends of the log, and tells the error of one as that of both. Here
         # OFFSET_BEGINNING or OFFSET_END asks for one end; librdkafka raises the error of a question for one partition.
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), timestamp)
@@ -232,6 +238,9 @@ class KafkaClient:
             # A fenced broker answers that the topic is unknown, and librdkafka refreshes metadata only for topics that it reads.
             consumer.list_topics(tp.topic, timeout=timeout_s)
             (bound,) = consumer.offsets_for_times([tp], timeout=timeout_s)
+        if bound.offset < 0:
+            # That the broker left the metadata meanwhile (_DESTROY_BROKER) librdkafka tells by the error of the partition alone.
+            return Heard(id=call.id, attempts=1, error=_NO_OFFSET if bound.error is None else name_of(bound.error))
         return Heard(id=call.id, attempts=1, offset=bound.offset)
 
     def _poll(self, consumer: Consumer, call: PollCall) -> Heard:

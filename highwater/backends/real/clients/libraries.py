@@ -13,9 +13,10 @@ from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from history.errors import unknown
 from reference.types import Address
+from workloads.registry import OF_SESSIONS
 
 LIBRARIES = (java.NAME,)  # beside librdkafka, which a plan does not name
-WORKLOADS = ("produce-consume", "transactions")  # that they perform
+WORKLOADS = ("produce-consume", *OF_SESSIONS)  # that they perform
 
 
 def refusal(plan: Plan) -> str | None:
@@ -38,6 +39,7 @@ class Clients:
 
     def __init__(self, plan: Plan) -> None:
         self._timeout_ms = plan.workload.request_timeout_ms
+        self._membership = "" if plan.workload.membership is UNSET else plan.workload.membership
         self._users: set[Address] = set()
         version = "" if plan.workload.client is UNSET else plan.workload.client.partition(":")[2]
         self._worker = PipedWorker(lambda: java.command(version)) if version else None
@@ -46,6 +48,9 @@ class Clients:
         self, name: Address, brokers: Mapping[Address, HostPort], *, run: str = "", settings: Settings = NONE
     ) -> KafkaClient | PipedClient:
         """A client that reaches the brokers at these addresses; `run` and `settings` as in KafkaClient."""
+        timeout_ms, membership = self._timeout_ms, self._membership
         if self._worker is None:
-            return KafkaClient(name, brokers, request_timeout_ms=self._timeout_ms, run=run, settings=settings)
-        return PipedClient(name, brokers, self._worker, self._users, request_timeout_ms=self._timeout_ms, run=run)
+            return KafkaClient(name, brokers, request_timeout_ms=timeout_ms, run=run, membership=membership, settings=settings)
+        return PipedClient(
+            name, brokers, self._worker, self._users, request_timeout_ms=timeout_ms, run=run, membership=membership
+        )

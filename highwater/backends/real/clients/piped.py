@@ -1,8 +1,9 @@
 """Clients in another language: a process performs their calls, and speaks JSON lines over its stdin and stdout.
 
-A request is {"number": 7, "client": "c1", "brokers": "host:port,…", "timeout_ms": 1000, "transactional_id": "…",
-"act": "ProduceCall", "call": {…}}: `act` is the class of the call, "open" or "close", and `call` has its fields. The answer, at
-any time, is {"number": 7, "heard": {…}} with the fields of `Heard` and, as `code`, the error's number in Kafka, if it has one.
+A request is {"number": 7, "client": "c1", "brokers": "host:port,…", "timeout_ms": 1000, "transactional_id": "…", "run": "…",
+"membership": "static", "act": "ProduceCall", "call": {…}}: `act` is the class of the call, "open" or "close", and `call` has its
+fields; `run` ends the names of groups. The answer, at any time, is {"number": 7, "heard": {…}} with the fields of `Heard` and, as
+`code`, the error's number in Kafka, if it has one.
 The process performs the calls of one client in order, and those of different clients at once. It ends when its stdin ends, so it
 does not outlive the harness.
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from highwater.backends.real.clients.sessions import ERRORS
+from highwater.backends.real.clients.transactions import ERRORS
 from highwater.backends.real.site import HostPort
 from highwater.errors import HarnessError
 from highwater.rig.attempts import Heard
@@ -74,6 +75,7 @@ class PipedWorker:
             await self._reading
 
     async def _start(self) -> None:
+        """Start the process, and a task that reads its answers. HarnessError if it cannot be started."""
         command = await asyncio.to_thread(self._command)
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -97,7 +99,7 @@ class PipedWorker:
             answer = msgspec.json.decode(line)
             future = self._open.pop(answer["number"], None)
             if future is not None and not future.done():
-                future.set_result(_heard(answer["heard"]))
+                future.set_result(_heard_of_answer(answer["heard"]))
         await process.wait()
         for future in self._open.values():
             if not future.done():
@@ -121,6 +123,7 @@ class PipedClient:
         *,
         request_timeout_ms: int,
         run: str = "",
+        membership: str = "",
     ) -> None:
         """`users`: the open clients of the worker. `run` ends the transactional id, as for librdkafka's clients."""
         users.add(name)
@@ -132,6 +135,8 @@ class PipedClient:
             "brokers": ",".join(f"{host}:{port}" for host, port in brokers.values()),
             "timeout_ms": request_timeout_ms,
             "transactional_id": f"highwater-{name}{run}",
+            "run": run,
+            "membership": membership,
         }
 
     async def open(self) -> None:
@@ -160,7 +165,7 @@ class PipedClient:
         return await self._worker.ask({**self._opening, "act": act, "call": call})
 
 
-def _heard(told: dict[str, Any]) -> Heard:
+def _heard_of_answer(told: dict[str, Any]) -> Heard:
     """The outcome of a call, with the names of errors that librdkafka's clients give."""
     code = told.pop("code", None)
     if code in ERRORS:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from highwater.backends.real.systems.port import Client, SessionClient
-from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, heard
+from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, OwnCall, heard
 from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call
 from reference.client.commands import Command
@@ -106,10 +106,12 @@ class Worker:
                 case Invocation() as invocation:
                     call = self._attempts.begin(invocation)
                     with phases.operating():
-                        self._attempts.end(await self._outcome(call))
+                        self._attempts.end(await self._perform_and_wait(call))
 
-    async def _outcome(self, call: Call | Command | SessionCall) -> Heard:
+    async def _perform_and_wait(self, call: Call | Command | SessionCall | OwnCall) -> Heard:
         """Hand the call to the administrator, the session client or the Kafka client, and wait for its outcome."""
+        if isinstance(call, OwnCall):
+            return Heard(id=call.id)
         if isinstance(call, Command):
             return await self._administrator.call(call)
         if isinstance(call, SessionCall):

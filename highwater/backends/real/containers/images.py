@@ -40,7 +40,7 @@ HARNESS = "highwater:latest"
 COMMAND = "make images"
 # A broker's image holds these packages of ours and these distributions, which they import, and nothing else.
 PACKAGES = ("monitors", "reference", "server")
-BROKER = ("msgspec", "kazoo", "kio", "crc32c")
+BROKER = ("msgspec", "kazoo", "kio", "crc32c", "prometheus-client")
 _LOCAL = "highwater-debian"  # the image that debootstrap made, used if BASE_IMAGE cannot be pulled
 _BASE_IMAGE = "python:3.11-slim-bookworm"
 _SUITE = "bookworm"

@@ -1,13 +1,16 @@
 """The first process of a container, which can be started repeatedly, killed, signalled and frozen.
 
-A container is created once and started for each life. The kernel's state of the process (`os_process`) takes precedence over the
-engine's, which learns of an end a moment later.
+A container is created once and started for each life. It performs one command, so another service has a container of its own; the
+one before it stays until the end of the run, because probes may still ask it. The kernel's state of the process (`os_process`)
+takes precedence over the engine's, which learns of an end a moment later.
 """
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from highwater.backends.real.containers.engine import Engine, Service
 from highwater.backends.real.os_process import LOOK_S, state_of
@@ -21,11 +24,12 @@ _GONE = ("", "Z", "X")
 
 
 class ContainerProcess:
-    """The first process of one container; the first start creates the container."""
+    """The first process of one container; the first start creates it, and one with another service creates the next."""
 
     def __init__(self, engine: Engine, service: Service) -> None:
         self._engine = engine
-        self.service = service  # read by the first start
+        self.service = service  # of the next start
+        self._created: list[Service] = []  # a container was created for each of these
         self._container: str | None = None
         self._pid = 0
         self._frozen = False
@@ -46,11 +50,15 @@ class ContainerProcess:
         await asyncio.to_thread(self._start)
 
     def _start(self) -> None:
-        """Create the container on first use, and start it."""
-        if self._container is None:
-            self._container = self._engine.create(self.service)
-        else:
+        """Create the container on first use and for another service, and start it."""
+        if self._container is not None:
             self._engine.wait(self._container, ENDED_S_MAX)
+        if self._created[-1:] != [self.service]:
+            number = len(self._created) + 1
+            name = self.service.name if number == 1 else f"{self.service.name}-{number}"
+            self._container = self._engine.create(replace(self.service, name=name))
+            self._created.append(self.service)
+        assert self._container is not None
         self._engine.start(self._container)
         self._pid = self._engine.pid(self._container)
 

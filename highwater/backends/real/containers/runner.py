@@ -1,4 +1,4 @@
-"""Runs the processes of a broker in a container of its own, each as the first process of the same container."""
+"""Runs the processes of a broker in a container of its own, each as the first process; another command has the next container."""
 
 import os
 from pathlib import Path
@@ -48,16 +48,14 @@ class ContainerRunner:
         return there
 
     async def start(self, launch: Launch, folder: Path) -> Probe:
-        """Start the process; a container performs the same command in all its lives."""
-        service = replace(
+        """Start the process: in the container of the last one, or in a new container if the command is another (`Roll`)."""
+        self.process.service = replace(
             self.process.service,
             entrypoint="sh",
             command=("-c", 'exec "$@" >>"$0" 2>&1', str(folder / OUTPUT), *launch.command),
             environment=tuple(f"{name}={value}" for name, value in launch.environment.items()),
             folders=(folder,),
         )
-        assert self.process.container is None or service == self.process.service, "a container has one command"
-        self.process.service = service
         self._ended = False
         await self.process.start()
         return self.process.runs

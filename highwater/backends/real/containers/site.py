@@ -26,7 +26,7 @@ from highwater.run_folder import RunFolder
 from nemesis.faults import Clog
 from reference.types import Address, BrokerId, broker_address
 
-PEERS_PORT, CLIENTS_PORT, QUORUM_PORT = 9091, 9092, 9093
+PEERS_PORT, CLIENTS_PORT, QUORUM_PORT, METRICS_PORT = 9091, 9092, 9093, 9094
 _WAYS = 100
 
 
@@ -45,6 +45,7 @@ class ContainerSite:
         self.servers: tuple[ServerContainer, ...] = ()
         self.clients: dict[Address, dict[Address, HostPort]] = {}  # all clients are one place: the host
         self.harness: dict[Address, HostPort] = {}
+        self.metrics: dict[Address, HostPort] = {}
         self.zookeeper = ""
 
     async def open(self) -> None:
@@ -75,6 +76,7 @@ class ContainerSite:
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
         self.clients = {CLIENTS: {name: (places[name].address, CLIENTS_PORT) for name in brokers}}
         self.harness = {name: (places[name].harness, CLIENTS_PORT) for name in brokers}
+        self.metrics = {name: (places[name].harness, METRICS_PORT) for name in brokers}
         packing = self._system.packing
         assert packing is not None, "a system that has no container is refused before the run"
         for broker in brokers_of(self._plan):
@@ -93,6 +95,7 @@ class ContainerSite:
             ways={name: way for name, way in ways.items() if name != me},
             doors={CLIENTS: (ANYWHERE, CLIENTS_PORT)},
             advertised=self.clients,
+            metrics=(ANYWHERE, METRICS_PORT),
             quorum={name: (places[name].address, QUORUM_PORT) for name in names} if self._system.quorum else {},
             zookeeper=tuple(server.client for server in self.servers),
         )

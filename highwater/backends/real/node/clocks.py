@@ -65,7 +65,7 @@ class FakeClock:
         self._condition = ClockCondition()
         self._since_ns = time.monotonic_ns()
         self._drifting: asyncio.Task[None] | None = None
-        self._write()
+        self._write_offset()
 
     def environment(self, library: Path) -> dict[str, str]:
         """The environment variables that fake the clock of a broker's process; `library` is libfaketime's path there."""
@@ -86,7 +86,7 @@ class FakeClock:
         self._since_ns = time.monotonic_ns()
         if condition.drift_ppm:
             self._drifting = asyncio.get_running_loop().create_task(self._drift())
-        self._write()
+        self._write_offset()
         set_ns = time.monotonic_ns()
         ahead_ns = time.time_ns() - set_ns
 
@@ -122,17 +122,17 @@ class FakeClock:
     async def _drift(self) -> None:
         while True:
             await asyncio.sleep(STEP_S)
-            self._write()
+            self._write_offset()
 
-    def _write(self) -> None:
+    def _write_offset(self) -> None:
         """Write the offset for libfaketime to a new file and rename it: the library may read it at any moment."""
-        offset_ns = _wanted_ns(self._condition, time.monotonic_ns() - self._since_ns)
+        offset_ns = _error_set_ns(self._condition, time.monotonic_ns() - self._since_ns)
         aside = self._file.with_suffix(".new")
         aside.write_text(f"{offset_ns / 1e9:+.6f}\n")
         aside.replace(self._file)
 
 
-def _wanted_ns(condition: ClockCondition, since_ns: int) -> int:
+def _error_set_ns(condition: ClockCondition, since_ns: int) -> int:
     return condition.offset_ms * _NS_PER_MS + condition.drift_ppm * since_ns // 1_000_000
 
 
@@ -143,6 +143,6 @@ def _is_near(off_ns: int, condition: ClockCondition, since_ns: int) -> bool:
     """
     if condition == RIGHT:
         return abs(off_ns) < NEAR_NS
-    wrongs = [_wanted_ns(condition, since) for since in (max(0, since_ns - STALE_NS), since_ns)]
+    wrongs = [_error_set_ns(condition, since) for since in (max(0, since_ns - STALE_NS), since_ns)]
     near_ns = min(NEAR_NS, max(map(abs, wrongs)) // 2)
     return abs(off_ns) > 2 * VISIBLE_NS and min(wrongs) - near_ns < off_ns < max(wrongs) + near_ns

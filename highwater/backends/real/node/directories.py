@@ -62,38 +62,38 @@ class LogDirs:
         """Create the log directories empty; for a fault that fills one, each on a tmpfs of SMALL_BYTES."""
         for path in self.paths:
             path.parent.mkdir(parents=True)
-            self._give(path.parent)
+            self._give_to_user(path.parent)
             if "small-dirs" in self._needs:
                 _run("mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES},mode=755", "highwater", str(path.parent))
                 self._mounted = True
-                self._give(path.parent)
+                self._give_to_user(path.parent)
             path.mkdir()
-            self._give(path)
+            self._give_to_user(path)
 
     def set(self, dir_: int, condition: DirCondition) -> Probe:
         """Apply or end a fault of a log directory; the probe writes a file in it as the broker's user.
 
         HarnessError for what cannot be done from outside of the broker, or was not prepared.
         """
-        self._check(condition)
+        self._check_possible(condition)
         path, before = self.paths[dir_], self._conditions[dir_]
         self._conditions[dir_] = condition
         if condition.is_file != before.is_file:
-            (_put_file if condition.is_file else _take_file)(path)
+            (_replace_by_file if condition.is_file else _restore_from_file)(path)
         if condition.unreadable != before.unreadable:
             target = path.parent / _ASIDE if condition.is_file else path
             target.chmod(0o000 if condition.unreadable else 0o755)
         if condition.full != before.full:
-            _fill(path.parent) if condition.full else (path.parent / _BALLAST).unlink()
+            _fill_up(path.parent) if condition.full else (path.parent / _BALLAST).unlink()
         error_number = errno.EACCES if condition.unreadable else errno.ENOSPC if condition.full else 0
         error_number = errno.ENOTDIR if condition.is_file else error_number
 
         async def probe() -> Proof:
-            return await asyncio.to_thread(self._try, path, error_number)
+            return await asyncio.to_thread(self._try_to_write, path, error_number)
 
         return probe
 
-    def _check(self, condition: DirCondition) -> None:
+    def _check_possible(self, condition: DirCondition) -> None:
         """Raises HarnessError for a condition that this site cannot make, or that the plan does not announce."""
         if condition.broken or condition.flush_ms:
             raise HarnessError("a log directory fails or becomes slow only within a broker of the reference")
@@ -127,7 +127,7 @@ class LogDirs:
             self.paths[dir_].rename(old_folder / "logs")
             shutil.rmtree(old_folder, ignore_errors=True)
             self.paths[dir_].mkdir()
-            self._give(self.paths[dir_])
+            self._give_to_user(self.paths[dir_])
         return tuple(
             Wound(tp=log.tp, topic_id=log.topic_id, dir=dir_, offset=log.batches[0].base_offset if log.batches else Offset(0))
             for log in image.logs
@@ -142,12 +142,12 @@ class LogDirs:
                 subprocess.run(["umount", "-l", str(path.parent)], capture_output=True, check=False)
         self._mounted = False
 
-    def _give(self, path: Path) -> None:
+    def _give_to_user(self, path: Path) -> None:
         if self._user is not None:
             os.chown(path, self._user, self._user)
 
-    def _try(self, path: Path, error_number: int) -> Proof:
-        """Write a file in a log directory as the broker's user; `wanted` is the expected errno, 0 for success."""
+    def _try_to_write(self, path: Path, error_number: int) -> Proof:
+        """Write a file in a log directory as the broker's user; `error_number` is the expected errno, 0 for success."""
         script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
         attempt = subprocess.run(
             [*(unprivileged_prefix(self._user) or []), "sh", "-c", script, "sh", str(path)],
@@ -163,17 +163,17 @@ class LogDirs:
         return Proof(expected in error_text if error_number else attempt.returncode == 0, detail)
 
 
-def _put_file(path: Path) -> None:
+def _replace_by_file(path: Path) -> None:
     path.rename(path.parent / _ASIDE)
     path.write_bytes(b"")
 
 
-def _take_file(path: Path) -> None:
+def _restore_from_file(path: Path) -> None:
     path.unlink()
     (path.parent / _ASIDE).rename(path)
 
 
-def _fill(folder: Path) -> None:
+def _fill_up(folder: Path) -> None:
     """Fill a file system with a file until no byte fits."""
     with (folder / _BALLAST).open("wb", buffering=0) as ballast:
         piece = bytes(SMALL_BYTES // 64)

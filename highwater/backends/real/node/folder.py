@@ -18,6 +18,7 @@ from highwater.backends.real.node.directories import LogDirs
 from highwater.backends.real.site import ClockCondition, DirCondition, Probe, Proof
 from highwater.errors import HarnessError
 from history.event import EventKind
+from nemesis.faults import Roll
 from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.types import TopicPartition, broker_address
@@ -25,7 +26,7 @@ from server.disk.log_dirs import replica_folders
 from server.lab.dir_faults import SOUND, Counts, DirFault
 from server.lab.notes import NoteLine, NotesReader
 from server.lab.power import Loss, Wound, lose_power
-from server.lab.side_channel import Ask, Look, Refused, SetDir, ask
+from server.lab.side_channel import Ask, Evidence, Look, Refused, SetDir, ask
 from server.runtime.settings import Listener, NodeSettings
 
 LOOK_S = 0.02
@@ -38,6 +39,8 @@ ANSWER_S_MAX = 1.0  # a paused process does not answer at all
 class Start(Struct, frozen=True, kw_only=True):
     """How one broker is started. `zookeeper` is "host:port,…"; `peers` and `clients` (one for each place) are its listeners.
 
+    `metrics` is the "host:port" that answers scrapes.
+
     `needs` is what the faults of the plan need. Nothing else is prepared: libfaketime makes reading the time slow.
     """
 
@@ -45,8 +48,10 @@ class Start(Struct, frozen=True, kw_only=True):
     zookeeper: str
     peers: Listener
     clients: tuple[Listener, ...]
+    metrics: str
     needs: frozenset[Means] = frozenset()
     user: int | None = None  # the uid to run as, if not the harness's
+    rolled: Callable[[Roll, BrokerConfig], BrokerConfig] | None = None  # its settings after a roll; None: it takes none
 
 
 class NodeFolder:
@@ -60,6 +65,8 @@ class NodeFolder:
         self.address = broker_address(config.broker)
         self.life = 0
         self.dirs = config.log_dirs
+        self._rolled = start.rolled
+        self.has_rolled = False
         self._needs = start.needs
         self._folder = folder / self.address
         self._folder.mkdir()
@@ -77,6 +84,7 @@ class NodeFolder:
             life=0,
             peers=start.peers,
             clients=start.clients,
+            metrics=start.metrics,
             startup_timeout_ms=None,  # a fault may keep ZooKeeper out of reach
             zookeeper=start.zookeeper,
             log_dirs=tuple(map(str, self.log_dirs)),
@@ -93,6 +101,21 @@ class NodeFolder:
         settings = replace(self._settings, life=self.life, end_with_stdin=end_with_stdin, dir_faults=faults)
         path.write_bytes(msgspec.json.encode(settings))
         return path
+
+    def roll(self, roll: Roll) -> None:
+        """Start the next process as another release, or with another inter-broker protocol."""
+        assert self._rolled is not None
+        self.has_rolled = True
+        self._settings = replace(self._settings, broker=self._rolled(roll, self._settings.broker))
+
+    async def says_version(self) -> Proof | None:
+        """Whether the broker's process says that it is what its settings make it; None if it does not answer."""
+        evidence = await self._ask_side_channel(Look())
+        if evidence is None:
+            return None
+        config = self._settings.broker
+        is_told = (evidence.release, evidence.protocol) == (config.release, config.inter_broker_protocol)
+        return Proof(is_told, f"release {evidence.release} that speaks {evidence.protocol}")
 
     def release(self) -> None:
         """Unmount everything and restore permissions, so that the broker's files can be deleted. It must be down."""
@@ -147,7 +170,7 @@ class NodeFolder:
                 counts = await self._counts(dir_)
             # A broker that writes nothing meets no fault, though one is set: that is "not measured", not "no effect".
             otherwise = True if fault == SOUND else None
-            if fault.broken and self._noted_broken(dir_, read):
+            if fault.broken and self._has_noted_failure(dir_, read):
                 return Proof(True, f"the broker noted that directory {dir_} failed: {_BROKEN}")
             if counts is None:
                 return Proof(otherwise, "no process runs; the next one starts with the fault that holds then")
@@ -156,7 +179,7 @@ class NodeFolder:
 
         return probe
 
-    def _noted_broken(self, dir_: int, read: int) -> bool:
+    def _has_noted_failure(self, dir_: int, read: int) -> bool:
         """Whether the broker noted the failure of log directory `dir_` after its note number `read`.
 
         A broker halts when its last directory fails (KIP-112) and cannot be asked for its counts then.
@@ -182,12 +205,14 @@ class NodeFolder:
 
     async def _counts_after_setting(self, dir_: int) -> Counts | None:
         """Send a log directory's fault to the broker process; returns its counts, None if no process listens."""
-        return await self._ask(SetDir(dir_, self._dir_faults[dir_]), dir_)
+        evidence = await self._ask_side_channel(SetDir(dir_, self._dir_faults[dir_]))
+        return None if evidence is None else evidence.dirs[dir_]
 
     async def _counts(self, dir_: int) -> Counts | None:
-        return await self._ask(Look(), dir_)
+        evidence = await self._ask_side_channel(Look())
+        return None if evidence is None else evidence.dirs[dir_]
 
-    async def _ask(self, question: Ask, dir_: int) -> Counts | None:
+    async def _ask_side_channel(self, question: Ask) -> Evidence | None:
         """Ask the broker's side channel; None if it does not answer. Raises HarnessError if it refuses."""
         try:
             answer = await asyncio.wait_for(ask(self._folder / "side-channel", question), ANSWER_S_MAX)
@@ -195,7 +220,7 @@ class NodeFolder:
             return None
         if isinstance(answer, Refused):
             raise HarnessError(f"the side channel of {self.address} refused the request: {answer.why}")
-        return answer.dirs[dir_]
+        return answer
 
     # --- the record --------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.node.runner import BrokerProcess, Launch, Runner
 from highwater.backends.real.site import Probe
+from nemesis.faults import Roll
 
 
 class ReferenceNode(NodeFolder, BrokerProcess):
@@ -20,7 +21,11 @@ class ReferenceNode(NodeFolder, BrokerProcess):
         """Start the broker's process anew."""
         probe = await super().start()
         await self.tell_faults(self.is_running)
-        return probe
+        return self._probe_of_roll(probe, self.says_version) if self.has_rolled else probe
+
+    def change(self, roll: Roll) -> None:
+        """Run another release, or with another inter-broker protocol, from the next start on."""
+        self.roll(roll)
 
     def _launch(self) -> Launch:
         """The command that starts the next life of the broker, under libfaketime if the plan has wrong clocks."""

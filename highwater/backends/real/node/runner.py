@@ -1,16 +1,22 @@
 """Running the processes of one broker: a system says what is started, a runner where: on this machine, or in a container."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import Protocol
 
 from msgspec import Struct
 
 from highwater.backends.real.site import Probe, Proof
+from highwater.errors import HarnessError
+from nemesis.faults import Roll
 from reference.types import Address
 
 OUTPUT = "output.log"  # in the broker's folder: what its processes printed
+SAYS_S_MAX = 30.0  # until a broker that was started has said its version
+LOOK_S = 0.1
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -74,6 +80,7 @@ class BrokerProcess(ABC):
     """One broker through all its restarts, in the hands of a runner. `folder` is its own."""
 
     address: Address
+    life: int
 
     def __init__(self, runner: Runner, folder: Path) -> None:
         self.runner = runner
@@ -91,7 +98,11 @@ class BrokerProcess(ABC):
     async def start(self) -> Probe:
         """Start the broker's process anew."""
         assert not self.runner.is_running()
-        return self._unless_stopped(await self.runner.start(self._launch(), self._folder))
+        return self._holds_or_stopped(await self.runner.start(self._launch(), self._folder))
+
+    def change(self, roll: Roll) -> None:
+        """Raises HarnessError: a system with one version refuses this fault before the run."""
+        raise HarnessError(f"{self.address} has one version")
 
     async def is_running(self) -> bool:
         """Whether the broker's process exists, paused or not."""
@@ -111,18 +122,34 @@ class BrokerProcess(ABC):
 
     async def pause(self) -> Probe:
         """Freeze the broker."""
-        return self._unless_stopped(await self.runner.pause())
+        return self._holds_or_stopped(await self.runner.pause())
 
     async def resume(self) -> Probe:
         """Continue the broker."""
-        return self._unless_stopped(await self.runner.resume())
+        return self._holds_or_stopped(await self.runner.resume())
 
     def last_words(self) -> str:
         """The last line that the broker's process printed; empty unless something went wrong."""
         lines = self._output.read_text(errors="replace").strip().splitlines() if self._output.exists() else []
         return lines[-1] if lines else ""
 
-    def _unless_stopped(self, probe: Probe) -> Probe:
+    def _probe_of_roll(self, starts: Probe, says: Callable[[], Awaitable[Proof | None]]) -> Probe:
+        """The probe of a start that also sees which version the broker has become, as it says itself; `says`: None until then."""
+        life = self.life
+
+        async def probe() -> Proof:
+            proof = await starts()
+            end_s = monotonic() + SAYS_S_MAX
+            while proof.holds and self.life == life and self.runner.is_running() and monotonic() < end_s:
+                said = await says()
+                if said is not None:
+                    return Proof(said.holds, f"{proof.detail}, as {said.detail}")
+                await asyncio.sleep(LOOK_S)
+            return Proof(None, f"{proof.detail}; it has not said its version") if proof.holds else proof
+
+        return probe
+
+    def _holds_or_stopped(self, probe: Probe) -> Probe:
         """The same probe, which also holds if the broker has stopped itself."""
 
         async def excused() -> Proof:

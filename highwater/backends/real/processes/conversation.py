@@ -55,9 +55,9 @@ class _Reader:
             yield "", data
             return
         for frame in frames:
-            yield self._kind(frame), encode_frame(frame)
+            yield self._kind_of_frame(frame), encode_frame(frame)
 
-    def _kind(self, frame: bytes) -> str:
+    def _kind_of_frame(self, frame: bytes) -> str:
         """The kind of a frame; an answer's kind follows from the request with its correlation id. "" if it is unknown."""
         if self._answers:
             kind_asked = self._asked.pop(read_correlation(frame), None) if len(frame) >= _HEAD_BYTES // 2 else None

@@ -50,7 +50,7 @@ class ProxyLinks:
         It listens `at` this address, or at a free port of the run's own. HarnessError if the port is taken.
         """
         there, back = (opener, listener), (listener, opener)
-        proxy = Proxy(self._link(there), self._link(back), target, conversation=conversation)
+        proxy = Proxy(self._link_of(there), self._link_of(back), target, conversation=conversation)
         self._divided.update((there, back) if conversation is not None else ())
         host, port_wanted = at or (self._host, 0)
         try:
@@ -66,15 +66,15 @@ class ProxyLinks:
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
         """Apply these network faults to their links; other links keep theirs. HarnessError for a link without a proxy."""
-        self._check(conditions)
+        self._proxied(conditions)
         for pair, condition in conditions.items():
             if (condition.held_kinds or condition.picks) and pair not in self._divided:
                 raise HarnessError(f"no proxy tells messages from {pair[0]} to {pair[1]} apart")
         for pair, condition in conditions.items():
-            self._link(pair).set(condition)
+            self._link_of(pair).set(condition)
 
         async def probe() -> Proof:
-            proofs = await asyncio.gather(*(self._look(pair, condition) for pair, condition in conditions.items()))
+            proofs = await asyncio.gather(*(self._prove_condition(pair, condition) for pair, condition in conditions.items()))
             wrong = [proof.detail for proof in proofs if not proof.holds]
             return Proof(not wrong, "; ".join(wrong or _few([proof.detail for proof in proofs])))
 
@@ -83,7 +83,7 @@ class ProxyLinks:
     async def reset(self, pairs: Iterable[Pair]) -> int:
         """Reset the TCP connections over these links; returns their number. HarnessError for a link without a proxy."""
         total = 0
-        wires = {wire: None for source, target in self._check(pairs) for wire in ((source, target), (target, source))}
+        wires = {wire: None for source, target in self._proxied(pairs) for wire in ((source, target), (target, source))}
         for wire in wires:
             total += sum(proxy.reset() for proxy in self._proxies.get(wire, ()))
         return total
@@ -107,15 +107,16 @@ class ProxyLinks:
         for beat in self._beats.values():
             await beat.close()
 
-    def _check(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """These links. HarnessError if no proxy carries one of them: a fault would do nothing to it."""
+    def _proxied(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """The same links, checked. HarnessError if no proxy carries one of them: a fault would do nothing to it."""
         unproven = list(pairs)
         for pair in unproven:
             if pair not in self._links:
                 raise HarnessError(f"no proxy carries the link from {pair[0]} to {pair[1]}")
         return unproven
 
-    def _link(self, pair: Pair) -> Link:
+    def _link_of(self, pair: Pair) -> Link:
+        """One direction of a link, made on first use; both directions share the connections that windows have chosen."""
         if pair not in self._links:
             ones = self._ones.setdefault(frozenset(pair), {})
             self._links[pair] = Link(pair, random.Random(self._chance.getrandbits(64)), ones)
@@ -128,7 +129,7 @@ class ProxyLinks:
         if self._recorder is None:
             self._recorder = await asyncio.get_running_loop().create_server(lambda: _Far(self._introduced), self._host, 0)
         recorder: HostPort = self._recorder.sockets[0].getsockname()[:2]
-        proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), recorder, counted=False)
+        proxy = Proxy(self._link_of((opener, listener)), self._link_of((listener, opener)), recorder, counted=False)
         port = await proxy.listen(self._host)
         self._beats[opener, listener] = beat = _Beat(len(self._beats), proxy, (self._host, port))
         await beat.stand(ARRIVES_S_MAX)
@@ -138,7 +139,7 @@ class ProxyLinks:
             if beat.number == number:
                 beat.far_end(far)
 
-    async def _look(self, pair: Pair, condition: LinkCondition) -> Proof:
+    async def _prove_condition(self, pair: Pair, condition: LinkCondition) -> Proof:
         """Send probes over the link and compare what arrives with the condition."""
         source, target = pair
         name = f"{source}>{target}"
@@ -146,7 +147,7 @@ class ProxyLinks:
         forward = beat is not None
         beat = beat or self._beats[target, source]
         if condition.held:
-            back_ms = await beat.send(not forward, SILENT_S) if self._link((target, source)).condition == JOINED else None
+            back_ms = await beat.send(not forward, SILENT_S) if self._link_of((target, source)).condition == JOINED else None
             took_ms = await beat.send(forward, SILENT_S)
             other = "" if back_ms is None else f", while {target}>{source} delivers in {back_ms} ms"
             if took_ms is None:

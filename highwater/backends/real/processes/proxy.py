@@ -78,7 +78,7 @@ class Flow:
             self._waiting.append(_Piece(self._due_s, kind, pickers, piece))
             self.waiting_bytes += 0 if piece is None else len(piece)
         self.pump()
-        self._read_what_there_is_room_for()
+        self._read_if_room()
 
     def pump(self) -> None:
         """Write the pieces of data whose delay is over to the target."""
@@ -106,14 +106,14 @@ class Flow:
                     picker.orphans += self.source is None
                 self.waiting_bytes -= len(piece.data)
                 self.target.write(piece.data)
-        self._read_what_there_is_room_for()
+        self._read_if_room()
 
     def congest(self, *, congested: bool) -> None:
         """The target's write buffer became full, or has room again: stop or resume writing."""
         self._congested = congested
-        self._read_what_there_is_room_for()
+        self._read_if_room()
 
-    def _read_what_there_is_room_for(self) -> None:
+    def _read_if_room(self) -> None:
         """Read from the source only while both the waiting pieces and the target's write buffer have room."""
         if self.source is None or self.source.is_closing():
             return
@@ -223,13 +223,13 @@ class _Connection:
         self._target = target
         self._sockets = proxy.sockets
         self._register = register
-        self.near = _Side(self._there, self._back, self._near_lost)
-        self._far = _Side(self._back, self._there, self._side_ended)
+        self.near = _Side(self._there, self._back, self._on_opener_ended)
+        self._far = _Side(self._back, self._there, self._on_side_ended)
         self._sides = 2
         register[self] = None
-        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        self._dialling = asyncio.get_running_loop().create_task(self._connect_to_target())
 
-    async def _dial(self) -> None:
+    async def _connect_to_target(self) -> None:
         """Connect to the target once no fault holds the link; if that fails, reset the opener."""
         host, port = self._target
         links = (self._there.link, self._back.link)
@@ -247,14 +247,14 @@ class _Connection:
             await loop.sock_connect(opened, self._target)
             await loop.create_connection(lambda: self._far, sock=opened)
         except (OSError, HarnessError):
-            self._break()
+            self._reset_both_sides()
 
     def reset(self) -> None:
         """Reset the proxied connection at both ends."""
         self._dialling.cancel()
-        self._break()
+        self._reset_both_sides()
 
-    def _break(self) -> None:
+    def _reset_both_sides(self) -> None:
         """Reset both sides, as after a lost connection."""
         self._there.end()
         self._back.end()
@@ -264,16 +264,16 @@ class _Connection:
                 transport.abort()
         self._register.pop(self, None)
 
-    def _near_lost(self) -> None:
+    def _on_opener_ended(self) -> None:
         """The opener's side has ended."""
         if not self._dialling.done():
             # The opener gave up before the far side was dialled.
             self._dialling.cancel()
             self._there.end()
             self._register.pop(self, None)
-        self._side_ended()
+        self._on_side_ended()
 
-    def _side_ended(self) -> None:
+    def _on_side_ended(self) -> None:
         """Forget the connection when both sides have ended."""
         self._sides -= 1
         if not self._sides:

@@ -33,13 +33,13 @@ _WAYS = 100  # plus a broker's id: where the proxies to its peers listen, each a
 def missing_for(plan: Plan) -> str | None:
     """What this machine lacks for a fault of this plan, in a sentence; None if nothing."""
     for window in plan.schedule:
-        why = _lacking(window.fault)
+        why = _lack_for_fault(window.fault)
         if why is not None:
             return f"window {window.id} ({window.kind}): {why}"
     return None
 
 
-def _lacking(fault: AnyFault) -> str | None:
+def _lack_for_fault(fault: AnyFault) -> str | None:
     """What this machine lacks for the fault; None if nothing."""
     needed = means(fault)
     if needed == "fake-clock" and library() is None:
@@ -72,6 +72,7 @@ class ProcessSite:
         self.clients: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}
         self._doors: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}  # without proxies
         self.harness: dict[Address, HostPort] = {}
+        self.metrics: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
         """Start the cluster's ZooKeeper and prepare the brokers; ZooKeeper serves when this returns."""
@@ -88,18 +89,19 @@ class ProcessSite:
         conversation = of_kafka if any(picks_messages(window.fault) for window in self._plan.schedule) else None
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
-            self._peers[address] = (host, self._port_beside(host))
+            self._peers[address] = (host, self._free_port_on(host))
             if self._system.quorum:
-                self._quorum[address] = (host, self._port_beside(host))
+                self._quorum[address] = (host, self._free_port_on(host))
             for place, doors in self._doors.items():
                 doors[address] = (host, free_port(host))
                 self.clients[place][address] = await self.links.wire(place, address, doors[address], conversation=conversation)
             self.harness[address] = self._doors[CLIENTS][address]
+            self.metrics[address] = (host, free_port(host))
         for broker in brokers:
             runner = ProcessRunner(broker_address(broker))
-            self.nodes[broker] = self._system.node(self._folder.path, await self._wiring(broker), runner)
+            self.nodes[broker] = self._system.node(self._folder.path, await self._wiring_of(broker), runner)
 
-    async def _wiring(self, broker: BrokerId) -> Wiring:
+    async def _wiring_of(self, broker: BrokerId) -> Wiring:
         """The addresses of a broker; each peer and ZooKeeper server is reached over a proxy."""
         me = broker_address(broker)
         host = f"{self._net}.{_WAYS + broker}"
@@ -116,11 +118,12 @@ class ProcessSite:
             },
             doors={place: doors[me] for place, doors in self._doors.items()},
             advertised=self.clients,
+            metrics=self.metrics[me],
             quorum=self._quorum,
             zookeeper=tuple([await self.links.wire(me, server.address, server.client) for server in self._ensemble]),
         )
 
-    def _port_beside(self, host: str) -> int:
+    def _free_port_on(self, host: str) -> int:
         """A free port that no other listener for brokers has: the ways to all peers of a broker share an address."""
         taken_ports = {port for _, port in (*self._peers.values(), *self._quorum.values())}
         while (port := free_port(host)) in taken_ports:
@@ -151,6 +154,7 @@ class ProcessSite:
             self._zookeeper.stop()
 
     def _remove_folder(self) -> None:
+        """Remove the files of the run and what libfaketime left in memory."""
         if self._folder is not None:
             remove_all_faketime_memory(self._folder.path)  # also of a life whose start was interrupted
             self._folder.remove()

@@ -6,7 +6,7 @@ from typing import assert_never
 from msgspec import UNSET
 
 from highwater.backends.real.systems.metadata import INTERNAL
-from highwater.plans.plan import Plan, system_of
+from highwater.plans.plan import Plan, is_foreign, system_of
 from nemesis import messages
 from nemesis.faults import AnyFault, LinkFault, Links, Packets, PowerLoss, kinds_of
 from nemesis.schedule import Window
@@ -39,7 +39,7 @@ def refusal(
         return f"{system} cannot perform {asks}: its administrators' requests go through the reference's znodes"
     if plan.cluster.legacy_brokers:
         return f"{system} has no legacy brokers; the plan has {len(plan.cluster.legacy_brokers)}"
-    for name in ("fetch_max_bytes", "producer_id_block_size"):
+    for name in ("fetch_max_bytes", "producer_id_block_size", "reassign_interval_ms", "lag_max_records"):
         if getattr(plan.cluster, name) is not UNSET:
             return f"{system} is given no {name}; it has settings of its own (system.settings)"
     for topic in plan.cluster.topics:
@@ -64,6 +64,8 @@ def insufferable(plan: Plan, system: str, lacks: Callable[[AnyFault], str | None
 def unused(plan: Plan, *used: str) -> str | None:
     """The settings of the plan's system beside those that it uses, in a sentence; None if there are none."""
     system = system_of(plan)
+    if system.starts and is_foreign(plan):
+        return f"system {system.name} has one version, so its brokers cannot start as {', '.join(system.starts)}"
     extra = [name for name in system.settings if name not in used]
     return f"system {system.name} does not use these settings: {', '.join(extra)}" if extra else None
 

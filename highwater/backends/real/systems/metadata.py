@@ -68,7 +68,7 @@ def told_by(where: HostPort, version: int = VERSION_MAX, *, partitions: bool = T
         brokers={broker.node_id: (broker.host, broker.port) for broker in answer.brokers},
         controller=None if answer.controller_id < 0 else answer.controller_id,
         partitions=tuple(
-            _state(topic.name, partition)
+            _partition_state(topic.name, partition)
             for topic in answer.topics
             if not topic.name.startswith(INTERNAL)
             for partition in topic.partitions
@@ -76,7 +76,7 @@ def told_by(where: HostPort, version: int = VERSION_MAX, *, partitions: bool = T
     )
 
 
-def _state(topic: str, partition: _Partition) -> PartitionState:
+def _partition_state(topic: str, partition: _Partition) -> PartitionState:
     """A partition of Kafka's Metadata response as a state; what the response does not tell is 0 or none."""
     return PartitionState(
         topic_partition(topic, partition.partition_index),

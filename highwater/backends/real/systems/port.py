@@ -23,9 +23,9 @@ from msgspec import Struct
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort, Node
-from highwater.plans.plan import Plan
 from highwater.rig.attempts import Heard
 from highwater.rig.commits import AnyCommit
+from highwater.rig.scene import Scene
 from highwater.rig.sessions import SessionCall
 from history.manifest import Source
 from nemesis.faults import AnyFault
@@ -38,7 +38,7 @@ class Wiring(Struct, frozen=True, kw_only=True):
     """The addresses of one broker. `ways` and `zookeeper` lead through proxies; `doors` are one listener for each client place.
 
     Each way has the port of the peer's own listener, so a system that only maps host names can use it. `advertised` is what
-    the clients at a place must be told about each broker.
+    the clients at a place must be told about each broker. `metrics` is for scrapes of the harness.
     """
 
     broker: BrokerId
@@ -47,6 +47,7 @@ class Wiring(Struct, frozen=True, kw_only=True):
     doors: Mapping[Address, HostPort]
     advertised: Mapping[Address, Mapping[Address, HostPort]]
     zookeeper: tuple[HostPort, ...]
+    metrics: HostPort
     quorum: Mapping[Address, HostPort]  # of all brokers, where each listens for the others' controllers; empty without KRaft
 
 
@@ -98,14 +99,22 @@ def chronicle_of(system: "System") -> Chronicle | None:
     return system if isinstance(system, Chronicle) and not system.zookeeper else None
 
 
+@runtime_checkable
+class Levelled(Protocol):
+    """A cluster whose brokers speak what its feature level says, which is raised once all of them know a higher one."""
+
+    async def raise_level(self) -> str | None:
+        """Raise the level to the highest that all brokers know; what it is now, in words, or None while it cannot be raised."""
+
+
 class Cluster(Coordination, Protocol):
     """The running cluster as the harness sees it, over addresses that no fault affects. Belongs to one asyncio loop."""
 
     async def gathered(self) -> bool:
         """Whether every broker serves and lists all brokers."""
 
-    async def create_topics(self, plan: Plan) -> None:
-        """Create the topics of the plan with their assignments and settings. HarnessError if one cannot be created."""
+    async def create_topics(self, scene: Scene) -> None:
+        """Create the topics of the scene with their assignments and settings. HarnessError if one cannot be created."""
 
     async def look(self) -> EndState:
         """Read the final state of the cluster once."""

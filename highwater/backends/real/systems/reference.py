@@ -1,6 +1,7 @@
 """The reference as a system: the program `server/`, which reports everything that it does."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -15,13 +16,14 @@ from highwater.backends.real.systems.limits import insufferable, no_link, unused
 from highwater.backends.real.systems.port import Client, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.plans.plan import REFERENCE, Plan
+from highwater.rig.releases import rolled, unfit
 from highwater.rig.scene import broker_config
 from history.manifest import Source
 from nemesis import faults
 from nemesis.capability import ONE_PROTOCOL, OUTSIDE
 from nemesis.faults import AnyFault
 from nemesis.messages import KINDS
-from reference.types import Address
+from reference.types import Address, broker_address
 from server.runtime.settings import Listener
 from server.wire.clients.apis import ApiKey
 
@@ -46,7 +48,7 @@ class Reference:
 
     def refuse(self) -> str | None:
         """What of the plan would do nothing; None if all does something, for the reference runs wherever the harness does."""
-        return unused(self._plan) or insufferable(self._plan, "the reference", self.lacks)
+        return unused(self._plan) or unfit(self._plan) or insufferable(self._plan, "the reference", self.lacks)
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a process of the reference cannot suffer the fault; None if it can, as it can all others."""
@@ -57,7 +59,7 @@ class Reference:
                 return ONE_PROTOCOL
             case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
                 return no_link(fault, OF_REFERENCE.values(), _ASKED, zookeeper=True)
-            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.PowerLoss():
+            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll() | faults.PowerLoss():
                 return None
             case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
                 return None
@@ -74,9 +76,11 @@ class Reference:
         """Prepare a broker in a folder of its own below `folder`."""
         start = Start(
             config=broker_config(self._plan, wiring.broker),
+            rolled=partial(rolled, self._plan),
             zookeeper=",".join(map(_text, wiring.zookeeper)),
-            peers=_listener(wiring.peers, wiring.ways),
+            peers=_listener(wiring.peers, {**wiring.ways, broker_address(wiring.broker): wiring.peers}),
             clients=tuple(_listener(bind, wiring.advertised[place]) for place, bind in wiring.doors.items()),
+            metrics=_text(wiring.metrics),
             needs=means_of(self._plan),
             user=runner.user,
         )

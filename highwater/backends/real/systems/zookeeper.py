@@ -11,8 +11,7 @@ from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.metadata import INTERNAL, VERSION_MAX, Told, served_version, told_by
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan
-from highwater.rig.scene import assign
+from highwater.rig.scene import Scene
 from reference.config import TopicSpec
 from reference.coordination import paths
 from reference.coordination.api import Children, Create, Created, Data, GetChildren, GetData, NodeExists
@@ -46,23 +45,23 @@ class ZooKeeperCluster(Admin):
         everybody = {int(node.removeprefix("b")) for node in self._brokers}
         return all(answer is not None and {*answer.brokers} == everybody for answer in told.values())
 
-    async def create_topics(self, plan: Plan) -> None:
-        """Create the znodes of the plan's topics, which brokers then discover."""
+    async def create_topics(self, scene: Scene) -> None:
+        """Create the znodes of the scene's topics, which brokers then discover."""
         if self._configured:
             creates = [Create(path, b"") for path in _CONFIGS]
-            creates += [Create(f"{_CONFIGS[-1]}/{topic.name}", _config(topic)) for topic in plan.cluster.topics]
+            creates += [Create(f"{_CONFIGS[-1]}/{topic.name}", _config(topic)) for topic in scene.plan.cluster.topics]
             for answer in await self.ask_until_answered(*creates):
                 if not isinstance(answer, Created | NodeExists):
                     raise HarnessError(f"writing the topics' settings to ZooKeeper: {answer}")
-        await self.make_topics(assign(plan))
+        await self.make_topics(scene.assignment)
 
     async def look(self) -> EndState:
         """Read ZooKeeper and each broker's metadata once; a broker that does not answer in time has no partitions."""
-        topics, states = await self._znodes()
+        topics, states = await self._read_znodes()
         told = await self._told(partitions=True)
         return EndState(topics, states, {node: () if answer is None else answer.partitions for node, answer in told.items()})
 
-    async def _znodes(self) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
+    async def _read_znodes(self) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
         """The znodes of all topics but internal ones, and those of their partition states."""
         (listed,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
         names = [name for name in listed.names if not name.startswith(INTERNAL)] if isinstance(listed, Children) else []
@@ -73,10 +72,10 @@ class ZooKeeperCluster(Admin):
         return topics, {path: state for path, state in zip(state_paths, states, strict=True) if isinstance(state, Data)}
 
     async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
-        told = await asyncio.gather(*(self._ask_one(node, partitions=partitions) for node in self._brokers))
+        told = await asyncio.gather(*(self._metadata_told_by(node, partitions=partitions) for node in self._brokers))
         return dict(zip(self._brokers, told, strict=True))
 
-    async def _ask_one(self, node: Address, *, partitions: bool) -> Told | None:
+    async def _metadata_told_by(self, node: Address, *, partitions: bool) -> Told | None:
         """What one broker tells clients; None if it does not answer."""
         where = self._brokers[node]
         if node not in self._versions:

@@ -57,7 +57,7 @@ class Admin:
         Raises SilenceError if ZooKeeper does not answer within `patience_s`.
         """
         try:
-            return await asyncio.wait_for(self._ask(ops, atomic=atomic), self.patience_s)
+            return await asyncio.wait_for(self._send_and_wait(ops, atomic=atomic), self.patience_s)
         except TimeoutError:
             raise self._silence() from None
 
@@ -66,14 +66,14 @@ class Admin:
         try:
             async with asyncio.timeout(self.patience_s):
                 while True:
-                    answers = await self._ask(ops, atomic=False)
+                    answers = await self._send_and_wait(ops, atomic=False)
                     if not any(isinstance(answer, Unknown | SessionExpired) for answer in answers):
                         return answers
                     await asyncio.sleep(AGAIN_S)
         except TimeoutError:
             raise self._silence() from None
 
-    async def _ask(self, ops: tuple[AnyOp, ...], *, atomic: bool) -> tuple[AnyAnswer, ...]:
+    async def _send_and_wait(self, ops: tuple[AnyOp, ...], *, atomic: bool) -> tuple[AnyAnswer, ...]:
         """Send the operations and wait for their answers."""
         request = next(self._ids)
         future: asyncio.Future[tuple[AnyAnswer, ...]] = asyncio.get_running_loop().create_future()

@@ -249,7 +249,7 @@ class LocalZooKeeper:
         try:
             self._folder = RunFolder(ZOOKEEPER_PREFIX)
             for attempt in range(_ATTEMPTS):
-                if self._start(self._folder.path / str(attempt)):
+                if self._start_servers(self._folder.path / str(attempt)):
                     return self
                 self._kill()
             raise HarnessError(f"ZooKeeper did not come up in {_ATTEMPTS} attempts: {self.servers[0].last_words()}")
@@ -294,7 +294,7 @@ class LocalZooKeeper:
         for server in self.servers:
             server.kill()
 
-    def _start(self, folder: Path) -> bool:
+    def _start_servers(self, folder: Path) -> bool:
         """Start all servers on fresh ports; False if one died (its port was taken) or they do not serve clients."""
         ports = [Ports(free_port(), free_port(), free_port()) for _ in range(self._count)]
         self.servers = tuple(Server(number, folder / f"z{number}", ports) for number in range(1, self._count + 1))

@@ -52,10 +52,10 @@ def _read_file(path: Path) -> Iterator[AnyCommit]:
             entry.read_long(),
             entry.read_int(),
         )
-        yield from _commits(kind, entry, {"session": session, "zxid": zxid, "time_ms": time_ms})
+        yield from _commits_of_entry(kind, entry, {"session": session, "zxid": zxid, "time_ms": time_ms})
 
 
-def _commits(kind: int, record: "_Jute", header: dict[str, int]) -> Iterator[AnyCommit]:
+def _commits_of_entry(kind: int, record: "_Jute", header: dict[str, int]) -> Iterator[AnyCommit]:
     """The commits of one entry; a multi has several."""
     if kind in (_CREATE, _CREATE2):
         path, payload = record.read_text(), record.read_buffer()
@@ -73,7 +73,7 @@ def _commits(kind: int, record: "_Jute", header: dict[str, int]) -> Iterator[Any
     elif kind == _MULTI:
         for _ in range(record.read_int()):
             part = record.read_int()
-            yield from _commits(part, _Jute(record.read_buffer()), header)
+            yield from _commits_of_entry(part, _Jute(record.read_buffer()), header)
     # Other kinds (new sessions, checks, errors) change no znode.
 
 
@@ -84,7 +84,7 @@ class _Jute:
         self._data = data
         self._at = 0
 
-    def _take(self, size: int) -> bytes:
+    def _take_bytes(self, size: int) -> bytes:
         """The next bytes of the record. Raises LogError if it ends before."""
         piece = self._data[self._at : self._at + size]
         if len(piece) != size:
@@ -93,16 +93,16 @@ class _Jute:
         return piece
 
     def read_int(self) -> int:
-        return int.from_bytes(self._take(4), "big", signed=True)
+        return int.from_bytes(self._take_bytes(4), "big", signed=True)
 
     def read_long(self) -> int:
-        return int.from_bytes(self._take(8), "big", signed=True)
+        return int.from_bytes(self._take_bytes(8), "big", signed=True)
 
     def read_bool(self) -> bool:
-        return self._take(1) != b"\0"
+        return self._take_bytes(1) != b"\0"
 
     def read_buffer(self) -> bytes:
-        return self._take(max(0, self.read_int()))
+        return self._take_bytes(max(0, self.read_int()))
 
     def read_text(self) -> str:
         return self.read_buffer().decode()

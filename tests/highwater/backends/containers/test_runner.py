@@ -29,6 +29,7 @@ class OneContainer:
 
     def __init__(self) -> None:
         self.created: list[Service] = []
+        self.started: list[str] = []
         self.process = subprocess.Popen(["sleep", "60"])
         self.too_much_memory = False
 
@@ -37,6 +38,7 @@ class OneContainer:
         return service.name
 
     def start(self, container: str) -> None:
+        self.started.append(container)
         if self.process.poll() is not None:
             self.process = subprocess.Popen(["sleep", "60"])
 
@@ -102,6 +104,17 @@ def test_container_is_made_once_for_all_lives_of_a_broker() -> None:
             engine.end_process()
 
         assert len(engine.created) == 1
+
+
+def test_rolled_broker_has_another_container_for_its_command() -> None:
+    """The one before it stays until the run ends: a probe may still ask the engine how its process ended."""
+    with one_container() as (engine, runner):
+        for release in ("3.9.1", "4.1.0", "4.1.0"):
+            asyncio.run(runner.start(Launch(command=("java", release)), Path("/b1")))
+            engine.end_process()
+
+    assert [(service.name, service.command[-1]) for service in engine.created] == [("run-b1", "3.9.1"), ("run-b1-2", "4.1.0")]
+    assert engine.started == ["run-b1", "run-b1-2", "run-b1-2"]
 
 
 def test_exit_code_is_of_a_process_that_the_harness_did_not_end() -> None:

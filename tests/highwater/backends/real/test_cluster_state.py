@@ -55,7 +55,7 @@ def test_cluster_state_becomes_history_rows() -> None:
     recorder = Recorder(lambda: 5)
     topic = Data(b'{"version":1,"partitions":{"0":[1]}}', 0, 9)
 
-    EndState((("t", topic),), {}, {Address("b1"): ()}).record(recorder)
+    recorder.record(EndState((("t", topic),), {}, {Address("b1"): ()}).rows())
 
     (row,) = recorder.events
     assert (row.kind, row.topic, row.topic_id, row.replicas, row.time_ns) == (EventKind.ZK_STATE, "t", "9", ("b1",), 5)

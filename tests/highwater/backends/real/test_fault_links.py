@@ -156,7 +156,7 @@ def test_packet_loss_without_traffic_did_not_act() -> None:
     assert asyncio.run(scene()) == Proof(False, "0 packets repeated")
 
 
-def test_packets_on_a_link_with_two_faults_prove_neither() -> None:
+def test_packets_of_a_slow_link_prove_no_reset_and_no_loss() -> None:
     """Every packet counts on a slow link, so a reset without connections and a loss of nothing would seem to act."""
 
     async def scene() -> list[Proof]:

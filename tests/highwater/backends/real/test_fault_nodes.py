@@ -16,7 +16,7 @@ from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
 from history.recorder import Recorder
 from history.seed import Draws
-from nemesis.faults import DirFailure, ExpireSession, Pause, Restart
+from nemesis.faults import Crash, DirFailure, ExpireSession, Pause, Restart, Roll
 from nemesis.schedule import Window
 from reference.effects import Note
 from reference.types import Address, BrokerId
@@ -38,6 +38,7 @@ class Toy:
         self.is_up = True
         self.stands_still = False
         self.is_told = True
+        self.told: list[Roll] = []
 
     async def start(self) -> Probe:
         self.life, self.is_up, self.stands_still = self.life + 1, True, False
@@ -46,6 +47,13 @@ class Toy:
     async def kill(self) -> Probe:
         self.is_up = False
         return _holds
+
+    async def terminate(self) -> Probe:
+        return _holds
+
+    def change(self, roll: Roll) -> None:
+        assert not self.is_up
+        self.told.append(roll)
 
     async def pause(self) -> Probe:
         self.stands_still = True
@@ -126,6 +134,55 @@ def test_process_started_during_a_pause_window_is_paused(fault: NodeFault) -> No
         assert not node.stands_still
 
     findings_of(scene)
+
+
+def test_broker_that_does_not_end_is_killed_and_rolled() -> None:
+    """The roll has acted when the broker has become the other version, not when it was told to end."""
+    roll = Roll()
+
+    async def scene(faults: NodeFaults, node: Toy) -> None:
+        await faults.do(window(roll), roll, ONE)
+        assert (node.told, node.is_up) == ([], True)
+        await faults.undo(window(roll), roll, ONE)
+        assert (node.told, node.is_up, node.life) == ([roll], True, 2)
+
+    assert findings_of(scene) == ["healed: seen", "acts: seen"]
+
+
+def test_crash_in_a_roll_keeps_the_broker_down_until_it_ends() -> None:
+    """It starts once, as the other version."""
+    roll, crash = Roll(), Crash()
+
+    async def scene(faults: NodeFaults, node: Toy) -> None:
+        await faults.do(window(roll), roll, ONE)
+        await faults.do(window(crash), crash, ONE)
+        await faults.undo(window(roll), roll, ONE)
+        assert (node.is_up, node.life) == (False, 1)
+        await faults.undo(window(crash), crash, ONE)
+        assert (node.told, node.is_up, node.life) == ([roll], True, 2)
+
+    findings_of(scene)
+
+
+@pytest.mark.parametrize("level", ["metadata.version is 27", None])
+def test_final_roll_raises_the_level_of_the_cluster(level: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If that is refused for long, the run is no evidence of the newer level."""
+    monkeypatch.setattr("highwater.backends.real.fault_nodes.LEVEL_S_MAX", 0.1)
+    roll = Roll(finalize=True)
+
+    class Levelled(Keeper):
+        async def raise_level(self) -> str | None:
+            return level
+
+    async def scene(faults: NodeFaults, _: Toy) -> None:
+        await faults.do(window(roll), roll, ONE)
+        await faults.undo(window(roll), roll, ONE)
+
+    if level is None:
+        with pytest.raises(HarnessError, match="the cluster's feature level could not be raised within 0 s"):
+            findings_of(scene, Levelled())
+    else:
+        assert f"healed: {level}" in findings_of(scene, Levelled())
 
 
 @pytest.mark.parametrize("then", [None, 0x5678])

@@ -4,9 +4,12 @@ import asyncio
 import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import confluent_kafka
 import pytest
+from confluent_kafka import Consumer, KafkaError
 
 from highwater.backends.real.clients.kafka import RETRIED, KafkaClient, _heard_of_produce
 from highwater.backends.real.zookeeper.local import free_port
@@ -118,6 +121,7 @@ def test_acks_0_produce_goes_to_the_leader_that_is_known(cluster: tuple[ctypes.C
     lib, found = cluster
 
     async def reached(client: KafkaClient, offset: int) -> bool:
+        """Whether the log grows to this end offset within fifty looks."""
         for _ in range(50):  # nobody answers acks=0
             end = (await client.call(LatestCall(id=1, tp=TP))).offset
             if end is not None and end >= offset:
@@ -210,6 +214,21 @@ def test_refused_question_for_an_end_of_a_log_has_no_offset(cluster: tuple[ctype
     assert (heard.error, heard.offset) == ("OFFSET_NOT_AVAILABLE", None)
 
 
+@pytest.mark.parametrize(
+    ("error", "heard"), [(None, "OFFSET_NOT_AVAILABLE"), (KafkaError(KafkaError._DESTROY_BROKER), "_DESTROY_BROKER")]
+)
+def test_end_of_a_log_without_an_offset_is_an_error(error: KafkaError | None, heard: str) -> None:
+    """When brokers left the metadata in a rolling upgrade, -1 was taken for the beginning of a log: UNKNOWN."""
+    answer = SimpleNamespace(offset=-1, error=error)
+    consumer = SimpleNamespace(offsets_for_times=lambda tps, timeout: [answer])
+    client = KafkaClient(Address("c0"), {}, request_timeout_ms=200)
+    client._consumer = cast(Consumer, consumer)
+
+    answered = client._perform(EarliestCall(id=1, tp=TP))
+
+    assert (answered.error, answered.offset) == (heard, None)
+
+
 @pytest.fixture
 def nowhere() -> dict[Address, tuple[str, int]]:
     """A broker address at which nothing listens."""
@@ -217,6 +236,8 @@ def nowhere() -> dict[Address, tuple[str, int]]:
 
 
 def called(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int = 200) -> Heard:
+    """What one client hears of one call to these brokers."""
+
     async def scene() -> Heard:
         client = KafkaClient(Address("c0"), brokers, request_timeout_ms=timeout_ms)
         try:

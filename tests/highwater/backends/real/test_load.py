@@ -8,6 +8,7 @@ MS = 1_000_000
 
 
 def counters(folder: Path, **threads: str) -> Path:
+    """The folder, with a schedstat of this text for each thread."""
     for name, text in threads.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "schedstat").write_text(text)

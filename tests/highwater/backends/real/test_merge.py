@@ -7,6 +7,7 @@ from history.recorder import Record, Recorder
 
 
 def recorder_at(*rows: tuple[int, str]) -> Recorder:
+    """A recorder with one row for each time in ns and detail."""
     clock = RowClock(1000)
     recorder = Recorder(clock)
     for at_ns, name in rows:

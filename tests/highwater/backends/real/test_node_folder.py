@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from highwater.backends.real.means import Means
 from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.site import DirCondition, Proof
 from highwater.errors import HarnessError
-from reference.config import SAFE, BrokerConfig
+from nemesis.faults import Roll
+from reference.config import SAFE, BrokerConfig, Protocol
 from reference.effects import Note
 from reference.messages import Batch
 from reference.types import Address, BrokerId, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -31,6 +33,7 @@ B1 = Address("b1")
 TP = TopicPartition("t-0")
 SLOW = DirFault(flush_ms=1)
 SLOW_START_S = 0.2
+CONFIG = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
 BROKEN = "[Errno 5] Input/output error"
 
 
@@ -42,9 +45,18 @@ def node() -> Iterator[NodeFolder]:
 
 
 def new_folder(folder: Path, needs: frozenset[Means]) -> NodeFolder:
+    """The folder of broker 1, which needs these means."""
     where = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
-    config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
-    return NodeFolder(folder, Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=(where,), needs=needs))
+    start = Start(
+        config=CONFIG,
+        zookeeper="127.0.0.1:1",
+        peers=where,
+        clients=(where,),
+        metrics=where.bind,
+        needs=needs,
+        rolled=lambda _, config: replace(config, inter_broker_protocol="kip112"),
+    )
+    return NodeFolder(folder, start)
 
 
 def flushed(times: int) -> DirFaults:
@@ -58,7 +70,7 @@ def proof_after_restart(node: NodeFolder, before: DirFaults, after: DirFaults, *
     """What a probe finds if a life ends right after its directory was made slow, and the next life flushes `flushes` times."""
 
     async def scene() -> Proof:
-        lives = [SideChannel(before), SideChannel(after)]
+        lives = [SideChannel(before, CONFIG), SideChannel(after, CONFIG)]
         await lives[0].listen(node._folder / "side-channel")
         probe = await node.set_dir_fault(0, SLOW)
         await lives[0].close()
@@ -143,13 +155,29 @@ def test_broker_start_waits_for_its_slow_side_channel(node: NodeFolder) -> None:
         await node.set_dir_fault(0, SLOW)
         telling = asyncio.ensure_future(node.tell_faults(runs))
         done, _ = await asyncio.wait([telling], timeout=SLOW_START_S)
-        life = SideChannel(DirFaults(1))
+        life = SideChannel(DirFaults(1), CONFIG)
         await life.listen(node._folder / "side-channel")
         await telling
         await life.close()
         return not done
 
     assert asyncio.run(scene())
+
+
+@pytest.mark.parametrize("spoken", ["kip112", "kip343"])
+def test_roll_is_proved_by_what_the_broker_says_it_is(node: NodeFolder, spoken: Protocol) -> None:
+    """A process that runs has not rolled if it is what it was before."""
+
+    async def scene() -> tuple[Proof | None, Proof | None]:
+        node.roll(Roll())
+        life = SideChannel(DirFaults(1), replace(CONFIG, inter_broker_protocol=spoken))
+        before = await node.says_version()
+        await life.listen(node._folder / "side-channel")
+        said = await node.says_version()
+        await life.close()
+        return before, said
+
+    assert asyncio.run(scene()) == (None, Proof(spoken == "kip112", f"release kip343 that speaks {spoken}"))
 
 
 def test_broker_start_does_not_wait_for_an_ended_process(node: NodeFolder) -> None:

@@ -44,6 +44,8 @@ def speaking(heard: str) -> PipedWorker:
 
 
 def play(worker: PipedWorker, scene: Callable[[PipedClient, PipedClient], Awaitable[None]]) -> None:
+    """Run a scene with two clients of one worker, which are closed at its end."""
+
     async def run() -> None:
         users: set[Address] = set()
         brokers = {Address("b1"): ("127.0.0.1", 9092), Address("b2"): ("127.0.0.2", 9092)}
@@ -60,7 +62,8 @@ def play(worker: PipedWorker, scene: Callable[[PipedClient, PipedClient], Awaita
 def test_piped_call_has_its_fields_and_those_of_its_client() -> None:
     call = TxnCall(id=4, micros=(Micro(topic="t", partition=1, value="a"),), aborts=True, reads=(("t", 0),))
     txn = {"id": 4, "micros": [{"topic": "t", "partition": 1, "value": "a"}], "aborts": True, "reads": [["t", 0]]}
-    asked = {"client": "c0", "brokers": "127.0.0.1:9092,127.0.0.2:9092", "timeout_ms": 50, "transactional_id": "highwater-c0-x"}
+    asked = {"client": "c0", "brokers": "127.0.0.1:9092,127.0.0.2:9092", "timeout_ms": 50}
+    asked |= {"transactional_id": "highwater-c0-x", "run": "-x", "membership": ""}
 
     async def scene(client: PipedClient, _: PipedClient) -> None:
         heard = await client.perform(call)
@@ -140,7 +143,7 @@ def test_plan_names_the_library_of_its_clients() -> None:
     [
         ("jva:4.1.0", "unknown client 'jva'; did you mean 'java'"),
         ("java", "'' is no version of kafka"),
-        ("java:1.1.1", "the Java client must be 2.0 or later, not 1.1.1"),
+        ("java:1.1.1", "the Java client must be 2.5 or later, not 1.1.1"),
     ],
 )
 def test_unknown_client_is_refused(client: str, message: str) -> None:
@@ -150,9 +153,10 @@ def test_unknown_client_is_refused(client: str, message: str) -> None:
 
 def test_client_refuses_workloads_that_it_does_not_perform() -> None:
     plan = with_client("java:4.1.0")
-    plan = replace(plan, workload=replace(plan.workload, name="groups"))
+    plan = replace(plan, workload=replace(plan.workload, name="admin-storm"))
 
-    message = "client java:4.1.0 performs the workloads 'produce-consume', 'transactions' only, not 'groups'"
+    names = "'produce-consume', 'transactions', 'groups', 'read-process-write'"
+    message = f"client java:4.1.0 performs the workloads {names} only, not 'admin-storm'"
     assert libraries.refusal(plan) == message
 
 

@@ -22,6 +22,8 @@ NODE = Address("b1")
 
 
 def finds(holds: bool, detail: str = "seen") -> Probe:
+    """A probe that gives this proof at the next turn of the loop."""
+
     async def probe() -> Proof:
         await asyncio.sleep(0)
         return Proof(holds, detail)

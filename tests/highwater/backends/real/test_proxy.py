@@ -79,6 +79,7 @@ def play(scene: Callable[[Wire], Awaitable[None]], *, listening: bool = True, co
 
 
 async def nothing_comes(reader: asyncio.StreamReader) -> bool:
+    """Whether nothing can be read for NOTHING_S seconds."""
     try:
         await asyncio.wait_for(reader.read(1), NOTHING_S)
     except TimeoutError:

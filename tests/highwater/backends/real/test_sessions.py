@@ -1,14 +1,27 @@
 """Transactions and members of groups with librdkafka, on its own mock cluster: the contract with `highwater.rig.attempts`."""
 
 from collections.abc import Iterator
+from threading import Event
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
-from highwater.backends.real.clients.sessions import ABORTED, Sessions
+from highwater.backends.real.clients import transactions
+from highwater.backends.real.clients.sessions import Sessions
+from highwater.backends.real.clients.transactions import ABORTED
 from highwater.backends.real.zookeeper.local import free_port
 from highwater.rig.attempts import Heard
-from highwater.rig.sessions import CommitCall, CommittedCall, GroupLeaveCall, GroupPollCall, TxnCall
+from highwater.rig.sessions import (
+    CommitCall,
+    CommittedCall,
+    GroupLeaveCall,
+    GroupPollCall,
+    ProcessCall,
+    ReadCommittedCall,
+    TxnCall,
+)
 from history.op import OpType
 from workloads.client import Micro
 from workloads.completion import completion_type
@@ -157,3 +170,67 @@ def test_positions_of_an_earlier_run_are_not_those_of_this_one(cluster: str) -> 
     later.close()
 
     assert answers == (1, None)
+
+
+PROCESS = ProcessCall(id=1, group="g", reads=PARTITIONS, writes=(("results", 0),))
+RESULTS = ReadCommittedCall(id=1, reads=(("results", 0),))
+
+
+def processed(member: Sessions) -> dict[str, Any]:
+    """What the first `process` that was given records tells."""
+    for _ in range(JOINED_POLLS_MAX):
+        heard = member.perform(PROCESS)
+        assert isinstance(heard.told, dict)
+        if heard.positions:
+            assert heard.attempts == 1
+            return heard.told
+    raise AssertionError("the member was given nothing")
+
+
+def test_results_and_positions_are_committed_together(cluster: str) -> None:
+    writer, member, reader = (sessions(cluster, name) for name in ("c0", "c1", "c2"))
+    writer.perform(txn(send("a"), send("b"), send("c", 1)))
+    told = [processed(member)]
+    while sum(len(placed) for answer in told for placed in answer["results"].values()) < 3:
+        told.append(processed(member))
+    heard = reader.perform(RESULTS)
+    for client in (writer, member, reader):
+        client.close()
+
+    assert [max(answer["positions"].get(of, 0) for answer in told) for of in ("t-0", "t-1")] == [2, 1]
+    assert isinstance(heard.told, dict)
+    assert sorted(value for _, value in heard.told["records"]["results-0"]) == ["t-0@0=a", "t-0@1=b", "t-1@0=c"]
+
+
+def test_call_without_an_answer_is_given_up(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's issues 5456 and 5511: it waits for a group coordinator that is down, however short its time is."""
+    writer, member = sessions(cluster), sessions(cluster, "c1")
+    writer.perform(txn(send("a")))
+    monkeypatch.setattr(transactions, "CALL_S", 0.05)
+    monkeypatch.setattr(transactions, "CLOSE_S", 0.05)
+    never = Event()
+
+    class Waiting(Producer):
+        def send_offsets_to_transaction(self, *_: object) -> None:
+            never.wait(30)
+
+    monkeypatch.setattr(transactions, "Producer", Waiting)
+    heard = next(heard for heard in (member.perform(PROCESS) for _ in range(JOINED_POLLS_MAX)) if heard.error is not None)
+    never.set()
+    writer.close()
+    member.close()
+
+    assert (heard.error, heard.attempts, outcome("process", heard)) == ("_TIMED_OUT", 0, OpType.FAIL)
+
+
+def test_aborted_process_reads_its_records_again(cluster: str) -> None:
+    writer, member = sessions(cluster), sessions(cluster, "c1")
+    writer.perform(txn(send("a")))
+    aborting = replace(PROCESS, aborts=True)
+    heard = next(heard for heard in (member.perform(aborting) for _ in range(JOINED_POLLS_MAX)) if heard.error is not None)
+    again = processed(member)
+    writer.close()
+    member.close()
+
+    assert (heard.error, heard.attempts, heard.positions, outcome("process", heard)) == (ABORTED, 0, (), OpType.FAIL)
+    assert [value for _, value in again["records"]["t-0"]] == ["a"]

@@ -39,7 +39,7 @@ class Den:
         self.cast = cast
         self.sim = simulation(draws)
         self.node = NodeHost(
-            self.sim, ZkServer(self.sim, ZkEvidence(self.sim.recorder)), broker_config(plan(), BrokerId(1)), cast, plan()
+            self.sim, ZkServer(self.sim, ZkEvidence(self.sim.recorder)), broker_config(plan(), BrokerId(1)), cast
         )
         self.sim.transport.join(self.node)
         self.node.start()

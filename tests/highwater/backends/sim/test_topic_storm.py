@@ -10,7 +10,7 @@ from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
 from highwater.plans.derive import derive
 from highwater.rig.backend import Provenance
-from highwater.rig.scene import assign, manifest, scene_of
+from highwater.rig.scene import manifest, scene_of
 from history.event import EventKind
 from reference.coordination import paths
 from reference.coordination.api import Create
@@ -36,7 +36,7 @@ class Storm(World):
         if paths.topic_path(self.topic) in self.server.tree.nodes:
             self.sim.scheduler.after(50 * MS, self._make)
         else:
-            payload = paths.topic_payload(assign(self.plan)[self.topic])
+            payload = paths.topic_payload(self._assignment[self.topic])
             self.server.administer((Create(paths.topic_path(self.topic), payload),))
             self.sim.scheduler.after(1000 * MS, self._delete)
 

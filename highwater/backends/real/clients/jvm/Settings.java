@@ -10,16 +10,21 @@ final class Settings {
     static final long CALL_MS = 5000;  // for each request of a transaction, and beyond the request timeout of a produce
     static final int POLL_MS = 100;
     static final int CLOSE_MS = 1000;
+    private static final int MEMBER_MS = 6000;  // the least session timeout that brokers allow by default
 
     final String transactionalId;
     final int timeoutMs;
     private final String name;
     private final String brokers;
+    private final String membership;
+    private final String run;  // ends the names of groups: on a cluster that stays, earlier runs have left theirs
 
     Settings(String name, JsonNode request) {
         this.name = name;
         this.brokers = request.get("brokers").asText();
         this.transactionalId = request.get("transactional_id").asText();
+        this.membership = request.get("membership").asText();
+        this.run = request.get("run").asText();
         this.timeoutMs = request.get("timeout_ms").asInt();
     }
 
@@ -42,7 +47,29 @@ final class Settings {
         return own;
     }
 
+    // A member of a group, which commits only by calls.
+    KafkaConsumer<String, String> member(String group, String isolation) {
+        Properties own = consuming(isolation);
+        own.put("group.id", group + run);
+        own.put("auto.offset.reset", "earliest");
+        if (membership.equals("consumer")) {
+            own.put("group.protocol", "consumer");  // KIP-848: the coordinator says how long a session lasts
+            return new KafkaConsumer<>(own);
+        }
+        own.put("session.timeout.ms", MEMBER_MS);
+        own.put("heartbeat.interval.ms", 500);
+        if (membership.equals("static")) own.put("group.instance.id", name);
+        if (membership.equals("cooperative")) {
+            own.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+        }
+        return new KafkaConsumer<>(own);
+    }
+
     KafkaConsumer<String, String> consumer(String isolation) {
+        return new KafkaConsumer<>(consuming(isolation));
+    }
+
+    private Properties consuming(String isolation) {
         Properties own = common();
         own.put("key.deserializer", StringDeserializer.class.getName());
         own.put("value.deserializer", StringDeserializer.class.getName());
@@ -52,6 +79,6 @@ final class Settings {
         own.put("fetch.max.wait.ms", 50);
         own.put("isolation.level", isolation);
         own.put("default.api.timeout.ms", timeoutMs);
-        return new KafkaConsumer<>(own);
+        return own;
     }
 }

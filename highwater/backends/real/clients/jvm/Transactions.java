@@ -1,5 +1,5 @@
-// Transactions of sends and polls, as clients/sessions.py makes them with librdkafka: a call counts as sent once its commit was asked
-// for. After an error the producer is given up. The consumer goes back to where it was then, or to the beginning after a commit of
+// Transactions of sends and polls, as clients/transactions.py makes them with librdkafka: a call counts as sent once its commit was
+// asked for. After an error the producer is given up. The consumer goes back to where it was then, or to the beginning after a commit of
 // unknown outcome.
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -11,57 +11,57 @@ import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Properties;
 import java.util.TreeMap;
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 
 final class Transactions {
-    private static final int TRANSACTION_MS = 6000;  // after which the coordinator aborts a transaction that nobody ends
-
     private final Settings settings;
-    private KafkaProducer<String, String> producer;
+    private final TransactionalProducer producer;
     private KafkaConsumer<String, String> consumer;
     private Map<TopicPartition, Long> positions = new HashMap<>();
 
-    Transactions(Settings settings) {
+    Transactions(Settings settings, TransactionalProducer producer) {
         this.settings = settings;
+        this.producer = producer;
     }
 
     void perform(JsonNode call, ObjectNode heard) {
         Map<TopicPartition, Long> before = new HashMap<>(positions);
-        Map<ArrayNode, Future<RecordMetadata>> results = new IdentityHashMap<>();  // by the answer to a send
+        Map<ArrayNode, Future<RecordMetadata>> results = new IdentityHashMap<>();  // by the place of its offset
         boolean sends = false, sent = false;
         for (JsonNode micro : call.get("micros")) sends |= !micro.get("value").isNull();
         heard.put("at_end", false);
         try {
-            if (sends) transactional().beginTransaction();
+            if (sends) producer.ready().beginTransaction();
             micros(call, heard, results);
             if (sends && call.get("aborts").asBoolean()) {
-                transactional().flush();  // an abort drops what was not sent, and would show nothing
-                transactional().abortTransaction();
+                producer.ready().flush();  // an abort drops what was not sent, and would show nothing
+                producer.ready().abortTransaction();
                 heard.put("error", "ABORTED");
             } else if (sends) {
                 sent = true;
-                transactional().commitTransaction();
+                producer.ready().commitTransaction();
             }
         } catch (Exception error) {
             Worker.fail(heard, error);
-            giveUp();
+            producer.giveUp();
         }
-        enterOffsets(results, heard);
+        TransactionalProducer.enterOffsets(results, heard);
         heard.put("attempts", sent ? 1 : 0);
         if (heard.has("error")) {
             backTo(sent ? new HashMap<>() : before);
             return;
         }
+        enterMoved(before, heard);
+    }
+
+    private void enterMoved(Map<TopicPartition, Long> before, ObjectNode heard) {
         Map<String, TopicPartition> sorted = new TreeMap<>();
         for (TopicPartition of : positions.keySet()) sorted.put(of.toString(), of);
         ArrayNode moved = heard.putArray("positions");
@@ -71,9 +71,14 @@ final class Transactions {
         }
     }
 
-    private void micros(JsonNode call, ObjectNode heard, Map<ArrayNode, Future<RecordMetadata>> results) {
+    private static List<TopicPartition> partitions(JsonNode call) {
         List<TopicPartition> reads = new ArrayList<>();
         for (JsonNode read : call.get("reads")) reads.add(new TopicPartition(read.get(0).asText(), read.get(1).asInt()));
+        return reads;
+    }
+
+    private void micros(JsonNode call, ObjectNode heard, Map<ArrayNode, Future<RecordMetadata>> results) {
+        List<TopicPartition> reads = partitions(call);
         ArrayNode told = heard.putArray("told");
         for (JsonNode micro : call.get("micros")) {
             ArrayNode answer = told.addArray();
@@ -83,41 +88,9 @@ final class Transactions {
             }
             TopicPartition to = new TopicPartition(micro.get("topic").asText(), micro.get("partition").asInt());
             String value = micro.get("value").asText();
-            answer.add("send").add(to.toString()).addArray().addNull().add(value);
-            results.put(answer, transactional().send(new ProducerRecord<>(to.topic(), to.partition(), null, value)));
+            ArrayNode placed = answer.add("send").add(to.toString()).addArray().addNull().add(value);
+            results.put(placed, producer.ready().send(new ProducerRecord<>(to.topic(), to.partition(), null, value)));
         }
-    }
-
-    private static void enterOffsets(Map<ArrayNode, Future<RecordMetadata>> results, ObjectNode heard) {
-        for (Map.Entry<ArrayNode, Future<RecordMetadata>> result : results.entrySet()) {
-            try {
-                long offset = result.getValue().get(0, TimeUnit.MILLISECONDS).offset();
-                ((ArrayNode) result.getKey().get(2)).set(0, Worker.JSON.getNodeFactory().numberNode(offset));
-            } catch (Exception error) {
-                // A commit that was confirmed although a record was not: nobody knows what that means.
-                if (!heard.has("error")) Worker.fail(heard, error);
-            }
-        }
-    }
-
-    private KafkaProducer<String, String> transactional() {
-        if (producer == null) {
-            Properties own = settings.producing();
-            own.put("transactional.id", settings.transactionalId);
-            own.put("transaction.timeout.ms", Math.max(TRANSACTION_MS, settings.timeoutMs));
-            own.put("delivery.timeout.ms", Math.max(1000, settings.timeoutMs));
-            own.put("linger.ms", 0);
-            own.put("max.block.ms", Settings.CALL_MS);
-            KafkaProducer<String, String> made = new KafkaProducer<>(own);
-            try {
-                made.initTransactions();
-            } catch (RuntimeException error) {
-                made.close(Duration.ZERO);
-                throw error;
-            }
-            producer = made;
-        }
-        return producer;
     }
 
     // The records from the positions on, and whether every partition was read to where it ended after the call began.
@@ -150,21 +123,25 @@ final class Transactions {
         return ended;
     }
 
-    void close() {
-        giveUp();
-        backTo(new HashMap<>());
+    // Polls committed records from where the last poll ended, outside of any transaction.
+    void readCommitted(JsonNode call, ObjectNode heard) {
+        Map<TopicPartition, Long> before = new HashMap<>(positions);
+        try {
+            ArrayNode answer = Worker.JSON.createArrayNode();
+            heard.put("at_end", read(partitions(call), answer));
+            ObjectNode told = heard.putObject("told");
+            told.set("records", answer.get(0));
+            if (heard.get("at_end").asBoolean()) told.put("end", true);
+            enterMoved(before, heard);
+        } catch (RuntimeException error) {
+            backTo(before);
+            throw error;
+        }
     }
 
-    private void giveUp() {
-        if (producer == null) return;
-        KafkaProducer<String, String> old = producer;
-        producer = null;
-        try {
-            old.abortTransaction();
-        } catch (RuntimeException error) {
-            // It is given up anyway: the next one has the same transactional id.
-        }
-        old.close(Duration.ofMillis(Settings.CLOSE_MS));
+    void close() {
+        producer.giveUp();
+        backTo(new HashMap<>());
     }
 
     private void backTo(Map<TopicPartition, Long> to) {

@@ -37,10 +37,13 @@ public final class Worker {
 
     private final Logs logs;
     private final Transactions transactions;
+    private final Members members;
 
     private Worker(Settings settings) {
         logs = new Logs(settings);
-        transactions = new Transactions(settings);
+        TransactionalProducer producer = new TransactionalProducer(settings);
+        transactions = new Transactions(settings, producer);
+        members = new Members(settings, producer);
     }
 
     private Void answer(JsonNode request) throws Exception {
@@ -64,8 +67,14 @@ public final class Worker {
                 case "LatestCall": logs.bound(call, true, heard); break;
                 case "EarliestCall": logs.bound(call, false, heard); break;
                 case "TxnCall": transactions.perform(call, heard); break;
+                case "ReadCommittedCall": transactions.readCommitted(call, heard); break;
+                case "ProcessCall": members.process(call, heard); break;
+                case "GroupPollCall": members.poll(call, heard); break;
+                case "GroupLeaveCall": members.close(); break;
+                case "CommitCall": members.commit(call, heard); break;
+                case "CommittedCall": members.committed(call, heard); break;
                 case "open": logs.open(); break;
-                case "close": transactions.close(); logs.close(); break;
+                case "close": members.close(); transactions.close(); logs.close(); break;
                 default: heard.put("error", "_UNKNOWN_CALL").put("attempts", 0);
             }
         } catch (Exception error) {

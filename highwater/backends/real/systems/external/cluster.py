@@ -19,6 +19,7 @@ from highwater.backends.real.systems.kafka.quorum import NewTopic, QuorumCluster
 from highwater.backends.real.systems.metadata import VERSION_MAX, Told, served_version
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
+from highwater.rig.scene import Scene
 from reference.client.calls import LatestCall
 from reference.config import TopicSpec
 from reference.messages import IsrMember, PartitionState
@@ -27,6 +28,7 @@ from server.runtime.health import ask
 from server.wire.clients.apis import ApiKey
 from server.wire.clients.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from server.wire.framing import WireError
+from workloads.registry import READ_PROCESS_WRITE
 
 _DELETE_VERSION = 3
 _DELETE_S = 30
@@ -35,7 +37,12 @@ _NOT_CONTROLLER = 41  # the error of a node that is not the controller and does 
 _ROUNDS = 10  # of asking every node to create the topics, while controllers change
 _BETWEEN_ROUNDS_S = 0.5
 # The request without which nothing of a workload works.
-_NEEDED = {"transactions": (22, "InitProducerId"), "groups": (11, "JoinGroup")}
+_NEEDED = {
+    "transactions": (22, "InitProducerId"),
+    "groups": (11, "JoinGroup"),
+    READ_PROCESS_WRITE: (28, "TxnOffsetCommit"),
+}
+_OF_KIP_848 = (68, "ConsumerGroupHeartbeat")
 
 
 class ExternalCluster(QuorumCluster):
@@ -60,7 +67,7 @@ class ExternalCluster(QuorumCluster):
             version = await asyncio.to_thread(served_version, where, ApiKey.METADATA)
             if version is not None and version < VERSION_MAX:
                 needed = f"{VERSION_MAX} is needed (Apache Kafka 2.3 or later)"
-                raise HarnessError(f"{self._words(name)} serves Metadata up to version {version}; {needed}")
+                raise HarnessError(f"{self._node_in_words(name)} serves Metadata up to version {version}; {needed}")
         return await super().gathered() and await self._greets_clients()
 
     async def _has_controller(self) -> bool:
@@ -84,16 +91,18 @@ class ExternalCluster(QuorumCluster):
         told = await self._told(partitions=False)
         for name, answer in told.items():
             if answer is None:
-                return f"{self._words(name)} does not answer"
+                return f"{self._node_in_words(name)} does not answer"
             lists = [str(self._ids[broker_address(BrokerId(broker))]) for broker in sorted(answer.brokers)]
             missing = [str(id) for id in self._ids.values() if str(id) not in lists]
             if missing:
-                return f"{self._words(name)} lists the nodes {', '.join(lists)}, and {self._file} has {', '.join(missing)}, too"
+                words = f"{self._node_in_words(name)} lists the nodes {', '.join(lists)}"
+                return f"{words}, and {self._file} has {', '.join(missing)}, too"
         return None if await self._has_controller() else f"the nodes name no controller that is in {self._file}"
 
-    async def create_topics(self, plan: Plan) -> None:
+    async def create_topics(self, scene: Scene) -> None:
         """Create the topics that the cluster does not have. HarnessError if one that it has does not fit, or none can be made."""
-        api = _NEEDED.get(plan.workload.name)
+        plan = scene.plan
+        api = _OF_KIP_848 if plan.workload.membership == "consumer" else _NEEDED.get(plan.workload.name)
         if api is not None and await asyncio.to_thread(served_version, self._any, api[0]) is None:
             raise HarnessError(f"the cluster does not serve {api[1]}, which the workload {plan.workload.name} needs")
         there: dict[str, list[PartitionState]] = {}
@@ -102,7 +111,7 @@ class ExternalCluster(QuorumCluster):
         for spec in plan.cluster.topics:
             if spec.name in there:
                 await self._check_usable(spec, there[spec.name])
-        new = [topic for topic in self._new_topics(plan) if topic.name not in there]
+        new = [topic for topic in self._new_topics(scene) if topic.name not in there]
         if not new:
             return
         if await asyncio.to_thread(served_version, self._any, ApiKey.CREATE_TOPICS) is None:
@@ -111,9 +120,9 @@ class ExternalCluster(QuorumCluster):
             )
             raise HarnessError(f"the cluster does not serve CreateTopics: create these topics first: {needed}")
         self._made = tuple(topic.name for topic in new)
-        await self._create(tuple(new))
+        await self._create_by_controller(tuple(new))
 
-    async def _create(self, new: tuple[NewTopic, ...]) -> None:
+    async def _create_by_controller(self, new: tuple[NewTopic, ...]) -> None:
         """Ask the controller first, and the other nodes if it is another one by now."""
         for _ in range(_ROUNDS):
             controller = await self._leader()
@@ -160,23 +169,25 @@ class ExternalCluster(QuorumCluster):
 
     async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
         told = await super()._told(partitions=partitions)
-        return {name: None if answer is None else self._translated(name, answer) for name, answer in told.items()}
+        return {name: None if answer is None else self._in_names_of_plan(name, answer) for name, answer in told.items()}
 
-    def _translated(self, name: Address, answer: Told) -> Told:
+    def _in_names_of_plan(self, name: Address, answer: Told) -> Told:
         """What a node tells, with the brokers' names in plans. HarnessError if it tells of nodes that the file does not name."""
         named = {where: node for node, where in self._brokers.items()}
         for id, where in answer.brokers.items():
             if where not in named:
-                raise HarnessError(f"{self._words(name)} advertises {where[0]}:{where[1]}, which {self._file} does not name")
+                raise HarnessError(
+                    f"{self._node_in_words(name)} advertises {where[0]}:{where[1]}, which {self._file} does not name"
+                )
             said = self._ids[named[where]]
             if said != id:
                 raise HarnessError(f"the node at {where[0]}:{where[1]} has the id {id} in the cluster; {self._file} says {said}")
         controller = self._names.get(-1 if answer.controller is None else answer.controller)
         mine = (state for state in answer.partitions if topic_of(state.tp) in self._topics)
         brokers = {int(self._names[id]): where for id, where in answer.brokers.items()}
-        return Told(brokers=brokers, controller=controller, partitions=tuple(map(self._renamed, mine)))
+        return Told(brokers=brokers, controller=controller, partitions=tuple(map(self._state_in_names_of_plan, mine)))
 
-    def _renamed(self, state: PartitionState) -> PartitionState:
+    def _state_in_names_of_plan(self, state: PartitionState) -> PartitionState:
         """The state of a partition with the brokers' names in plans."""
         return replace(
             state,
@@ -194,7 +205,7 @@ class ExternalCluster(QuorumCluster):
         """The nodes with their names in plans: b1 is node 0 …"""
         return ", ".join(f"{name} is node {id}" for name, id in self._ids.items())
 
-    def _words(self, name: Address) -> str:
+    def _node_in_words(self, name: Address) -> str:
         """A node as messages name it: with its id, where plans have another number for it."""
         id = self._ids[name]
         return name if name == broker_address(BrokerId(id)) else f"{name} (node {id})"

@@ -117,7 +117,7 @@ def load(path: Path) -> Description:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (TextError, UnicodeDecodeError) as error:
         raise UsageError(str(error)) from error
-    _check(description, path)
+    _check_description(description, path)
     return description
 
 
@@ -127,7 +127,7 @@ def addresses_of(description: Description) -> dict[Address, HostPort]:
     return {broker_address(BrokerId(number)): _host_and_port(node.address) for number, node in enumerate(nodes, 1)}
 
 
-def asked_at(description: Description) -> dict[Address, HostPort]:
+def harness_addresses_of(description: Description) -> dict[Address, HostPort]:
     """The address of each node for the harness, by its name in plans."""
     nodes = sorted(description.nodes, key=lambda node: node.id)
     return {
@@ -147,7 +147,7 @@ def ids_of(description: Description) -> dict[Address, int]:
     return {broker_address(BrokerId(number)): id for number, id in enumerate(sorted(node.id for node in description.nodes), 1)}
 
 
-def _check(description: Description, path: Path) -> None:
+def _check_description(description: Description, path: Path) -> None:
     """Raises UsageError with what is wrong in the description of a cluster."""
     if not description.nodes:
         raise UsageError(f"{path}: nodes must not be empty")
@@ -187,6 +187,7 @@ def _check_addresses(description: Description, path: Path) -> None:
 
 
 def _host_and_port(address: str) -> HostPort:
+    """The parts of "host:port". Raises ValueError."""
     host, _, port = address.rpartition(":")
     if not host or not 0 < int(port) < 1 << 16:
         raise ValueError(address)

@@ -8,6 +8,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 
 from highwater.backends.real.processes.conversation import of_kafka
 from highwater.backends.real.processes.links import ProxyLinks
@@ -25,9 +26,13 @@ from highwater.backends.real.site import (
     end_all,
 )
 from highwater.backends.real.systems.external.file import LOSE, Hook, Hooks
+from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.metadata import served_version
 from highwater.errors import HarnessError
 from highwater.rig.commits import AnyCommit
+from nemesis.faults import Roll
+from pipeline.errors import OwnedError
+from pipeline.owner import locked
 from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine
@@ -57,21 +62,25 @@ class ExternalNode:
         if self._down:
             await self._run("start")
             self._down = False
-        return self._until(self._serves, "serves clients", SERVES_S_MAX)
+        return self._probe_until(self._serves, "serves clients", SERVES_S_MAX)
 
     async def kill(self) -> Probe:
         """Kill the node by its hook; a node that is down already is left alone, and the probe fails."""
-        return await self._end_by("kill")
+        return await self._end_by_hook("kill")
 
     async def terminate(self) -> Probe:
         """End the node orderly by its hook; a node that is down already is left alone, and the probe fails."""
-        return await self._end_by("terminate")
+        return await self._end_by_hook("terminate")
 
     async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
         """Undo what the node, which is down, did not flush, by its hook; what that was nobody tells. HarnessError if it fails."""
         assert self._down, "a power loss kills the node first"
         await self._run(LOSE)
         return ()
+
+    def change(self, roll: Roll) -> None:
+        """Never called: no hook changes the version of a node."""
+        raise AssertionError(f"{self.address} has the version that its user gave it")
 
     async def pause(self) -> Probe:
         """Freeze the node by its hook; of a node that is down the probe fails."""
@@ -80,14 +89,14 @@ class ExternalNode:
         if not self._paused:
             self._paused = True
             await self._run("pause")
-        return self._until(lambda: not self._serves(), "does not answer", SERVES_S_MAX)
+        return self._probe_until(lambda: not self._serves(), "does not answer", SERVES_S_MAX)
 
     async def resume(self) -> Probe:
         """Continue the node by its hook, if it is paused."""
         if self._paused:
             await self._run("resume")
             self._paused = False
-        return self._until(self._serves, "answers", SERVES_S_MAX)
+        return self._probe_until(self._serves, "answers", SERVES_S_MAX)
 
     async def is_running(self) -> bool:
         """Whether the harness has left the node running; what the user does meanwhile is not known."""
@@ -102,18 +111,18 @@ class ExternalNode:
             self._hooks.run("start", self.address)
             self._down = False
 
-    async def _end_by(self, hook: Hook) -> Probe:
+    async def _end_by_hook(self, hook: Hook) -> Probe:
         """End the node by a hook; the probe sees that its port listens no more."""
         if self._down:
             return _is_down
         self._down, self._paused = True, False
         await self._run(hook)
-        return self._until(lambda: not self._listens(), "does not listen", SERVES_S_MAX)
+        return self._probe_until(lambda: not self._listens(), "does not listen", SERVES_S_MAX)
 
     async def _run(self, hook: Hook) -> None:
         await asyncio.to_thread(self._hooks.run, hook, self.address)
 
-    def _until(self, holds: Callable[[], bool], words: str, limit_s: float) -> Probe:
+    def _probe_until(self, holds: Callable[[], bool], words: str, limit_s: float) -> Probe:
         """A probe that waits until the condition holds, at most `limit_s`."""
 
         async def probe() -> Proof:
@@ -246,9 +255,11 @@ class ExternalSite:
         With `doors`, where the nodes listen for clients, proxies of the harness listen at the addresses for clients.
         """
         self.harness = dict(harness or addresses)
+        self.metrics: dict[Address, HostPort] = {}
         self.clients = {CLIENTS: dict(addresses)}
         self._doors = dict(doors or {})
         self._proxies = ProxyLinks(LOOPBACK, random.Random()) if doors else None
+        self._locks = ExitStack()
         self.links = ExternalLinks(addresses, hooks, self._proxies)
         self.nodes = {
             BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks)
@@ -256,7 +267,16 @@ class ExternalSite:
         }
 
     async def open(self) -> None:
-        """Open the proxies, and ask each node whether it serves. HarnessError if one does not."""
+        """Lock the nodes, open the proxies, and ask each node whether it serves.
+
+        HarnessError if one does not, or if another run of this user is on it: each would read the other's records.
+        """
+        for address, (host, port) in self.harness.items():
+            lock = jars.cache_folder() / "clusters" / f"{host}_{port}"
+            try:
+                self._locks.enter_context(locked(lock, place=f"{address} at {host}:{port}", does="has a run on it"))
+            except OwnedError as error:
+                raise HarnessError(str(error)) from error
         if self._proxies is not None:
             for node, door in self._doors.items():
                 at = self.clients[CLIENTS][node]
@@ -279,5 +299,6 @@ class ExternalSite:
         return ()
 
     def close(self) -> None:
-        """Undo what is left of faults; may be called again."""
-        self.stop()
+        """Undo what is left of faults, and let other runs have the nodes; may be called again."""
+        with self._locks:
+            self.stop()

@@ -18,7 +18,16 @@ from highwater.backends.real.clients.settings import refused
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.cluster import ExternalCluster
-from highwater.backends.real.systems.external.file import LOSE, Description, Hook, Hooks, addresses_of, asked_at, doors_of, load
+from highwater.backends.real.systems.external.file import (
+    LOSE,
+    Description,
+    Hook,
+    Hooks,
+    addresses_of,
+    doors_of,
+    harness_addresses_of,
+    load,
+)
 from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
 from highwater.backends.real.systems.limits import WORKLOAD, no_link, refusal, unused
 from highwater.backends.real.systems.port import Client, SystemNode, Wiring
@@ -99,7 +108,7 @@ class External:
 
     def site(self) -> ExternalSite:
         """The site of the user's cluster."""
-        return ExternalSite(self._addresses, self._hooks, asked_at(self._description), doors_of(self._description))
+        return ExternalSite(self._addresses, self._hooks, harness_addresses_of(self._description), doors_of(self._description))
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> SystemNode:
         """Never called: the nodes are the user's, and its site knows them."""
@@ -129,6 +138,8 @@ def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
             return ("kill", "start")
         case faults.Shutdown(protocol="legacy" | "kip343"):
             return ()
+        case faults.Roll():
+            return ()
         case faults.Shutdown():
             return ("terminate", "kill", "start")
         case faults.Pause():
@@ -153,7 +164,7 @@ def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
             assert_never(fault)
 
 
-async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
+async def try_hooks(description_file: Path) -> list[tuple[str, bool, str]]:
     """Try each hook on each node of a user's cluster: what was tried, whether it did what it should, and what was measured.
 
     HarnessError if the cluster is not as the file says, or a hook fails.
@@ -163,11 +174,11 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
     if wrong is not None:
         raise UsageError(f"{description_file}: clients: {wrong}")
     hooks = Hooks(description, description_file.resolve().parent)
-    site = ExternalSite(addresses_of(description), hooks, asked_at(description), doors_of(description))
+    site = ExternalSite(addresses_of(description), hooks, harness_addresses_of(description), doors_of(description))
     cluster = ExternalCluster(site.harness, description, description_file)
     try:
         await site.open()
-        attempts = [("cluster", True, await _complete(cluster))]
+        attempts = [("cluster", True, await _wait_until_complete(cluster))]
         for node in site.nodes.values():
             for does, undoes in (("kill", "start"), ("terminate", "start"), ("pause", "resume")):
                 if does not in description.hooks:
@@ -188,11 +199,11 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
                 attempts.append((f"{first} {hook} {second}", True, "the hook ended well; its effect is not measured"))
     finally:
         await site.leave()
-        await asyncio.to_thread(site.stop)
+        await asyncio.to_thread(site.close)
     return attempts
 
 
-async def _complete(cluster: ExternalCluster) -> str:
+async def _wait_until_complete(cluster: ExternalCluster) -> str:
     """Wait until each node lists all nodes; what the cluster is, in words. HarnessError if one does not within COMPLETE_S_MAX."""
     began_s = time.monotonic()
     while not await cluster.gathered():

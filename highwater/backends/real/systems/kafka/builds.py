@@ -70,7 +70,7 @@ def build_at(path: Path) -> Build:
     if path.is_dir():
         folder = path if any(path.glob("*.jar")) else path / LIBS
     elif path.is_file():
-        folder = _unpacked(path)
+        folder = _unpack(path)
     else:
         raise UsageError(f"{path}: no such folder or tarball of jars")
     folder = folder.resolve()
@@ -79,7 +79,7 @@ def build_at(path: Path) -> Build:
     stamps = _stamps(folder)
     if not stamps:
         raise UsageError(f"{path} has no jars; {_GIVE}")
-    return _read(folder, stamps)
+    return _build_in(folder, stamps)
 
 
 def release_in(build: Build, system: SystemSpec) -> Release:
@@ -90,7 +90,7 @@ def release_in(build: Build, system: SystemSpec) -> Release:
     assert isinstance(system.jars, OwnJars)
     path = Path(system.jars.path)
     number, rest = _version_of(build, path)
-    offered = _modes(build, path, number)
+    offered = _modes_of(build, path, number)
     if system.version not in ("", *_MODES):
         raise UsageError(
             f"--jars is a build of its own, so the system is kafka, kafka:zookeeper or kafka:kraft, not kafka:{system.version}"
@@ -115,7 +115,7 @@ def _version_of(build: Build, path: Path) -> tuple[str, str]:
     return number, found[0][2]
 
 
-def _modes(build: Build, path: Path, number: str) -> list[Mode]:
+def _modes_of(build: Build, path: Path, number: str) -> list[Mode]:
     """How a build can coordinate. UsageError if its broker needs another Java."""
     name = next(name for name in build.files if _BROKER.fullmatch(name))
     with zipfile.ZipFile(build.folder / name) as jar:
@@ -144,7 +144,7 @@ def _stamps(folder: Path) -> tuple[Stamp, ...]:
 
 
 @lru_cache(maxsize=BUILDS_CACHED_MAX)
-def _read(folder: Path, stamps: tuple[Stamp, ...]) -> Build:
+def _build_in(folder: Path, stamps: tuple[Stamp, ...]) -> Build:
     """The build in this folder, whose jars look like this."""
     for name, _, _ in stamps:
         if not zipfile.is_zipfile(folder / name):
@@ -152,7 +152,7 @@ def _read(folder: Path, stamps: tuple[Stamp, ...]) -> Build:
     return Build(folder=folder, files={name: sha256_of(folder / name) for name, _, _ in stamps}, stamps=stamps)
 
 
-def _unpacked(archive: Path) -> Path:
+def _unpack(archive: Path) -> Path:
     """The folder in the cache with the jars of a tarball, which are unpacked unless they are there."""
     to = cache_folder() / "builds" / sha256_of(archive)
     if to.is_dir():

@@ -151,7 +151,7 @@ def get(release: Release) -> tuple[Path, bool]:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         fetched = Path(temporary) / "jars"
         artifacts = artifacts_of(release) if pins is None else pins.artifacts
-        _fetch(maven, Path(temporary), fetched, artifacts, release)
+        _fetch_with_maven(maven, Path(temporary), fetched, artifacts, release)
         if pins is None:
             pins = Pins(artifacts=artifacts, jars={path.name: sha256_of(path) for path in sorted(fetched.glob("*.jar"))})
         wrong = wrong_jars(fetched, pins)
@@ -163,9 +163,9 @@ def get(release: Release) -> tuple[Path, bool]:
     return folder, True
 
 
-def _fetch(maven: str, work: Path, to: Path, artifacts: tuple[str, ...], release: Release) -> None:
+def _fetch_with_maven(maven: str, work: Path, to: Path, artifacts: tuple[str, ...], release: Release) -> None:
     """Fetch the jars of a release with Maven. Raises HarnessError with Maven's first error."""
-    (work / "pom.xml").write_text(_pom(artifacts))
+    (work / "pom.xml").write_text(_maven_project(artifacts))
     command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={to}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FETCH_S_MAX, stdin=subprocess.DEVNULL)
@@ -177,7 +177,7 @@ def _fetch(maven: str, work: Path, to: Path, artifacts: tuple[str, ...], release
         raise HarnessError(f"fetching kafka {release.jars}: Maven said: {reason}")
 
 
-def _pom(artifacts: tuple[str, ...]) -> str:
+def _maven_project(artifacts: tuple[str, ...]) -> str:
     """A Maven project that depends on these artifacts."""
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"

@@ -65,13 +65,13 @@ def notes_of(node: Address, output: Path, began: Sequence[int]) -> list[NoteLine
         return []
     ahead_ns = wall_ahead_ns()
     notes = []
-    for at, wall_ns, note in _notes(printed):
+    for at, wall_ns, note in _notes_in(printed):
         life = bisect_right(began, at)
         notes.append(NoteLine(node=node, life=life, time_ns=wall_ns - ahead_ns, wall_ns=wall_ns, note=note))
     return notes
 
 
-def _notes(printed: bytes) -> Iterator[tuple[int, int, Note]]:
+def _notes_in(printed: bytes) -> Iterator[tuple[int, int, Note]]:
     """For each line that is understood: where it begins, its wall clock (ns), and its note."""
     at = 0
     for line in printed.split(b"\n"):

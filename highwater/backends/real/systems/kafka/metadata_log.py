@@ -143,47 +143,51 @@ class _Standing:
         kind, version = body.count(), body.count()
         match kind:
             case _Kind.REGISTER_BROKER:
-                yield from self._register(record, body, version)
+                yield from self._register_anew(record, body, version)
             case _Kind.TOPIC:
-                yield self._named(record, body)
+                yield self._name_topic(record, body)
             case _Kind.PARTITION:
-                yield from self._make(record, body, version)
+                yield from self._create_partition(record, body, version)
             case _Kind.PARTITION_CHANGE:
-                yield from self._change(record, body)
+                yield from self._change_partition(record, body)
             case _Kind.FENCE_BROKER:
-                yield from self._fence(record, BrokerId(body.integer(4)))
+                yield from self._end_registration(record, BrokerId(body.integer(4)))
             case _Kind.UNFENCE_BROKER:
-                yield from self._join(record, BrokerId(body.integer(4)), body.integer(8))
+                yield from self._begin_registration(record, BrokerId(body.integer(4)), body.integer(8))
             case _Kind.REGISTRATION_CHANGE:
                 broker, epoch = BrokerId(body.integer(4)), body.integer(8)
                 fenced = body.tagged().get(0)
                 change = 0 if fenced is None else fenced.integer(1)
                 if change:
-                    yield from self._fence(record, broker) if change > 0 else self._join(record, broker, epoch)
+                    yield from (
+                        self._end_registration(record, broker) if change > 0 else self._begin_registration(record, broker, epoch)
+                    )
             case _:
                 pass
 
-    def _register(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
+    def _register_anew(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
         """RegisterBrokerRecord: a former registration ends, the new one begins."""
         broker = BrokerId(body.integer(4))
         if version >= _MIGRATING_SINCE:
             body.take(1)
         body.topic_id()  # of the broker's process
-        yield from self._fence(record, broker)
-        yield from self._join(record, broker, body.integer(8))
+        yield from self._end_registration(record, broker)
+        yield from self._begin_registration(record, broker, body.integer(8))
 
-    def _fence(self, record: Record, broker: BrokerId) -> Iterator[AnyCommit]:
+    def _end_registration(self, record: Record, broker: BrokerId) -> Iterator[AnyCommit]:
+        """A broker is fenced; nothing if it has not joined."""
         session = self.sessions.pop(broker, None)
         if session is not None:
             yield SessionEnded(zxid=record.offset, session=session, time_ms=record.time_ms)
 
-    def _join(self, record: Record, broker: BrokerId, epoch: int) -> Iterator[AnyCommit]:
+    def _begin_registration(self, record: Record, broker: BrokerId, epoch: int) -> Iterator[AnyCommit]:
+        """A broker joins under this broker epoch; nothing if it has joined under it already."""
         if self.sessions.get(broker) != epoch:
             self.sessions[broker] = epoch
             path = paths.broker_path(broker)
             yield NodeCreated(zxid=epoch, session=epoch, time_ms=record.time_ms, path=path, data=b"", ephemeral=True)
 
-    def _make(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
+    def _create_partition(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
         """PartitionRecord: a new partition with its first state."""
         index, topic = body.integer(4), self.topics.get(body.topic_id(), INTERNAL)
         replicas, isr = body.brokers(), body.brokers()
@@ -208,7 +212,7 @@ class _Standing:
         yield self._assignment_write(record, topic)
         yield self._state_write(record, self.states[tp])
 
-    def _change(self, record: Record, body: _Reader) -> Iterator[AnyCommit]:
+    def _change_partition(self, record: Record, body: _Reader) -> Iterator[AnyCommit]:
         """PartitionChangeRecord: the fields that it has replace those of the state."""
         index, topic = body.integer(4), self.topics.get(body.topic_id(), INTERNAL)
         tp, changed = topic_partition(topic, index), body.tagged()
@@ -231,7 +235,8 @@ class _Standing:
             yield self._assignment_write(record, topic)
         yield self._state_write(record, state)
 
-    def _named(self, record: Record, body: _Reader) -> AnyCommit:
+    def _name_topic(self, record: Record, body: _Reader) -> AnyCommit:
+        """TopicRecord: the name of a topic id."""
         name = body.text()
         self.topics[body.topic_id()] = name
         path, data = paths.topic_path(name), paths.partitions_payload({})
@@ -258,10 +263,10 @@ def _members(brokers: Sequence[BrokerId]) -> tuple[IsrMember, ...]:
     return tuple(IsrMember(broker, Incarnation(NO_INCARNATION)) for broker in brokers)
 
 
-def commits_of(records: Iterable[Record]) -> list[AnyCommit]:
+def as_commits(records: Iterable[Record]) -> list[AnyCommit]:
     """The commits to ZooKeeper that say what these records of the metadata log say, in order.
 
-    HarnessError if the records do not begin with the first one.
+    HarnessError if one changes a partition that none before it created: the log does not begin with its first record.
     """
     standing = _Standing()
     return [commit for record in records for commit in standing.read(record)]

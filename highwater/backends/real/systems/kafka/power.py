@@ -73,11 +73,11 @@ class FlushRecord:
 
     def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
         """Undo unflushed changes in these log directories; returns what topics of the workload lost. No process may run."""
-        self._absorb()
+        self._move_record_to_ledger()
         lost = lose_power(self._ledger, self._log_dirs, dirs, how, layout=_LAYOUT)
         return tuple(wound for wound in lost if not wound.tp.startswith(INTERNAL))
 
-    def _absorb(self) -> None:
+    def _move_record_to_ledger(self) -> None:
         """Append the record to the flush ledger and remove it. HarnessError if no process of the broker kept one."""
         if not self._record.exists():
             if self._ledger.exists():
@@ -89,12 +89,12 @@ class FlushRecord:
         try:
             for line in whole.splitlines():
                 kind, *numbers = line.split(" ", _NUMBERS[line[0]])
-                for place in self._places(numbers[-1]) if numbers else ():
+                for place in self._segments_at(numbers[-1]) if numbers else ():
                     if place not in recorded:
                         ledger.created(*place)  # nothing of a new segment is durable
                         recorded.add(place)
-                    self._enter(ledger, place, kind, [int(number) for number in numbers[:-1]])
-            for place in self._segments():
+                    self._enter_line(ledger, place, kind, [int(number) for number in numbers[:-1]])
+            for place in self._all_segments():
                 if place not in recorded:
                     ledger.created(*place)
         finally:
@@ -102,7 +102,7 @@ class FlushRecord:
         self._record.unlink()
         bytes_file(self._record).unlink()
 
-    def _enter(self, ledger: FlushLedger, place: tuple[int, str], kind: str, numbers: list[int]) -> None:
+    def _enter_line(self, ledger: FlushLedger, place: tuple[int, str], kind: str, numbers: list[int]) -> None:
         """Enter one line of the recorder into the flush ledger."""
         match kind, numbers:
             case "S", [length]:
@@ -114,7 +114,7 @@ class FlushRecord:
             case _:
                 raise HarnessError(f"{self._record}: unknown line {kind} {numbers}")
 
-    def _places(self, path: str) -> list[tuple[int, str]]:
+    def _segments_at(self, path: str) -> list[tuple[int, str]]:
         """The segments of which a line tells: log directory and name. Of a folder these are all in it; of other files none."""
         for dir_, log_dir in enumerate(self._log_dirs):
             # A fault may have moved the directory aside, to another name in the same folder.
@@ -123,7 +123,7 @@ class FlushRecord:
                 name = "/".join(Path(path).relative_to(around).parts[1:])
                 if name.endswith(segments.SUFFIX):
                     return [(dir_, name)]
-                return [(at, file) for at, file in self._segments() if at == dir_ and file.startswith(f"{name}/")]
+                return [(at, file) for at, file in self._all_segments() if at == dir_ and file.startswith(f"{name}/")]
         return []
 
     def _bytes_cut(self, at: int, size: int) -> bytes:
@@ -131,7 +131,7 @@ class FlushRecord:
             file.seek(at)
             return file.read(size)
 
-    def _segments(self) -> list[tuple[int, str]]:
+    def _all_segments(self) -> list[tuple[int, str]]:
         """All segments there are now: directory and name."""
         return [
             (dir_, f"{folder.name}/{path.name}")
@@ -146,7 +146,8 @@ def _replicas(log_dir: Path) -> list[Path]:
     return [folder for internal in (False, True) for folder in segments.replica_folders(log_dir, internal=internal)]
 
 
-def _ends(data: bytes) -> list[int]:
+def _ends_of_batches(data: bytes) -> list[int]:
+    """Where the whole batches of a segment end, in bytes, after 0."""
     ends = [0]
     for frame in segments.frames(data):
         ends.append(ends[-1] + len(frame))
@@ -156,6 +157,6 @@ def _ends(data: bytes) -> list[int]:
 _LAYOUT = Layout(
     replicas=_replicas,
     batches=lambda folder: [(batch.base_offset, _encode(batch)) for batch in segments.batches(folder)],
-    ends=_ends,
+    ends=_ends_of_batches,
     topic_id=lambda folder: NO_TOPIC_ID,
 )

@@ -15,8 +15,7 @@ from highwater.backends.real.systems.metadata import Told, served_version, told_
 from highwater.backends.real.systems.uncoordinated import Uncoordinated, tree_of
 from highwater.backends.real.systems.zookeeper import topic_settings
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan
-from highwater.rig.scene import assign
+from highwater.rig.scene import Scene
 from reference.coordination.memory import MemoryZooKeeper
 from reference.messages import PartitionState
 from reference.types import Address, BrokerId, TopicPartition
@@ -29,6 +28,9 @@ DESCRIBE_QUORUM = 55
 _METADATA_LOG = "__cluster_metadata"
 _CREATE_VERSION = 4
 _CREATE_MS = 30_000
+LEVEL = "metadata.version"  # the feature that says which records a controller writes (KIP-778)
+_FEATURES_VERSION = 3  # the first of ApiVersions with features
+_UPDATE_FEATURES = 57
 _EXISTS = 36  # TOPIC_ALREADY_EXISTS
 
 
@@ -68,6 +70,44 @@ class _Quorum(Struct, frozen=True, kw_only=True):
     topics: tuple[_Log, ...] = (_Log(),)
 
 
+class _AskedFeatures(Struct, frozen=True, kw_only=True):
+    client_software_name: str = "highwater"
+    client_software_version: str = "1"
+
+
+class _Supported(Struct, frozen=True, kw_only=True):
+    name: str
+    max_version: int
+
+
+class _Finalized(Struct, frozen=True, kw_only=True):
+    name: str
+    max_version_level: int
+
+
+class _Features(Struct, frozen=True, kw_only=True):
+    supported_features: tuple[_Supported, ...] = ()
+    finalized_features: tuple[_Finalized, ...] = ()
+
+
+class _Update(Struct, frozen=True, kw_only=True):
+    feature: str
+    max_version_level: int
+
+
+class _UpdateFeatures(Struct, frozen=True, kw_only=True):
+    feature_updates: tuple[_Update, ...]
+
+
+class _Result(Struct, frozen=True, kw_only=True):
+    error_code: int
+
+
+class _Updated(Struct, frozen=True, kw_only=True):
+    error_code: int
+    results: tuple[_Result, ...]
+
+
 class QuorumCluster(Uncoordinated):
     """A running cluster with KRaft."""
 
@@ -88,23 +128,24 @@ class QuorumCluster(Uncoordinated):
     async def _has_controller(self) -> bool:
         return await self._leader() is not None
 
-    async def create_topics(self, plan: Plan) -> None:
-        """Create the topics of the plan by a request to the first broker, which hands it on to the controller."""
-        for result in await asyncio.to_thread(create, next(iter(self._brokers.values())), self._new_topics(plan)):
+    async def create_topics(self, scene: Scene) -> None:
+        """Create the topics of the scene by a request to the first broker, which hands it on to the controller."""
+        for result in await asyncio.to_thread(create, next(iter(self._brokers.values())), self._new_topics(scene)):
             if result.error_code not in (0, _EXISTS):  # an answer may have been lost, and the cluster is new
                 raise HarnessError(f"creating topic {result.name}: error {result.error_code}: {result.error_message}")
 
-    def _new_topics(self, plan: Plan) -> tuple[NewTopic, ...]:
-        """The topics of the plan with their assignments and settings."""
+    def _new_topics(self, scene: Scene) -> tuple[NewTopic, ...]:
+        """The topics of the scene with their assignments and settings."""
         return tuple(
             NewTopic(
                 name=topic.name,
                 assignments=tuple(
-                    CreatableAssignment(index, tuple(map(self._node_id, of))) for index, of in enumerate(assign(plan)[topic.name])
+                    CreatableAssignment(index, tuple(map(self._node_id, of)))
+                    for index, of in enumerate(scene.assignment[topic.name])
                 ),
                 configs=tuple(_Config(name=name, value=value) for name, value in topic_settings(topic).items()),
             )
-            for topic in plan.cluster.topics
+            for topic in scene.plan.cluster.topics
         )
 
     def _node_id(self, broker: BrokerId) -> int:
@@ -128,6 +169,22 @@ class QuorumCluster(Uncoordinated):
         told = await self._told(partitions=True)
         return EndState((), {}, {node: () if answer is None else answer.partitions for node, answer in told.items()})
 
+    async def raise_level(self) -> str | None:
+        """Raise metadata.version to the highest that all brokers know; None while not all serve, or a controller refuses."""
+        if not await self.gathered():
+            return None
+        known = await asyncio.gather(*(asyncio.to_thread(_features_of, where) for where in self._brokers.values()))
+        highest = [feature.max_version for features in known for feature in features.supported_features if feature.name == LEVEL]
+        if len(highest) < len(self._brokers):
+            return None
+        level = min(highest)
+        final = {
+            feature.max_version_level for features in known for feature in features.finalized_features if feature.name == LEVEL
+        }
+        if final != {level} and not await asyncio.to_thread(_raise_level, next(iter(self._brokers.values())), level):
+            return None
+        return f"{LEVEL} is {level}, before {', '.join(map(str, sorted(final)))}"
+
     async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
         answers = (asyncio.to_thread(told_by, where, partitions=partitions) for where in self._brokers.values())
         return dict(zip(self._brokers, await asyncio.gather(*answers), strict=True))
@@ -147,6 +204,24 @@ def create(where: HostPort, topics: tuple[NewTopic, ...]) -> tuple[TopicResult, 
     except (OSError, WireError) as error:
         raise HarnessError(f"creating the topics: {error}") from error
     return answer.topics
+
+
+def _features_of(where: HostPort) -> _Features:
+    """The features that this broker knows, and those of its cluster; none if it does not answer."""
+    try:
+        return ask(where, ApiKey.API_VERSIONS, _FEATURES_VERSION, _AskedFeatures(), _Features)
+    except (OSError, WireError):
+        return _Features()
+
+
+def _raise_level(where: HostPort, level: int) -> bool:
+    """Ask this broker, which hands it on to the controller, to raise metadata.version; whether that was done."""
+    question = _UpdateFeatures(feature_updates=(_Update(feature=LEVEL, max_version_level=level),))
+    try:
+        answer = ask(where, _UPDATE_FEATURES, 1, question, _Updated, timeout_s=_CREATE_MS / 1000)
+    except (OSError, WireError):
+        return False
+    return not answer.error_code and not any(result.error_code for result in answer.results)
 
 
 def _quorum_of(where: HostPort) -> _Partition | None:

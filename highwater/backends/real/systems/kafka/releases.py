@@ -35,6 +35,7 @@ class Release(Struct, frozen=True, kw_only=True):
     log4j: Literal[1, 2] = 1
     idempotence: bool = True  # since 0.11
     sessions: bool = False  # whether the workloads of transactions and groups are performed: from 2.8 on
+    coordinator_assigns: bool = False  # whether groups may have their coordinator assign (KIP-848): from 4.0 on
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +62,7 @@ def release_of(version: str, number_text: str, mode: Mode) -> Release:
         log4j=2 if number >= (4,) else 1,
         idempotence=number >= (0, 11),
         sessions=number >= (2, 8),
+        coordinator_assigns=number >= (4,),
     )
 
 
@@ -87,6 +89,17 @@ def release_named(version: str) -> Release:
     if read[2] and number >= _ONLY_QUORUM:
         raise UsageError(f"kafka {read[1]} has KRaft alone: name it kafka:{read[1]}")
     return _release(version)
+
+
+def number_of(release: Release) -> tuple[int, ...]:
+    """The number of a release, by which releases are ordered."""
+    return _number(release.jars)
+
+
+def protocol_of(release: Release) -> str:
+    """What a release calls the protocol between its brokers, and its feature level: 3.9, and 0.11.0 before 1.0."""
+    number = number_of(release)
+    return ".".join(map(str, number[: 2 if number >= (1,) else 3]))
 
 
 def can_have_both(release: Release) -> bool:

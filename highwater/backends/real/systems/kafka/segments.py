@@ -37,10 +37,10 @@ def look(paths: Sequence[Path], *, internal: bool = False) -> tuple[DirImage, ..
 
     A directory that cannot be read has no logs. HarnessError if records cannot be decompressed here.
     """
-    return tuple(_image(dir_, path, internal=internal) for dir_, path in enumerate(paths))
+    return tuple(_dir_image(dir_, path, internal=internal) for dir_, path in enumerate(paths))
 
 
-def _image(dir_: int, path: Path, *, internal: bool) -> DirImage:
+def _dir_image(dir_: int, path: Path, *, internal: bool) -> DirImage:
     """What a log directory holds; unreadable if a file cannot be read."""
     try:
         logs = tuple(LogImage(tp_of(folder), tuple(batches(folder))) for folder in replica_folders(path, internal=internal))
@@ -88,7 +88,7 @@ def batches(folder: Path) -> Iterator[Batch]:
         data = path.read_bytes()
         whole = 0
         for frame in frames(data):
-            for batch in _records(frame):
+            for batch in _records_of(frame):
                 if batch.base_offset < expected:
                     return
                 expected = batch.base_offset + 1
@@ -125,7 +125,7 @@ def epoch_of(frame: bytes) -> LeaderEpoch:
     return LeaderEpoch(_EPOCH.unpack_from(frame, _FRAME.size)[0])
 
 
-def _records(frame: bytes) -> Iterator[Batch]:
+def _records_of(frame: bytes) -> Iterator[Batch]:
     """The records of a batch, one by one; control batches have the value CONTROL."""
     batch = MemoryRecords(frame).next_batch()
     assert batch is not None, "frames yields whole batches"

@@ -8,7 +8,9 @@ file replaces all look-ups of the JVM, so localhost and the names of the machine
 import socket
 from collections.abc import Mapping
 
+from highwater.backends.real.clients.members import HEARTBEAT_MS, MEMBER_MS
 from highwater.backends.real.site import HostPort
+from highwater.backends.real.systems.kafka.releases import Release, number_of
 from highwater.backends.real.systems.port import Wiring
 from highwater.plans.plan import Plan, system_of
 from reference.types import Address, broker_address
@@ -55,10 +57,18 @@ def properties(plan: Plan, wiring: Wiring, log_dirs: tuple[str, ...]) -> Propert
 
 
 def of_sessions(plan: Plan) -> Properties:
-    """The settings of plans with transactions or groups: what the coordinators acknowledge survives a broker, as by default."""
+    """The settings of plans with sessions: what the coordinators acknowledge survives a broker, as by default."""
     if plan.workload.name not in OF_SESSIONS:
         return {}
+    sessions_of_members: Properties = {
+        "group.consumer.min.session.timeout.ms": str(MEMBER_MS),
+        "group.consumer.session.timeout.ms": str(MEMBER_MS),
+        "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    }
     return {
+        # Under KIP-848 the brokers say how long a member's session lasts: 45 s, if nobody asks for less.
+        **(sessions_of_members if plan.workload.membership == "consumer" else {}),
         "offsets.topic.replication.factor": str(min(3, plan.cluster.brokers)),
         "transaction.state.log.min.isr": str(min(2, plan.cluster.brokers)),
         "group.initial.rebalance.delay.ms": "0",
@@ -69,6 +79,12 @@ def overridden(settings: Properties, plan: Plan) -> str:
     """The text of server.properties: these settings, overridden by those of the plan's system."""
     own = {key: _word(value) for key, value in system_of(plan).settings.items()}
     return "".join(f"{key}={value}\n" for key, value in {**settings, **own}.items())
+
+
+def speaking(protocol: str, release: Release) -> Properties:
+    """The settings that hold a broker with ZooKeeper to the protocol, and the format of records, that an older release knows."""
+    settings = {"inter.broker.protocol.version": protocol}
+    return settings | ({"log.message.format.version": protocol} if number_of(release) < (3,) else {})
 
 
 def with_zookeeper(plan: Plan, wiring: Wiring) -> Properties:

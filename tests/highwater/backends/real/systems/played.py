@@ -20,7 +20,8 @@ from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.processes.conversation import OF_REFERENCE as MESSAGES
 from highwater.backends.real.processes.site import ProcessSite, missing_for
 from highwater.backends.real.site import HostPort, Site
-from highwater.backends.real.systems.kafka.system import Kafka, KafkaNode
+from highwater.backends.real.systems.kafka.node import KafkaNode
+from highwater.backends.real.systems.kafka.system import Kafka
 from highwater.backends.real.systems.port import System, Wiring
 from highwater.backends.real.systems.registry import system_for
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, shape_of
@@ -107,7 +108,8 @@ def sleeping_java(folder: Path, path: str) -> str:
     """A PATH on which the brokers of Kafka sleep, and which runs other programs of Java as before."""
     program = folder / "java"
     program.write_text(
-        '#!/bin/sh\ncase "$*" in\n*kafka.tools.StorageTool*) exit 0;;\n*kafka.Kafka*) exec sleep 600;;\nesac\n'
+        '#!/bin/sh\ncase "$*" in\n*kafka.tools.StorageTool*) exit 0;;\n'
+        "*kafka.Kafka*) echo \"$*\" | sed 's/.*kafka_2...-\\([0-9.]*\\).jar.*/Kafka version: \\1/'; exec sleep 600;;\nesac\n"
         f'exec {shutil.which("java", path=path)} "$@"\n'
     )
     program.chmod(0o755)

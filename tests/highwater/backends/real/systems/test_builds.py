@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.backends.real.systems.kafka import builds, jars
-from highwater.backends.real.systems.kafka.system import Kafka, KafkaNode
+from highwater.backends.real.systems.kafka.node import KafkaNode
+from highwater.backends.real.systems.kafka.releases import release_named
+from highwater.backends.real.systems.kafka.system import Kafka
 from highwater.backends.real.systems.registry import Akin, akin, system_for
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.order import Order
@@ -139,7 +141,8 @@ def test_build_that_changes_during_the_run_is_a_failure(cache: Path, tmp_path: P
 
     folder = build(tmp_path / "own")
     node = object.__new__(KafkaNode)
-    node._build = builds.build_at(folder)
+    node._release = release_named("4.1.0")
+    node._builds = {"4.1.0": builds.build_at(folder)}
     jar(folder / "kafka-clients.jar", "another.class")
 
     with pytest.raises(HarnessError, match="were changed during the run"):

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.backends.real.site import CLIENTS, JOINED, HostPort, LinkCondition
-from highwater.backends.real.systems.external.file import addresses_of, asked_at, doors_of, load
+from highwater.backends.real.systems.external.file import addresses_of, doors_of, harness_addresses_of, load
 from highwater.backends.real.systems.external.site import ExternalSite
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.zookeeper.local import free_port
@@ -41,7 +41,7 @@ def test_node_behind_a_door_is_asked_there(tmp_path: Path) -> None:
     description = load(tmp_path / "my-system.yaml")
 
     assert addresses_of(description) == {"b1": ("127.0.0.1", 1), "b2": ("127.0.0.1", 3)}
-    assert doors_of(description) == asked_at(description) == {"b1": ("127.0.0.1", 2), "b2": ("127.0.0.1", 4)}
+    assert doors_of(description) == harness_addresses_of(description) == {"b1": ("127.0.0.1", 2), "b2": ("127.0.0.1", 4)}
 
 
 @pytest.mark.parametrize(

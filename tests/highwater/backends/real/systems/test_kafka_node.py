@@ -5,7 +5,8 @@ from pathlib import Path
 
 from highwater.backends.real.processes.runner import ProcessRunner
 from highwater.backends.real.systems.kafka.metadata_log import FOLDER
-from highwater.backends.real.systems.kafka.system import Kafka, KafkaNode
+from highwater.backends.real.systems.kafka.node import KafkaNode
+from highwater.backends.real.systems.kafka.system import Kafka
 from highwater.backends.real.systems.port import Chronicle, Wiring
 from highwater.plans.plan import on_system, parsed_system
 from highwater.plans.text import load_plan
@@ -21,7 +22,16 @@ KIP966 = load_plan(ROOT / "corpus" / "real" / "kip966.yaml")
 
 
 def broker(folder: Path, system: Kafka, number: int = 1) -> KafkaNode:
-    wiring = Wiring(broker=BrokerId(number), peers=("127.0.0.1", 1), ways={}, doors={}, advertised={}, zookeeper=(), quorum={})
+    wiring = Wiring(
+        broker=BrokerId(number),
+        peers=("127.0.0.1", 1),
+        ways={},
+        doors={},
+        advertised={},
+        zookeeper=(),
+        metrics=("127.0.0.1", 3),
+        quorum={broker_address(BrokerId(number)): ("127.0.0.1", 2)},
+    )
     return system.node(folder, wiring, ProcessRunner(broker_address(wiring.broker)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from highwater.backends.real.cluster_state import znodes_of
-from highwater.backends.real.systems.kafka.metadata_log import FOLDER, commits_of, committed
+from highwater.backends.real.systems.kafka.metadata_log import FOLDER, as_commits, committed
 from highwater.errors import HarnessError
 from highwater.rig.evidence import CommitRows
 from history.event import EventKind
@@ -33,7 +33,7 @@ def rows(folder: Path, name: str) -> list[tuple[EventKind, EventColumns]]:
     """The rows of the workload's topic and of brokers that a recorded log gives."""
     data = (LOGS / name).read_bytes()
     commit_rows = CommitRows()
-    commits = commits_of(committed(nodes(folder, data, data, data)))
+    commits = as_commits(committed(nodes(folder, data, data, data)))
     found = [row for commit in commits for row in commit_rows.of(commit, writer=None, life=None)]
     return [(kind, columns) for kind, columns in found if not (columns.get("topic") or "").startswith("__")]
 
@@ -90,7 +90,7 @@ def test_replicas_of_a_partition_are_assigned_once(tmp_path: Path) -> None:
 def test_znodes_at_the_end_are_those_of_the_last_commits(tmp_path: Path) -> None:
     data = (LOGS / "kip966-4.1.0.log").read_bytes()
 
-    topics, znodes = znodes_of(commits_of(committed(nodes(tmp_path, data))))
+    topics, znodes = znodes_of(as_commits(committed(nodes(tmp_path, data))))
 
     assert [(name, znode.czxid) for name, znode in topics] == [("t", 20), ("__consumer_offsets", 25)]
     tp = TopicPartition("t-0")
@@ -117,7 +117,7 @@ def test_metadata_log_without_its_beginning_is_a_harness_error(tmp_path: Path) -
     (directory,) = nodes(tmp_path, data[len(cut_before(data, 44)) :])
 
     with pytest.raises(HarnessError, match="its first segment is gone"):
-        commits_of(committed([directory]))
+        as_commits(committed([directory]))
 
 
 def cut_before(data: bytes, offset: int) -> bytes:

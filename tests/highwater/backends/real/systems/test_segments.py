@@ -10,7 +10,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c as crc32c
 
 from highwater.backends.real.systems.kafka.segments import CONTROL, NO_EPOCH, look
-from highwater.rig.end_state import record_logs
+from highwater.rig.end_state import log_rows
 from history.event import ClusterEvent, EventKind
 from history.recorder import Recorder
 from reference.messages import Batch
@@ -118,7 +118,7 @@ def test_unreadable_directory_has_no_logs(tmp_path: Path) -> None:
 
 def rows(path: Path) -> list[ClusterEvent]:
     recorder = Recorder(lambda: 7)
-    record_logs(recorder, BrokerId(1), look([path]), noted=False)
+    recorder.record(log_rows(BrokerId(1), look([path]), noted=False))
     return list(recorder.events)
 
 

@@ -1,10 +1,11 @@
-"""Faults of the simulated ZooKeeper: servers of its ensemble end, stop, are cut off, or lag behind the others.
+"""Faults of the simulated ZooKeeper: of its servers, and of the requests that a broker sends to it at named steps.
 
-A single server cannot end: brokers are cut off from it, or it answers late.
+Servers of its ensemble end, stop, are cut off, or lag behind the others. A single server cannot end: brokers are cut off from it,
+or it answers late. An answer to a broker is lost or late, or the controller is deposed while its request is on the way.
 """
 
 from functools import partial
-from typing import assert_never
+from typing import Literal, assert_never
 
 from highwater.backends.sim.ensemble import Ensemble, EnsembleServer
 from highwater.backends.sim.fault_links import LinkFaults
@@ -13,7 +14,22 @@ from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
-from nemesis.faults import Clog, Partition, ZooKeeperDown, ZooKeeperFault, ZooKeeperLinks
+from highwater.backends.sim.traps import Trap
+from highwater.backends.sim.zk import ZooKeeper
+from nemesis.faults import (
+    AnswerLate,
+    AnswerLost,
+    Clog,
+    DeposedAt,
+    Partition,
+    StepFault,
+    ZooKeeperDown,
+    ZooKeeperFault,
+    ZooKeeperLinks,
+)
+from reference.coordination import paths
+from reference.coordination.api import Delete
+from reference.effects import AnyEffect, ZkRequest
 from reference.types import Address
 
 
@@ -38,9 +54,9 @@ class ZooKeeperFaults:
             server = other_servers.pop(self._sim.draws.below(f"server {opened.id}", len(other_servers)))
             opened.hold_in(self._held, server)
             acting = opened.actings[server.address] = Acting(opened.id, server.address)
-            self._do(opened, fault, server, acting)
+            self._begin_fault(opened, fault, server, acting)
 
-    def _do(self, opened: OpenWindow, fault: ZooKeeperFault, server: EnsembleServer, acting: Acting) -> None:
+    def _begin_fault(self, opened: OpenWindow, fault: ZooKeeperFault, server: EnsembleServer, acting: Acting) -> None:
         """Begin the fault on one server, and register how it is undone."""
         match fault:
             case ZooKeeperDown(how="kill"):
@@ -69,3 +85,43 @@ class ZooKeeperFaults:
     def _links_of(self, server: EnsembleServer, others: tuple[Address, ...]) -> list[Link]:
         there = [self._sim.network.link(server.address, other) for other in others]
         return [link for way in there for link in (way, way.back)]
+
+
+class StepFaults:
+    """Injects faults at the requests that a simulated broker sends to ZooKeeper."""
+
+    def __init__(self, server: ZooKeeper, links: LinkFaults) -> None:
+        self._server = server
+        self._links = links
+
+    def do(self, opened: OpenWindow, fault: StepFault, node: NodeHost, acting: Acting) -> None:
+        """Wait for the named step of this broker, and register how to undo the fault at its end."""
+        step = f"zk-request:{fault.step}"
+        match fault:
+            case AnswerLost():
+                trap = Trap(step, fault.nth, before=False, strike=partial(_lose_answer, node, acting))
+            case AnswerLate():
+                trap = Trap(step, fault.nth, before=False, strike=partial(self._hold_messages, opened, node, acting, "inbound"))
+            case DeposedAt():
+                trap = Trap(step, fault.nth, before=True, strike=partial(self._depose, opened, node, acting))
+            case _:
+                assert_never(fault)
+        opened.hold_in(node.traps, trap)
+
+    def _hold_messages(
+        self, opened: OpenWindow, node: NodeHost, acting: Acting, direction: Literal["inbound", "outbound"], _: AnyEffect
+    ) -> None:
+        """Hold all messages between ZooKeeper and this broker in one direction until the fault ends."""
+        acting.count += 1
+        clog = Clog(links=("zookeeper",), direction=direction)
+        self._links.disturb(opened, clog, node.address)
+
+    def _depose(self, opened: OpenWindow, node: NodeHost, acting: Acting, effect: AnyEffect) -> None:
+        """Delete /controller while the request of this broker is on its way."""
+        self._hold_messages(opened, node, acting, "outbound", effect)
+        self._server.administer((Delete(paths.CONTROLLER),))
+
+
+def _lose_answer(node: NodeHost, acting: Acting, effect: AnyEffect) -> None:
+    if isinstance(effect, ZkRequest):
+        node.zk.lose_answer(effect.id, acting)

@@ -1,0 +1,204 @@
+"""One Kafka broker of a run through all its restarts, which may be of several releases: its files, its JVM, its log."""
+
+import asyncio
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from highwater.backends.real.means import means_of
+from highwater.backends.real.node.plain import PlainNode, Prepared, Shape
+from highwater.backends.real.node.runner import Launch, Runner
+from highwater.backends.real.site import Probe, Proof
+from highwater.backends.real.systems.kafka import builds, jars, power, segments, settings
+from highwater.backends.real.systems.kafka.log_lines import notes_of
+from highwater.backends.real.systems.kafka.releases import Release, protocol_of
+from highwater.backends.real.systems.port import Wiring
+from highwater.errors import HarnessError
+from highwater.plans.plan import Plan
+from highwater.rig.versions import Versions
+from nemesis import faults
+from nemesis.faults import Roll
+from reference.events import DirImage
+from reference.types import TopicPartition
+from server.lab.notes import NoteLine
+from server.lab.power import Loss, Wound
+
+# 2.0 and later log no level FATAL.
+_FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
+_SAYS = re.compile(r"\bKafka version ?: (\S+)")  # with a space up to 2.0
+SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
+
+
+class Broker(Struct, frozen=True, kw_only=True):
+    """One broker of a plan: its addresses, the releases of the run, and the jars of each by its version."""
+
+    wiring: Wiring
+    plan: Plan
+    versions: Versions[Release]
+    builds: Mapping[str, jars.Build]
+
+
+class KafkaNode(PlainNode):
+    """One Kafka broker through all its restarts. Its log says when it truncated and led."""
+
+    def __init__(self, folder: Path, runner: Runner, broker: Broker) -> None:
+        plan, self._wiring = broker.plan, broker.wiring
+        self._plan = plan
+        self._versions = broker.versions
+        self._release = broker.versions.first(broker.wiring.broker)
+        self._final = not broker.versions.mixed  # whether it speaks its own release's protocol
+        self._rolled = False
+        self._needs = means_of(plan)
+        self._ended = (0, 0.0)  # the life that the harness ended last, and when
+        shape = Shape(dirs=plan.cluster.log_dirs, needs=self._needs)
+        super().__init__(folder, broker.wiring.broker, runner, self._launch_of_jvm, shape=shape)
+        self._builds = broker.builds
+        self._jars = {version: runner.reads(build.folder) for version, build in broker.builds.items()}
+        self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None
+        self._began: list[int] = []  # where the output of each life begins, in bytes
+
+    async def start(self) -> Probe:
+        """Start the broker anew, once its last session is over: an old release gives up if its registration still stands.
+
+        HarnessError if the user's build is another one by now.
+        """
+        build = self._builds[self._release.version]
+        if build.stamps and not builds.is_unchanged(build):
+            raise HarnessError(f"the jars in {build.folder} were changed during the run")
+        life, ended_s = self._ended
+        if life and self._release.mode == "zookeeper":
+            rest_s = self._plan.cluster.session_timeout_ms / 1000 + SESSION_SLACK_S
+            await asyncio.sleep(max(0.0, ended_s + rest_s - time.monotonic()))
+        self._began.append(self._output.stat().st_size if self._output.exists() else 0)
+        probe = await super().start()
+        return self._probe_of_roll(probe, self._says_version) if self._rolled else probe
+
+    def change(self, roll: Roll) -> None:
+        """Run another release from the next start on."""
+        self._release = self._versions.after(roll, self._wiring.broker)
+        self._final = self._final or roll.finalize
+        self._rolled = True
+
+    async def _says_version(self) -> Proof | None:
+        """Whether the broker's log says that it is its release; None if the log does not say which."""
+        says = _SAYS.search(self._printed())
+        if says is None:
+            return None
+        return Proof(re.match(rf"{re.escape(self._release.jars)}(?!\d)", says[1]) is not None, f"kafka {says[1]}")
+
+    async def kill(self) -> Probe:
+        """Send the broker SIGKILL and wait for the end."""
+        if self._ended[0] < self.life:
+            self._ended = (self.life, time.monotonic())
+        return await super().kill()
+
+    def notes(self) -> list[NoteLine]:
+        """What the broker's log says of its replicas. Not complete: no checker relies on it."""
+        return notes_of(self.address, self._output, self._began)
+
+    async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
+        """Cut the broker's segments back to what was flushed, or a drawn part of the rest; returns what was lost."""
+        assert self._flushes is not None, "the plan has a power loss"
+        try:
+            # Undoing an unflushed truncation writes the truncated bytes again; a full directory has no room for them.
+            with self._dirs.sound(dirs):
+                return await asyncio.to_thread(self._flushes.lose_unflushed, dirs, how)
+        except (OSError, ValueError) as error:
+            raise HarnessError(f"removing the unflushed data of {self.address}: {error}") from error
+
+    def disks(self) -> tuple[DirImage, ...]:
+        """The logs in the broker's directories, with decoded records. It must be down."""
+        return segments.look(self.log_dirs)
+
+    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
+        """The partitions of the workload with a log in this directory, sorted; empty if it cannot be read."""
+        try:
+            return tuple(map(segments.tp_of, segments.replica_folders(self.log_dirs[dir_])))
+        except OSError:
+            return ()
+
+    def last_words(self) -> str:
+        """The first line that says why the last process ended, of those in which its log names an error; else its last line."""
+        lines = self._printed().strip().splitlines()
+        for at, line in enumerate(lines):
+            if _FATAL.search(line):
+                caused = lines[at + 1] if at + 1 < len(lines) and not lines[at + 1].startswith(("[", "\t")) else ""
+                return f"{line} {caused}".strip()
+        return lines[-1] if lines else ""
+
+    def _printed(self) -> str:
+        """What the broker's last process has printed so far."""
+        begin = self._began[-1] if self._began else 0
+        return self._output.read_bytes()[begin:].decode(errors="replace") if self._output.exists() else ""
+
+    def _launch_of_jvm(self, prepared: Prepared) -> Launch:
+        """Write the broker's settings, and give the command that starts its JVM."""
+        files = {
+            "hosts": settings.hosts(self._wiring),
+            "log4j.properties": settings.log4j(self._release.log4j),
+            "server.properties": self._settings_text(prepared),
+        }
+        for name, text in files.items():
+            (prepared.folder / name).write_text(text)
+        virtual = java(self._release, prepared.folder, self._class_path())
+        configuration = str(prepared.folder / "server.properties")
+        command = (*virtual, "kafka.Kafka", configuration)
+        if self._release.mode == "kraft":
+            level = ("--release-version", protocol_of(self._versions.oldest)) if self._versions.mixed else ()
+            options = ("--ignore-formatted", "-t", settings.CLUSTER_ID, "-c", configuration, *level)
+            tool = (*virtual, "kafka.tools.StorageTool", "format", *options)
+            command = ("sh", "-c", _once(tool, prepared.folder / "formatted", then=command))
+        recorded = {} if self._flushes is None else self._flushes.environment()
+        return Launch(command=command, environment=recorded, permissions="permissions" in self._needs)
+
+    def _class_path(self) -> list[Path]:
+        version = self._release.version
+        return [self._jars[version] / name for name in self._builds[version].files]
+
+    def _settings_text(self, prepared: Prepared) -> str:
+        """The broker's server.properties, with the plan's own settings last."""
+        properties = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
+        properties |= settings.of_sessions(self._plan)
+        own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
+        if self._release.mode == "zookeeper" and not self._final:
+            properties |= settings.speaking(protocol_of(self._versions.oldest), self._release)
+        return settings.overridden({**properties, **own(self._plan, self._wiring)}, self._plan)
+
+
+def _loses_power(plan: Plan) -> bool:
+    return any(isinstance(window.fault, faults.PowerLoss) for window in plan.schedule)
+
+
+def _once(first: Sequence[str], done: Path, *, then: Sequence[str]) -> str:
+    """A shell script that performs a command, and before it `first`, unless an earlier process made the file `done`."""
+    mark = shlex.quote(str(done))
+    return f"[ -e {mark} ] || {{ {shlex.join(first)} && touch {mark}; }} && exec {shlex.join(then)}"
+
+
+def java(release: Release, folder: Path, class_path: Iterable[Path]) -> tuple[str, ...]:
+    """The command of a JVM with these jars of a release.
+
+    `folder` has its hosts file and the configuration of its log. Times in the log are in UTC.
+    """
+    logging = f"-Dlog4j.configuration=file:{folder}/log4j.properties"
+    if release.log4j == 2:
+        logging = f"-Dlog4j2.configurationFile={folder}/log4j.properties"
+    return (
+        "java",
+        f"-Xmx{release.heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Djdk.net.hosts.file={folder}/hosts",
+        f"-Djava.io.tmpdir={folder}",
+        f"-Dkafka.logs.dir={folder}",
+        "-Duser.timezone=UTC",
+        logging,
+        "-cp",
+        os.pathsep.join(map(str, class_path)),
+    )

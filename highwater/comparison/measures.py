@@ -1,0 +1,147 @@
+"""What is measured of a run: one declaration for each measure, with a function from the run to its figure.
+
+A figure is None where the run has no sample: nothing was moved, no leader died. Times are milliseconds of the cluster's clock.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from statistics import median
+
+from msgspec import Struct
+
+from highwater.comparison.coordination import Coordination
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.op import OpType
+from reports.calls import quantile
+
+_NS_PER_MS = 1_000_000
+_ACKS_ALL = -1
+Key = tuple[str | None, int | None]  # topic and partition
+
+
+class Performed(Struct, frozen=True, kw_only=True):
+    """A run as the measures take it: its history, and what it asked of ZooKeeper."""
+
+    history: History
+    coordination: Coordination
+
+
+class Measure(Struct, frozen=True):
+    """A name with its unit at the end, what it says, and the figure of a run."""
+
+    name: str
+    words: str
+    of: Callable[[Performed], float | None]
+
+
+def _median_ms(times_ns: Iterable[int]) -> float | None:
+    times = list(times_ns)
+    return median(times) / _NS_PER_MS if times else None
+
+
+def _p99_ms(times_ns: Iterable[int]) -> float | None:
+    """The 99th percentile, by nearest rank."""
+    times = sorted(times_ns)
+    return quantile(times, 990) / _NS_PER_MS if times else None
+
+
+def _longest_ms(times_ns: Iterable[int]) -> float | None:
+    times = list(times_ns)
+    return max(times) / _NS_PER_MS if times else None
+
+
+def _key(event: ClusterEvent) -> Key:
+    return event.topic, event.partition
+
+
+def _produces_ns(performed: Performed) -> Iterator[int]:
+    """From the invocation to the acknowledgement of each produce with acks=all."""
+    for attempt in performed.history.attempts:
+        asked, answered = attempt.invoke[0], attempt.completion
+        if asked.f == "produce" and asked.acks == _ACKS_ALL and answered and answered[0].type is OpType.OK:
+            yield answered[0].time_ns - asked.time_ns
+
+
+def _isr_changes_ns(performed: Performed) -> Iterator[int]:
+    """From the moment when a leader asks for another ISR to the one when it knows what came of it (V3 §G, KIP-343)."""
+    sent: dict[tuple[Key, str | None], int] = {}
+    for event in performed.history.events:
+        whose = (_key(event), event.node)
+        if event.kind is EventKind.ISR_CHANGE_SENT:
+            sent.setdefault(whose, event.time_ns)
+        elif event.kind is EventKind.ISR_CHANGE_ENDED and whose in sent:
+            yield event.time_ns - sent.pop(whose)
+
+
+def _leaderless_ns(performed: Performed) -> Iterator[int]:
+    """From the end of a leader's process to the next leader of its partition; partitions that get none have no sample."""
+    leaders: dict[Key, str | None] = {}
+    died: dict[Key, int] = {}
+    for event in performed.history.events:
+        if event.kind is EventKind.NODE_STOPPED:
+            for key in [key for key, leader in leaders.items() if leader == event.node]:
+                died[key] = event.time_ns
+                del leaders[key]
+        elif event.kind is EventKind.BECAME_LEADER:
+            key = _key(event)
+            leaders[key] = event.node
+            if key in died:
+                yield event.time_ns - died.pop(key)
+
+
+def _moves_ns(performed: Performed, way: str) -> Iterator[int]:
+    """From the beginning of each move that goes this way to its end."""
+    begun: dict[Key, int] = {}
+    for event in performed.history.events:
+        if event.kind not in (EventKind.REASSIGNMENT_BEGUN, EventKind.REASSIGNMENT_ENDED):
+            continue
+        key, goes = _key(event), (event.detail or "").partition(" ")[0].rstrip(":,")
+        if event.kind is EventKind.REASSIGNMENT_ENDED:
+            if key in begun and goes == way:
+                yield event.time_ns - begun[key]
+            begun.pop(key, None)
+        elif goes == way:
+            begun.setdefault(key, event.time_ns)  # a controller that takes over begins it again
+        else:
+            begun.pop(key, None)
+
+
+def _copied_in_vain(performed: Performed) -> int | None:
+    """Records that followers copied into replicas which were deleted; None if no replica was."""
+    copied: dict[tuple[Key, str | None], int] = {}
+    lost, deleted = 0, 0
+    for event in performed.history.events:
+        whose = (_key(event), event.node)
+        if event.kind is EventKind.APPEND and event.detail == "follower":
+            copied[whose] = copied.get(whose, 0) + 1
+        elif event.kind is EventKind.REPLICA_DELETED:
+            lost += copied.pop(whose, 0)
+            deleted += 1
+    return lost if deleted else None
+
+
+def _count(performed: Performed, kind: EventKind) -> int:
+    return sum(event.kind is kind for event in performed.history.events)
+
+
+MEASURES = (
+    Measure("produce_median_ms", "a produce with acks=all until its answer, median", lambda run: _median_ms(_produces_ns(run))),
+    Measure("produce_p99_ms", "the same, 99th percentile", lambda run: _p99_ms(_produces_ns(run))),
+    Measure("leaderless_median_ms", "a dead leader until the next one, median", lambda run: _median_ms(_leaderless_ns(run))),
+    Measure("leaderless_most_ms", "the same, the longest", lambda run: _longest_ms(_leaderless_ns(run))),
+    Measure(
+        "isr_change_median_ms",
+        "an ISR change until its outcome, median",
+        lambda run: _median_ms(_isr_changes_ns(run)),
+    ),
+    Measure("isr_change_p99_ms", "the same, 99th percentile", lambda run: _p99_ms(_isr_changes_ns(run))),
+    Measure("move_median_ms", "a move of a partition until its end, median", lambda run: _median_ms(_moves_ns(run, "forward"))),
+    Measure("cancel_median_ms", "a cancelled move until it is undone, median", lambda run: _median_ms(_moves_ns(run, "back"))),
+    Measure("copied_in_vain", "records in replicas that were deleted", _copied_in_vain),
+    Measure("states_written", "partition states written to ZooKeeper", lambda run: _count(run, EventKind.STATE_WRITTEN)),
+    Measure("zookeeper_writes", "transactions of ZooKeeper", lambda run: run.coordination.transactions),
+    Measure("admin_znodes_most", "znodes below /admin, the most at a time", lambda run: run.coordination.admin_znodes),
+    Measure("admin_znode_bytes", "the largest znode below /admin, in bytes", lambda run: run.coordination.admin_bytes),
+    Measure("watches_most", "watches in ZooKeeper, the most at a time", lambda run: run.coordination.watches),
+    Measure("messages", "messages between processes", lambda run: sum(count.count for count in run.history.manifest.messages)),
+)

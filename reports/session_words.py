@@ -1,0 +1,59 @@
+"""Values of operations of sessions in words: transactions, polls of groups, read-process-write. They are JSON, often long."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+_LONG = 160  # characters of a value that nobody can read as words
+
+
+def session_words(f: str, value: str) -> str:
+    """What the JSON of an operation says, records by their range of offsets; the clipped value if it is no such JSON."""
+    try:
+        said = json.loads(value)
+        return "; ".join(_txn(said) if f == "txn" else _member(said))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return value if len(value) <= _LONG else f"{value[:_LONG]}…"
+
+
+def _member(said: dict[str, Any]) -> Iterator[str]:
+    """What a member of a group, or a reader of committed records, asked for or was told."""
+    if "group" in said:
+        yield f"group {said['group']}"
+    for what in ("assigned", "revoked"):
+        if said.get(what):
+            yield f"{what} {', '.join(said[what])}"
+    if "records" in said:
+        yield f"polled {_ranges(said['records'])}"
+    if said.get("results"):
+        yield f"sent {_ranges(said['results'])}"
+    if said.get("positions"):
+        yield f"positions {', '.join(f'{key} {position}' for key, position in sorted(said['positions'].items()))}"
+    if said.get("end"):
+        yield "to the end"
+
+
+def _txn(said: list[list[Any]]) -> Iterator[str]:
+    """The micro-operations of a transaction, each as asked for or as answered."""
+    for micro in said:
+        if micro[0] == "send":
+            offset, value = micro[2] if isinstance(micro[2], list) else (None, micro[2])
+            yield f"send {value} to {micro[1]}" + ("" if offset is None else f" at {offset}")
+        elif len(micro) == 1:
+            yield "poll"
+        else:
+            yield f"polled {_ranges(micro[1])}" + (" to the end" if micro[-1] == "end" else "")
+
+
+def _ranges(records: dict[str, list[list[Any]]]) -> str:
+    """The offsets of records by partition; "nothing" without any."""
+    return ", ".join(_range(key, placed) for key, placed in sorted(records.items()) if placed) or "nothing"
+
+
+def _range(key: str, placed: list[list[Any]]) -> str:
+    if len(placed) == 1:
+        offset, value = placed[0]
+        return f"{value} of {key}" + ("" if offset is None else f" at {offset}")
+    known = [offset for offset, _ in placed if offset is not None]
+    where = f" at {min(known)} to {max(known)}" if known else ""
+    return f"{len(placed)} records of {key}{where}"

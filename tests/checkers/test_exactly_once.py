@@ -1,0 +1,163 @@
+"""A recorded group of Kafka 4.1.0 that reads, processes and writes under faults is VALID; with one thing changed it is not.
+
+The run performed corpus/real/read-process-write.yaml: members joined and left while brokers were killed, cut off and hung.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.clients.exactly_once import CHECKER
+from checkers.engine.verdict import Validity
+from checkers.judge import judge
+from checkers.sketches import history_of
+from history import store
+from history.history import History
+from history.op import Operation, OpType
+from tests.tidy.sources import ROOT
+
+RECORDED = ROOT / "tests" / "highwater" / "kafka-4.1.0-read-process-write"
+Rows = list[Operation]
+
+
+@cache
+def recorded_history() -> History:
+    return store.load(RECORDED)
+
+
+def answers(rows: Rows, f: str, type_: OpType = OpType.OK) -> list[tuple[Operation, dict[str, Any]]]:
+    return [(row, json.loads(row.value)) for row in rows if row.f == f and row.type is type_ and row.value]
+
+
+def with_answers(rows: Rows, changed: dict[int, dict[str, Any]]) -> Rows:
+    return [replace(row, value=json.dumps(changed[row.index])) if row.index in changed else row for row in rows]
+
+
+def test_recorded_group_of_kafka_is_valid() -> None:
+    verdict = judge(recorded_history())
+
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
+    assert verdict.counts["processed"] > 500
+    assert {row.type for row in recorded_history().operations if row.f == "process"} == set(OpType)
+
+
+def result_at_two_places(rows: Rows) -> Rows:
+    """Every reader finds one more copy of the first result behind the last."""
+    changed = {}
+    for row, answer in answers(rows, "read-committed"):
+        for records in answer["records"].values():
+            records.append([100_000, records[0][1]])
+        changed[row.index] = answer
+    return with_answers(rows, changed)
+
+
+def result_that_nobody_reads(rows: Rows) -> Rows:
+    return without_result(rows, first_committed(rows))
+
+
+def first_committed(rows: Rows) -> str:
+    return str(next(placed[0][1] for _, answer in answers(rows, "process") for placed in answer.get("results", {}).values()))
+
+
+def without_result(rows: Rows, result: str) -> Rows:
+    """The rows, with a result taken out of all answers to readers."""
+    changed = {}
+    for row, answer in answers(rows, "read-committed"):
+        answer["records"] = {key: [at for at in placed if at[1] != result] for key, placed in answer["records"].items()}
+        changed[row.index] = answer
+    return with_answers(rows, changed)
+
+
+def group_passes_a_record(rows: Rows) -> Rows:
+    """A member was given a record below its committed position, and sent no result of it."""
+    row, answer = next((row, answer) for row, answer in answers(rows, "process") if answer.get("results"))
+    key, placed = next(iter(answer["results"].items()))
+    skipped = placed.pop(0)[1]
+    return without_result(with_answers(rows, {row.index: {**answer, "results": {**answer["results"], key: placed}}}), skipped)
+
+
+def transaction_failed(rows: Rows) -> Rows:
+    """A transaction whose results are read did not commit; its records were processed by nobody else."""
+    row = next(row for row, answer in answers(rows, "process") if answer.get("results"))
+    return [replace(one, type=OpType.FAIL, error="ABORTED") if one.index == row.index else one for one in rows]
+
+
+def result_of_nobody(rows: Rows) -> Rows:
+    """The rows, with a result in one answer to a reader that no process sent."""
+    row, answer = answers(rows, "read-committed")[0]
+    key = next(iter(answer["records"]))
+    answer["records"][key].append([100_000, "t-0@99999=nobody"])
+    return with_answers(rows, {row.index: answer})
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (result_at_two_places, "doubled-result"),
+        (result_that_nobody_reads, "lost-result"),
+        (group_passes_a_record, "unprocessed-record"),
+        (transaction_failed, "aborted-result"),
+        (result_of_nobody, "phantom-result"),
+    ],
+)
+def test_changed_history_has_the_anomaly(change: Callable[[Rows], Rows], kind: str) -> None:
+    history = recorded_history()
+    verdict = judge(History(history.manifest, operations=change(list(history.operations)), events=history.events), (CHECKER,))
+
+    assert verdict.validity is Validity.INVALID
+    assert kind in {anomaly.kind for anomaly in verdict.anomalies}
+
+
+PRODUCED = ("ok produce topic=t partition=0 value=a offset=0", "ok produce topic=t partition=0 value=b offset=1")
+A, B = '[0,"t-0@0=a"]', '[1,"t-0@1=b"]'
+
+
+def processed(outcome: str, *placed: str, position: int) -> str:
+    answer = f'{{"group":"g","results":{{"out-0":[{",".join(placed)}]}},"positions":{{"t-0":{position}}}}}'
+    return f"{outcome} process value={answer}"
+
+
+def read(*placed: str) -> str:
+    return f'ok read-committed value={{"records":{{"out-0":[{",".join(placed)}]}},"end":true}}'
+
+
+def kinds(*lines: str) -> list[str]:
+    return [anomaly.kind for anomaly in judge(history_of(*PRODUCED, *lines), (CHECKER,)).anomalies]
+
+
+def test_each_record_with_one_result_is_right() -> None:
+    """docs/promise.md SES-3."""
+    assert kinds(processed("ok", A, B, position=2), read(A, B)) == []
+
+
+def test_record_behind_the_position_needs_no_result() -> None:
+    assert kinds(processed("ok", A, position=1), read(A)) == []
+
+
+def test_unknown_outcome_explains_a_result_and_promises_none() -> None:
+    assert kinds(processed("info", A, position=1), read(A)) == []
+    assert kinds(processed("info", A, position=1), read()) == []
+
+
+def test_result_sent_again_after_a_failure_is_one_result() -> None:
+    again = '[5,"t-0@0=a"]'
+    twice = (processed("fail", A, position=1), processed("ok", again, position=1))
+
+    assert kinds(*twice, read(again)) == []
+    assert sorted(kinds(*twice, read(A, again))) == ["aborted-result", "doubled-result"]
+
+
+def test_answer_that_is_missing_explains_any_result() -> None:
+    assert kinds("info process", read(A)) == []
+
+
+def test_results_not_read_to_the_end_are_said_to_be_unjudged() -> None:
+    unfinished = read(A).replace(',"end":true', "")
+    verdict = judge(history_of(*PRODUCED, processed("ok", A, B, position=2), unfinished), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("came to the end of the results" in line for line in verdict.unchecked)
