@@ -17,7 +17,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from msgspec.structs import replace
 
 from highwater.backends.real.processes.backend import ProcessBackend
-from highwater.backends.real.systems.kafka import system as kafka
+from highwater.backends.real.systems.kafka import node as kafka
 from highwater.plans.plan import on_system, parsed_system
 from nemesis.faults import LinkFault
 from nemesis.schedule import Window

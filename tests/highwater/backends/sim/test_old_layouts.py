@@ -17,7 +17,7 @@ from highwater.rig.scene import scene_of
 from history.promise import TopicPromise
 from nemesis.faults import Shutdown
 from nemesis.schedule import Window
-from nemesis.targets import Named
+from nemesis.targets import Controller
 from reference.config import TopicSpec
 from reference.messages import (
     IsrChange,
@@ -115,9 +115,9 @@ def bodies(version: str, where: Where) -> tuple[Heard, ...]:
 
 
 def plan_of(version: str) -> Plan:
-    """Three brokers of which one ends and starts again; those of V3 also delete topics."""
+    """Three brokers of which the controller ends and starts again, so another one fails over; those of V3 also delete topics."""
     plan = load_plan(ROOT / "corpus" / "plans" / "steps" / "rolled-twice.yaml")
-    ends = Window(id="b1-ends", kind="shutdown", at_ms=1000, until_ms=4000, fault=Shutdown(), target=Named(brokers=(1,)))
+    ends = Window(id="controller-ends", kind="shutdown", at_ms=1000, until_ms=4000, fault=Shutdown(), target=Controller())
     plan = replace(plan, schedule=(ends,), faults_ms=FAULTS_MS)
     if version == "v3":
         promised = TopicPromise(topic=SCRATCH.name, min_insync_replicas=2, flush="none")
