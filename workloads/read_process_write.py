@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from history.op import OpType
 from history.seed import Draws
-from workloads import produce_consume
+from workloads import produce_consume, transactions
 from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
 from workloads.parameters import Parameters, PartitionName
 
@@ -111,7 +111,7 @@ class ResultReader:
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """The next read, after a pause if the last one gave nothing."""
-        if phase != "final" or self._done or self._attempts >= FINAL_ATTEMPTS_MAX:
+        if phase != "final" or self._done or self._attempts >= transactions.FINAL_ATTEMPTS_MAX:
             return Done()
         if self._rests or not all(processor.done for processor in self._processors):
             self._rests = False

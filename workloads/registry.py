@@ -10,9 +10,10 @@ from workloads.parameters import Parameters
 Factory = Callable[[int, Parameters], tuple[Process, ...]]
 
 # They need transactions and a coordinator of groups, which the reference lacks.
+TRANSACTIONS = "transactions"
 READ_PROCESS_WRITE = "read-process-write"
 WITH_GROUPS = ("groups", READ_PROCESS_WRITE)
-OF_SESSIONS = ("transactions", *WITH_GROUPS)
+OF_SESSIONS = (TRANSACTIONS, *WITH_GROUPS)
 
 WORKLOADS: dict[str, Factory] = {
     "produce-consume": produce_consume.processes,
@@ -20,7 +21,7 @@ WORKLOADS: dict[str, Factory] = {
     "create-delete": create_delete.processes,
     "misuse": misuse.processes,
     "everything": everything.processes,
-    "transactions": transactions.processes,
+    TRANSACTIONS: transactions.processes,
     "groups": groups.processes,
     READ_PROCESS_WRITE: read_process_write.processes,
 }

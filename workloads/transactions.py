@@ -11,7 +11,8 @@ A transaction whose commit was asked for and not confirmed is of unknown outcome
 process and reads from the beginning again, as a crashed client of Jepsen does; after a failed one it reads its records again.
 
 Final readers work only in phase "final": each polls all partitions from the beginning until it has come to the end of all, or
-until FINAL_ATTEMPTS_MAX polls in a row gave nothing.
+until FINAL_ATTEMPTS_MAX polls in a row gave nothing. No end is told while a transaction is open, which a coordinator aborts
+within its timeout and ten seconds more.
 """
 
 from history.op import OpType
@@ -22,7 +23,7 @@ from workloads.parameters import Parameters, PartitionName
 MICROS_MAX = 4
 ABORTED_ONE_IN = 8
 FINAL_BACKOFF_MS = 250
-FINAL_ATTEMPTS_MAX = 20
+FINAL_ATTEMPTS_MAX = 80
 _POLL = Micro()
 
 

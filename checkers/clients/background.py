@@ -4,13 +4,15 @@ A `send` ends at once and promises nothing: the records go out behind it, and th
 log is all that an operator has. At the end of a run each record that was handed over must have been acknowledged by a produce, or
 have an entry in the log; and no record has both, or an operator would send one again that is there. Acknowledged records are
 judged by `acked-loss` like all others. A record with acks=0 counts as acknowledged when it was sent: its producer asked for no
-more.
+more. A record whose produce or whose entry never ended is still on its way.
 
     >>> from checkers.sketches import sketch
     >>> sketch("background", "ok send value=a", "fail produce value=a error=NOT_ENOUGH_REPLICAS")
     ['unlogged-loss']
     >>> sketch("background", "ok send value=a", "ok produce value=a offset=0", "ok log value=a")
     ['false-log']
+    >>> sketch("background", "ok send value=a", "invoke produce process=2 value=a")
+    []
 """
 
 from checkers.engine import screens
@@ -32,11 +34,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     sent: dict[str, int] = {}  # by record, the row that says so
     acknowledged: dict[str, int] = {}
     logged: dict[str, int] = {}
+    under_way: set[str] = set()
     for call in operations.calls:
         if call.type == "ok":
             told = {"send": sent, "produce": acknowledged, "log": logged}[call.f]
             told.update((row.value, call.ended) for row in call.asked if row.value is not None)
-    silent = sent.keys() - acknowledged.keys() - logged.keys() if facts.outcome == "completed" else set()
+        elif not call.type:
+            under_way.update(row.value for row in call.asked if row.value is not None)
+    silent = sent.keys() - acknowledged.keys() - logged.keys() - under_way if facts.outcome == "completed" else set()
     found: list[tuple[str, tuple[int, ...], str]] = [
         ("unlogged-loss", (sent[value],), f"{value} was handed over, and is neither acknowledged nor in the log of its producer")
         for value in sorted(silent, key=sent.__getitem__)

@@ -7,14 +7,17 @@ names the record that it is of (`history.results`). Operations `read-committed` 
 
 What is judged (docs/promise.md SES-3):
 
-* No record has two results that can be read (`doubled-result`).
+* No record has two results that can be read (`doubled-result`), and all readers find the same at one offset
+  (`inconsistent-offsets`).
 * What a failed transaction sent cannot be read (`aborted-result`), nor what nobody sent (`phantom-result`).
 * Results of a transaction that certainly committed are read at the end (`lost-result`).
 * A record below a position that certainly was committed has a result (`unprocessed-record`): it was acknowledged under acks=all,
   or a member polled it.
 
-A transaction of unknown outcome explains a result that is read and promises none. What is missing is judged once a final reader
-came to the end of all results. The run is not live if none did, or if the group did not pass the acknowledged records.
+A transaction of unknown outcome explains a result that is read and promises none. A member that never answered may have sent
+anything again: beside one, only a result at the very offset at which a failed transaction placed it is accused. What is missing
+is judged once a final reader came to the end of all results, if no lost bytes excuse it (`checkers.clients.excuses`). The run is
+not live if no reader came to the end, or if the group did not pass the acknowledged records.
 
     >>> from checkers.clients.exactly_once import CHECKER
     >>> from checkers.sketches import history_of
@@ -26,15 +29,18 @@ came to the end of all results. The run is not live if none did, or if the group
     ['doubled-result', 'phantom-result']
 """
 
-import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+
+from checkers.clients.excuses import WOUNDS, excuse_of_sessions
+from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
-from checkers.engine.rows import Call
 from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
@@ -45,25 +51,43 @@ _ACKS_ALL = -1
 _Place = tuple[str, int]  # a partition, and the offset there
 
 
+class _Answer(Struct):
+    """The JSON of a completion, of `process` or `read-committed`. Offsets of what was sent may be unknown."""
+
+    records: dict[str, list[tuple[int, str]]] = {}
+    results: dict[str, list[tuple[int | None, str]]] = {}
+    positions: dict[str, int] = {}
+    end: bool = False
+
+
 class _Process(NamedTuple):
-    """One `process` of a member: where it placed which results (None: not known), what it polled, and its positions."""
+    """One `process` of a member that answered."""
 
     type: str  # ok | fail | info
     ended: int  # the row of its completion
-    results: tuple[tuple[str, int | None, str], ...]
-    records: tuple[Source, ...]
-    positions: dict[str, int]
+    answer: _Answer
+
+    @property
+    def results(self) -> Iterator[tuple[str, int | None, str]]:
+        """Partition, offset (None: not known) and value of each result that it sent."""
+        return ((key, offset, result) for key, placed in self.answer.results.items() for offset, result in placed)
 
 
 class _Run(NamedTuple):
     """What the clients of a run were told."""
 
     processes: list[_Process]
-    blind: bool  # a `process` did not tell what it sent
-    read: dict[_Place, tuple[str, int]]  # the committed results, with the row of the first read
-    ended: int | None  # the row of a final read that came to the end of all results
+    read: dict[tuple[_Place, str], int]  # the committed results, each with the row of the first read
     produced: set[tuple[str, str]]  # partition and value
     acknowledged: dict[Source, int]  # under acks=all, with the row
+    ended: int | None = None  # the row of a final read that came to the end of all results
+    silent: int = 0  # calls `process` that did not tell what they sent
+    unreadable: int = 0  # answers that are not what the module's docstring says
+
+    @property
+    def sources(self) -> set[Source | None]:
+        """The records of which a result was read."""
+        return {source_of(result) for _, result in self.read}
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -71,19 +95,24 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if "process" not in operations.words:
         return Findings()  # no client of this run reads, processes and writes
     run = _facts_of_run(operations, facts)
-    anomalies = [*_results_doubled(run), *_results_unexplained(run)]
-    unchecked = []
-    if run.ended is None:
-        unchecked.append(f"{NAME}: no final reader came to the end of the results: missing ones were not judged")
+    anomalies = [*_results_at_one_place(run), *_results_unexplained(run)]
+    unchecked = [f"{NAME}: {run.unreadable} answers cannot be read"] if run.unreadable else []
+    excuse = excuse_of_sessions(events, facts, cuts)
+    if excuse is not None:
+        unchecked.append(f"{NAME}: {excuse}: missing and doubled results were not judged")
     else:
-        anomalies += [*_results_lost(run), *_records_unprocessed(run)]
-    committed = [process for process in run.processes if process.type == "ok" and process.positions]
+        anomalies += _results_doubled(run)
+        if run.ended is None:
+            unchecked.append(f"{NAME}: no final reader came to the end of the results: missing ones were not judged")
+        else:
+            anomalies += [*_results_lost(run, run.ended), *_records_unprocessed(run)]
+    committed = [process for process in run.processes if process.type == "ok" and process.answer.positions]
     return Findings(
         anomalies=tuple(anomalies),
         unchecked=tuple(unchecked),
         not_live=tuple(_complaints(run, facts)),
         live_judged=recovery_deadline_ns(facts) is not None,
-        counts={"processed": len({result for result, _ in run.read.values()}), "transactions": len(committed)},
+        counts={"processed": len({result for _, result in run.read}), "transactions": len(committed)},
     )
 
 
@@ -91,57 +120,54 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say of the records, their results, the commits and the final reads."""
     about = operations.columns("index", "topic", "partition")
     keys = {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
-    run = _Run([], False, {}, None, set(), {})
-    blind, ended = False, None
+    run = _Run([], {}, set(), {})
+    ended, silent, unreadable = None, 0, 0
     for call in operations.calls:
-        if call.f == "process":
-            process = _process_told(call)
-            blind = blind or process is None
-            run.processes.extend(() if process is None else (process,))
-        elif call.f == "read-committed" and call.type == "ok":
-            answer = _json_of_answer(call)
-            for key, offset, value in _records_told(answer, "records"):
-                run.read.setdefault((key, offset), (value, call.ended))
-            final = facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns
-            ended = call.ended if answer.get("end") is True and final else ended
-        elif call.f == "produce":
+        if call.f == "produce":
             key = keys.get(call.invoked, "")
             run.produced.update((key, row.value) for row in (*call.asked, *call.rows) if row.value is not None)
             if call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
                 sources = (Source(key, row.offset, row.value or "") for row in call.rows if row.offset is not None)
                 run.acknowledged.update(dict.fromkeys(sources, call.ended))
-    return run._replace(blind=blind, ended=ended)
+            continue
+        text = call.rows[0].value if call.rows else None
+        answer = None if text is None else _answer(text)
+        unreadable += text is not None and answer is None
+        if call.f == "process" and answer is None:
+            silent += 1
+        elif call.f == "process" and answer is not None:
+            run.processes.append(_Process(call.type, call.ended, answer))
+        elif call.type == "ok" and answer is not None:
+            for key, placed in answer.records.items():
+                for offset, result in placed:
+                    run.read.setdefault(((key, offset), result), call.ended)
+            final = facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns
+            ended = call.ended if answer.end and final else ended
+    return run._replace(ended=ended, silent=silent, unreadable=unreadable)
 
 
-def _json_of_answer(call: Call) -> dict[str, Any]:
-    """The JSON of a completion; empty if there is none."""
+def _answer(text: str) -> _Answer | None:
+    """The answer in a value; None if it is none."""
     try:
-        answer = json.loads(call.rows[0].value or "{}") if call.rows else {}
-    except ValueError:
-        return {}
-    return answer if isinstance(answer, dict) else {}
-
-
-def _records_told(answer: dict[str, Any], of: str) -> Iterator[tuple[str, Any, str]]:
-    """Partition, offset and value of each record that an answer has under this name."""
-    for key, records in answer.get(of, {}).items():
-        for offset, value in records:
-            yield key, offset, value
-
-
-def _process_told(call: Call) -> _Process | None:
-    """What a `process` tells; None if it has no answer, and may have sent anything."""
-    answer = _json_of_answer(call)
-    if not answer:
+        return msgspec.json.decode(text, type=_Answer)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    records = tuple(Source(*placed) for placed in _records_told(answer, "records"))
-    return _Process(call.type, call.ended, tuple(_records_told(answer, "results")), records, answer.get("positions", {}))
+
+
+def _results_at_one_place(run: _Run) -> Iterator[Anomaly]:
+    """Offsets at which readers found different results."""
+    first: dict[_Place, tuple[str, int]] = {}
+    for (place, result), row in run.read.items():
+        other, other_row = first.setdefault(place, (result, row))
+        if other != result:
+            words = f"readers found {other} and {result} at {_at(place)}"
+            yield _anomaly(INCONSISTENT_OFFSETS.name, place[0], (other_row, row), words)
 
 
 def _results_doubled(run: _Run) -> Iterator[Anomaly]:
     """Results that can be read at two places."""
     first: dict[str, tuple[_Place, int]] = {}
-    for place, (result, row) in sorted(run.read.items()):
+    for (place, result), row in sorted(run.read.items()):
         other = first.setdefault(result, (place, row))
         if other[0] != place:
             words = f"{result} is committed at {_at(other[0])} and at {_at(place)}: its record was processed twice"
@@ -150,53 +176,50 @@ def _results_doubled(run: _Run) -> Iterator[Anomaly]:
 
 def _results_unexplained(run: _Run) -> Iterator[Anomaly]:
     """Results that can be read and were sent by failed transactions alone, or by nobody, or are of a record that nobody wrote."""
-    known: set[tuple[_Place, str]] = set()  # what transactions that may have committed sent
-    somewhere: set[tuple[str, str]] = set()  # the same without the offset, where it is not known
-    failed: dict[tuple[str, str], int] = {}  # what failed ones sent to a partition, with the row
+    sent: set[tuple[str, int | None, str]] = set()  # by transactions that may have committed
+    failed: dict[tuple[str, int | None, str], int] = {}  # by failed ones, with the row
     for process in run.processes:
-        for key, offset, result in process.results:
-            if process.type == "fail":
-                failed[(key, result)] = process.ended
-            elif offset is None:
-                somewhere.add((key, result))
-            else:
-                known.add(((key, offset), result))
-    for place, (result, row) in sorted(run.read.items()):
-        sent = (place[0], result)
-        source = source_of(result)
-        if (place, result) not in known and sent not in somewhere:
-            if sent in failed:
-                words = f"{result} at {_at(place)} is read, and the transaction that sent it there did not commit"
-                yield _anomaly("aborted-result", place[0], (failed[sent], row), words)
-            elif not run.blind:
-                yield _anomaly("phantom-result", place[0], (row,), f"{result} at {_at(place)} is read, and nobody sent it there")
-        elif source is None or (source.key, source.value) not in run.produced:
-            yield _anomaly("phantom-result", place[0], (row,), f"{result} is the result of a record that nobody produced")
+        if process.type == "fail":
+            failed |= dict.fromkeys(process.results, process.ended)
+        else:
+            sent.update(process.results)
+    for ((key, offset), result), row in sorted(run.read.items()):
+        here, somewhere = (key, offset, result), (key, None, result)
+        source, at = source_of(result), _at((key, offset))
+        # A member that told nothing may have sent the same again, to another offset.
+        aborted = failed.get(here, None if run.silent else failed.get(somewhere))
+        if here in sent or somewhere in sent:
+            if source is None or (source.key, source.value) not in run.produced:
+                yield _anomaly("phantom-result", key, (row,), f"{result} is the result of a record that nobody produced")
+        elif aborted is not None:
+            words = f"{result} at {at} is read, and the transaction that sent it there did not commit"
+            yield _anomaly("aborted-result", key, (aborted, row), words)
+        elif not run.silent:
+            yield _anomaly("phantom-result", key, (row,), f"{result} at {at} is read, and nobody sent it there")
 
 
-def _results_lost(run: _Run) -> Iterator[Anomaly]:
-    """Results of transactions that certainly committed, and that the final readers passed by."""
-    assert run.ended is not None
-    results = {result for result, _ in run.read.values()}
+def _results_lost(run: _Run, ended: int) -> Iterator[Anomaly]:
+    """Results of transactions that certainly committed, and that the final readers passed by; `ended` is the row of their end."""
+    results = {result for _, result in run.read}
     for process in run.processes:
-        if process.type == "ok":
-            for key, _, result in process.results:
-                if result not in results:
-                    words = f"{result} of a committed transaction is not among the results that were read to the end"
-                    yield _anomaly("lost-result", key, (process.ended, run.ended), words)
+        for key, _, result in process.results if process.type == "ok" else ():
+            if result not in results:
+                words = f"{result} of a committed transaction is not among the results that were read to the end"
+                yield _anomaly("lost-result", key, (process.ended, ended), words)
 
 
 def _records_unprocessed(run: _Run) -> Iterator[Anomaly]:
     """Records below a committed position that have no result, and of which no committed transaction sent one."""
-    assert run.ended is not None
     passed: dict[str, tuple[int, int]] = {}  # by partition: the highest position that was committed, and the row
-    have_one = {source_of(result) for result, _ in run.read.values()}
+    have_one = run.sources
     known = dict(run.acknowledged)
     for process in run.processes:
-        known |= {record: process.ended for record in process.records if record not in known}
+        for key, polled in process.answer.records.items():
+            for offset, value in polled:
+                known.setdefault(Source(key, offset, value), process.ended)
         if process.type == "ok":
             have_one.update(source_of(result) for _, _, result in process.results)  # a lost one is told by itself
-            for key, position in process.positions.items():
+            for key, position in process.answer.positions.items():
                 passed[key] = max(passed.get(key, (0, 0)), (position, process.ended))
     for record, row in sorted(known.items()):
         position, committed = passed.get(record.key, (0, 0))
@@ -213,11 +236,11 @@ def _complaints(run: _Run, facts: Facts) -> Iterator[str]:
     if run.ended is None:
         yield "no final reader came to the end of the committed results"
         return
-    have_one = {source_of(result) for result, _ in run.read.values()}
+    have_one = run.sources
     passed: dict[str, int] = {}
     for process in run.processes:
-        for key, position in process.positions.items():
-            passed[key] = max(passed.get(key, 0), position if process.type == "ok" else 0)
+        for key, position in process.answer.positions.items() if process.type == "ok" else ():
+            passed[key] = max(passed.get(key, 0), position)
     waiting = [record for record in run.acknowledged if record.offset >= passed.get(record.key, 0) and record not in have_one]
     if waiting:
         first = min(waiting)
@@ -239,6 +262,7 @@ CHECKER = Checker(
     assumes="Members commit positions in the transaction of the results alone. Each result names its record.",
     blind="Groups that commit by themselves; records of unknown outcome that no member polled.",
     reports=(
+        INCONSISTENT_OFFSETS,
         Kind("lost-result", Harm.LOSS, 55, unshown=NO_TRANSACTIONS),
         Kind("unprocessed-record", Harm.LOSS, 65, unshown=NO_TRANSACTIONS),
         Kind("aborted-result", Harm.FALSE_READ, 55, unshown=NO_TRANSACTIONS),
@@ -247,6 +271,7 @@ CHECKER = Checker(
     ),
     group_by=WHOLE_RUN,
     operations=("process", "read-committed", "produce"),
+    events=WOUNDS,
     check=check,
     split=gathered(check),
 )

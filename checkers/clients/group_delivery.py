@@ -21,9 +21,12 @@ process number is the same member.
     ['skipped-record']
 """
 
-import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+
+from checkers.clients.excuses import WOUNDS, excuse_of_sessions
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
@@ -45,6 +48,14 @@ class _Commit(NamedTuple):
     member: int
     asked: int
     done: int  # _NEVER if the outcome is unknown
+
+
+class _Answer(Struct):
+    """The JSON of a completed `group-poll`."""
+
+    group: str
+    records: dict[str, list[tuple[int, str]]] = {}
+    assigned: list[str] = []
 
 
 class _Given(NamedTuple):
@@ -69,6 +80,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     commits: dict[_Key, list[_Commit]] = {}
     deliveries: dict[_Key, list[_Given]] = {}
     acknowledged: dict[str, list[tuple[int, str, int]]] = {}
+    unreadable = 0
     keys = _keys(operations)
     for call in done:
         key = keys.get(call.invoked, "")
@@ -77,13 +89,17 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
             commit = _Commit(call.asked[0].offset, call.process % members, call.invoked, ended)
             commits.setdefault((call.asked[0].value or "", key), []).append(commit)
         elif call.f == "group-poll" and call.rows and call.rows[0].value is not None:
-            for of, poll in _deliveries_of_poll(call, call.process % members):
+            answered = _deliveries_of_poll(call, call.process % members)
+            unreadable += answered is None
+            for of, poll in answered or ():
                 deliveries.setdefault(of, []).append(poll)
         elif call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
             rows = [(row.offset, row.value or "", call.ended) for row in call.rows if row.offset is not None]
             acknowledged.setdefault(key, []).extend(rows)
     anomalies: list[Anomaly] = []
     unread = 0
+    unchecked = [f"{NAME}: {unreadable} answers cannot be read"] if unreadable else []
+    excuse = excuse_of_sessions(events, facts, cuts)
     for of in sorted(commits.keys() | deliveries.keys()):
         mine, polls = commits.get(of, []), sorted(deliveries.get(of, []), key=lambda poll: poll.at)
         anomalies += _records_skipped(of, mine, polls, acknowledged.get(of[1], []))
@@ -91,8 +107,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         anomalies += _owners_resumed_behind(of, mine, polls)
         offsets_given = {offset for poll in polls for offset in poll.offsets}
         unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in offsets_given)
-    unchecked = (f"{NAME}: {unread} acknowledged records were never given to a group",) if unread and not anomalies else ()
-    return Findings(anomalies=tuple(anomalies), unchecked=unchecked, counts={"given": sum(len(p) for p in deliveries.values())})
+    if excuse is not None:
+        anomalies = []
+        unchecked.append(f"{NAME}: {excuse}: commits and deliveries were not judged")
+    elif unread and not anomalies:
+        unchecked.append(f"{NAME}: {unread} acknowledged records were never given to a group")
+    return Findings(
+        anomalies=tuple(anomalies), unchecked=tuple(unchecked), counts={"given": sum(len(p) for p in deliveries.values())}
+    )
 
 
 def _keys(operations: Operations) -> dict[int, str]:
@@ -100,17 +122,17 @@ def _keys(operations: Operations) -> dict[int, str]:
     return {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
 
 
-def _deliveries_of_poll(call: Call, member: int) -> list[tuple[_Key, _Given]]:
-    """What one poll of a member gave, by group and partition; nothing if its answer cannot be read."""
+def _deliveries_of_poll(call: Call, member: int) -> list[tuple[_Key, _Given]] | None:
+    """What one poll of a member gave, by group and partition; None if its answer cannot be read."""
     try:
-        answer: Any = json.loads(call.rows[0].value or "")
-        group, records, fresh = answer["group"], answer.get("records", {}), answer.get("assigned", [])
-        return [
-            ((group, key), _Given(member, call.invoked, call.ended, key in fresh, tuple(o for o, _ in records.get(key, ()))))
-            for key in sorted({*records, *fresh})
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return []
+        answer = msgspec.json.decode(call.rows[0].value or "", type=_Answer)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    group, records, fresh = answer.group, answer.records, answer.assigned
+    return [
+        ((group, key), _Given(member, call.invoked, call.ended, key in fresh, tuple(o for o, _ in records.get(key, ()))))
+        for key in sorted({*records, *fresh})
+    ]
 
 
 def _records_skipped(of: _Key, commits: list[_Commit], polls: list[_Given], acked: list[tuple[int, str, int]]) -> list[Anomaly]:
@@ -180,6 +202,7 @@ CHECKER = Checker(
     ),
     group_by=WHOLE_RUN,
     operations=("group-poll", "commit", "produce"),
+    events=WOUNDS,
     check=check,
     split=gathered(check),
 )

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from checkers.clients.duplicates import DUPLICATE
+from checkers.clients.excuses import WOUNDS, excuse_of_sessions
 from checkers.clients.order import PHANTOM_READ
 from checkers.clients.polls import INT_NONMONOTONIC_POLL, INT_NONMONOTONIC_SEND, INT_POLL_SKIP, POLL_SKIP
 from checkers.durability.acked_loss import LOST_WRITE
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 NAME = "transactions"
 LEVEL = "read-committed"  # of Elle's names the nearest to what Kafka promises
 ALLOWED = frozenset({"G0", "G1b", "G1c"})  # of those that it forbids: transactions interleave, and polls end anywhere
+UNEXCUSED = frozenset({"G1a", "precommitted-read", "phantom-read"})  # what no lost bytes explain
 _END = "end"
 _LINE = re.compile(r"\bline (\d+)")
 
@@ -130,11 +132,19 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings(unchecked=(f"{NAME}: {error}",))
     ended = _was_read_to_the_end(queue_steps, facts)
     anomalies = [*_in_rows(queue), *(anomaly for anomaly in _in_rows(lists) if anomaly.kind not in ALLOWED)]
+    excuse = excuse_of_sessions(events, facts, cuts)
+    excused = [] if excuse is None else [f"{NAME}: {excuse}: missing and reordered records were not judged"]
+    if excused:
+        anomalies = [anomaly for anomaly in anomalies if anomaly.kind in UNEXCUSED]
     unseen = [anomaly for anomaly in anomalies if anomaly.kind == "unseen"]
     if unseen and not ended:
         anomalies = [anomaly for anomaly in anomalies if anomaly.kind != "unseen"]
     unread = [f"{NAME}: {len(unseen)} acknowledged values were not polled, and no final reader came to the end"]
-    unchecked = [*(unread if unseen and not ended else ()), *(f"{NAME}: {why}" for why in (*queue.unchecked, *lists.unchecked))]
+    unchecked = [
+        *excused,
+        *(unread if unseen and not ended else ()),
+        *(f"{NAME}: {why}" for why in (*queue.unchecked, *lists.unchecked)),
+    ]
     committed = [step for step in queue_steps if step.type is OpType.OK and any(micro[0] == "send" for micro in _micros(step))]
     return Findings(
         anomalies=tuple(_without_repetition(anomalies)),
@@ -221,6 +231,7 @@ CHECKER = Checker(
     ),
     group_by=WHOLE_RUN,
     operations=("txn",),
+    events=WOUNDS,
     check=check,
     split=gathered(check),
 )  # fmt: skip

@@ -110,7 +110,7 @@ class Standing:
         self._controller: str | None = None
         self._elected_ns = 0
         self._acted: dict[str, int] = {}  # node -> when it last started, was fenced or unfenced
-        self._dirs: set[str] = set()  # nodes that lack a directory, or did since they registered
+        self._dirs: dict[str, bool] = {}  # nodes of which a directory failed -> whether that process is over
         self._partitions: dict[_Name, Known] = {}
         self._deleted: dict[tuple[str, int, str | None], int] = {}  # with the topic's id -> when its deletion was requested
         self._in_force: dict[tuple[str, str], str] = {}
@@ -139,17 +139,21 @@ class Standing:
             case K.REGISTERED:
                 self._registered[row.node] = row.incarnation
                 self._changed[row.node] = row.time_ns
-                self._dirs.discard(row.node)
+                # Only now does the controller know of the new process, which may have found a directory unreadable before this.
+                if self._dirs.get(row.node):
+                    del self._dirs[row.node]
             case K.SESSION_ENDED if self._registered.get(row.node) == row.incarnation:
                 del self._registered[row.node]
                 self._changed[row.node] = row.time_ns
                 if row.node == self._controller:
                     self._controller, self._elected_ns = None, row.time_ns
             case K.DIR_FAILED:
-                self._dirs.add(row.node)
+                self._dirs[row.node] = False
                 self._changed[row.node] = row.time_ns
             case K.NODE_STARTED | K.NODE_STOPPED | K.FENCED | K.UNFENCED:
                 self._acted[row.node] = row.time_ns
+                if row.kind == K.NODE_STARTED and row.node in self._dirs:
+                    self._dirs[row.node] = True
             case _:
                 pass
 

@@ -192,7 +192,9 @@ class UnderTest(Struct, frozen=True, kw_only=True):
 
     @property
     def library(self) -> str:
-        """The clients' library; empty: librdkafka, or the reference's own clients."""
+        """The clients' library; empty: librdkafka, or the reference's own clients. UsageError for an option without a name."""
+        if self.client == "":
+            raise UsageError("--client needs a library and its version, such as java:4.1.0")
         return self.client or ""
 
     @property

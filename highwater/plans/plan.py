@@ -27,7 +27,7 @@ from reference.effects import AnyEffect
 from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads import script_rules
 from workloads.parameters import Asynchronous, Step
-from workloads.registry import OF_SESSIONS, READ_PROCESS_WRITE, WITH_GROUPS, WORKLOADS
+from workloads.registry import OF_SESSIONS, READ_PROCESS_WRITE, TRANSACTIONS, WITH_GROUPS, WORKLOADS
 
 METRICS_MS_MIN, METRICS_MS_MAX = 100, 1000
 DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
@@ -431,6 +431,9 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
         if getattr(spec, name) < least:
             sentence = f"{name} must be at least {least}, not {getattr(spec, name)}"
             yield Complaint(path=("workload", "asynchronous", name), sentence=sentence)
+    if workload.asynchronous is not UNSET and workload.name in (TRANSACTIONS, READ_PROCESS_WRITE):
+        sentence = f"asynchronous producers would write among the records that workload {workload.name!r} judges"
+        yield Complaint(path=("workload", "asynchronous"), sentence=sentence)
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):
         yield Complaint(
             path=("workload", "acks"), sentence=f"acks must be one or more of -1 (all), 0 and 1, not {list(workload.acks)}"

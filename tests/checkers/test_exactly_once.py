@@ -113,6 +113,7 @@ def test_changed_history_has_the_anomaly(change: Callable[[Rows], Rows], kind: s
 
 
 PRODUCED = ("ok produce topic=t partition=0 value=a offset=0", "ok produce topic=t partition=0 value=b offset=1")
+LATE = "time_ns=3600000000000"  # of a final read
 A, B = '[0,"t-0@0=a"]', '[1,"t-0@1=b"]'
 
 
@@ -161,3 +162,61 @@ def test_results_not_read_to_the_end_are_said_to_be_unjudged() -> None:
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
     assert any("came to the end of the results" in line for line in verdict.unchecked)
+
+
+def test_retry_that_told_nothing_explains_what_failed_before() -> None:
+    """A member's transaction failed before its commit; it processed the records again, and never answered."""
+    again = '[5,"t-0@0=a"]'
+    failed = processed("fail", A, position=1)
+
+    assert kinds(failed, "info process", read(again)) == []
+    assert kinds(failed, "info process", read(A)) == ["aborted-result"]
+
+
+def test_failed_result_without_an_offset_may_be_the_retrys() -> None:
+    failed = processed("fail", '[null,"t-0@0=a"]', position=1)
+
+    assert kinds(failed, read(A)) == ["aborted-result"]
+    assert kinds(failed, "info process", read(A)) == []
+
+
+def test_readers_that_differ_at_one_offset_are_reported() -> None:
+    both = (processed("ok", A, position=1), processed("ok", '[0,"t-0@1=b"]', position=2))
+
+    assert "inconsistent-offsets" in kinds(*both, read(A), read('[0,"t-0@1=b"]'))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["7", "null", '{"a":1', '{"group":"g","results":[1]}', '{"group":"g","results":{"out-0":[1]}}', '{"positions":{"t-0":null}}'],
+)
+def test_answer_of_another_form_is_named_and_explains_all(answer: str) -> None:
+    verdict = judge(history_of(*PRODUCED, f"ok process value={answer}", read(A)), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert "exactly-once: 1 answers cannot be read" in verdict.unchecked
+
+
+def test_answer_of_a_reader_of_another_form_is_no_end() -> None:
+    lines = (*PRODUCED, processed("ok", A, B, position=2), 'ok read-committed value={"records":{"out-0":[7]},"end":true}')
+    verdict = judge(history_of(*lines), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+
+
+@pytest.mark.parametrize(("nodes", "found"), [(("b1",), ["lost-result"]), (("b1", "b2"), []), (("b1", "b1"), ["lost-result"])])
+def test_lost_result_is_excused_by_as_many_wounds(nodes: tuple[str, ...], found: list[str]) -> None:
+    """docs/promise.md §8: with a least ISR of two, two brokers have to lose bytes before a record of a session may be gone."""
+    wounds = (f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in nodes)
+    lines = (
+        *PRODUCED,
+        processed("ok", A, B, position=2),
+        *wounds,
+        "healed",
+        f"invoke read-committed {LATE}",
+        f"{read(A)} {LATE}",
+    )
+    verdict = judge(history_of(*lines), (CHECKER,))
+
+    assert [anomaly.kind for anomaly in verdict.anomalies] == found
+    assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not found)

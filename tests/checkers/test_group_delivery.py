@@ -180,3 +180,21 @@ def test_commit_of_unknown_outcome_explains_an_earlier_position() -> None:
 
     assert kinds(*settled, assigned) == ["resumed-behind"]
     assert kinds("invoke commit process=3 offset=1 value=g", *settled, "info commit process=3", assigned) == []
+
+
+def test_poll_of_another_form_is_named() -> None:
+    """What a member was given and nobody can read is not judged in silence."""
+    verdict = judge(history_of('ok group-poll value={"group":"g","records":[7]}'), (CHECKER,))
+
+    assert (verdict.validity, verdict.unchecked) == (Validity.UNKNOWN, ("group-delivery: 1 answers cannot be read",))
+
+
+@pytest.mark.parametrize(("nodes", "found"), [(("b1", "b1"), ["skipped-record"]), (("b1", "b2"), [])])
+def test_skipped_record_is_excused_by_two_wounds(nodes: tuple[str, str], found: list[str]) -> None:
+    """docs/promise.md §8."""
+    wounds = (f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in nodes)
+    skipped = ("ok produce value=a offset=0", "invoke commit value=g offset=1", "ok commit value=g")
+    verdict = judge(history_of(*skipped, 'ok group-poll value={"group":"g"}', *wounds), (CHECKER,))
+
+    assert [anomaly.kind for anomaly in verdict.anomalies] == found
+    assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not found)

@@ -68,6 +68,23 @@ def test_replicas_that_do_not_serve_are_told_as_offline(before: tuple[str, ...],
     assert bool(complaints(*before, offline=offline)) is wrong
 
 
+FAILED_AT_START = ("node-started node=b2", "dir-failed node=b2 dir=0", GONE, "registered node=b2 incarnation=3")
+
+
+@pytest.mark.parametrize(
+    ("later", "wrong"),
+    [
+        ((), False),
+        (("node-started node=b2",), False),
+        (("node-started node=b2", "session-ended node=b2 incarnation=3", "registered node=b2 incarnation=4"), True),
+    ],
+    ids=["registered", "started again", "registered again"],
+)
+def test_directory_that_failed_at_startup_may_be_offline(later: tuple[str, ...], wrong: bool) -> None:
+    """Until the broker has started without it and has registered: the controller cannot know before."""
+    assert bool(complaints(*FAILED_AT_START, *later, offline="b2")) is wrong
+
+
 @pytest.mark.parametrize(
     ("answer", "wrong"),
     [

@@ -277,3 +277,14 @@ def test_unseen_record_accuses_only_if_a_reader_was_at_the_end() -> None:
 def test_runs_without_transactions_are_not_judged() -> None:
     assert verdict_of("ok produce value=a offset=0").anomalies == ()
     assert transactions.NAME not in " ".join(verdict_of("ok produce value=a offset=0").unchecked)
+
+
+def test_lost_write_is_excused_by_two_wounds() -> None:
+    """docs/promise.md §8: the records of a transaction may be among the bytes that were destroyed."""
+    lost = ('ok txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{"t-0":[[0,"b"]]},"end"]]')
+    wounds = [f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in ("b1", "b2")]
+
+    assert {"lost-write", "phantom-read"} <= {anomaly.kind for anomaly in verdict_of(*lost, wounds[0]).anomalies}
+    excused = verdict_of(*lost, *wounds)
+    assert {anomaly.kind for anomaly in excused.anomalies} == {"phantom-read"}
+    assert any("destroyed bytes of b1, b2" in line for line in excused.unchecked)

@@ -130,6 +130,8 @@ def test_entries_of_systems_name_plans_and_known_releases() -> None:
         (("--system", "kafka:3.9.1", "--jobs", "2"), "--jobs must be 1 with --system, not 2: one cluster runs at a time"),
         (("--system", "external"), "system external needs the file that describes the cluster: --with FILE"),
         (("--client", "java:4.1.0"), "--client needs --system: the reference has clients of its own"),
+        (("--system", "kafka:3.9.1", "--client", ""), "--client needs a library and its version, such as java:4.1.0"),
+        (("--system", "kafka:3.9.1", "--client", "java"), "client java needs a version, such as java:4.1.0"),
         (("--with", "x.yaml"), "--with describes the system external, not reference"),
     ],
 )

@@ -141,3 +141,12 @@ def test_impossible_asynchronous_producers_are_refused(name: str, value: int) ->
 
     with pytest.raises(UsageError, match=re.escape(f"{name} must be at least {least}, not {value}")):
         checked(replace(PLAN, workload=replace(PLAN.workload, asynchronous=spec)))
+
+
+@pytest.mark.parametrize("workload", ["transactions", "read-process-write"])
+def test_asynchronous_beside_transactions_is_refused(workload: str) -> None:
+    """What they send belongs to no transaction, and would be taken for a record of nobody."""
+    plan = load_plan(ROOT / "corpus" / "real" / f"{workload}.yaml")
+
+    with pytest.raises(UsageError, match="asynchronous producers would write among the records"):
+        checked(replace(plan, workload=replace(plan.workload, asynchronous=Asynchronous())))

@@ -23,6 +23,8 @@ _COMPILE_S_MAX = 120.0
 
 def release_of(version: str) -> str:
     """The release of Kafka whose client this is. UsageError if there is none that can be asked."""
+    if not version:
+        raise UsageError(f"client {NAME} needs a version, such as {NAME}:4.1.0")
     release = release_named(version)
     if tuple(map(int, release.jars.split(".")[:2])) < FIRST:
         raise UsageError(f"the Java client must be 2.5 or later, not {version}")

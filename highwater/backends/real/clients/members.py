@@ -138,6 +138,8 @@ class Member:
             if mine and self._incremental:
                 # To unassign and assign again would look like the answer to a rebalance that is under way.
                 for at in consumer.committed(mine, timeout=CALL_S):
+                    if at.error is not None:
+                        raise KafkaException(at.error)
                     consumer.seek(TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING))
             elif mine:
                 consumer.unassign()
@@ -202,7 +204,8 @@ class Member:
 
     def _note(self, what: str, partitions: list[TopicPartition]) -> None:
         keys = [key_of((partition.topic, partition.partition)) for partition in partitions]
-        self._reading.ended -= set(keys)
+        for key in keys:
+            self._reading.ended.pop(key, None)
         self._moved.setdefault(what, []).extend(keys)
 
 

@@ -39,10 +39,10 @@ def name_of(error: KafkaError) -> str:
 
 
 class Reading:
-    """What a consumer's polls returned, and where its partitions end."""
+    """Where the partitions end that a consumer has read to their ends, by partition."""
 
     def __init__(self) -> None:
-        self.ended: set[str] = set()
+        self.ended: dict[str, int] = {}
 
     def ended_all(self, partitions: Iterable[Partition]) -> bool:
         """Whether each of the partitions was read to its end."""
@@ -56,12 +56,12 @@ class Reading:
             error, offset = message.error(), message.offset()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
-                    self.ended.add(key_of(partition))
+                    self.ended[key_of(partition)] = offset or 0
                 elif not error.retriable():
                     raise KafkaException(error)
                 continue
             assert offset is not None
-            self.ended.discard(key_of(partition))
+            self.ended.pop(key_of(partition), None)
             positions[partition] = offset + 1
             records.setdefault(key_of(partition), []).append([offset, (message.value() or b"").decode()])
         return records
@@ -214,8 +214,9 @@ class Transactions:
         self._back_to({})
 
     def _poll(self, reads: tuple[Partition, ...]) -> list[object]:
-        """The records from the positions on, with "end" when every partition was read to its end. Raises KafkaException at the
-        timeout.
+        """The records from the positions on, with "end" if all partitions were read to their ends and no transaction hides more.
+
+        Raises KafkaException at the timeout.
         """
         if self._consumer is None:
             own = {"group.id": "highwater", "auto.offset.reset": "error", "isolation.level": "read_committed"}
@@ -227,10 +228,19 @@ class Transactions:
             records = self._reading.take(self._consumer.consume(POLLED_MAX, POLL_S), self._positions)
             ended = self._reading.ended_all(reads)
             if records or ended:
-                return [records, "end"] if ended else [records]
+                return [records, "end"] if ended and self._shows_all(reads) else [records]
             if monotonic() > end_s:
                 # An empty answer that is no end would look as if there were nothing to read.
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def _shows_all(self, reads: tuple[Partition, ...]) -> bool:
+        """Whether the partitions end where their high watermarks are: committed records end at the first open transaction."""
+        assert self._consumer is not None
+        for read in reads:
+            _, high = self._consumer.get_watermark_offsets(TopicPartition(*read), cached=True)
+            if high != self._reading.ended[key_of(read)]:
+                return False
+        return True
 
     def _back_to(self, positions: dict[Partition, int]) -> None:
         """Give up the consumer; the next one begins at these positions, and elsewhere at the beginning."""

@@ -142,7 +142,7 @@ def test_plan_names_the_library_of_its_clients() -> None:
     ("client", "message"),
     [
         ("jva:4.1.0", "unknown client 'jva'; did you mean 'java'"),
-        ("java", "'' is no version of kafka"),
+        ("java", "client java needs a version, such as java:4.1.0"),
         ("java:1.1.1", "the Java client must be 2.5 or later, not 1.1.1"),
     ],
 )

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from msgspec.structs import replace
 
 from highwater.backends.real.clients import transactions
@@ -234,3 +235,33 @@ def test_aborted_process_reads_its_records_again(cluster: str) -> None:
 
     assert (heard.error, heard.attempts, heard.positions, outcome("process", heard)) == (ABORTED, 0, (), OpType.FAIL)
     assert [value for _, value in again["records"]["t-0"]] == ["a"]
+
+
+class BehindOpenTransaction:
+    """A consumer of one partition: committed records end at offset 3, the log at `high`."""
+
+    def __init__(self, high: int) -> None:
+        self._high = high
+
+    def consume(self, _: int, __: float) -> list[Any]:
+        error = KafkaError(KafkaError._PARTITION_EOF)
+        return [SimpleNamespace(topic=lambda: "t", partition=lambda: 0, error=lambda: error, offset=lambda: 3)]
+
+    def get_watermark_offsets(self, _: TopicPartition, *, cached: bool) -> tuple[int, int]:
+        assert cached
+        return 0, self._high
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("high", "ends"), [(3, True), (5, False)])
+def test_reader_behind_an_open_transaction_is_at_no_end(high: int, ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Committed records end at the first open transaction, and what is committed behind it is hidden."""
+    client = sessions("127.0.0.1:1")
+    reader = client._transactions
+    monkeypatch.setattr(reader, "_consumer", BehindOpenTransaction(high))
+    heard = reader.read(ReadCommittedCall(id=1, reads=(("t", 0),)))
+
+    assert heard.at_end is ends
+    assert heard.told == {"records": {}, **({"end": True} if ends else {})}

@@ -24,6 +24,7 @@ final class Transactions {
     private final Settings settings;
     private final TransactionalProducer producer;
     private KafkaConsumer<String, String> consumer;
+    private KafkaConsumer<String, String> watermarks;  // asks where partitions end, whatever transactions are open
     private Map<TopicPartition, Long> positions = new HashMap<>();
 
     Transactions(Settings settings, TransactionalProducer producer) {
@@ -93,7 +94,8 @@ final class Transactions {
         }
     }
 
-    // The records from the positions on, and whether every partition was read to where it ended after the call began.
+    // The records from the positions on, and whether every partition was read to where it ended after the call began, and no open
+    // transaction hides more: committed records end at the first one.
     private boolean read(List<TopicPartition> reads, ArrayNode answer) {
         if (consumer == null) {
             consumer = settings.consumer("read_committed");
@@ -104,6 +106,8 @@ final class Transactions {
             }
         }
         Duration patience = Duration.ofMillis(settings.timeoutMs);
+        if (watermarks == null) watermarks = settings.consumer("read_uncommitted");
+        Map<TopicPartition, Long> written = watermarks.endOffsets(reads, patience);
         Map<TopicPartition, Long> ends = consumer.endOffsets(reads, patience);
         long limit = System.nanoTime() + patience.toNanos();
         ObjectNode records = Worker.JSON.createObjectNode();
@@ -119,6 +123,7 @@ final class Transactions {
             if (!ended && records.isEmpty() && System.nanoTime() > limit) throw new TimeoutException();
         }
         answer.add(records);
+        for (TopicPartition of : reads) ended &= ends.get(of) >= written.get(of);
         if (ended) answer.add("end");
         return ended;
     }
@@ -147,6 +152,7 @@ final class Transactions {
     private void backTo(Map<TopicPartition, Long> to) {
         positions = to;
         if (consumer != null) consumer.close(Duration.ofMillis(Settings.CLOSE_MS));
-        consumer = null;
+        if (watermarks != null) watermarks.close(Duration.ofMillis(Settings.CLOSE_MS));
+        consumer = watermarks = null;
     }
 }

@@ -30,7 +30,8 @@ public final class Worker {
                 workers.put(client, new Worker(new Settings(client, request)));
                 threads.put(client, Executors.newSingleThreadExecutor());
             }
-            threads.get(client).submit(() -> workers.get(client).answer(request));
+            Worker worker = workers.get(client);
+            threads.get(client).submit(() -> worker.answer(request));
         }
         Runtime.getRuntime().halt(0);
     }
