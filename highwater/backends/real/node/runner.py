@@ -15,7 +15,7 @@ from nemesis.faults import Roll
 from reference.types import Address
 
 OUTPUT = "output.log"  # in the broker's folder: what its processes printed
-SAYS_S_MAX = 30.0  # until a broker that was started has said its version
+SAYS_S_MAX = 60.0  # until a broker that was started has said its version
 LOOK_S = 0.1
 
 
