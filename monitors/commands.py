@@ -107,10 +107,10 @@ def _states_to_tell(outcome: Outcome, memory: Memory) -> Iterator[Key]:
         return
     if paths.decode_state(before.tp, (), Data(outcome.op.data, 0, 0)).leader_epoch <= before.leader_epoch:
         return
-    lists = (memory.of("registered", default=()), memory.of("registered-before", default=()))
     for broker in memory.of("replicas", tp, ()):
         address = broker_address(broker)
-        is_listed = all(broker in brokers for brokers in lists)  # one that comes back is told when its registration was read
+        # One that comes back is told when its registration has been read.
+        is_listed = broker in memory.of("registered", default=()) and not memory.of("unread", str(broker))
         is_known = is_listed and memory.of("commanded", address) == memory.of("living", str(broker))
         if is_known and memory.of("spoken-to", address) and not memory.of("busy", address):
             yield tp, address

@@ -211,10 +211,14 @@ def _registered_brokers(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any,
         yield None, frozenset(BrokerId(int(name)) for name in outcome.answer.names if name.isdecimal())
 
 
-def _brokers_listed_before(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """The ids that the list of registrations named when it was read before."""
-    if outcome.op.path == paths.BROKER_IDS:
-        yield None, memory.of("registered")
+def _registrations_to_read(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(broker as text, True) of each that came into the list or whose registration was missing; None once it is read."""
+    name = outcome.op.path.removeprefix(f"{paths.BROKER_IDS}/")
+    if outcome.op.path == paths.BROKER_IDS and isinstance(outcome.answer, Children):
+        known = memory.of("registered", default=())
+        yield from ((name, True) for name in outcome.answer.names if name.isdecimal() and BrokerId(int(name)) not in known)
+    elif name.isdecimal():
+        yield name, None if isinstance(outcome.answer, Data) else True
 
 
 def _owning_session(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -413,7 +417,7 @@ FACTS: tuple[Keep, ...] = (
         ),
     ),
     Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_incarnation_accepted)),
-    Keep(fact="registered-before", of=read(GetChildren, keys=_brokers_listed_before)),
+    Keep(fact="unread", of=read(GetChildren, GetData, keys=_registrations_to_read)),  # registrations that came, also again
     Keep(fact="registered", of=read(GetChildren, keys=_registered_brokers)),
     Keep(fact="commanded", of=sent(*COMMANDS, keys=lambda send, _: [(send.to, send.message.broker_incarnation)])),
     Keep(fact="assigned", of=(*noted("controller-elected", keys=_forget_all), *read(GetData, keys=_assigned_replicas))),

@@ -180,6 +180,14 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "state told as it was read": (ELECTED, reads(), read(LEADER_2), did(lead(1, LEADER_2))),
     "state told as it was written": (ELECTED, *ELECTS, answers(91, *WRITTEN, effects=(lead(1, NEXT, init=True),))),
     "broker that has not answered is told later": (*IDLE_B2, *ELECTS, answers(91, *WRITTEN)),
+    "broker that left the list and came back is told later": (
+        *(*IDLE_B2, ANSWERED, LIST, registered(1, 3), LIST, registered(1, 2, 3), LIST, registered(1, 2, 3)),
+        *(*ELECTS, answers(91, *WRITTEN)),
+    ),
+    "broker whose registration was missing is told later": (
+        *(*IDLE_B2, ANSWERED, LIST, registered(1, 2, 3), READS_B2[0], answers(5, NoNode())),
+        *(LIST, registered(1, 2, 3), LIST, registered(1, 2, 3), *ELECTS, answers(91, *WRITTEN)),
+    ),
     "election that another write overtook is not told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, NodeExists(), NodeExists())),
     "new leader epoch told": (
         *(*IDLE_B2, ANSWERED, *ELECTS),
