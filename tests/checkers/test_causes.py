@@ -1,11 +1,17 @@
 """Every bad history of the corpus has a sentence of cause."""
 
+import re
+
 import pytest
 
 from checkers.causes.cause import cause_of
+from checkers.causes.telling import names, seconds
 from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.judge import judge
 from checkers.sketches import history_of
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.op import Operation
 from tests.checkers.corpus import RUNS, history
 
 FAILED = [name for name, run in sorted(RUNS.items()) if run.anomalies or run.not_live]
@@ -43,3 +49,32 @@ def test_not_live_run_tells_the_moves_that_it_still_has() -> None:
 
     assert cause is not None
     assert 0 in cause.rows
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_facts_of_a_cause_are_in_the_rows_beside_it(name: str) -> None:
+    """A reader of a page has the sentence and its rows: whom a replica follows, which ISR counts and who holds the record."""
+    this_history = history(name)
+    verdict = judge(this_history)
+    cause = cause_of(this_history, verdict)
+    assert cause is not None
+    told = [row for index in (*cause.rows, *cause.facts) for row in _rows_at(this_history, index)]
+    events = [row for row in told if isinstance(row, ClusterEvent)]
+    sentence = "" if not cause.rows or cause.words in cause.sentence else cause.sentence
+
+    moments = {seconds(row.time_ns) for row in told}
+    assert [moment for moment in re.findall(r"\d+\.\d{3} s", sentence) if moment not in moments] == []
+    followed = {row.leader for row in events if row.kind is EventKind.BECAME_FOLLOWER}
+    assert [leader for leader in re.findall(r"as a follower of (\w+)", sentence) if events and leader not in followed] == []
+    sets = {names(members) for row in events for members in (row.isr, row.elr)}
+    assert [members for members in re.findall(r"\{[\w,]*\}", sentence) if members not in sets] == []
+    holders = {row.node for row in events if row.kind is EventKind.APPEND}
+    still = re.search(r"although (.*?) still held it|while (.*?), which held it", sentence)
+    assert [node for node in re.findall(r"\bb\d", still[0] if still else "") if node not in holders] == []
+    ends = {number for row in events for number in (row.leo, row.offset, row.offset + 1 if row.offset is not None else None)}
+    assert [end for end in re.findall(r"ended at (\d+)", sentence) if events and int(end) not in ends] == []
+
+
+def _rows_at(of: History, index: int) -> tuple[Operation | ClusterEvent, ...]:
+    found = of.row(index)
+    return found if isinstance(found, tuple) else () if found is None else (found,)
