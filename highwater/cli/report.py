@@ -1,5 +1,6 @@
 """`highwater report`: judge a stored run again and render its HTML page."""
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.first_call import keep_first_call, kept_first_call
 from highwater.runs.page import write_page
 from highwater.runs.provenance import present_build
+from highwater.runs.repeating import repeat_of
 from highwater.runs.revisions import commit_of, highwater_on, protocol_of
 from highwater.runs.run import Keep, backend_named, carry_out, judge
 from history import store
@@ -59,7 +61,7 @@ def report(
     span_shown = None if window is None else _parse_window(window)
     verdict = judge(history)
     compared = None if beside is None else _write_beside(run, history, verdict, beside)
-    repeat = f"highwater replay {run}"
+    repeat = repeat_of(run)
     links, found = links_of(run) if output is None else (), kept_first_call(run)
     write_page(page, history, verdict, plan=plan, repeat=repeat, links=links, window=span_shown, first_call=found)
     if trace is not None:
@@ -103,7 +105,8 @@ class _Beside(Struct, frozen=True, kw_only=True):
 def _write_beside(run: Path, history: History, verdict: Verdict, other: str) -> _Beside:
     """Write the page of a run beside another one."""
     mine = stored_run(run, verdict)
-    repeat = f"highwater report {run} --beside {other}"
+    name = os.path.relpath(other, run) if Path(other).is_dir() else other
+    repeat = f"highwater report . --beside {name}"
     if Path(other).is_dir():
         words, name, theirs, found = "", "", stored_run(Path(other)), None
     else:

@@ -21,6 +21,7 @@ from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
 from highwater.runs.first_call import kept_first_call
 from highwater.runs.page import write_page
+from highwater.runs.repeating import repeat_of
 from highwater.runs.run import judge
 from history import store
 from history.errors import NOT_JSON
@@ -65,7 +66,8 @@ def put_beside(
 ) -> Path:
     """Write the page of both runs into the folder of the first one, and link to it.
 
-    `words` names the neighbour on that link, `name` in the name of the page; its run id if not given.
+    `repeat` compares them again, in the folder of the first one. `words` names the neighbour on that link, `name` in the name of
+    the page; its run id if not given.
     """
     page = output or run.folder / f"beside-{name or other.history.manifest.run_id}.html"
     plans = [PlanChange(what="the plan", left="", right="one of the plans cannot be read")]
@@ -82,7 +84,7 @@ def put_beside(
 def _side_given(run: Stored, page: Path) -> Given:
     own = run.folder / store.REPORT
     link = Path(os.path.relpath(own.absolute(), page.absolute().parent)).as_posix() if own.exists() else ""
-    return Given(history=run.history, verdict=run.verdict, repeat=f"highwater replay {run.folder}", link=link)
+    return Given(history=run.history, verdict=run.verdict, repeat=repeat_of(run.folder), link=link)
 
 
 def link_to(folder: Path, link: Link) -> None:
