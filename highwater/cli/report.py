@@ -73,7 +73,8 @@ def report(
         say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {page}")
         if compared is not None:
-            say(f"beside  {compared.page}")
+            say(f"beside  {compared.verdict}: {compared.page}")
+            say(f"parts   {compared.parting}")
             if compared.first_call is not None:
                 say(f"call    {compared.first_call.sentence}")
     if compared is not None and compared.warning:
@@ -93,13 +94,21 @@ class _Beside(Struct, frozen=True, kw_only=True):
     """The page of a run beside another one. `warning`: why it may say less than the reader expects."""
 
     page: Path
+    verdict: str  # of the other run
+    parting: str  # where the two part
     warning: str = ""
     first_call: FirstCall | None = None  # that answers otherwise, where the other one is a commit
 
     @property
     def as_json(self) -> dict[str, object]:
         """Its part of the object that `--json` prints."""
-        return {"beside": str(self.page), "warning": self.warning, "first_call": self.first_call}
+        return {
+            "beside": str(self.page),
+            "beside_verdict": self.verdict,
+            "parting": self.parting,
+            "warning": self.warning,
+            "first_call": self.first_call,
+        }
 
 
 def _write_beside(run: Path, history: History, verdict: Verdict, other: str) -> _Beside:
@@ -118,7 +127,7 @@ def _write_beside(run: Path, history: History, verdict: Verdict, other: str) -> 
     written = put_beside(mine, theirs, repeat=repeat, words=words, name=name, first_call=found)
     same = mine.plan == theirs.plan and mine.history.digest == theirs.history.digest
     warning = f"--beside {other}: the run beside this one is the same, row by row" if same else ""
-    return _Beside(page=written, warning=warning, first_call=found)
+    return _Beside(page=written.page, verdict=written.verdict, parting=written.parting, warning=warning, first_call=found)
 
 
 _Neighbour = tuple[str, Stored, FirstCall | None]

@@ -39,7 +39,7 @@ def record(shrunk: Shrunk, store: Path) -> Recorded:
     for words, plan_beside, repeat in others:
         beside = _stored(plan_beside, repeat, store)
         again = f"highwater report . --beside {os.path.relpath(beside.folder, run.folder)}"
-        page = put_beside(run, beside, repeat=again, words=words)
+        page = put_beside(run, beside, repeat=again, words=words).page
         pages.append((words, page))
     if pages:
         rewrite_page(run, repeat=f"highwater run --plan {file}")

@@ -39,7 +39,10 @@ def test_report_puts_a_run_beside_its_plan_on_safe(tmp_path: Path, capsys: pytes
     assert run_command_line(["report", str(folder), "--beside", "safe"]) == ExitCode.INVALID
     ((words, page),) = links_of(folder)
     assert words == "safe"
-    assert f"beside  {folder / page}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"beside  VALID, live: {folder / page}\nparts   The first " in printed
+    assert " rows are the same, up to " in printed
+    assert "b2 on events-0 truncates to offset 0 (to its high watermark)" in printed
     assert "truncates to offset" in (folder / page).read_text(encoding="utf-8")
     assert f'<a href="{page}">safe</a>' in (folder / store.REPORT).read_text(encoding="utf-8")
 
