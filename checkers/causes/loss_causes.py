@@ -7,11 +7,25 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from checkers.causes.lost import TO_HW, Loss, behind, facts_of_removal, removed
-from checkers.causes.telling import Clause, at, clause, indices, names
+from checkers.causes.telling import Clause, at, clause, indices, listed, names
 from history.event import EventKind as K
 from history.op import Operation
 
 Found = tuple[str, Clause]  # the name of a cause, and the clause of the step that did it
+
+
+def _read_past(loss: Loss) -> Found | None:
+    """A consumer was given later records without one that its broker held: no step removed it."""
+    rows = loss.scene.rows(loss.proof)
+    holders = loss.scene.holders(loss.record, loss.proof)
+    if not loss.node.startswith("process ") or not rows or not holders:
+        return None
+    asked = loss.scene.replicas if rows[0].node is None else (rows[0].node,)
+    if not set(asked) <= set(holders):
+        return None
+    held = f"although {listed(holders)} held it"
+    words = f"client {rows[0].process} read past offset {loss.record.offset} {at(rows[0])} without {loss.record.value}, {held}"
+    return "read-past", Clause(words, (loss.proof,), loss.scene.arrivals(loss.record, holders, loss.proof))
 
 
 def _late_acknowledgement(loss: Loss) -> Found | None:
@@ -201,6 +215,7 @@ CAUSES: tuple[Callable[[Loss], Found | None], ...] = (
     _join_shown_by_truncation,
     _truncation_in_server_log,
     _promise_without_append,
+    _read_past,
     _late_acknowledgement,
     _commit_below_min_isr,
     _second_lead_of_epoch,

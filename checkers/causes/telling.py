@@ -62,7 +62,7 @@ def answered(row: Operation) -> str:
         case "produce", _:
             return f"the produce of {value} failed with {row.error or 'no answer'}{by}"
         case "poll", OpType.OK if row.value is not None:
-            return f"client {row.process} read {value}{offset}, given{by}"
+            return f"client {row.process} read {value}{offset}{', given' if by else ''}{by}"
         case "latest", OpType.OK:
             return f"client {row.process} was told the end offset {row.offset}{by}"
         case _, OpType.OK:

@@ -29,6 +29,24 @@ def test_bad_history_has_a_sentence_that_names_its_rows(name: str) -> None:
     assert cause.step is None or this_history.row(cause.step) is not None
 
 
+def test_record_that_a_read_passed_over_was_removed_by_no_step() -> None:
+    """Every replica holds it: who looks for a truncation looks in the wrong place."""
+    this_history = history("bad/acked-loss-read-past")
+    cause = cause_of(this_history, judge(this_history))
+
+    assert cause is not None
+    assert (cause.name, cause.step) == ("read-past", 25)
+    assert cause.sentence.endswith("; client 2 read past offset 1 at 0.025 s without y, although b1, b2 and b3 held it.")
+
+
+def test_read_by_an_unknown_broker_is_told_without_one() -> None:
+    this_history = history("bad/monotonic-hw-read-above")
+    cause = cause_of(this_history, judge(this_history))
+
+    assert cause is not None
+    assert "client 2 read x at offset 0 at 0.009 s" in cause.sentence
+
+
 def test_duplicate_that_only_its_readers_tell_has_a_sentence() -> None:
     """Without rows of brokers nobody knows who appended the record twice; the produce was never answered."""
     this_history = history_of(
