@@ -47,6 +47,24 @@ def test_read_by_an_unknown_broker_is_told_without_one() -> None:
     assert "client 2 read x at offset 0 at 0.009 s" in cause.sentence
 
 
+def test_not_live_replica_tells_its_restart_and_lost_command() -> None:
+    """KAFKA-1120: the controller takes a broker that came back for the one before, and repeats what is not answered."""
+    this_history = history_of(
+        "state-written node=b4 leader=b1 leader_epoch=0 isr=b1,b2",
+        "became-leader node=b1 leader_epoch=0 isr=b1,b2",
+        "node-stopped node=b1 detail=power-loss",
+        "node-started node=b1",
+        "command-unanswered node=b4 broker=b1 detail=UpdateMetadata",
+        "command-unanswered node=b4 broker=b1 detail=UpdateMetadata",
+    )
+    lack = "b1 acts in no epoch of t-0, ZooKeeper has 0, at the end"
+    cause = cause_of(this_history, merge([Findings(not_live=(lack,), live_judged=True)]))
+
+    assert cause is not None
+    assert cause.step == 4
+    assert {2, 3, 4} <= {*cause.rows}
+
+
 def test_duplicate_that_only_its_readers_tell_has_a_sentence() -> None:
     """Without rows of brokers nobody knows who appended the record twice; the produce was never answered."""
     this_history = history_of(

@@ -38,7 +38,7 @@ def test_sentence_ends_with_both_answers() -> None:
     assert _FOUND.sentence.endswith("at 1.514 s, before row 7: its result is None here, <3> at main.")
 
 
-def test_sentence_of_a_call_with_equal_values_says_what_it_calls() -> None:
+def test_sentence_of_a_call_with_equal_values_tells_its_calls() -> None:
     assert replace_fields(_FOUND, otherwise=()).sentence.endswith(
         "before row 7: here it calls replica/isr._back_off, which it does not there."
     )
