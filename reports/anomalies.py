@@ -168,10 +168,10 @@ def _bounded_story(story: tuple[Line, ...], most: int) -> tuple[Line, ...]:
 
 
 def lines_of(history: History, cause: Cause) -> tuple[Line, ...]:
-    """The rows that the sentence of a cause tells of, in the order of index."""
+    """The rows that the sentence of a cause tells of, and those that show its facts, in the order of index."""
     named = None if cause.anomaly is None else _OFFSET.search(cause.anomaly.words)
     offset = None if named is None else int(named[1])
-    indices = sorted({*cause.rows, *(() if cause.step is None else (cause.step,))})
+    indices = sorted({*cause.rows, *cause.facts, *(() if cause.step is None else (cause.step,))})
     return tuple(
         replace(line, witness=False) for index in indices for line in _lines_of_witness(history, index, offset, cause.step)
     )

@@ -24,7 +24,8 @@ from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, operation_line, partition_key
 from reports.run_page import Banner, banner_of, end_ns_of, milestones_of, played_by, seed_words
 from reports.spacetime import Diagram, drawn, is_deed, rows_of
-from reports.svg import Backdrop, TimeScale
+from reports.svg import Backdrop, TimeScale, seconds
+from reports.templating import counted
 
 NEAR = 6  # rows shown before and after each mark
 ROWS_MAX = 110  # rows of one run that are shown
@@ -108,6 +109,33 @@ class BesidePage:
     scale: TimeScale
     repeat: str
     first_call: FirstCall | None
+
+    @property
+    def parting(self) -> str:
+        """How far the runs are the same, and the difference that tells most, in a sentence or two."""
+        same = counted(self.divergence.same, "row")
+        if not self.marks:
+            return f"The runs are the same: {same}, faults aside."
+        until = seconds(self.divergence.until_ns, 6)
+        be = "is" if self.divergence.same == 1 else "are"
+        return f"The first {same} {be} the same, up to {until} s. Then {_difference_in_words(self.marks[-1])}."
+
+
+def _difference_in_words(mark: MarkView) -> str:
+    """What the runs say at a difference, the earlier row first."""
+    ours, theirs = mark.left, mark.right
+    if theirs is not None and (ours is None or theirs.time_ns < ours.time_ns):
+        if ours is None:
+            return f"in the run beside it, {_said(theirs)}; in this run, nothing corresponds to it"
+        does_not = f"{ours.who}{f' on {ours.where}' if ours.where else ''} does not"
+        other = f"its next row there is that it {ours.words} at {seconds(ours.time_ns)} s"
+        return f"in the run beside it, {_said(theirs)}; in this run, {does_not}: {other}"
+    assert ours is not None
+    return f"{_said(ours)}; in the run beside it, {'nothing corresponds to it' if theirs is None else _said(theirs)}"
+
+
+def _said(line: Line) -> str:
+    return f"{line.who}{f' on {line.where}' if line.where else ''} {line.words} at {seconds(line.time_ns)} s"
 
 
 _WORDS = {

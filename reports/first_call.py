@@ -1,8 +1,11 @@
 """The first call of the protocol that answers otherwise than in another tree, as a page shows it."""
 
+from textwrap import shorten
+
 from msgspec import Struct
 
 _NS_PER_MS = 1_000_000
+_VALUE_MAX = 60  # letters of a value in the sentence
 
 
 class Otherwise(Struct, frozen=True, kw_only=True):
@@ -41,5 +44,14 @@ class FirstCall(Struct, frozen=True, kw_only=True):
         new = " It is not there." if self.is_new else ""
         return (
             f"The first call that answers otherwise than at {self.there} is {self.function}{by}, "
-            f"at {self.time_ns // _NS_PER_MS / 1000:.3f} s, before row {self.row}.{new}"
+            f"at {self.time_ns // _NS_PER_MS / 1000:.3f} s, before row {self.row}{self._difference}.{new}"
         )
+
+    @property
+    def _difference(self) -> str:
+        """The first value that differs, or what it calls otherwise."""
+        if not self.otherwise:
+            return f": here it calls {self.calls}" if self.calls else ""
+        first = self.otherwise[0]
+        here, there = (shorten(value, _VALUE_MAX, placeholder=" …") for value in (first.here, first.there))
+        return f": {first.what} is {here} here, {there} at {self.there}"

@@ -149,6 +149,7 @@ class RunPage:
     log_left_out: int
     plan: str
     repeat: str
+    from_plan: bool = False  # whether `repeat` needs the plan of this page in a file
     first_call: FirstCall | None = None  # that answers otherwise than in another tree, where one was looked at
     inside: Inside | None = None  # the states around the rows of the cause, of a run that can be performed again
 

@@ -50,6 +50,7 @@ class Cause(Struct, frozen=True, kw_only=True):
     step: int | None
     origin: int | None  # the wrong decision, or what called for a step that nobody took (checkers/causes/origin.py)
     rows: tuple[int, ...]
+    facts: tuple[int, ...] = ()  # other rows, which show what the sentence says beside: an ISR, who followed whom
 
 
 def cause_of(history: History, verdict: Verdict) -> Cause | None:
@@ -106,7 +107,8 @@ def _cause_of(found: Anomaly | None, explanation: Explanation, key: str, of: str
     sentence = "; ".join(words[:-1]) + ("; and " if len(words) > 2 else "; " if len(words) > 1 else "") + words[-1] + "."
     began = () if origin is None else (origin,)
     rows = tuple(dict.fromkeys((*began, *(row for part in clauses for row in part.rows))))
-    return Cause(name=name, sentence=sentence, key=key, words=of, anomaly=found, step=step, origin=origin, rows=rows)
+    facts = tuple(dict.fromkeys(row for part in clauses for row in part.facts if row not in rows))
+    return Cause(name=name, sentence=sentence, key=key, words=of, anomaly=found, step=step, origin=origin, rows=rows, facts=facts)
 
 
 def _explain(scene: Scene, found: Anomaly) -> Explanation:

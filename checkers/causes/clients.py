@@ -4,7 +4,7 @@ import re
 
 from checkers.causes.scene import Scene
 from checkers.causes.state import Explanation
-from checkers.causes.telling import Clause, answered, at, clause
+from checkers.causes.telling import Clause, answered, at, clause, indices
 from checkers.engine.verdict import Anomaly, without_count
 from history.event import EventKind as K
 from history.op import Operation, OpType
@@ -63,7 +63,9 @@ def explain_wrong_answer(scene: Scene, found: Anomaly) -> Explanation | None:
         hw, end = scene.high_watermark(node, last.index), scene.log_end(node, last.index)
         if hw is not None:
             clauses[len(given) - 1] = Clause(
-                f"{clauses[len(given) - 1].words}, while its HW was {hw} and its log ended at {end}", (last.index,)
+                f"{clauses[len(given) - 1].words}, while its HW was {hw} and its log ended at {end}",
+                (last.index,),
+                indices(scene.row_of_high_watermark(node, last.index), scene.row_of_log_end(node, last.index)),
             )
     clauses.sort(key=lambda one: one.rows[-1])
     if found.kind in _RULED:

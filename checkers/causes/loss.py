@@ -1,9 +1,9 @@
 """Tells how a promised record was lost: the promise, the step that took it from a replica, the election of that replica."""
 
 from checkers.causes.loss_causes import CAUSES
-from checkers.causes.lost import Loss, removed
+from checkers.causes.lost import Loss, facts_of_removal, removed
 from checkers.causes.scene import Scene
-from checkers.causes.telling import Clause, answered, at, clause, listed, names, stops
+from checkers.causes.telling import Clause, answered, at, clause, indices, listed, names, stops
 from history.event import ClusterEvent
 from history.event import EventKind as K
 
@@ -19,7 +19,7 @@ def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
     if step is None:
         clauses += _last_change(loss)
     elif removal is not None and removal.index not in step.rows and removal.index > loss.promised:
-        clauses.append(Clause(removed(loss, removal), (removal.index,)))
+        clauses.append(Clause(removed(loss, removal), (removal.index,), facts_of_removal(loss, removal)))
     elected = _clause_of_earlier_election(loss)
     clauses += [] if elected is None else [elected]
     clauses.sort(
@@ -27,16 +27,15 @@ def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
     )  # a step comes after the request for it
     covered = {row for told_clause in clauses for row in told_clause.rows}
     if elected is not None and loss.lead is not None:
-        still = _holders_in_words(loss, loss.lead.index)
-        words = f"{loss.node} led epoch {loss.lead.leader_epoch} without {loss.record.value} {at(loss.lead)}{still}"
-        clauses.append(Clause(words, (loss.lead.index,)))
+        words = f"{loss.node} led epoch {loss.lead.leader_epoch} without {loss.record.value} {at(loss.lead)}"
+        clauses.append(_clause_with_holders(loss, words, loss.lead))
     elif loss.election is not None and loss.election.index > loss.promised and loss.election.index not in covered:
         clauses.append(_clause_of_election(loss))
     elif loss.lead is not None and loss.election is None and loss.lead.index not in covered:
         clauses.append(clause(loss.lead))
     if (cut := loss.shown_by) is not None:
         words = f"{cut.node} truncated its log to offset {cut.offset} {at(cut)}, as a follower of {loss.node}, as its log says"
-        clauses.append(Clause(words, (cut.index,)))
+        clauses.append(Clause(words, (cut.index,), indices(loss.scene.state(cut.index))))
     itself = step is not None and step.rows[-1] == loss.promise.index and isinstance(loss.promise, ClusterEvent)
     return name, clauses if itself else [_clause_of_promise(loss), *clauses], None if step is None else step.rows[-1]
 
@@ -54,7 +53,7 @@ def _clause_of_promise(loss: Loss) -> Clause:
         words = f"{value} (offset {loss.record.offset}) was acknowledged {at(row)}{isr}"
     else:
         words = f"{answered(row)} {at(row)}{isr}"
-    return Clause(words, (row.index,))
+    return Clause(words, (row.index,), indices(state))
 
 
 def _clauses_of_replicas(loss: Loss) -> list[Clause]:
@@ -101,9 +100,8 @@ def _clause_of_election(loss: Loss) -> Clause:
     """The election of the replica that lacked the record, and where the record still was."""
     row = loss.election
     assert row is not None
-    still = _holders_in_words(loss, row.index)
-    words = f"{loss.node} was elected leader of epoch {row.leader_epoch} without {loss.record.value} {at(row)}{still}"
-    return Clause(words, (row.index,))
+    words = f"{loss.node} was elected leader of epoch {row.leader_epoch} without {loss.record.value} {at(row)}"
+    return _clause_with_holders(loss, words, row)
 
 
 def _clause_of_earlier_election(loss: Loss) -> Clause | None:
@@ -114,13 +112,15 @@ def _clause_of_earlier_election(loss: Loss) -> Clause | None:
     return Clause(f"{loss.node} was elected leader of epoch {row.leader_epoch} {at(row)}", (row.index,))
 
 
-def _holders_in_words(loss: Loss, index: int) -> str:
-    """Which other replicas held the record then, as the end of a sentence."""
-    holders = [node for node in loss.scene.holders(loss.record, index) if node != loss.node]
-    up = [node for node in holders if loss.scene.runs(node, index)]
-    if up or not holders:
-        return f", although {listed(up)} still held it" if up else ""
-    return f", while {listed(holders)}, which held it, {'was' if len(holders) == 1 else 'were'} down"
+def _clause_with_holders(loss: Loss, words: str, row: ClusterEvent) -> Clause:
+    """A clause about a row, with the other replicas that held the record then: those that were up, else those that were down."""
+    scene, record = loss.scene, loss.record
+    holders = [node for node in scene.holders(record, row.index) if node != loss.node]
+    up = [node for node in holders if scene.runs(node, row.index)]
+    still = f", although {listed(up)} still held it" if up else ""
+    if holders and not up:
+        still = f", while {listed(holders)}, which held it, {'was' if len(holders) == 1 else 'were'} down"
+    return Clause(f"{words}{still}", (row.index,), scene.arrivals(record, up or holders, row.index))
 
 
 def _last_change(loss: Loss) -> list[Clause]:
@@ -132,5 +132,5 @@ def _last_change(loss: Loss) -> list[Clause]:
     changed = max(last, key=lambda change: change.row.index)
     holders = scene.holders(loss.record, loss.proof + 1)
     holders_in_words = f"{listed(holders)} held it at the end" if holders else "no replica held it at the end"
-    words, rows = clause(changed.row)
-    return [Clause(f"{words}: {holders_in_words}; which step removed it is not known", rows)]
+    words = f"{clause(changed.row).words}: {holders_in_words}; which step removed it is not known"
+    return [Clause(words, (changed.row.index,), scene.arrivals(loss.record, holders, loss.proof + 1))]

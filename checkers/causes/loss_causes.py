@@ -6,18 +6,26 @@ The first that fits tells the sentence; `CAUSES` has their order, the special be
 from collections.abc import Callable
 from itertools import pairwise
 
-from checkers.causes.lost import TO_HW, Loss, behind, removed
-from checkers.causes.telling import Clause, at, clause, names
-from history.event import ClusterEvent
+from checkers.causes.lost import TO_HW, Loss, behind, facts_of_removal, removed
+from checkers.causes.telling import Clause, at, clause, indices, listed, names
 from history.event import EventKind as K
 from history.op import Operation
 
 Found = tuple[str, Clause]  # the name of a cause, and the clause of the step that did it
 
 
-def _rows(*told: ClusterEvent | None) -> tuple[int, ...]:
-    """The rows that a clause tells of beside its step."""
-    return tuple(row.index for row in told if row is not None)
+def _read_past(loss: Loss) -> Found | None:
+    """A consumer was given later records without one that its broker held: no step removed it."""
+    rows = loss.scene.rows(loss.proof)
+    holders = loss.scene.holders(loss.record, loss.proof)
+    if not loss.node.startswith("process ") or not rows or not holders:
+        return None
+    asked = loss.scene.replicas if rows[0].node is None else (rows[0].node,)
+    if not set(asked) <= set(holders):
+        return None
+    held = f"although {listed(holders)} held it"
+    words = f"client {rows[0].process} read past offset {loss.record.offset} {at(rows[0])} without {loss.record.value}, {held}"
+    return "read-past", Clause(words, (loss.proof,), loss.scene.arrivals(loss.record, holders, loss.proof))
 
 
 def _late_acknowledgement(loss: Loss) -> Found | None:
@@ -46,7 +54,7 @@ def _commit_below_min_isr(loss: Loss) -> Found | None:
     needed = promised.min_insync_replicas
     value = f"{loss.record.value} (offset {loss.record.offset})"
     words = f"{row.node} moved its HW over {value} {at(row)} with ISR {names(state.isr)}, fewer than min.insync.replicas={needed}"
-    return "committed-below-min-isr", Clause(words, (row.index,))
+    return "committed-below-min-isr", Clause(words, (row.index,), indices(state))
 
 
 def _second_lead_of_epoch(loss: Loss) -> Found | None:
@@ -66,7 +74,7 @@ def _truncation_to_hw(loss: Loss) -> Found | None:
     row = loss.removal
     if row is None or row.kind is not K.TRUNCATE or row.detail != TO_HW:
         return None
-    return "truncated-to-hw", Clause(removed(loss, row), (row.index,))
+    return "truncated-to-hw", Clause(removed(loss, row), (row.index,), facts_of_removal(loss, row))
 
 
 def _other_truncation(loss: Loss) -> Found | None:
@@ -74,7 +82,7 @@ def _other_truncation(loss: Loss) -> Found | None:
     row = loss.removal
     if row is None or row.kind is not K.TRUNCATE:
         return None
-    return "truncated", Clause(removed(loss, row), (row.index,))
+    return "truncated", Clause(removed(loss, row), (row.index,), facts_of_removal(loss, row))
 
 
 def _destroyed_bytes(loss: Loss) -> Found | None:
@@ -94,7 +102,7 @@ def _log_begun_anew(loss: Loss) -> Found | None:
     failed = loss.scene.last(K.DIR_FAILED, node=loss.node, before=row.index)
     why = "" if failed is None else f", after log directory {failed.dir} had failed {at(failed)}"
     name, anew = ("log-begun-anew", ", in a log begun anew") if row.kind is K.APPEND else ("replica-deleted", "")
-    return name, Clause(f"{removed(loss, row)}{anew}{why}", (*_rows(failed), row.index))
+    return name, Clause(f"{removed(loss, row)}{anew}{why}", (*indices(failed), row.index))
 
 
 def _unclean_election(loss: Loss) -> Found | None:
@@ -108,7 +116,8 @@ def _unclean_election(loss: Loss) -> Found | None:
     lag = behind(loss, row.index)
     epoch = f"leader of epoch {row.leader_epoch}"
     words = f"{row.node} elected {loss.node} {epoch} {at(row)}{ordered} outside the ISR {names(before.isr)}"
-    return "unclean-election", Clause(f"{words}{lag}", (*_rows(order if ordered else None), row.index))
+    facts = indices(before, loss.scene.row_of_log_end(loss.node, row.index))
+    return "unclean-election", Clause(f"{words}{lag}", (*indices(order if ordered else None), row.index), facts)
 
 
 def _promise_of_deposed_leader(loss: Loss) -> Found | None:
@@ -136,7 +145,8 @@ def _join_without_record(loss: Loss) -> Found | None:
         request = sent if asked else None
         lag = behind(loss, row.index).removeprefix(":") or f" it did not have {loss.record.value}"
         words = f"{row.node} added {loss.node} to the ISR {at(row)}{asked} although{lag}"
-        return "joined-isr-too-early", Clause(words, (*_rows(request), row.index))
+        facts = indices(scene.row_of_log_end(loss.node, row.index))
+        return "joined-isr-too-early", Clause(words, (*indices(request), row.index), facts)
     return None
 
 
@@ -156,7 +166,7 @@ def _commit_without_member(loss: Loss) -> Found | None:
         change = f": it {counted} {loss.node} while its change to ISR {names(sent.isr)}, sent {at(sent)}, was not answered"
     value = f"{loss.record.value} (offset {loss.record.offset})"
     words = f"{row.node} moved its HW over {value} {at(row)}, although {loss.node} was in the ISR and did not have it{change}"
-    return "committed-without-isr-member", Clause(words, (*((sent.index,) if change else ()), row.index))
+    return "committed-without-isr-member", Clause(words, (*((sent.index,) if change else ()), row.index), indices(state))
 
 
 def _truncation_in_server_log(loss: Loss) -> Found | None:
@@ -170,7 +180,9 @@ def _truncation_in_server_log(loss: Loss) -> Found | None:
     state = scene.state(cut.index)
     follower = "" if state is None or state.leader in (None, cut.node) else f", as a follower of {state.leader}"
     return "truncated", Clause(
-        f"{cut.node} truncated its log to offset {cut.offset} {at(cut)}{follower}, as its server log says", (cut.index,)
+        f"{cut.node} truncated its log to offset {cut.offset} {at(cut)}{follower}, as its server log says",
+        (cut.index,),
+        indices(state if follower else None),
     )
 
 
@@ -196,13 +208,14 @@ def _promise_without_append(loss: Loss) -> Found | None:
     failed = scene.of(K.DIR_FAILED, K.WOUND, node=node) or scene.of(K.FAULT_BEGUN, node=node, before=loss.promised)[-1:]
     why = f" ({clause(failed[0]).words})" if failed else ""
     words = f"no broker noted an append of {loss.record.value}, though {node or 'a broker'} promised it{why}"
-    return "in-no-log", Clause(words, (*_rows(*failed[:1]), loss.promise.index))
+    return "in-no-log", Clause(words, (*indices(*failed[:1]), loss.promise.index))
 
 
 CAUSES: tuple[Callable[[Loss], Found | None], ...] = (
     _join_shown_by_truncation,
     _truncation_in_server_log,
     _promise_without_append,
+    _read_past,
     _late_acknowledgement,
     _commit_below_min_isr,
     _second_lead_of_epoch,

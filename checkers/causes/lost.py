@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from checkers.causes.scene import Record, Scene
-from checkers.causes.telling import at
+from checkers.causes.telling import at, indices, number
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import Operation
@@ -109,14 +109,14 @@ def removed(loss: Loss, row: ClusterEvent) -> str:
     value = loss.record.value
     match row.kind:
         case K.TRUNCATE if row.detail == TO_HW:
-            stored = loss.scene.last(K.RECOVERED, K.HW, node=row.node, before=row.index)
+            stored = _stored_hw(loss, row)
             kind = "checkpointed HW" if stored is not None and stored.kind is K.RECOVERED else "HW"
-            after = loss.scene.last(K.BECAME_FOLLOWER, node=row.node, before=row.index + 2)
-            when = f", as a follower of {after.leader}" if after is not None and after.leader not in (None, row.node) else ""
+            after = _followed_at(loss, row)
+            when = "" if after is None else f", as a follower of {after.leader} in epoch {number(after.leader_epoch)}"
             return f"{row.node} truncated its log to its {kind} {row.offset} {at(row)}{when}"
         case K.TRUNCATE:
-            led = loss.scene.last(K.BECAME_FOLLOWER, node=row.node, before=row.index + 1)
-            by = "" if led is None or led.leader is None else f" as a follower of {led.leader} in epoch {led.leader_epoch}"
+            led = _followed_at(loss, row)
+            by = "" if led is None else f" as a follower of {led.leader} in epoch {number(led.leader_epoch)}"
             return f"{row.node} truncated its log to offset {row.offset}, {row.detail or 'no reason given'},{by} {at(row)}"
         case K.WOUND if row.detail in ("swapped", "dropped"):
             return f"the log directory of {row.node} was replaced by an empty one {at(row)}"
@@ -128,6 +128,27 @@ def removed(loss: Loss, row: ClusterEvent) -> str:
             return f"{row.node} appended {row.value} at offset {row.offset}, where it had held {value}, {at(row)}"
         case _:
             return f"{row.node} deleted its replica {at(row)}"
+
+
+def facts_of_removal(loss: Loss, row: ClusterEvent) -> tuple[int, ...]:
+    """The rows that show what the words about a truncation take from elsewhere: its high watermark, and whom it followed."""
+    if row.kind is not K.TRUNCATE:
+        return ()
+    return indices(_stored_hw(loss, row) if row.detail == TO_HW else None, _followed_at(loss, row))
+
+
+def _stored_hw(loss: Loss, cut: ClusterEvent) -> ClusterEvent | None:
+    """The row with which a replica got the high watermark that it had when it truncated."""
+    return loss.scene.last(K.RECOVERED, K.HW, node=cut.node, before=cut.index)
+
+
+def _followed_at(loss: Loss, cut: ClusterEvent) -> ClusterEvent | None:
+    """The row with which a replica began to follow the leader for which it truncated; None where there is none.
+
+    A broker that truncates to its high watermark may do so before it notes its role.
+    """
+    role = loss.scene.last(K.BECAME_FOLLOWER, node=cut.node, before=cut.index + (2 if cut.detail == TO_HW else 1))
+    return None if role is None or role.leader in (None, cut.node) else role
 
 
 def behind(loss: Loss, index: int) -> str:

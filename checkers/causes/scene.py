@@ -110,20 +110,33 @@ class Scene:
         last = self.last(K.NODE_STARTED, K.NODE_STOPPED, node=node, before=before)
         return last is None or last.kind is K.NODE_STARTED
 
+    def row_of_log_end(self, node: str, before: int) -> ClusterEvent | None:
+        """The row that tells the log end offset of a replica right before a row."""
+        kinds = (*_LOGS, K.BECAME_LEADER, K.HW)
+        return next((e for e in reversed(self.here) if e.node == node and e.index < before and e.kind in kinds), None)
+
     def log_end(self, node: str, before: int) -> int | None:
         """The log end offset of a replica right before a row; None where no row tells it."""
-        kinds = (*_LOGS, K.BECAME_LEADER, K.HW)
-        row = next((e for e in reversed(self.here) if e.node == node and e.index < before and e.kind in kinds), None)
+        row = self.row_of_log_end(node, before)
         if row is None:
             return None
         if row.kind is K.APPEND and row.offset is not None:
             return row.offset + 1
         return row.offset if row.kind in (K.TRUNCATE, K.WOUND) else row.leo
 
+    def arrivals(self, record: Record, holders: Iterable[str], before: int) -> tuple[int, ...]:
+        """The rows with which replicas that held a record right before a row had got it."""
+        return tuple([one.row.index for one in self.changes(node, record) if one.row.index < before][-1] for node in holders)
+
     def high_watermark(self, node: str, before: int) -> int | None:
         """The high watermark that a broker last noted before a row; None where no row tells it."""
+        noted = self.row_of_high_watermark(node, before)
+        return None if noted is None else noted.hw
+
+    def row_of_high_watermark(self, node: str, before: int) -> ClusterEvent | None:
+        """The row with which a broker last noted its high watermark before a row."""
         noted = [event for event in self.of(K.HW, K.BECAME_LEADER, K.RECOVERED, node=node, before=before) if event.hw is not None]
-        return noted[-1].hw if noted else None
+        return noted[-1] if noted else None
 
     def answers(self, record: Record, f: str) -> tuple[Operation, ...]:
         """The answers to calls of `f` that told a client of a record, in the order of index."""

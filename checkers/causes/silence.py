@@ -35,13 +35,18 @@ def silence(history: History, found: Signature) -> Explanation:
         )
     if "the ISR" in found.words and node is not None:
         return _explanation_of_parts(head, [*parts, *_out_of_the_isr(scene, node)])
-    parts += [clause(row) for row in scene.of(K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, node=node)[-1:] if node is not None]
+    role = scene.last(K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, node=node) if node is not None else None
+    if role is not None:
+        restart = scene.of(K.NODE_STOPPED, K.NODE_STARTED, node=node, after=role.index)[-2:]
+        parts += map(clause, (role, *restart))
     if "/admin" in found.words or "moved" in found.words:
         moves = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED, K.REQUEST_REFUSED, K.CONTROLLER_ELECTED)
         asked = scene.of(*moves) if scene.key else history.of_kind(*moves)
         parts += map(clause, asked[-3:])
+    # The first command that was lost since then; a controller repeats what is not answered.
+    told = max((row for part in parts for row in part.rows), default=-1)
     unanswered = [row for row in scene.of(K.COMMAND_UNANSWERED) if node is None or row.broker == node]
-    parts += [clause(row) for row in unanswered[-1:]]
+    parts += [clause(row) for row in ([row for row in unanswered if row.index > told] or unanswered[-1:])[:1]]
     if state is not None and state.leader is None:
         parts += [clause(row) for row in scene.of(K.WOUND, K.NODE_STOPPED, K.SESSION_ENDED, before=state.index)[-2:]]
     return _explanation_of_parts(head, parts)

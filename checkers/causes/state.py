@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from checkers.causes.scene import Record, Scene
-from checkers.causes.telling import Clause, at, clause, names, number
+from checkers.causes.telling import Clause, at, clause, indices, names, number
 from checkers.engine.verdict import Anomaly
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -115,7 +115,8 @@ def explain_election(scene: Scene, found: Anomaly) -> Explanation | None:
     how = " from outside" if outside else ""
     words = f"{row.node} elected {row.leader} leader of epoch {row.leader_epoch} {at(row)}{how}{isr}{log}"
     name = "unclean-election" if outside else found.kind
-    return name, [*clauses, Clause(words, (row.index,))], row.index
+    facts = indices(before, scene.row_of_log_end(row.leader, row.index))
+    return name, [*clauses, Clause(words, (row.index,), facts)], row.index
 
 
 def explain_two_in_one_role(scene: Scene, found: Anomaly) -> Explanation | None:
@@ -149,23 +150,24 @@ def explain_high_watermark(scene: Scene, found: Anomaly) -> Explanation | None:
     answers = (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
     between = scene.of(*kinds, *answers, node=last.node, after=first.index, before=last.index)[-4:]
     start = f"{first.node} had HW {first.hw} {at(first)}"
-    fell = f"{last.node} moved its HW back to {last.hw} {at(last)}"
     clauses = [
         Clause(start, (first.index,)),
         *map(clause, between),
-        Clause(f"{fell}{_leader_that_told_hw(scene, last)}", (last.index,)),
+        _clause_of_fallen_hw(scene, last),
     ]
     return "hw-went-back", clauses, last.index
 
 
-def _leader_that_told_hw(scene: Scene, row: ClusterEvent) -> str:
-    """For a follower: the leader that told it this high watermark, and with which one that leader began."""
+def _clause_of_fallen_hw(scene: Scene, row: ClusterEvent) -> Clause:
+    """The fall of a high watermark; for a follower also which leader told it, and the high watermark of that one."""
+    fell = f"{row.node} moved its HW back to {row.hw} {at(row)}"
     follows = scene.last(K.BECAME_FOLLOWER, node=row.node, before=row.index)
     leads = scene.last(K.BECAME_LEADER, node=row.node, before=row.index)
     if follows is None or follows.leader is None or (leads is not None and leads.index > follows.index):
-        return ""
-    noted = scene.high_watermark(follows.leader, row.index)
-    return f", as a follower of {follows.leader}, whose HW was {number(noted)}"
+        return Clause(fell, (row.index,))
+    noted = scene.row_of_high_watermark(follows.leader, row.index)
+    told = f", as a follower of {follows.leader}, whose HW was {number(None if noted is None else noted.hw)}"
+    return Clause(f"{fell}{told}", (row.index,), indices(follows, noted))
 
 
 def explain_unflushed(scene: Scene, found: Anomaly) -> Explanation | None:

@@ -12,10 +12,16 @@ _STOPS = {"crash": "crashed", "power-loss": "lost power"}
 
 
 class Clause(NamedTuple):
-    """A part of a sentence, and the rows that it tells of, in the order of index."""
+    """A part of a sentence, the rows that it tells of, in the order of index, and rows that show the other facts in it."""
 
     words: str
     rows: tuple[int, ...]
+    facts: tuple[int, ...] = ()  # such as the write of an ISR, which may be much older
+
+
+def indices(*rows: ClusterEvent | None) -> tuple[int, ...]:
+    """The indices of the rows that there are."""
+    return tuple(row.index for row in rows if row is not None)
 
 
 def seconds(time_ns: int) -> str:
@@ -56,7 +62,7 @@ def answered(row: Operation) -> str:
         case "produce", _:
             return f"the produce of {value} failed with {row.error or 'no answer'}{by}"
         case "poll", OpType.OK if row.value is not None:
-            return f"client {row.process} read {value}{offset}, given{by}"
+            return f"client {row.process} read {value}{offset}{', given' if by else ''}{by}"
         case "latest", OpType.OK:
             return f"client {row.process} was told the end offset {row.offset}{by}"
         case _, OpType.OK:

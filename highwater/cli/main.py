@@ -17,6 +17,7 @@ from highwater import __version__
 from highwater.cli.commands import COMMANDS, GROUPS, Command, renamed_search_hint
 from highwater.cli.declaration import CommandWithSections
 from highwater.cli.extras import missing_extra
+from highwater.cli.imports import FAILURES, failed_import
 from highwater.cli.output import complain, say, say_json
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
@@ -111,10 +112,15 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except HighwaterError as error:
         return _say_failure(arguments, error.exit_code, str(error))
     except ModuleNotFoundError as error:
-        extra = missing_extra(error, " ".join(["highwater", *arguments[:1]]))
-        if extra is None:
+        found = missing_extra(error, " ".join(["highwater", *arguments[:1]])) or failed_import(error)
+        if found is None:
             raise
-        return _say_failure(arguments, ExitCode.USAGE, extra)
+        return _say_failure(arguments, ExitCode.USAGE, found)
+    except FAILURES as error:
+        found = failed_import(error)
+        if found is None:
+            raise
+        return _say_failure(arguments, ExitCode.USAGE, found)
     except OSError as error:
         return _say_failure(
             arguments, ExitCode.LABORATORY_FAILED, f"{error.filename or 'system error'}: {error.strerror or error}"

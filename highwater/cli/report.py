@@ -1,5 +1,6 @@
 """`highwater report`: judge a stored run again and render its HTML page."""
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.first_call import keep_first_call, kept_first_call
 from highwater.runs.page import write_page
 from highwater.runs.provenance import present_build
+from highwater.runs.repeating import repeat_of
 from highwater.runs.revisions import commit_of, highwater_on, protocol_of
 from highwater.runs.run import Keep, backend_named, carry_out, judge
 from history import store
@@ -59,7 +61,7 @@ def report(
     span_shown = None if window is None else _parse_window(window)
     verdict = judge(history)
     compared = None if beside is None else _write_beside(run, history, verdict, beside)
-    repeat = f"highwater replay {run}"
+    repeat = repeat_of(run)
     links, found = links_of(run) if output is None else (), kept_first_call(run)
     write_page(page, history, verdict, plan=plan, repeat=repeat, links=links, window=span_shown, first_call=found)
     if trace is not None:
@@ -71,7 +73,8 @@ def report(
         say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {page}")
         if compared is not None:
-            say(f"beside  {compared.page}")
+            say(f"beside  {compared.verdict}: {compared.page}")
+            say(f"parts   {compared.parting}")
             if compared.first_call is not None:
                 say(f"call    {compared.first_call.sentence}")
     if compared is not None and compared.warning:
@@ -91,19 +94,28 @@ class _Beside(Struct, frozen=True, kw_only=True):
     """The page of a run beside another one. `warning`: why it may say less than the reader expects."""
 
     page: Path
+    verdict: str  # of the other run
+    parting: str  # where the two part
     warning: str = ""
     first_call: FirstCall | None = None  # that answers otherwise, where the other one is a commit
 
     @property
     def as_json(self) -> dict[str, object]:
         """Its part of the object that `--json` prints."""
-        return {"beside": str(self.page), "warning": self.warning, "first_call": self.first_call}
+        return {
+            "beside": str(self.page),
+            "beside_verdict": self.verdict,
+            "parting": self.parting,
+            "warning": self.warning,
+            "first_call": self.first_call,
+        }
 
 
 def _write_beside(run: Path, history: History, verdict: Verdict, other: str) -> _Beside:
     """Write the page of a run beside another one."""
     mine = stored_run(run, verdict)
-    repeat = f"highwater report {run} --beside {other}"
+    name = os.path.relpath(other, run) if Path(other).is_dir() else other
+    repeat = f"highwater report . --beside {name}"
     if Path(other).is_dir():
         words, name, theirs, found = "", "", stored_run(Path(other)), None
     else:
@@ -115,7 +127,7 @@ def _write_beside(run: Path, history: History, verdict: Verdict, other: str) -> 
     written = put_beside(mine, theirs, repeat=repeat, words=words, name=name, first_call=found)
     same = mine.plan == theirs.plan and mine.history.digest == theirs.history.digest
     warning = f"--beside {other}: the run beside this one is the same, row by row" if same else ""
-    return _Beside(page=written, warning=warning, first_call=found)
+    return _Beside(page=written.page, verdict=written.verdict, parting=written.parting, warning=warning, first_call=found)
 
 
 _Neighbour = tuple[str, Stored, FirstCall | None]

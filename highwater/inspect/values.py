@@ -4,6 +4,7 @@ Two processes with the same PYTHONHASHSEED give equal values the same number. A 
 the harness hands to the protocol, counts by its type alone. Fields that only one of two trees has may be left out.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
@@ -13,11 +14,12 @@ from typing import Any
 from msgspec import Struct
 
 LeftOut = Mapping[str, tuple[str, ...]]  # by class: its fields that do not count
-Tree = Any  # words, or a dict of trees by the step to each: ".hw", "[t-0]"
+Tree = Any  # words, or a dict of trees by the step to each: ".hw", "[t-0]"; `_KIND`: the class of a value
 _KNOWN_MAX = 200_000  # frozen values whose numbers are kept
 _DEPTH_MAX = 8
 _WIDTH = 160
 _NOTHING = "nothing"
+_KIND = ""  # the step to the class of a value, which tells the members of a union apart
 
 
 class Numbers:
@@ -113,9 +115,16 @@ def tree_of(value: Any, left_out: LeftOut, *, depth: int = _DEPTH_MAX) -> Tree:
         return {f"[{text(inner(key))}]": inner(part) for key, part in value.items()}
     if depth and isinstance(value, list | tuple) and value:
         return {f"[{number}]": inner(part) for number, part in enumerate(value)}
-    if depth and names:
-        return {f".{name}": inner(getattr(value, name, None)) for name in names}
-    return "[]" if isinstance(value, list | tuple) else "{}" if isinstance(value, dict) else f"a {value.__class__.__name__}"
+    if names is not None and (depth or not names):
+        return {_KIND: _kind_in_words(value), **{f".{name}": inner(getattr(value, name, None)) for name in names}}
+    if isinstance(value, list | tuple | dict) and not value:
+        return "{}" if isinstance(value, dict) else "[]"
+    return f"a {_kind_in_words(value)}"
+
+
+def _kind_in_words(value: object) -> str:
+    """The class of a value as words: "ask logs" for AskLogs."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", value.__class__.__name__).lower()
 
 
 def text(tree: Tree) -> str:
@@ -128,7 +137,9 @@ def _whole(tree: Tree) -> str:
         return tree
     if all(step.startswith("[") for step in tree) and list(tree) == [f"[{number}]" for number in range(len(tree))]:
         return f"[{', '.join(map(_whole, tree.values()))}]"
-    parts = [f"{step.strip('.[]')}: {_whole(part)}" for step, part in tree.items()]
+    parts = [f"{step.strip('.[]')}: {_whole(part)}" for step, part in tree.items() if step != _KIND]
+    if not parts:
+        return str(tree[_KIND])
     return f"{{{', '.join(parts)}}}"
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
+from highwater.inspect.messages import is_about, message_words
 from highwater.inspect.moment import Coming, Moment, Process
 from highwater.rig.evidence import names
 from reference.broker import heartbeats
@@ -33,7 +34,7 @@ INVARIANTS = "invariants"
 _TAIL = 3  # records at the end of a log
 _COMING_MAX = 6
 _WORDS_MAX = 110
-_BULK = ("batches", "correlation", "values", "records")  # fields of messages that are long or say nothing to a reader
+_MESSAGE_MAX = 300  # letters of the words of a message
 
 Tree = dict[str, object]
 
@@ -138,8 +139,8 @@ def _left(left_ms: int | None) -> str:
 
 
 def _coming_lines(coming: Sequence[Coming], wanted: str) -> Iterator[str]:
-    about = [flight for flight in coming if not wanted or getattr(flight.payload, "tp", wanted) == wanted]
-    yield from (f"  coming  {_coming_words(flight)}" for flight in islice(about, _COMING_MAX))
+    about = [flight for flight in coming if is_about(flight.payload, wanted)]
+    yield from (f"  coming  {_coming_words(flight, wanted)}" for flight in islice(about, _COMING_MAX))
     if len(about) > _COMING_MAX:
         yield f"  coming  and {len(about) - _COMING_MAX} more"
 
@@ -249,21 +250,11 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="backslashreplace")
 
 
-def _coming_words(flight: Coming) -> str:
-    """A message on its way, for example "Fetch (tp orders-0, offset 7) from b2, in 0.412 ms"."""
-    payload = flight.payload
-    fields = getattr(payload, "__struct_fields__", ())
-    held = ((name, _field(getattr(payload, name))) for name in fields if name not in _BULK)
-    words = ", ".join(f"{name} {value}" for name, value in held if value not in ("None", "()", "", "-1"))
-    words = f"{words[:_WORDS_MAX]}…" if len(words) > _WORDS_MAX else words
-    return f"{type(payload).__name__}{f' ({words})' if words else ''} from {flight.source}, {flight.when}"
-
-
-def _field(value: object) -> str:
-    """A field of a message; of the partitions in it their names."""
-    if isinstance(value, tuple) and value and all(hasattr(one, "tp") for one in value):
-        return " ".join(str(one.tp) for one in value)
-    return str(value)
+def _coming_words(flight: Coming, wanted: str = "") -> str:
+    """A message on its way, for example "Fetch (orders-0 from offset 7, epoch 1) from b2, in 0.412 ms"."""
+    words = message_words(flight.payload, wanted)
+    words = f"{words[:_MESSAGE_MAX]}…" if len(words) > _MESSAGE_MAX else words
+    return f"{type(flight.payload).__name__}{f' ({words})' if words else ''} from {flight.source}, {flight.when}"
 
 
 # --- two moments ----------------------------------------------------------------------------------------------------------------

@@ -21,14 +21,15 @@ from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
 from highwater.runs.first_call import kept_first_call
 from highwater.runs.page import write_page
+from highwater.runs.repeating import repeat_of
 from highwater.runs.run import judge
 from history import store
 from history.errors import NOT_JSON
 from history.history import History
 from nemesis.schedule import Window
-from reports.beside import Given, PlanChange
+from reports.beside import Given, PlanChange, beside_of
 from reports.first_call import FirstCall
-from reports.render import Link, beside_html
+from reports.render import Link, render_beside
 
 LINKS = store.BESIDE
 _NOT_COMPARED = frozenset({"name", "story", "seed", "derivation", "schedule", "script", "path", "draws"})
@@ -41,6 +42,14 @@ class Stored(Struct, frozen=True, kw_only=True):
     history: History
     verdict: Verdict
     plan: Plan | None
+
+
+class Beside(Struct, frozen=True, kw_only=True):
+    """The page of two runs: the verdict of the neighbour and where they part, in words."""
+
+    page: Path
+    verdict: str
+    parting: str
 
 
 def stored_run(folder: Path, verdict: Verdict | None = None) -> Stored:
@@ -62,27 +71,28 @@ def put_beside(
     name: str = "",
     output: Path | None = None,
     first_call: FirstCall | None = None,
-) -> Path:
+) -> Beside:
     """Write the page of both runs into the folder of the first one, and link to it.
 
-    `words` names the neighbour on that link, `name` in the name of the page; its run id if not given.
+    `repeat` compares them again, in the folder of the first one. `words` names the neighbour on that link, `name` in the name of
+    the page; its run id if not given.
     """
     page = output or run.folder / f"beside-{name or other.history.manifest.run_id}.html"
     plans = [PlanChange(what="the plan", left="", right="one of the plans cannot be read")]
     if run.plan is not None and other.plan is not None:
         plans = list(plan_changes(run.plan, other.plan))
     sides = _side_given(run, page), _side_given(other, page)
-    html = beside_html(*sides, plans=plans, repeat=repeat, first_call=first_call)
-    store.write_file(page, html)
+    view = beside_of(*sides, plans=plans, repeat=repeat, first_call=first_call)
+    store.write_file(page, render_beside(view))
     if output is None:
         link_to(run.folder, Link(words=words or other.history.manifest.run_id, page=page.name))
-    return page
+    return Beside(page=page, verdict=f"{view.right.banner.verdict}, {view.right.banner.live}", parting=view.parting)
 
 
 def _side_given(run: Stored, page: Path) -> Given:
     own = run.folder / store.REPORT
     link = Path(os.path.relpath(own.absolute(), page.absolute().parent)).as_posix() if own.exists() else ""
-    return Given(history=run.history, verdict=run.verdict, repeat=f"highwater replay {run.folder}", link=link)
+    return Given(history=run.history, verdict=run.verdict, repeat=repeat_of(run.folder), link=link)
 
 
 def link_to(folder: Path, link: Link) -> None:

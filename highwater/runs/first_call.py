@@ -200,11 +200,12 @@ def _made_by(calls: Sequence[Called], number: int) -> list[int]:
 
 def _otherwise(caller: str, here: str, there: str) -> str:
     """What a function calls here and there, in words; empty if both are parts of itself, such as a comprehension."""
-    own, here, there = map(_short, (caller, here, there))
+    own = _short(caller)
+    here, there = (name if name != own else "" for name in map(_short, (here, there)))
     if here == there:
-        return "" if here == own else f"{here} with other values"
+        return f"{here} with other values" if here else ""
     if not there:
-        return "" if here == own else f"{here}, which it does not there"
+        return f"{here}, which it does not there"
     return f"{here or 'nothing more'} where it calls {there} there"
 
 

@@ -13,8 +13,10 @@ from highwater.exit_codes import WORDS as EXIT_WORDS
 from highwater.exit_codes import of_verdict
 from highwater.inspect.rows import inside
 from highwater.plans.text import plan_from_yaml
+from highwater.rig.backend import REPEATABLE
 from highwater.runs.hazards import WORDS as HAZARDS
 from highwater.runs.hazards import hazard_of
+from highwater.runs.repeating import WITH_PLAN, holds_elsewhere
 from history import store
 from history.history import History
 from reports.first_call import FirstCall
@@ -35,11 +37,15 @@ def write_page(
 ) -> None:
     """Write the HTML report of a run; `plan` is its plan as YAML text or empty, `links` are pages of the run beside others.
 
-    `window` is the time in ns that its pictures show, `first_call` the one that answers otherwise than in another tree. A run
+    `repeat` is shown if it holds elsewhere, else how to repeat the run with the plan on the page. `window` is the time in ns that
+    the pictures show, `first_call` the one that answers otherwise than in another tree. A run
     with a cause is performed again up to the rows that the cause tells of, for the states around them.
     """
     hazard = _hazard_on_page(plan, history, verdict)
-    page = replace(page_of(history, verdict, plan=plan, repeat=repeat, hazard=hazard, window=window), first_call=first_call)
+    from_plan = bool(plan) and history.manifest.backend in REPEATABLE and not holds_elsewhere(repeat)
+    repeat = WITH_PLAN if from_plan else repeat
+    page = page_of(history, verdict, plan=plan, repeat=repeat, hazard=hazard, window=window)
+    page = replace(page, first_call=first_call, from_plan=from_plan)
     if page.cause_lines:
         page = replace(page, inside=inside(plan, history, [line.index for line in page.cause_lines]))
     store.write_file(path, render_run(page, sources=SOURCES, links=links))

@@ -226,6 +226,11 @@ def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
     return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
 
 
+def crash_signature(where: str) -> str:
+    """The cause of runs that one exception ended: its place and type without its words, which name records and offsets."""
+    return f"crash/{': '.join(where.split(': ')[:2])}"
+
+
 def of_failure(
     plan: str, *, seed: int | None, protocol: str, backend: str, failure: str, repeat: str, crash: str | None = None
 ) -> Summary:
@@ -242,5 +247,6 @@ def of_failure(
         outcome="harness-fault",
         failure=failure,
         crash=crash,
+        signature="" if crash is None else crash_signature(crash),
         repeat=repeat,
     )

@@ -1,5 +1,6 @@
 """Store the run of a shrunk plan with its neighbours that pass, and a page of it beside each (docs/run-page.md)."""
 
+import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -37,7 +38,8 @@ def record(shrunk: Shrunk, store: Path) -> Recorded:
     pages = []
     for words, plan_beside, repeat in others:
         beside = _stored(plan_beside, repeat, store)
-        page = put_beside(run, beside, repeat=f"highwater report {run.folder} --beside {beside.folder}", words=words)
+        again = f"highwater report . --beside {os.path.relpath(beside.folder, run.folder)}"
+        page = put_beside(run, beside, repeat=again, words=words).page
         pages.append((words, page))
     if pages:
         rewrite_page(run, repeat=f"highwater run --plan {file}")

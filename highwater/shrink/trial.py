@@ -29,7 +29,7 @@ from highwater.plans.plan import Plan
 from highwater.rig.backend import Backend, BackendName, Run
 from highwater.runs.provenance import Build
 from highwater.runs.run import attempting, backend_named, judge, perform
-from highwater.runs.summary import Summary, of_failure, summarize
+from highwater.runs.summary import Summary, crash_signature, of_failure, summarize
 from highwater.shrink.story import story
 from history.event import EventKind as K
 from history.history import History
@@ -38,7 +38,6 @@ from reference.types import TopicPartition, index_of, topic_of
 from workloads.parameters import Step
 
 MS = 1_000_000  # ns
-CRASH = "crash"
 NOTHING_TO_COMPARE = "nothing to compare"
 
 
@@ -126,7 +125,7 @@ def look(plan: Plan, backend: Backend, build: Build) -> RunFacts:
             repeat="",
             crash=error.where,
         )
-        return RunFacts(summary=failed, signature=_crash_signature(error), checker="")
+        return RunFacts(summary=failed, signature=crash_signature(error.where), checker="")
     verdict = judge(run.history)
     failure = signature(run.history, verdict) if verdict.validity is Validity.INVALID or verdict.live is False else None
     summary = summarize(plan, run.history, verdict, repeat="", wall_seconds=0.0)
@@ -160,7 +159,7 @@ def _still_fails(plan: Plan, goal: Goal, build: Build, backend: Backend) -> bool
     try:
         run = _run(replace(plan, quiet_ms=1, audit_ms=0) if goal.early else plan, backend, build)
     except CrashError as error:
-        return _crash_signature(error) == goal.signature
+        return crash_signature(error.where) == goal.signature
     if not goal.checker:
         return False
     verdict_of_checker = judge_with(run.history, tuple(checker for checker in ALL if checker.name == goal.checker))
@@ -202,11 +201,6 @@ def _run(plan: Plan, backend: Backend, build: Build) -> Run:
     if run.failure is not None:
         raise HarnessError(f"performing {plan.name} on {backend.name}: {run.failure}")
     return run
-
-
-def _crash_signature(error: CrashError) -> str:
-    """The place and the type of the exception, without its words, which name records and offsets."""
-    return f"{CRASH}/{': '.join(error.where.split(': ')[:2])}"
 
 
 def _facts(plan: Plan, history: History, verdict: Verdict, failure: Signature, summary: Summary) -> RunFacts:

@@ -13,14 +13,15 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
 from highwater.runs import revisions
 from highwater.runs.beside import links_of, plan_changes
+from highwater.runs.repeating import holds_elsewhere
 from history import store
 
 LOSS = Path("corpus/plans/shrunk-v3-truncated-committed.yaml")
 
 
-def failing_run(tmp_path: Path) -> Path:
+def failing_run(tmp_path: Path, plan: Path = LOSS) -> Path:
     """The folder of a short run of `v3` that fails."""
-    assert run_command_line(["run", "--plan", str(LOSS), "--store", str(tmp_path)]) == ExitCode.INVALID
+    assert run_command_line(["run", "--plan", str(plan), "--store", str(tmp_path)]) == ExitCode.INVALID
     (folder,) = (path.parent for path in tmp_path.glob("*/*/manifest.json"))
     return folder
 
@@ -38,7 +39,10 @@ def test_report_puts_a_run_beside_its_plan_on_safe(tmp_path: Path, capsys: pytes
     assert run_command_line(["report", str(folder), "--beside", "safe"]) == ExitCode.INVALID
     ((words, page),) = links_of(folder)
     assert words == "safe"
-    assert f"beside  {folder / page}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"beside  VALID, live: {folder / page}\nparts   The first " in printed
+    assert " rows are the same, up to " in printed
+    assert "b2 on events-0 truncates to offset 0 (to its high watermark)" in printed
     assert "truncates to offset" in (folder / page).read_text(encoding="utf-8")
     assert f'<a href="{page}">safe</a>' in (folder / store.REPORT).read_text(encoding="utf-8")
 
@@ -82,3 +86,42 @@ def _archive(folder: Path) -> bytes:
 @pytest.mark.parametrize("wrong", [["--beside", "unheard-of"], ["--window", "9..3"], ["--window", "x"]])
 def test_report_refuses_other_neighbours_and_windows(tmp_path: Path, wrong: list[str]) -> None:
     assert run_command_line(["report", str(failing_run(tmp_path)), *wrong]) == ExitCode.USAGE
+
+
+def test_pages_of_a_temporary_store_say_what_holds_elsewhere(tmp_path: Path) -> None:
+    """The store is gone when the page is read: it has the plan, and names no folder of this machine."""
+    (tmp_path / "own.yaml").write_bytes(LOSS.read_bytes())
+    folder = failing_run(tmp_path, tmp_path / "own.yaml")
+    assert run_command_line(["report", str(folder), "--beside", "safe"]) == ExitCode.INVALID
+
+    page = (folder / store.REPORT).read_text(encoding="utf-8")
+    ((_, name),) = links_of(folder)
+    beside = (folder / name).read_text(encoding="utf-8")
+
+    assert "<code>highwater run --plan plan.yaml</code>" in page
+    assert f"({name} in the folder of the run)" in page
+    assert "<code>highwater report . --beside safe</code>" in beside
+    assert [str(tmp_path) in text for text in (page, beside)] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("command", "holds"),
+    [
+        ("highwater run --seed 21 --derivation 3 --protocol v3", True),
+        ("highwater run --plan corpus/plans/kip101-scenario-1.yaml --protocol v3", True),
+        ("highwater replay 21 --derivation 3", True),
+        ("highwater replay store/seed-21/sim-v3-3e53dd08141a", False),
+        ("highwater run --plan=/tmp/plan.yaml", False),
+        ("", False),
+    ],
+)
+def test_command_holds_elsewhere_unless_it_names_a_file(command: str, holds: bool) -> None:
+    assert holds_elsewhere(command) is holds
+
+
+def test_page_of_a_seed_repeats_the_seed_when_written_again(tmp_path: Path) -> None:
+    run_command_line(["run", "--seed", "1", "--seconds", "3", "--no-report", "--store", str(tmp_path)])
+    (folder,) = (path.parent for path in tmp_path.glob("*/*/manifest.json"))
+    run_command_line(["report", str(folder)])
+
+    assert "<code>highwater run --seed 1 --derivation" in (folder / store.REPORT).read_text(encoding="utf-8")

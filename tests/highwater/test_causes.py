@@ -388,7 +388,7 @@ def test_cause_tells_a_truncation_between_election_and_leading() -> None:
         scene.at(2).event(K.APPEND, node=node, life=1, leader_epoch=0, offset=0, value="v", detail=role, **place)
     acked = scene.produce(0, "v", start=3, end=4, offset=0)
     scene.at(5).event(K.STATE_WRITTEN, node="b3", leader="b2", leader_epoch=1, zk_version=1, isr=("b2",), **state)
-    scene.at(6).event(K.BECAME_FOLLOWER, leader="b1", leader_epoch=0, **own)
+    follows = scene.at(6).event(K.BECAME_FOLLOWER, leader="b1", leader_epoch=0, **own)
     cut = scene.at(7).event(K.TRUNCATE, offset=0, detail="to its high watermark", **own)
     lead = scene.at(8).event(K.BECAME_LEADER, leader_epoch=1, leo=0, hw=0, isr=("b2",), **own)
     words = "b2 leads epoch 1 without the promised record v at offset 0; no wound excuses it"
@@ -399,8 +399,10 @@ def test_cause_tells_a_truncation_between_election_and_leading() -> None:
     assert cause.step == cut
     assert cause.sentence == (
         "v (offset 0) was acknowledged at 0.004 s with ISR {b1,b2}; b2 was elected leader of epoch 1 at 0.005 s; b2 truncated its"
-        " log to its HW 0 at 0.007 s, as a follower of b1; and b2 led epoch 1 without v at 0.008 s, although b1 still held it."
+        " log to its HW 0 at 0.007 s, as a follower of b1 in epoch 0; and b2 led epoch 1 without v at 0.008 s, although b1 still"
+        " held it."
     )
+    assert follows in cause.facts
 
 
 def test_cause_tells_a_lost_record_before_other_anomalies() -> None:

@@ -31,7 +31,7 @@ from highwater.campaigns.chaos import (
 )
 from highwater.campaigns.corpus import complaint, load_corpus, load_entry, load_plans, tasks_of
 from highwater.campaigns.generations import Search, reach_of
-from highwater.campaigns.red import Red, annotation, lines_of, markdown, reds
+from highwater.campaigns.red import Red, annotation, lines_of, markdown, red_of, reds
 from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
 from highwater.coverage.branches import Step, packed
@@ -41,7 +41,7 @@ from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
 from highwater.runs.revisions import Revision
 from highwater.runs.run import Keep
-from highwater.runs.summary import Summary
+from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task, perform
 from history.store import FIRST_CALL, write_file
 from nemesis.kinds import KINDS, select
@@ -403,6 +403,23 @@ def test_red_check_of_a_crash_names_the_line_of_the_protocol() -> None:
     red = _red(verdict="UNKNOWN", anomalies=(), crash=crash, failure="performing x", outcome="harness-fault", store=None)
 
     assert red.sentence == f"kip112-leader on safe: UNKNOWN instead of VALID: the protocol crashed at {crash}"
+
+
+def test_crashes_at_one_line_are_told_together() -> None:
+    """Their words name records and offsets, which differ from run to run."""
+    where = "reference/log/log.py:7 in append: KeyError"
+    first, second = (
+        of_failure(name, seed=None, protocol="safe", backend="sim", failure="f", repeat="r", crash=f"{where}: {name}")
+        for name in ("3", "4: x")
+    )
+    other = of_failure(
+        "o", seed=None, protocol="safe", backend="sim", failure="f", repeat="r", crash="reference/a.py:1 in b: E: 3"
+    )
+
+    assert first.signature == second.signature == f"crash/{where}"
+    assert other.signature != first.signature
+    lines = list(lines_of([red_of(run, Path("s"), sentence=run.plan) for run in (first, second, other)]))
+    assert [line for line in lines if line.startswith("    same")] == ["    same    4: x on safe"]
 
 
 def test_github_annotation_escapes_its_message() -> None:

@@ -46,6 +46,8 @@ def test_change_of_the_last_chapter_is_found_by_its_gate(place: Path) -> None:
     """In a copy of the code, because the chapter edits the protocol."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+    commit = "git init -q && git add reference && git -c user.name=x -c user.email=x commit -q -m before"
+    subprocess.run(commit, shell=True, cwd=place, check=True)
     environment = {**os.environ, "PYTHONPATH": str(place)}
     shown = list(examples((_COURSE / _LAST).read_text()))
 

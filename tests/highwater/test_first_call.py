@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from highwater.inspect.answering import Called
-from highwater.inspect.values import Numbers, differences, tree_of
+from highwater.inspect.values import Numbers, differences, text, tree_of
 from highwater.plans.text import load_plan
 from highwater.runs import revisions
 from highwater.runs.first_call import first_call, innermost, keep_first_call, kept_first_call
 from highwater.runs.revisions import ROOT
 from history import store
 from reference.config import VARIANTS
+from reference.controller.leader_selection import AskLogs, Keep
 from reference.messages import IsrMember
 from reference.types import BrokerId, Incarnation
 
@@ -49,6 +50,16 @@ def _calls(*calls: tuple[int, str, int, int]) -> list[Called]:
         ([(0, "a", 1, 1), (1, "b", 1, 1)], [(0, "a", 1, 1)], (0, 0, "b, which it does not there")),
         ([(0, "a", 1, 1)], [(0, "a", 1, 1), (1, "b", 1, 1)], (0, 0, "nothing more where it calls b there")),
         ([(0, "a", 1, 1), (1, "a.<locals>.<genexpr>", 1, 1)], [(0, "a", 1, 2), (1, "a.<locals>.<genexpr>", 2, 1)], (0, 0, "")),
+        (
+            [(0, "a", 1, 1), (1, "a.<locals>.<genexpr>", 1, 1)],
+            [(0, "a", 1, 2), (1, "b", 1, 1)],
+            (0, 0, "nothing more where it calls b there"),
+        ),
+        (
+            [(0, "a", 1, 1), (1, "b", 1, 1)],
+            [(0, "a", 1, 2), (1, "a.<locals>.<lambda>", 1, 1)],
+            (0, 0, "b, which it does not there"),
+        ),
         ([(0, "a", 1, 1), (1, "Send", 1, 0)], [(0, "a", 1, 1), (1, "Send", 2, 0)], (0, 0, "Send with other values")),
         ([(0, "a", 1, 1), (0, "b", 1, 1)], [(0, "a", 1, 1), (0, "b", 1, 2)], (1, 1, "")),
     ],
@@ -89,6 +100,17 @@ def test_differences_are_the_smallest_parts() -> None:
     here = tree_of({"t-0": [IsrMember(BrokerId(1), Incarnation(5))], "t-1": []}, {})
     there = tree_of({"t-0": [IsrMember(BrokerId(2), Incarnation(5))]}, {})
     assert list(differences(here, there, "isr")) == [("isr[t-0][0].broker", "1", "2"), ("isr[t-1]", "[]", "nothing")]
+
+
+def test_members_of_a_union_are_told_apart_by_plain_words() -> None:
+    """An internal name such as `Keep` says nothing to a reader of a page."""
+    here, there = (tree_of(value, {}) for value in (Keep(), AskLogs((BrokerId(1),))))
+    assert (text(here), text(there)) == ("keep", "{brokers: [1]}")
+    assert list(differences(here, there, "its result")) == [
+        ("its result", "keep", "ask logs"),
+        ("its result.brokers", "nothing", "[1]"),
+    ]
+    assert text(tree_of(print, {})) == "a builtin function or method"
 
 
 # --- two trees ------------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec.structs import replace as replace_fields
+
 from reports.first_call import FirstCall, Otherwise
 from reports.render import render_beside, render_run
 from reports.run_page import page_of
@@ -29,6 +31,17 @@ def test_pages_show_the_first_call_below_the_cause() -> None:
             '<td data-there="main">&lt;3&gt;</td>'
         )
     assert 'id="otherwise"' not in render_run(run)
+
+
+def test_sentence_ends_with_both_answers() -> None:
+    """In a terminal there is no table below it."""
+    assert _FOUND.sentence.endswith("at 1.514 s, before row 7: its result is None here, <3> at main.")
+
+
+def test_sentence_of_a_call_with_equal_values_tells_its_calls() -> None:
+    assert replace_fields(_FOUND, otherwise=()).sentence.endswith(
+        "before row 7: here it calls replica/isr._back_off, which it does not there."
+    )
 
 
 def test_page_says_why_there_is_no_first_call() -> None:

@@ -48,7 +48,7 @@ def html_of(history: History, verdict: Verdict) -> str:
 
 def test_run_page_tells_the_cause_before_the_list_of_anomalies() -> None:
     html = html_of(*a_loss())
-    sentence = "b2 truncated its log to its checkpointed HW 1 at 5.020 s, as a follower of b1"
+    sentence = "b2 truncated its log to its checkpointed HW 1 at 5.020 s, as a follower of b1 in epoch 1"
     assert 0 < html.index(sentence) < html.index("broke its promise: lost-write (1), duplicate (324)")
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_every_command_and_target_has_its_row() -> None:
     explained = [f"{name} " for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
     assert [name for name in wanted if not any(shown.startswith(f"{name} ") for shown in explained)] == []
+
+
+def test_make_alone_tells_what_each_target_does() -> None:
+    """In one line of all names nobody finds the one that is wanted."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    printed = subprocess.run(["make", "-C", str(ROOT), "-s"], capture_output=True, text=True, check=True).stdout
+
+    assert re.findall(r"^make (\S+) +\S", printed, re.MULTILINE) == [target for target in targets if target != "help"]
 
 
 def test_index_of_decisions_names_every_decision() -> None:

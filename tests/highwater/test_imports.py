@@ -1,0 +1,74 @@
+"""A tree with a file that cannot be imported, such as an edited `reference/`: one line, and not a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from highwater.cli.imports import PACKAGES, failed_import
+from highwater.exit_codes import ExitCode
+from tests.tidy.sources import ROOT
+
+IN_WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+
+
+def _broken(folder: Path, text: str) -> Path:
+    """A tree whose `reference` is this one, except for its `config.py`; returns that file."""
+    package = folder / "reference"
+    package.mkdir()
+    for entry in (ROOT / "reference").iterdir():
+        if entry.name not in ("config.py", "__pycache__"):
+            (package / entry.name).symlink_to(entry)
+    file = package / "config.py"
+    file.write_text(text)
+    return file
+
+
+def _highwater(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on the `reference` of a folder."""
+    variables = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-P", "-m", "highwater", *arguments]
+    return subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x = 1\ndef f(:\n", "reference/config.py:2: SyntaxError: invalid syntax"),
+        ("import os\nfrom os import nowhere\n", "reference/config.py:2: ImportError: cannot import name 'nowhere' from 'os'"),
+        ("import reference.nowhere\n", "reference/config.py:1: ModuleNotFoundError: No module named 'reference.nowhere'"),
+        ("\n\nX = y\n", "reference/config.py:3: NameError: name 'y' is not defined"),
+    ],
+)
+def test_broken_protocol_is_told_in_one_line(tmp_path: Path, text: str, line: str) -> None:
+    _broken(tmp_path, text)
+
+    done = _highwater(tmp_path, "protocols")
+
+    assert done.stderr.startswith(f"highwater: {line}")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (ExitCode.USAGE, "", 1)
+
+
+def test_broken_protocol_is_told_as_json_too(tmp_path: Path) -> None:
+    _broken(tmp_path, "X = y\n")
+
+    done = _highwater(tmp_path, "run", "--seed", "1", "--json")
+
+    line = "reference/config.py:1: NameError: name 'y' is not defined"
+    assert json.loads(done.stdout) == {"error": line, "exit": ExitCode.USAGE}
+
+
+def test_error_of_a_running_command_is_no_failed_import() -> None:
+    """It is a bug of the harness, whose traceback is needed."""
+    with pytest.raises(AttributeError) as raised:
+        failed_import(1)  # type: ignore[arg-type]
+
+    assert failed_import(raised.value) is None
+
+
+def test_packages_of_this_tree_are_those_of_the_wheel() -> None:
+    assert sorted(PACKAGES) == sorted(IN_WHEEL)
