@@ -45,7 +45,8 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     type: OpType
     # "produce" | "send" and "log" (of an asynchronous producer, within its program) | "poll" | "latest" (the end offset to which
     # a consumer may read) | "earliest" | "commit" | "committed" (the position of the consumer group named by `value`) | "txn" |
-    # "process" | "read-committed" | "group-poll" | "group-leave" (values are JSON) | those of administrators
+    # "process" | "read-committed" | "init-transactions" | "txn-send" | "txn-commit" | "txn-abort" | "group-poll" | "group-leave"
+    # (values are JSON) | those of administrators
     f: str
     topic: str | None = None
     topic_id: str | None = None

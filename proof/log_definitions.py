@@ -61,6 +61,7 @@ UNPROVEN = (
     "succession",
     "transactions",
     "vacuity",
+    "zombies",
 )
 
 # Kind of history (`proof.logs.DRAWERS`) -> the definitions that are compared on it.

@@ -61,7 +61,12 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.LOG_ON_DISK: "milestone",
     EventKind.RECORD_ON_DISK: "milestone",
 }
-_OF_SESSIONS = frozenset(("txn", "group-poll", "group-leave", "process", "read-committed"))  # whose values are JSON
+_OF_SESSIONS = frozenset(
+    (
+        *("txn", "group-poll", "group-leave", "process", "read-committed"),
+        *("init-transactions", "txn-send", "txn-commit", "txn-abort"),
+    )
+)  # whose values are JSON
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
 # Left out of logs: appends, flushes and HW moves are too many and mostly shown in the figures, FAULT_ACTED is summed in the table
 # of faults, and the state at the end of the run is reported only where it is inconsistent.

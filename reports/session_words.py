@@ -18,6 +18,8 @@ def session_words(f: str, value: str) -> str:
 
 def _member(said: dict[str, Any]) -> Iterator[str]:
     """What a member of a group, or a reader of committed records, asked for or was told."""
+    if "id" in said:
+        yield f"transactional id {said['id']}"
     if "group" in said:
         yield f"group {said['group']}"
     for what in ("assigned", "revoked"):
@@ -25,8 +27,9 @@ def _member(said: dict[str, Any]) -> Iterator[str]:
             yield f"{what} {', '.join(said[what])}"
     if "records" in said:
         yield f"polled {_ranges(said['records'])}"
-    if said.get("results"):
-        yield f"sent {_ranges(said['results'])}"
+    for what in ("results", "sends"):
+        if said.get(what):
+            yield f"sent {_ranges(said[what])}"
     if said.get("positions"):
         yield f"positions {', '.join(f'{key} {position}' for key, position in sorted(said['positions'].items()))}"
     if said.get("end"):

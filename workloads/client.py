@@ -17,8 +17,10 @@ ClientF = Literal["produce", "poll", "latest", "earliest"]
 OwnF = Literal[
     "send", "log"
 ]  # of an asynchronous producer, within its own program (`workloads.asynchronous`): they always succeed
+# One step of a transaction, of a producer whose transactional id others have, too
+StepF = Literal["init-transactions", "txn-send", "txn-commit", "txn-abort"]
 # Of a transactional client, and of a member of a consumer group: both keep a session with the cluster between operations.
-SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed", "process", "read-committed"]
+SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed", "process", "read-committed", StepF]
 RequestF = Literal[
     "create-topic",
     "delete-topic",
@@ -79,6 +81,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     writes: tuple[tuple[str, int], ...] = ()  # the partitions that the results of a `process` go to
     work_ms: int = 0  # between the results of a `process` and the positions
     group: str = ""
+    transactional_id: str = ""  # of a step; the sends of a txn-send are its micros
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):

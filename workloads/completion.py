@@ -83,7 +83,9 @@ ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "
 
 # A transaction counts as sent once its commit was asked for: before that it can only be aborted. A group's coordinator answers
 # these before it takes a commit, because the member is none any more.
-SESSION = frozenset({"txn", "process", "commit"})
+# A producer that is initialized may still fence others when the client has given up waiting. What a failed txn-send or txn-abort
+# sent is never committed, because nobody asks for it.
+SESSION = frozenset({"txn", "process", "commit", "init-transactions", "txn-commit"})
 COMMIT_REFUSED = frozenset({"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"})
 
 

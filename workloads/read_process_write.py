@@ -16,6 +16,7 @@ final readers read what was written.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from history.op import OpType
 from history.seed import Draws
@@ -99,10 +100,16 @@ class Processor:
             self._attempts = 0 if completion.positions else self._attempts + 1
 
 
+class Writer(Protocol):
+    """A client that writes in transactions."""
+
+    done: bool  # it has ended its last transaction
+
+
 class ResultReader:
     """A client that reads all committed results to their end, once the processors have left."""
 
-    def __init__(self, results: Sequence[PartitionName], processors: Sequence[Processor]) -> None:
+    def __init__(self, results: Sequence[PartitionName], processors: Sequence[Writer]) -> None:
         self._reads = tuple((name.topic, name.partition) for name in results)
         self._processors = processors
         self._attempts = 0  # without anything read

@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from workloads import admin_storm, create_delete, everything, groups, misuse, produce_consume, read_process_write, transactions
+from workloads import (
+    admin_storm,
+    create_delete,
+    everything,
+    groups,
+    misuse,
+    produce_consume,
+    read_process_write,
+    transactions,
+    zombies,
+)
 from workloads.client import Process
 from workloads.parameters import Parameters
 
@@ -13,7 +23,8 @@ Factory = Callable[[int, Parameters], tuple[Process, ...]]
 TRANSACTIONS = "transactions"
 READ_PROCESS_WRITE = "read-process-write"
 WITH_GROUPS = ("groups", READ_PROCESS_WRITE)
-OF_SESSIONS = (TRANSACTIONS, *WITH_GROUPS)
+ZOMBIES = "zombies"
+OF_SESSIONS = (TRANSACTIONS, *WITH_GROUPS, ZOMBIES)
 
 WORKLOADS: dict[str, Factory] = {
     "produce-consume": produce_consume.processes,
@@ -24,4 +35,5 @@ WORKLOADS: dict[str, Factory] = {
     TRANSACTIONS: transactions.processes,
     "groups": groups.processes,
     READ_PROCESS_WRITE: read_process_write.processes,
+    ZOMBIES: zombies.processes,
 }

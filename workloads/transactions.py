@@ -74,12 +74,12 @@ class Transactor:
 
 
 class Reader:
-    """A client that only polls, each time after a drawn gap."""
+    """A client that only polls, each time after a drawn gap; without `poll`, each poll is a transaction."""
 
-    def __init__(self, number: int, draws: Draws, parameters: Parameters) -> None:
+    def __init__(self, number: int, draws: Draws, parameters: Parameters, poll: Invocation | None = None) -> None:
         self._name = f"r{number}"
         self._draws = draws
-        self._partitions = parameters.partitions
+        self._asks = poll or _invocation_of(parameters.partitions, _POLL)
         self._interval_ms = parameters.poll_interval_ms
         self._due_ms = 0
 
@@ -91,7 +91,7 @@ class Reader:
             return Sleep(self._due_ms - now_ms)
         low, high = (self._interval_ms + 1) // 2, self._interval_ms * 3 // 2
         self._due_ms = now_ms + self._draws.between(f"workload gap {self._name}", low, high)
-        return _invocation_of(self._partitions, _POLL)
+        return self._asks
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Nothing: the client of the cluster keeps the position."""

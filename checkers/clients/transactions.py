@@ -52,6 +52,8 @@ NAME = "transactions"
 LEVEL = "read-committed"  # of Elle's names the nearest to what Kafka promises
 ALLOWED = frozenset({"G0", "G1b", "G1c"})  # of those that it forbids: transactions interleave, and polls end anywhere
 UNEXCUSED = frozenset({"G1a", "precommitted-read", "phantom-read"})  # what no lost bytes explain
+G1A = Kind("G1a", Harm.FALSE_READ, 50, unshown=NO_TRANSACTIONS)
+UNSEEN = Kind("unseen", Harm.LOSS, 30, unshown=WITHOUT_NOTES)
 _END = "end"
 _LINE = re.compile(r"\bline (\d+)")
 
@@ -210,10 +212,10 @@ CHECKER = Checker(
     reports=(
         INCONSISTENT_OFFSETS,
         DUPLICATE,
-        Kind("G1a", Harm.FALSE_READ, 50, unshown=NO_TRANSACTIONS),
+        G1A,
         Kind("precommitted-read", Harm.FALSE_READ, 70, unshown=NO_TRANSACTIONS),
         LOST_WRITE,
-        Kind("unseen", Harm.LOSS, 30, unshown=WITHOUT_NOTES),
+        UNSEEN,
         POLL_SKIP,
         Kind("nonmonotonic-poll", Harm.DISORDER, 70, unshown=NO_TRANSACTIONS),
         INT_POLL_SKIP,

@@ -54,7 +54,9 @@ def _range_of(operations: Operations, events: Events, facts: Facts) -> _Range:
         pl.col("acks").last(), (acknowledged & pl.col("acks").is_null()).sum().alias("before")
     )
     counts = with_acks.select(
-        acked=(acknowledged & (pl.col("acks") == -1)).sum() + _count_of_committed(with_acks, '["send"'),
+        acked=(acknowledged & (pl.col("acks") == -1)).sum()
+        + _count_of_committed(with_acks, '["send"')
+        + ((pl.col("type") == "ok") & (pl.col("f") == "txn-commit")).sum(),
         read=_count_of_committed(with_acks, '["poll",{"')
         + ((pl.col("type") == "ok") & (pl.col("f") == "poll") & pl.col("value").is_not_null()).sum(),
     )
@@ -138,7 +140,7 @@ CHECKER = Checker(
     blind="Whether the faults hit the moments that matter; campaigns measure that.",
     reports=(unknown(shown_by=("lag-by-wall-clock",)),),
     group_by=WHOLE_RUN,
-    operations=("produce", "poll", "latest", "earliest", "txn"),
+    operations=("produce", "poll", "latest", "earliest", "txn", "txn-commit"),
     events=tuple(K),
     check=check,
     split=ranged(_Range, columns=_COLUMNS, partial=_range_of, merge=_merge_ranges),

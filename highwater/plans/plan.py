@@ -27,7 +27,7 @@ from reference.effects import AnyEffect
 from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads import script_rules
 from workloads.parameters import Asynchronous, Step
-from workloads.registry import OF_SESSIONS, READ_PROCESS_WRITE, TRANSACTIONS, WITH_GROUPS, WORKLOADS
+from workloads.registry import OF_SESSIONS, READ_PROCESS_WRITE, TRANSACTIONS, WITH_GROUPS, WORKLOADS, ZOMBIES
 
 METRICS_MS_MIN, METRICS_MS_MAX = 100, 1000
 DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
@@ -415,6 +415,9 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
     if workload.name == READ_PROCESS_WRITE and len(plan.cluster.topics) < 2:
         sentence = f"workload {workload.name} needs two topics or more: the last one takes the results of the others"
         yield Complaint(path=("cluster", "topics"), sentence=sentence)
+    if workload.name == ZOMBIES and workload.producers < 2:
+        sentence = f"workload {workload.name} needs at least 2 producers, which share an id, not {workload.producers}"
+        yield Complaint(path=("workload", "producers"), sentence=sentence)
     if workload.consumers < 0:
         yield Complaint(path=("workload", "consumers"), sentence=f"consumers must be at least 0, not {workload.consumers}")
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms", "places"):

@@ -13,6 +13,7 @@ from highwater.rig.sessions import (
     ProcessCall,
     ReadCommittedCall,
     SessionCall,
+    StepCall,
     TxnCall,
     key_of,
 )
@@ -139,6 +140,9 @@ class Attempts:
                 )
             case "read-committed":
                 return ReadCommittedCall(id=self.calls, reads=invocation.reads)
+            case "init-transactions" | "txn-send" | "txn-commit" | "txn-abort":
+                of, sends = invocation.transactional_id, invocation.micros
+                return StepCall(id=self.calls, step=invocation.f, transactional_id=of, sends=sends)
             case "group-leave":
                 return GroupLeaveCall(id=self.calls, group=group)
             case "commit":
@@ -277,6 +281,8 @@ def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=_json([_micro(micro) for micro in invocation.micros])),)
         case "group-poll" | "group-leave" | "process":
             return (Record(value=_json({"group": invocation.group})),)
+        case "init-transactions" | "txn-send" | "txn-commit" | "txn-abort":
+            return (Record(value=_json(_step(invocation))),)
         case "commit" | "committed":
             return (Record(value=invocation.group, offset=invocation.offset if invocation.f == "commit" else None),)
         case "create-topic":
@@ -296,6 +302,14 @@ def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
 
 def _micro(micro: Micro) -> list[str]:
     return ["poll"] if micro.value is None else ["send", key_of((micro.topic, micro.partition)), micro.value]
+
+
+def _step(invocation: Invocation) -> dict[str, object]:
+    """What a step asks for: the transactional id, and the records by partition, their offsets unknown."""
+    sends: dict[str, list[list[object]]] = {}
+    for micro in invocation.micros:
+        sends.setdefault(key_of((micro.topic, micro.partition)), []).append([None, micro.value])
+    return {"id": invocation.transactional_id, **({"sends": sends} if sends else {})}
 
 
 def _json(value: object) -> str:
@@ -330,8 +344,10 @@ def _answered_records(invocation: Invocation, answered: Heard) -> tuple[Record, 
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
         case "admin-pending":
             return tuple(Record(value=path) for path in answered.found)
-        case "txn" | "group-poll" | "group-leave" | "process" | "read-committed":
+        case "txn" | "group-poll" | "group-leave" | "process" | "read-committed" | "txn-send":
             return (Record(value=None if answered.told is None else _json(answered.told)),)
+        case "init-transactions" | "txn-commit" | "txn-abort":
+            return (Record(value=_json(_step(invocation))),)
         case "commit" | "committed":
             return (Record(value=invocation.group, offset=invocation.offset if invocation.f == "commit" else answered.offset),)
         case _:

@@ -5,7 +5,7 @@ The clients of the reference do not know them, so they are no calls of `referenc
 
 from msgspec import Struct
 
-from workloads.client import Micro
+from workloads.client import Micro, StepF
 
 Partition = tuple[str, int]
 
@@ -73,7 +73,19 @@ class ReadCommittedCall(Struct, frozen=True, kw_only=True):
     reads: tuple[Partition, ...]
 
 
-SessionCall = ProcessCall | ReadCommittedCall | TxnCall | GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall
+class StepCall(Struct, frozen=True, kw_only=True):
+    """One step of a transaction, of a producer whose transactional id other clients have, too.
+
+    The first step, "init-transactions", makes a new producer. Each other one is of the last producer that was made.
+    """
+
+    id: int
+    step: StepF
+    transactional_id: str
+    sends: tuple[Micro, ...] = ()
+
+
+SessionCall = StepCall | ProcessCall | ReadCommittedCall | TxnCall | GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall
 
 
 def key_of(partition: Partition) -> str:

@@ -37,6 +37,7 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class _Expected(Struct, frozen=True, forbid_unknown_fields=True):
     runs: dict[str, Run]
+    sessions: dict[str, Run]
     kafka: dict[str, Queue]
     elle: dict[str, str]  # "<model>-<kind>" -> the isolation level
     jepsen: dict[str, str]  # model -> the kind of its bad history
@@ -53,6 +54,7 @@ class Foreign(NamedTuple):
 
 _EXPECTED = msgspec.yaml.decode((ROOT / "expected.yaml").read_bytes(), type=_Expected)
 RUNS = _EXPECTED.runs
+SESSIONS = _EXPECTED.sessions  # "ok/<checker>-…" and "bad/<checker>-…", below the folder sessions
 QUEUES = _EXPECTED.kafka
 
 

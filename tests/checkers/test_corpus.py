@@ -4,8 +4,10 @@ import pytest
 
 from checkers.control import clauses
 from checkers.judge import judge
+from checkers.observing import IN_PLACE_OF_NOTES
 from checkers.registry import ALL
-from tests.checkers.corpus import ROOT, RUNS, history
+from history import jsonl
+from tests.checkers.corpus import ROOT, RUNS, SESSIONS, history
 
 
 @pytest.mark.slow
@@ -25,10 +27,23 @@ def test_corpus_history_gets_its_expected_verdict(name: str) -> None:
     assert {key: verdict.counts[key] for key in expected.counts} == expected.counts
 
 
+@pytest.mark.parametrize("name", sorted(SESSIONS))
+def test_history_of_sessions_gets_its_expected_verdict(name: str) -> None:
+    """Their judges stand in for those of the brokers' notes, so each is asked by itself."""
+    expected = SESSIONS[name]
+    checker = next(one for one in IN_PLACE_OF_NOTES if name.partition("/")[2].startswith(f"{one.name}-"))
+
+    verdict = judge(jsonl.read(ROOT / "sessions" / f"{name}.jsonl"), (checker,))
+
+    assert tuple((anomaly.kind, anomaly.witness) for anomaly in verdict.anomalies) == expected.anomalies
+    assert (verdict.validity.name, verdict.unchecked) == (expected.validity, expected.unchecked)
+    assert {key: verdict.counts[key] for key in expected.counts} == expected.counts
+
+
 def test_every_corpus_history_has_an_expected_verdict() -> None:
     files = {str(path.relative_to(ROOT).with_suffix("")) for path in ROOT.rglob("*.jsonl")}
 
-    assert files == set(RUNS)
+    assert files == {*RUNS, *(f"sessions/{name}" for name in SESSIONS)}
 
 
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])

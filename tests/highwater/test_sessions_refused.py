@@ -17,7 +17,13 @@ REAL = ROOT / "corpus" / "real"
 
 
 @pytest.mark.parametrize(
-    ("name", "lacks"), [("transactions", "transactions"), ("groups", "consumer groups"), ("read-process-write", "transactions")]
+    ("name", "lacks"),
+    [
+        ("transactions", "transactions"),
+        ("groups", "consumer groups"),
+        ("read-process-write", "transactions"),
+        ("zombies", "transactions"),
+    ],
 )
 def test_reference_refuses_transactions_and_groups(name: str, lacks: str) -> None:
     plan = load_plan(REAL / f"{name}.yaml")
@@ -37,7 +43,7 @@ def test_present_release_refuses_the_workloads_of_administrators() -> None:
     plan = on_system(load_plan(REAL / "transactions.yaml"), parsed_system("kafka:3.9.1"))
     storm = replace(plan, workload=replace(plan.workload, name="admin-storm"))
 
-    names = "'produce-consume', 'transactions', 'groups', 'read-process-write'"
+    names = "'produce-consume', 'transactions', 'groups', 'read-process-write', 'zombies'"
     message = f"kafka 3.9.1 performs the workload {names} only, not 'admin-storm'"
     assert ProcessBackend().refuse(storm) == message
 
@@ -53,6 +59,13 @@ def test_results_need_a_topic_of_their_own() -> None:
 
     with pytest.raises(PlanError, match="needs two topics or more: the last one takes the results of the others"):
         checked(alone)
+
+
+def test_zombies_need_two_clients_of_one_id() -> None:
+    plan = load_plan(REAL / "zombies.yaml")
+
+    with pytest.raises(PlanError, match="needs at least 2 producers, which share an id, not 1"):
+        checked(replace(plan, workload=replace(plan.workload, producers=1)))
 
 
 def test_seeds_of_read_process_write_have_two_topics() -> None:

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from history.op import OpType
 from tests.workloads.test_admin_storm import run
+from workloads import zombies
 from workloads.client import Completion, Done, Invocation, Process, Sleep
 from workloads.generate import generate
 from workloads.groups import FINAL_ATTEMPTS_MAX, GROUP, Member
@@ -144,3 +145,71 @@ def test_results_are_read_once_the_processors_have_left() -> None:
     assert first(reader).reads == (("results", 0),)
     reader.completed(first(reader), Completion(type=OpType.OK, at_end=True))
     assert isinstance(reader.next(now_ms=0, phase="final"), Done)
+
+
+OK, FAILED = Completion(type=OpType.OK), Completion(type=OpType.FAIL, error="_FENCED")
+
+
+def takers() -> list[zombies.Transactor]:
+    return [one for one in generate("zombies", 3, PARAMETERS) if isinstance(one, zombies.Transactor)]
+
+
+def due(client: zombies.Transactor, now_ms: int = 0) -> tuple[int, Invocation]:
+    """What a client asks for when its next step is due, and when that is."""
+    while isinstance(asked := client.next(now_ms=now_ms, phase="faults"), Sleep):
+        now_ms += asked.ms
+    assert isinstance(asked, Invocation)
+    return now_ms, asked
+
+
+def after(client: zombies.Transactor, *completions: Completion) -> tuple[int, Invocation]:
+    """What it asks for when its first steps have ended so."""
+    now_ms, asked = due(client)
+    for completion in completions:
+        client.completed(asked, completion)
+        now_ms, asked = due(client, now_ms)
+    return now_ms, asked
+
+
+def test_two_clients_take_over_one_id_from_each_other() -> None:
+    asked = [after(client)[1] for client in takers()]
+
+    assert [(one.f, one.transactional_id) for one in asked] == [("init-transactions", "shared-0")] * 2
+
+
+def test_transactor_sends_and_then_ends_its_transaction() -> None:
+    _, sent = after(takers()[0], OK)
+
+    assert sent.f == "txn-send"
+    assert 1 <= len(sent.micros) <= zombies.SENDS_MAX
+    assert after(takers()[0], OK, OK)[1].f in ("txn-commit", "txn-abort")
+
+
+def test_client_that_was_refused_rests_and_takes_the_id_back() -> None:
+    """What it could not send is never committed."""
+    failed_ms, _ = after(takers()[0], OK)
+    back_ms, asked = after(takers()[0], OK, FAILED)
+
+    assert asked.f == "init-transactions"
+    assert zombies.REST_MS_MIN <= back_ms - failed_ms <= zombies.REST_MS_MAX
+
+
+def test_open_transaction_is_ended_in_the_final_phase() -> None:
+    client = takers()[0]
+    after(client, OK, OK)
+    ending = first(client)
+    client.completed(ending, OK)
+
+    assert ending.f in ("txn-commit", "txn-abort")
+    assert isinstance(client.next(now_ms=0, phase="final"), Done)
+    assert client.done
+
+
+def test_committed_records_are_read_once_the_transactors_are_done() -> None:
+    clients = generate("zombies", 3, PARAMETERS)
+    reader = next(one for one in clients if isinstance(one, ResultReader))
+
+    assert isinstance(reader.next(now_ms=0, phase="final"), Sleep)
+    for client in clients[:2]:
+        assert isinstance(client.next(now_ms=0, phase="final"), Done)
+    assert (first(reader).f, first(reader).reads) == ("read-committed", (("t", 0), ("t", 1)))

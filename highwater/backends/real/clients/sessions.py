@@ -3,6 +3,7 @@
 from typing import Any, assert_never
 
 from highwater.backends.real.clients.members import Member
+from highwater.backends.real.clients.shared_ids import SharedIds
 from highwater.backends.real.clients.transactions import TransactionalProducer, Transactions
 from highwater.rig.attempts import Heard
 from highwater.rig.sessions import (
@@ -13,6 +14,7 @@ from highwater.rig.sessions import (
     ProcessCall,
     ReadCommittedCall,
     SessionCall,
+    StepCall,
     TxnCall,
 )
 
@@ -24,6 +26,7 @@ class Sessions:
         """`run` ends the transactional id and the names of groups: on a cluster that stays, earlier runs have left theirs."""
         producer = TransactionalProducer(f"{name}{run}", settings, timeout_ms=timeout_ms)
         self._transactions = Transactions(producer, settings, timeout_ms=timeout_ms)
+        self._shared_ids = SharedIds(settings, timeout_ms=timeout_ms, run=run)
         self._member = Member(producer, name, settings, timeout_ms=timeout_ms, run=run, membership=membership)
 
     def perform(self, call: SessionCall) -> Heard:
@@ -31,6 +34,8 @@ class Sessions:
         match call:
             case TxnCall():
                 return self._transactions.perform(call)
+            case StepCall():
+                return self._shared_ids.perform(call)
             case ReadCommittedCall():
                 return self._transactions.read(call)
             case ProcessCall():
@@ -50,4 +55,5 @@ class Sessions:
     def close(self) -> None:
         """Close what is open."""
         self._transactions.close()
+        self._shared_ids.close()
         self._member.close()

@@ -28,6 +28,11 @@ final class Settings {
         this.timeoutMs = request.get("timeout_ms").asInt();
     }
 
+    // An id that clients share.
+    String transactionalId(String shared) {
+        return "highwater-" + shared + run;
+    }
+
     private Properties common() {
         Properties own = new Properties();
         own.put("bootstrap.servers", brokers);

@@ -14,16 +14,22 @@ final class TransactionalProducer {
     private static final int TRANSACTION_MS = 6000;  // after which the coordinator aborts a transaction that nobody ends
 
     private final Settings settings;
+    private final String id;
     private KafkaProducer<String, String> producer;
 
     TransactionalProducer(Settings settings) {
+        this(settings, settings.transactionalId);
+    }
+
+    TransactionalProducer(Settings settings, String id) {
         this.settings = settings;
+        this.id = id;
     }
 
     KafkaProducer<String, String> ready() {
         if (producer == null) {
             Properties own = settings.producing();
-            own.put("transactional.id", settings.transactionalId);
+            own.put("transactional.id", id);
             own.put("transaction.timeout.ms", Math.max(TRANSACTION_MS, settings.timeoutMs));
             own.put("delivery.timeout.ms", Math.max(1000, settings.timeoutMs));
             own.put("linger.ms", 0);

@@ -1,0 +1,259 @@
+"""Checker of fencing in a run of a black box: a producer whose transactional id was taken over has no effect any more (KIP-98).
+
+Operations `init-transactions`, `txn-send`, `txn-commit` and `txn-abort` are steps of a producer and have a JSON value:
+`{"id":"a"}`, and with a txn-send `{"id":"a","sends":{"t-0":[[null,"x"]]}}`, answered with the offsets where they are known.
+Operations `read-committed` are answered as `checkers.clients.exactly_once` says. A process has one producer at a time: the one
+that it initialized last. What is promised is docs/promise.md SES-4.
+
+A producer is fenced from the row on where a later producer of its id is known to be initialized. One is later if its
+initialization was asked for after the other's was done; of two that overlap nobody knows. An initialization that was not
+confirmed fences nobody for certain. A producer that is fenced, and does not know it yet, is a zombie.
+
+* A record that a zombie sent or committed is read (`zombie-write`): its commit was not asked for before the producer was fenced.
+* A zombie is told that its records were appended, or that they are committed (`unfenced-producer`).
+* A record is read whose commit nobody has asked for by then, or certainly failed (`G1a`).
+* A record that certainly was committed is not read by a final reader that came to the end (`unseen`): a zombie may have ended
+  its transaction.
+
+A commit that was asked for before may take effect, whatever its client was told. A run without zombies shows nothing: UNKNOWN.
+
+    >>> from checkers.clients.zombies import CHECKER
+    >>> from checkers.sketches import history_of
+    >>> from checkers.judge import judge
+    >>> a, sent = '{"id":"a"}', '{"id":"a","sends":{"t-0":[[0,"x"]]}}'
+    >>> first = (f"ok init-transactions value={a} process=1", f"ok txn-send value={sent} process=1")
+    >>> second = f"ok init-transactions value={a} process=2"
+    >>> read = 'ok read-committed value={"records":{"t-0":[[0,"x"]]}} process=3'
+    >>> history = history_of(*first, second, f"info txn-commit value={a} process=1", read)
+    >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
+    ['zombie-write']
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from checkers.clients.transactions import G1A, UNSEEN
+from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, recovery_deadline_ns
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.rows import Call
+from checkers.engine.splits import gathered
+from checkers.engine.tables import Events, Operations
+from checkers.engine.verdict import Anomaly, Cut, Findings
+
+NAME = "zombies"
+_NEVER = 1 << 62
+_STEPS = ("init-transactions", "txn-send", "txn-commit", "txn-abort")
+
+
+class _Producer(Struct):
+    """A producer that certainly was initialized, by the rows of that; `fenced`: the row from which on it is a zombie."""
+
+    id: str
+    asked: int
+    done: int
+    fenced: int = _NEVER
+
+
+class _Transaction(Struct):
+    """What a producer sent: partition, offset (None: not known) and value; `end` is its commit or abort, if anybody asked."""
+
+    producer: _Producer
+    sent: Call
+    records: tuple[tuple[str, int | None, str], ...]
+    end: Call | None = None
+
+    @property
+    def commit(self) -> Call | None:
+        """Its commit; None if nobody asked for it, or it certainly failed."""
+        return self.end if self.end is not None and self.end.f == "txn-commit" and self.end.type != "fail" else None
+
+    @property
+    def is_of_zombie(self) -> bool:
+        """Whether its producer was fenced before it ended."""
+        return self.producer.fenced < (_NEVER if self.end is None else self.end.invoked)
+
+
+class _Read(NamedTuple):
+    """The first read of a value."""
+
+    key: str
+    offset: int
+    at: int
+
+
+class _Run(Struct):
+    """What the clients of a run were told."""
+
+    transactions: list[_Transaction]
+    read: dict[str, _Read]  # by value
+    final: Call | None  # a final read that came to the end of all partitions
+
+
+def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Judge the producers of a run; counts certain commits as `transactions`, and calls of zombies that failed as `fenced`."""
+    if "txn-send" not in operations.words:
+        return Findings()  # no client of this run has a transactional id that others have, too
+    run = _facts_of_run(operations, facts)
+    anomalies = [*_reads_unpromised(run), *_zombies_served(run)]
+    unchecked = []
+    if run.final is None:
+        unchecked.append(f"{NAME}: no final reader came to the end of the committed records: missing ones were not judged")
+    else:
+        anomalies += _records_unseen(run, run.final)
+    fenced = sum(call.type in ("fail", "info") for call, _ in _calls_of_zombies(run))
+    if not fenced and not anomalies:
+        unchecked.append(f"{NAME}: no producer worked on after another one had taken over its id")
+    committed = [one for one in run.transactions if one.commit is not None and one.commit.type == "ok"]
+    return Findings(
+        anomalies=tuple(anomalies),
+        unchecked=tuple(unchecked),
+        not_live=tuple(_complaints(run, facts)),
+        live_judged=recovery_deadline_ns(facts) is not None,
+        counts={"transactions": len(committed), "fenced": fenced},
+    )
+
+
+def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
+    """What the calls of a run say of the producers, their transactions and the reads, in the order of the invocations."""
+    run = _Run(transactions=[], read={}, final=None)
+    producers: list[_Producer] = []
+    own: dict[int, _Producer] = {}  # by process
+    open_transactions: dict[int, _Transaction] = {}
+    for call in sorted(operations.calls, key=lambda call: call.invoked):
+        told = _told(call)
+        if call.f == "read-committed":
+            _take_read(run, call, told, facts)
+            continue
+        transaction = open_transactions.pop(call.process, None)
+        if call.f == "init-transactions":
+            own.pop(call.process, None)
+            if call.type == "ok" and isinstance(told.get("id"), str):
+                own[call.process] = _Producer(told["id"], call.invoked, call.ended)
+                producers.append(own[call.process])
+        elif call.f == "txn-send" and call.process in own:
+            sent = _Transaction(own[call.process], call, _records(told, "sends"))
+            run.transactions.append(sent)
+            open_transactions[call.process] = sent
+        elif transaction is not None:
+            transaction.end = call
+    for producer in producers:
+        later = (one.done for one in producers if one.id == producer.id and one.asked > producer.done)
+        producer.fenced = min(later, default=_NEVER)
+    return run
+
+
+def _take_read(run: _Run, call: Call, told: dict[str, Any], facts: Facts) -> None:
+    """Enter what a reader of committed records was told."""
+    if call.type != "ok":
+        return
+    for key, offset, value in _records(told, "records"):
+        if offset is not None:
+            run.read.setdefault(value, _Read(key, offset, call.ended))
+    if told.get("end") is True and facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns:
+        run.final = call
+
+
+def _told(call: Call) -> dict[str, Any]:
+    """The value of a call's completion, else that of its invocation; empty if it cannot be read."""
+    for rows in (call.rows, call.asked):
+        try:
+            told = json.loads(rows[0].value or "") if rows else None
+        except ValueError:
+            continue
+        if isinstance(told, dict):
+            return told
+    return {}
+
+
+def _records(told: dict[str, Any], what: str) -> tuple[tuple[str, int | None, str], ...]:
+    """The records of an answer by partition, offset and value; empty if it cannot be read."""
+    try:
+        return tuple((key, None if at is None else int(at), str(value)) for key, of in told[what].items() for at, value in of)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return ()
+
+
+def _reads_unpromised(run: _Run) -> Iterator[Anomaly]:
+    """Records that are read although nobody had asked for their commit by then, or a producer that was fenced."""
+    for transaction in run.transactions:
+        producer, commit = transaction.producer, transaction.commit
+        for key, _, value in transaction.records:
+            read = run.read.get(value)
+            if read is None or (commit is not None and commit.invoked < min(producer.fenced, read.at)):
+                continue
+            where = f"{value} at offset {read.offset} of {read.key} is read"
+            if transaction.is_of_zombie and producer.fenced < read.at:
+                words = f"{where}, and its producer was fenced: another one had taken over {producer.id} before its commit"
+                yield _anomaly("zombie-write", key, (producer.fenced, read.at), words)
+            else:
+                words = f"{where}, and its transaction {'did not commit' if commit is None else 'was still open'}"
+                yield _anomaly("G1a", key, (transaction.sent.ended, read.at), words)
+
+
+def _calls_of_zombies(run: _Run) -> Iterator[tuple[Call, _Transaction]]:
+    """The sends, and the commits of records that were appended, that a producer asked for when it was fenced."""
+    for transaction in run.transactions:
+        if transaction.sent.invoked > transaction.producer.fenced:
+            yield transaction.sent, transaction
+        elif transaction.commit is not None and transaction.is_of_zombie:
+            yield transaction.commit, transaction
+
+
+def _zombies_served(run: _Run) -> Iterator[Anomaly]:
+    """Calls of zombies that succeeded. A commit of nothing that was appended asks no broker."""
+    for call, transaction in _calls_of_zombies(run):
+        appended = [(key, value) for key, offset, value in transaction.records if offset is not None]
+        if call.type == "ok" and appended:
+            done = "commits" if call.f == "txn-commit" else "sends"
+            words = f"a producer of {transaction.producer.id} {done} {appended[0][1]} after another one had taken the id over"
+            yield _anomaly("unfenced-producer", appended[0][0], (transaction.producer.fenced, call.ended), words)
+
+
+def _records_unseen(run: _Run, final: Call) -> Iterator[Anomaly]:
+    """Records of transactions that certainly committed before the last read, and that nobody read; zombies commit none."""
+    for transaction in run.transactions:
+        commit = transaction.commit
+        if commit is not None and commit.type == "ok" and commit.ended < final.invoked and not transaction.is_of_zombie:
+            for key, offset, value in transaction.records:
+                if offset is not None and value not in run.read:
+                    words = f"{value} at offset {offset} of {key} was committed, and the final readers came to the end without it"
+                    yield _anomaly("unseen", key, (commit.ended, final.ended), words)
+
+
+def _complaints(run: _Run, facts: Facts) -> Iterator[str]:
+    """Why the run is not live: nobody read to the end, or no late transaction was committed."""
+    deadline = recovery_deadline_ns(facts)
+    if deadline is None:
+        return
+    if run.final is None:
+        yield "no final reader of committed records came to the end of all partitions"
+    late = [one.commit for one in run.transactions if one.sent.invoked_ns >= deadline]
+    if late and not any(commit is not None and commit.type == "ok" for commit in late):
+        yield "no transaction with a send was committed from the bound B after healing on"
+
+
+def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anomaly:
+    return Anomaly(kind=kind, checker=NAME, key=key, witness=witness, words=words)
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="What a producer sends or commits is never read once another one with its transactional id was initialized.",
+    assumes="A process has one producer at a time. Values are sent once. What could not be sent is not committed.",
+    blind="Commits that are under way while the id is taken over; initializations that overlap or were not confirmed.",
+    reports=(
+        Kind("zombie-write", Harm.FALSE_READ, 45, unshown=NO_TRANSACTIONS),
+        G1A,
+        Kind("unfenced-producer", Harm.WRONG_ANSWER, 15, unshown=NO_TRANSACTIONS),
+        UNSEEN,
+    ),
+    group_by=WHOLE_RUN,
+    operations=(*_STEPS, "read-committed"),
+    check=check,
+    split=gathered(check),
+)

@@ -1,0 +1,183 @@
+"""Recorded clients of Kafka 4.1.0 that take an id over from each other are VALID; with one thing changed they are not.
+
+The run performed corpus/real/zombies.yaml with librdkafka: brokers were killed, cut off and hung meanwhile.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.clients.zombies import CHECKER
+from checkers.engine.verdict import Validity
+from checkers.judge import judge
+from checkers.sketches import history_of
+from history import store
+from history.history import History
+from history.op import Operation, OpType
+from tests.tidy.sources import ROOT
+
+RECORDED = ROOT / "tests" / "highwater" / "kafka-4.1.0-zombies"
+Rows = list[Operation]
+
+
+@cache
+def recorded_history() -> History:
+    return store.load(RECORDED)
+
+
+def test_recorded_clients_of_one_id_are_valid() -> None:
+    verdict = judge(recorded_history())
+
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
+    assert verdict.counts["fenced"] > 10
+    assert verdict.counts["acked"] == verdict.counts["transactions"] > 50
+
+
+def commits(rows: Rows, *types: OpType) -> list[tuple[int, int]]:
+    """The indices in `rows` of the invocation and completion of each commit that ended so."""
+    asked: dict[int, int] = {}
+    found = []
+    for at, row in enumerate(rows):
+        if row.f == "txn-commit" and row.type is OpType.INVOKE:
+            asked[row.process] = at
+        elif row.f == "txn-commit" and row.type in types:
+            found.append((asked[row.process], at))
+    return found
+
+
+def sent_before(rows: Rows, commit: int) -> dict[str, list[Any]]:
+    """The records of the transaction whose commit begins at this index."""
+    process = rows[commit].process
+    row = next(row for row in reversed(rows[:commit]) if row.process == process and row.f == "txn-send" and row.value)
+    sends: dict[str, list[Any]] = json.loads(row.value or "")["sends"]
+    return sends
+
+
+def read_too(rows: Rows, records: dict[str, list[Any]]) -> Rows:
+    """The rows, with these records in the last answer to a reader."""
+    last = max(at for at, row in enumerate(rows) if row.f == "read-committed" and row.type is OpType.OK)
+    answer = json.loads(rows[last].value or "")
+    for key, placed in records.items():
+        answer["records"].setdefault(key, []).extend(placed)
+    return [*rows[:last], replace(rows[last], value=json.dumps(answer)), *rows[last + 1 :]]
+
+
+def commit_of_zombie(rows: Rows) -> tuple[int, int]:
+    """A commit that was asked for after the id was taken over, and was refused."""
+    history = recorded_history()
+    for asked, ended in commits(rows, OpType.INFO):
+        changed = [replace(row, type=OpType.OK, error=None) if at == ended else row for at, row in enumerate(rows)]
+        told = judge(History(history.manifest, operations=changed, events=history.events), (CHECKER,))
+        if "unfenced-producer" in {anomaly.kind for anomaly in told.anomalies}:
+            return asked, ended
+    raise AssertionError("no zombie asked for a commit")
+
+
+def record_of_zombie_is_read(rows: Rows) -> Rows:
+    return read_too(rows, sent_before(rows, commit_of_zombie(rows)[0]))
+
+
+def zombie_is_told_that_it_committed(rows: Rows) -> Rows:
+    _, ended = commit_of_zombie(rows)
+    return [replace(row, type=OpType.OK, error=None) if at == ended else row for at, row in enumerate(rows)]
+
+
+def aborted_record_is_read(rows: Rows) -> Rows:
+    aborted = next(at for at, row in enumerate(rows) if row.f == "txn-abort" and row.type is OpType.OK)
+    return read_too(rows, sent_before(rows, aborted))
+
+
+def committed_record_is_not_read(rows: Rows) -> Rows:
+    """A transaction that certainly committed is gone from all answers to readers."""
+    gone = {value for placed in sent_before(rows, commits(rows, OpType.OK)[0][0]).values() for _, value in placed}
+    changed = []
+    for row in rows:
+        answer = json.loads(row.value) if row.f == "read-committed" and row.value else None
+        if answer:
+            kept = {key: [at for at in placed if at[1] not in gone] for key, placed in answer["records"].items()}
+            changed.append(replace(row, value=json.dumps({**answer, "records": kept})))
+        else:
+            changed.append(row)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (record_of_zombie_is_read, "zombie-write"),
+        (zombie_is_told_that_it_committed, "unfenced-producer"),
+        (aborted_record_is_read, "G1a"),
+        (committed_record_is_not_read, "unseen"),
+    ],
+)
+def test_changed_history_has_the_anomaly(change: Callable[[Rows], Rows], kind: str) -> None:
+    history = recorded_history()
+    verdict = judge(History(history.manifest, operations=change(list(history.operations)), events=history.events), (CHECKER,))
+
+    assert verdict.validity is Validity.INVALID
+    assert {anomaly.kind for anomaly in verdict.anomalies} == {kind}
+
+
+def step(outcome: str, f: str, process: int, value: str = '{"id":"a"}') -> str:
+    return f"{outcome} {f} value={value} process={process}"
+
+
+def sent(process: int, value: str, outcome: str = "ok") -> str:
+    return step(outcome, "txn-send", process, f'{{"id":"a","sends":{{"t-0":[[0,"{value}"]]}}}}')
+
+
+def read(*values: str) -> str:
+    placed = ",".join(f'[0,"{value}"]' for value in values)
+    return f'ok read-committed value={{"records":{{"t-0":[{placed}]}},"end":true}} process=9'
+
+
+def kinds(*lines: str) -> list[str]:
+    return [anomaly.kind for anomaly in judge(history_of(*lines), (CHECKER,)).anomalies]
+
+
+FIRST, SECOND = step("ok", "init-transactions", 1), step("ok", "init-transactions", 2)
+
+
+def test_producer_that_was_taken_over_has_no_effect() -> None:
+    """docs/promise.md SES-4."""
+    late = step("info", "txn-commit", 1)
+
+    assert kinds(FIRST, sent(1, "x"), SECOND, late, read()) == []
+    assert kinds(FIRST, sent(1, "x"), SECOND, late, read("x")) == ["zombie-write"]
+
+
+def test_zombie_that_sends_anew_is_refused() -> None:
+    assert kinds(FIRST, SECOND, sent(1, "x", "fail"), read()) == []
+    assert kinds(FIRST, SECOND, sent(1, "x"), read()) == ["unfenced-producer"]
+
+
+def test_unconfirmed_initialization_fences_nobody_for_certain() -> None:
+    maybe = step("info", "init-transactions", 2)
+
+    assert kinds(FIRST, sent(1, "x"), maybe, step("ok", "txn-commit", 1), read("x")) == []
+
+
+def test_producer_of_another_id_is_not_fenced() -> None:
+    other = step("ok", "init-transactions", 2, '{"id":"b"}')
+
+    assert kinds(FIRST, sent(1, "x"), other, step("ok", "txn-commit", 1), read("x")) == []
+
+
+def test_record_read_before_its_commit_is_an_anomaly() -> None:
+    assert kinds(FIRST, sent(1, "x"), read("x"), step("ok", "txn-commit", 1), SECOND) == ["G1a"]
+
+
+def test_abort_that_a_zombie_is_told_of_is_right() -> None:
+    """It was aborted when the id was taken over."""
+    assert kinds(FIRST, sent(1, "x"), SECOND, step("ok", "txn-abort", 1), read()) == []
+
+
+def test_run_without_zombies_shows_nothing() -> None:
+    verdict = judge(history_of(FIRST, sent(1, "x"), step("ok", "txn-commit", 1)), (CHECKER,))
+
+    assert verdict.validity is Validity.UNKNOWN
+    assert any("no producer worked on after another one" in line for line in verdict.unchecked)
