@@ -3,13 +3,13 @@
 A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
 does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
 VALID. Where the brokers' notes are missing, `client_log` judges in place of the ledger, from the clients alone, and
-`stored_records` compares the disks at the end. `transactions`, `group_delivery`, `exactly_once` and `zombies` judge what only
-such systems offer.
+`stored_records` compares the disks at the end. `transactions`, `group_delivery`, `exactly_once`, `zombies` and `share_groups`
+judge what only such systems offer.
 """
 
 from collections.abc import Iterator, Sequence
 
-from checkers.clients import client_log, exactly_once, group_delivery, transactions, zombies
+from checkers.clients import client_log, exactly_once, group_delivery, share_groups, transactions, zombies
 from checkers.durability import stored_records
 from checkers.durability.acked_loss import CHECKER as LEDGER
 from checkers.engine.checker import Checker
@@ -24,6 +24,7 @@ IN_PLACE_OF_NOTES = (
     group_delivery.CHECKER,
     exactly_once.CHECKER,
     zombies.CHECKER,
+    share_groups.CHECKER,
 )
 # Rules of the reference: other systems may take a replica that ended without a clean shutdown out of the ELR (KIP-966), and raise
 # epochs and choose leaders by other rules.

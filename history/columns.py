@@ -47,7 +47,9 @@ OPERATIONS = (
         "`value` has its micro-operations as JSON: checkers/clients/transactions.py), `process` and `read-committed` (records "
         "and their results in transactions; `value` is JSON: checkers/clients/exactly_once.py), `init-transactions`, `txn-send`, "
         "`txn-commit` and `txn-abort` (steps of a producer; `value` is JSON: checkers/clients/zombies.py), `group-poll` and "
-        "`group-leave` (of a member of a group; `value` is JSON: checkers/clients/group_delivery.py); of an administrator "
+        "`group-leave` (of a member of a group; `value` is JSON: checkers/clients/group_delivery.py), `share-poll`, "
+        "`share-acknowledge`, `share-leave` and `share-abandon` (of a member of a share group; `value` is JSON: "
+        "checkers/clients/share_groups.py); of an administrator "
         "`create-topic`, `delete-topic`, `add-partition`, `remove-partition`, `elect-preferred`, `elect-unclean`, `reassign`, "
         "`reassign-extra`, `reassign-request`, `cancel-reassignments`, `allow-reassignments`, `depose-controller`, `edit-znode` "
         "(a znode is created, overwritten or deleted by hand) and `admin-pending` (which requests are pending under /admin)",

@@ -46,7 +46,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     # "produce" | "send" and "log" (of an asynchronous producer, within its program) | "poll" | "latest" (the end offset to which
     # a consumer may read) | "earliest" | "commit" | "committed" (the position of the consumer group named by `value`) | "txn" |
     # "process" | "read-committed" | "init-transactions" | "txn-send" | "txn-commit" | "txn-abort" | "group-poll" | "group-leave"
-    # (values are JSON) | those of administrators
+    # | "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon" (values are JSON) | those of administrators
     f: str
     topic: str | None = None
     topic_id: str | None = None

@@ -57,6 +57,7 @@ UNPROVEN = (
     "metadata",
     "metrics",
     "promptness",
+    "share-groups",
     "stored-records",
     "succession",
     "transactions",

@@ -65,6 +65,7 @@ _OF_SESSIONS = frozenset(
     (
         *("txn", "group-poll", "group-leave", "process", "read-committed"),
         *("init-transactions", "txn-send", "txn-commit", "txn-abort"),
+        *("share-poll", "share-acknowledge", "share-leave", "share-abandon"),
     )
 )  # whose values are JSON
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}

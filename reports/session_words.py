@@ -1,6 +1,7 @@
 """Values of operations of sessions in words: transactions, polls of groups, read-process-write. They are JSON, often long."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,8 +33,18 @@ def _member(said: dict[str, Any]) -> Iterator[str]:
             yield f"sent {_ranges(said[what])}"
     if said.get("positions"):
         yield f"positions {', '.join(f'{key} {position}' for key, position in sorted(said['positions'].items()))}"
+    if said.get("acknowledged"):
+        confirmed = said.get("confirmed", ())
+        yield "; ".join(_acknowledged(key, of, certain=key in confirmed) for key, of in sorted(said["acknowledged"].items()))
     if said.get("end"):
         yield "to the end"
+
+
+def _acknowledged(key: str, types: list[list[Any]], *, certain: bool) -> str:
+    """What became of the records of a partition, by type: "accept 3, release 1 of t-0"."""
+    counts = Counter(what for _, what in types)
+    words = ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
+    return f"{words} of {key}{'' if certain else ', not confirmed'}"
 
 
 def _txn(said: list[list[Any]]) -> Iterator[str]:
@@ -55,8 +66,8 @@ def _ranges(records: dict[str, list[list[Any]]]) -> str:
 
 def _range(key: str, placed: list[list[Any]]) -> str:
     if len(placed) == 1:
-        offset, value = placed[0]
+        offset, value = placed[0][:2]
         return f"{value} of {key}" + ("" if offset is None else f" at {offset}")
-    known = [offset for offset, _ in placed if offset is not None]
+    known = [offset for offset, *_ in placed if offset is not None]
     where = f" at {min(known)} to {max(known)}" if known else ""
     return f"{len(placed)} records of {key}{where}"

@@ -19,8 +19,11 @@ OwnF = Literal[
 ]  # of an asynchronous producer, within its own program (`workloads.asynchronous`): they always succeed
 # One step of a transaction, of a producer whose transactional id others have, too
 StepF = Literal["init-transactions", "txn-send", "txn-commit", "txn-abort"]
+# Of a member of a share group
+ShareF = Literal["share-poll", "share-acknowledge", "share-leave", "share-abandon"]
+AcknowledgeType = Literal["accept", "release", "reject"]
 # Of a transactional client, and of a member of a consumer group: both keep a session with the cluster between operations.
-SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed", "process", "read-committed", StepF]
+SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed", "process", "read-committed", StepF, ShareF]
 RequestF = Literal[
     "create-topic",
     "delete-topic",
@@ -81,6 +84,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     writes: tuple[tuple[str, int], ...] = ()  # the partitions that the results of a `process` go to
     work_ms: int = 0  # between the results of a `process` and the positions
     group: str = ""
+    acknowledges: tuple[AcknowledgeType, ...] = ()  # of a share-acknowledge: for the records in turn, by partition and offset
     transactional_id: str = ""  # of a step; the sends of a txn-send are its micros
 
 

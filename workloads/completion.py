@@ -85,7 +85,7 @@ ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "
 # these before it takes a commit, because the member is none any more.
 # A producer that is initialized may still fence others when the client has given up waiting. What a failed txn-send or txn-abort
 # sent is never committed, because nobody asks for it.
-SESSION = frozenset({"txn", "process", "commit", "init-transactions", "txn-commit"})
+SESSION = frozenset({"txn", "process", "commit", "init-transactions", "txn-commit", "share-acknowledge"})
 COMMIT_REFUSED = frozenset({"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"})
 
 

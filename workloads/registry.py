@@ -10,6 +10,7 @@ from workloads import (
     misuse,
     produce_consume,
     read_process_write,
+    share_groups,
     transactions,
     zombies,
 )
@@ -24,7 +25,8 @@ TRANSACTIONS = "transactions"
 READ_PROCESS_WRITE = "read-process-write"
 WITH_GROUPS = ("groups", READ_PROCESS_WRITE)
 ZOMBIES = "zombies"
-OF_SESSIONS = (TRANSACTIONS, *WITH_GROUPS, ZOMBIES)
+SHARE_GROUPS = "share-groups"
+OF_SESSIONS = (TRANSACTIONS, *WITH_GROUPS, ZOMBIES, SHARE_GROUPS)
 
 WORKLOADS: dict[str, Factory] = {
     "produce-consume": produce_consume.processes,
@@ -36,4 +38,5 @@ WORKLOADS: dict[str, Factory] = {
     "groups": groups.processes,
     READ_PROCESS_WRITE: read_process_write.processes,
     ZOMBIES: zombies.processes,
+    SHARE_GROUPS: share_groups.processes,
 }

@@ -17,7 +17,7 @@ from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import REFERENCE, parsed_system
-from workloads.registry import OF_SESSIONS
+from workloads.registry import OF_SESSIONS, SHARE_GROUPS
 
 Action = Annotated[Literal["list", "get", "check"], typer.Argument(help="list all, get the jars of one, check a user's cluster.")]
 What = Annotated[
@@ -71,7 +71,8 @@ def _list_entry(release: Release) -> Entry:
     idempotence = "" if release.idempotence else " without idempotent producers"
     sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
     faults = f"kill, pause, power loss, links, {sessions}unreadable and full directories"
-    workloads = ", ".join(("produce-consume", *(OF_SESSIONS if release.sessions else ())))
+    of_sessions = (name for name in OF_SESSIONS if release.sessions and (release.shares or name != SHARE_GROUPS))
+    workloads = ", ".join(("produce-consume", *of_sessions))
     return Entry(
         system=f"{KAFKA}:{release.version}",
         backends=("process", "docker"),

@@ -27,7 +27,15 @@ from reference.effects import AnyEffect
 from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads import script_rules
 from workloads.parameters import Asynchronous, Step
-from workloads.registry import OF_SESSIONS, READ_PROCESS_WRITE, TRANSACTIONS, WITH_GROUPS, WORKLOADS, ZOMBIES
+from workloads.registry import (
+    OF_SESSIONS,
+    READ_PROCESS_WRITE,
+    SHARE_GROUPS,
+    TRANSACTIONS,
+    WITH_GROUPS,
+    WORKLOADS,
+    ZOMBIES,
+)
 
 METRICS_MS_MIN, METRICS_MS_MAX = 100, 1000
 DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
@@ -208,8 +216,9 @@ def beyond_reference(plan: Plan) -> str | None:
     """Why the reference cannot perform the plan's workload, in a sentence; None if it can, or is not the plan's system."""
     if is_foreign(plan) or plan.workload.name not in OF_SESSIONS:
         return None
-    lacks = "consumer groups" if plan.workload.name == "groups" else "transactions"
-    return f"the reference has no {lacks}; the workload {plan.workload.name!r} needs another system, such as --system kafka:3.9.1"
+    lacks = {"groups": "consumer groups", SHARE_GROUPS: "share groups"}.get(plan.workload.name, "transactions")
+    system = "kafka:4.2.0" if plan.workload.name == SHARE_GROUPS else "kafka:3.9.1"
+    return f"the reference has no {lacks}; the workload {plan.workload.name!r} needs another system, such as --system {system}"
 
 
 def version_of(system: SystemSpec) -> str:

@@ -13,6 +13,7 @@ from highwater.rig.sessions import (
     ProcessCall,
     ReadCommittedCall,
     SessionCall,
+    ShareCall,
     StepCall,
     TxnCall,
     key_of,
@@ -143,6 +144,9 @@ class Attempts:
             case "init-transactions" | "txn-send" | "txn-commit" | "txn-abort":
                 of, sends = invocation.transactional_id, invocation.micros
                 return StepCall(id=self.calls, step=invocation.f, transactional_id=of, sends=sends)
+            case "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon":
+                types, reads = invocation.acknowledges, invocation.reads
+                return ShareCall(id=self.calls, share=invocation.f, group=group, reads=reads, acknowledges=types)
             case "group-leave":
                 return GroupLeaveCall(id=self.calls, group=group)
             case "commit":
@@ -279,7 +283,7 @@ def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(offset=invocation.offset),)
         case "txn":
             return (Record(value=_json([_micro(micro) for micro in invocation.micros])),)
-        case "group-poll" | "group-leave" | "process":
+        case "group-poll" | "group-leave" | "process" | "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon":
             return (Record(value=_json({"group": invocation.group})),)
         case "init-transactions" | "txn-send" | "txn-commit" | "txn-abort":
             return (Record(value=_json(_step(invocation))),)
@@ -344,10 +348,12 @@ def _answered_records(invocation: Invocation, answered: Heard) -> tuple[Record, 
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
         case "admin-pending":
             return tuple(Record(value=path) for path in answered.found)
-        case "txn" | "group-poll" | "group-leave" | "process" | "read-committed" | "txn-send":
+        case (
+            "txn" | "group-poll" | "group-leave" | "process" | "read-committed" | "txn-send" | "share-poll" | "share-acknowledge"
+        ):
             return (Record(value=None if answered.told is None else _json(answered.told)),)
-        case "init-transactions" | "txn-commit" | "txn-abort":
-            return (Record(value=_json(_step(invocation))),)
+        case "init-transactions" | "txn-commit" | "txn-abort" | "share-leave" | "share-abandon":
+            return _invoked_records(invocation)
         case "commit" | "committed":
             return (Record(value=invocation.group, offset=invocation.offset if invocation.f == "commit" else answered.offset),)
         case _:

@@ -5,7 +5,7 @@ The clients of the reference do not know them, so they are no calls of `referenc
 
 from msgspec import Struct
 
-from workloads.client import Micro, StepF
+from workloads.client import AcknowledgeType, Micro, ShareF, StepF
 
 Partition = tuple[str, int]
 
@@ -85,7 +85,21 @@ class StepCall(Struct, frozen=True, kw_only=True):
     sends: tuple[Micro, ...] = ()
 
 
-SessionCall = StepCall | ProcessCall | ReadCommittedCall | TxnCall | GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall
+class ShareCall(Struct, frozen=True, kw_only=True):
+    """What a member of a share group does; a "share-poll" joins if it is none.
+
+    A "share-acknowledge" gives the records of the last poll these types in turn, by partition and offset, over and over.
+    """
+
+    id: int
+    share: ShareF
+    group: str
+    reads: tuple[Partition, ...] = ()
+    acknowledges: tuple[AcknowledgeType, ...] = ()
+
+
+OfGroup = GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall | ShareCall
+SessionCall = ProcessCall | ReadCommittedCall | TxnCall | StepCall | OfGroup
 
 
 def key_of(partition: Partition) -> str:

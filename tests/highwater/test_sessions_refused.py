@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from highwater.backends.real.clients.libraries import refusal
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.sim.backend import SimBackend
 from highwater.cli.main import run_command_line
@@ -59,6 +61,33 @@ def test_results_need_a_topic_of_their_own() -> None:
 
     with pytest.raises(PlanError, match="needs two topics or more: the last one takes the results of the others"):
         checked(alone)
+
+
+def test_reference_refuses_share_groups() -> None:
+    plan = load_plan(REAL / "share-groups.yaml")
+    message = "the reference has no share groups; the workload 'share-groups' needs another system, such as --system kafka:4.2.0"
+
+    assert ProcessBackend().refuse(plan) == message
+
+
+@pytest.mark.parametrize(
+    ("client", "message"),
+    [
+        (UNSET, "the workload 'share-groups' needs the Java client: --client java:4.2.0"),
+        ("java:4.1.0", "client java:4.1.0 has no share consumer that is stable (KIP-932): 4.2.0 and later have"),
+    ],
+)
+def test_client_without_share_consumer_is_refused(client: str | UnsetType, message: str) -> None:
+    plan = load_plan(REAL / "share-groups.yaml")
+
+    assert refusal(replace(plan, workload=replace(plan.workload, client=client))) == message
+
+
+def test_release_without_stable_share_groups_is_refused() -> None:
+    plan = on_system(load_plan(REAL / "share-groups.yaml"), parsed_system("kafka:4.1.0"))
+
+    message = "kafka 4.1.0 has no share groups that are ready for production (KIP-932): 4.2 and later have"
+    assert ProcessBackend().refuse(plan) == message
 
 
 def test_zombies_need_two_clients_of_one_id() -> None:

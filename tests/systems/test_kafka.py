@@ -150,6 +150,7 @@ def test_faults_of_every_family_act_on_a_release(tmp_path: Path, name: str, vers
         ("read-process-write", "3.9.1"),
         ("process-coordinator-assigns", "4.1.0"),
         ("zombies", "4.1.0"),
+        ("share-groups", "4.2.0"),
     ],
 )
 def test_release_keeps_sessions_under_faults(tmp_path: Path, name: str, version: str) -> None:

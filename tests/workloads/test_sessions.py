@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from history.op import OpType
 from tests.workloads.test_admin_storm import run
-from workloads import zombies
+from workloads import share_groups, zombies
 from workloads.client import Completion, Done, Invocation, Process, Sleep
 from workloads.generate import generate
 from workloads.groups import FINAL_ATTEMPTS_MAX, GROUP, Member
@@ -213,3 +213,48 @@ def test_committed_records_are_read_once_the_transactors_are_done() -> None:
     for client in clients[:2]:
         assert isinstance(client.next(now_ms=0, phase="final"), Done)
     assert (first(reader).f, first(reader).reads) == ("read-committed", (("t", 0), ("t", 1)))
+
+
+def sharers() -> tuple[list[share_groups.Member], share_groups.LastMember]:
+    clients = generate("share-groups", 3, PARAMETERS)
+    last = next(one for one in clients if isinstance(one, share_groups.LastMember))
+    return [one for one in clients if isinstance(one, share_groups.Member)], last
+
+
+def test_members_of_a_share_group_do_all_that_they_may() -> None:
+    client = sharers()[0][0]
+    asked, types = set(), set()
+    now_ms = 0
+    for _ in range(500):
+        while isinstance(one := client.next(now_ms=now_ms, phase="faults"), Sleep):
+            now_ms += one.ms
+        assert isinstance(one, Invocation)
+        asked.add(one.f)
+        types |= set(one.acknowledges)
+        client.completed(one, GIVEN if one.f == "share-poll" else Completion(type=OpType.OK))
+
+    assert asked == {"share-poll", "share-acknowledge", "share-leave", "share-abandon"}
+    assert types == {"accept", "release", "reject"}
+
+
+def test_member_of_a_share_group_leaves_in_the_final_phase() -> None:
+    client = sharers()[0][0]
+
+    assert first(client).f == "share-leave"
+    assert isinstance(client.next(now_ms=0, phase="final"), Done)
+
+
+def test_last_member_takes_what_is_left_once_the_others_are_gone() -> None:
+    members, last = sharers()
+    assert isinstance(last.next(now_ms=0, phase="final"), Sleep)
+    for client in members:
+        first(client)
+    last.completed(first(last), GIVEN)
+    accepts = first(last)
+    last.completed(accepts, OK)
+    for _ in range(share_groups.LAST_POLLS_MAX):
+        last.completed(first(last), OK)
+
+    assert (accepts.f, accepts.acknowledges) == ("share-acknowledge", ("accept",))
+    assert first(last).f == "share-leave"
+    assert isinstance(last.next(now_ms=0, phase="final"), Done)

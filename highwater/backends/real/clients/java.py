@@ -12,12 +12,14 @@ from importlib.resources import files
 from pathlib import Path
 
 from highwater.backends.real.systems.kafka import jars
-from highwater.backends.real.systems.kafka.releases import release_named
+from highwater.backends.real.systems.kafka.releases import number_of, release_named
 from highwater.errors import HarnessError, UsageError
 
 NAME = "java"
 FIRST = (2, 5)  # its producers commit with the generation of a group (KIP-447)
+SHARES_SINCE = "4.2.0"  # the first release whose share consumer is stable (KIP-932)
 _SOURCES = "jvm"  # the folder beside this module
+_OF_SHARES = "shares"  # in that folder: what is compiled where the client has a share consumer
 _COMPILE_S_MAX = 120.0
 
 
@@ -31,6 +33,11 @@ def release_of(version: str) -> str:
     return release.jars
 
 
+def has_shares(version: str) -> bool:
+    """Whether the Java client of this version has a share consumer that is stable."""
+    return number_of(release_named(version)) >= number_of(release_named(SHARES_SINCE))
+
+
 def missing(version: str) -> str | None:
     """What this machine lacks to run the Java client of this version, in a sentence; None if nothing."""
     lacks = jars.missing(release_named(release_of(version)))
@@ -42,13 +49,15 @@ def missing(version: str) -> str | None:
 def command(version: str) -> list[str]:
     """The command line of the process that performs calls with this client. HarnessError if it cannot be compiled."""
     folder = jars.folder_of(release_named(release_of(version)))
-    classes = _compile_worker(folder)
+    classes = _compile_worker(folder, shares=has_shares(version))
     return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{classes}:{folder}/*", "Worker"]
 
 
-def _compile_worker(folder: Path) -> Path:
+def _compile_worker(folder: Path, *, shares: bool) -> Path:
     """The folder of the worker's classes for the jars of this folder; compiled unless they are there."""
-    found = (source for source in files(__package__).joinpath(_SOURCES).iterdir() if source.name.endswith(".java"))
+    jvm = files(__package__).joinpath(_SOURCES)
+    folders = (jvm, jvm.joinpath(_OF_SHARES)) if shares else (jvm,)
+    found = (source for each in folders for source in each.iterdir() if source.name.endswith(".java"))
     sources = {source.name: source.read_bytes() for source in sorted(found, key=lambda source: source.name)}
     key = hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     classes = jars.cache_folder() / "clients" / f"{folder.name}-{key}"

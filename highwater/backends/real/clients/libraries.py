@@ -13,7 +13,7 @@ from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from history.errors import unknown
 from reference.types import Address
-from workloads.registry import OF_SESSIONS
+from workloads.registry import OF_SESSIONS, SHARE_GROUPS
 
 LIBRARIES = (java.NAME,)  # beside librdkafka, which a plan does not name
 WORKLOADS = ("produce-consume", *OF_SESSIONS)  # that they perform
@@ -22,12 +22,17 @@ WORKLOADS = ("produce-consume", *OF_SESSIONS)  # that they perform
 def refusal(plan: Plan) -> str | None:
     """Why the client library of the plan cannot perform it here, in a sentence; None if it can. UsageError for an unknown one."""
     named = plan.workload.client
+    shares = plan.workload.name == SHARE_GROUPS
     if named is UNSET:
-        return None
+        return (
+            f"the workload {SHARE_GROUPS!r} needs the Java client: --client {java.NAME}:{java.SHARES_SINCE}" if shares else None
+        )
     name, _, version = named.partition(":")
     if name not in LIBRARIES:
         raise UsageError(unknown("client", name, LIBRARIES))
     java.release_of(version)
+    if shares and not java.has_shares(version):
+        return f"client {named} has no share consumer that is stable (KIP-932): {java.SHARES_SINCE} and later have"
     if plan.workload.name not in WORKLOADS:
         names = ", ".join(map(repr, WORKLOADS))
         return f"client {named} performs the workloads {names} only, not {plan.workload.name!r}"

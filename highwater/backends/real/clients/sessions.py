@@ -14,6 +14,7 @@ from highwater.rig.sessions import (
     ProcessCall,
     ReadCommittedCall,
     SessionCall,
+    ShareCall,
     StepCall,
     TxnCall,
 )
@@ -36,6 +37,8 @@ class Sessions:
                 return self._transactions.perform(call)
             case StepCall():
                 return self._shared_ids.perform(call)
+            case ShareCall():
+                raise AssertionError("share groups are refused with this library before the run")
             case ReadCommittedCall():
                 return self._transactions.read(call)
             case ProcessCall():

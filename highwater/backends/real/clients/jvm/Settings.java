@@ -28,6 +28,27 @@ final class Settings {
         this.timeoutMs = request.get("timeout_ms").asInt();
     }
 
+    String group(String name) {
+        return name + run;
+    }
+
+    Properties asking() {
+        return common();
+    }
+
+    // A member of a share group. It is none any more when it has not polled for a while, so an abandoned one leaves.
+    Properties sharing(String group) {
+        Properties own = common();
+        own.put("key.deserializer", StringDeserializer.class.getName());
+        own.put("value.deserializer", StringDeserializer.class.getName());
+        own.put("group.id", group(group));
+        own.put("share.acknowledgement.mode", "explicit");
+        own.put("max.poll.interval.ms", MEMBER_MS);
+        own.put("fetch.max.wait.ms", 50);
+        own.put("default.api.timeout.ms", (int) CALL_MS);
+        return own;
+    }
+
     // An id that clients share.
     String transactionalId(String shared) {
         return "highwater-" + shared + run;
@@ -55,7 +76,7 @@ final class Settings {
     // A member of a group, which commits only by calls.
     KafkaConsumer<String, String> member(String group, String isolation) {
         Properties own = consuming(isolation);
-        own.put("group.id", group + run);
+        own.put("group.id", group(group));
         own.put("auto.offset.reset", "earliest");
         if (membership.equals("consumer")) {
             own.put("group.protocol", "consumer");  // KIP-848: the coordinator says how long a session lasts

@@ -28,7 +28,7 @@ from server.runtime.health import ask
 from server.wire.clients.apis import ApiKey
 from server.wire.clients.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from server.wire.framing import WireError
-from workloads.registry import READ_PROCESS_WRITE, ZOMBIES
+from workloads.registry import READ_PROCESS_WRITE, SHARE_GROUPS, ZOMBIES
 
 _DELETE_VERSION = 3
 _DELETE_S = 30
@@ -42,6 +42,7 @@ _NEEDED = {
     "groups": (11, "JoinGroup"),
     READ_PROCESS_WRITE: (28, "TxnOffsetCommit"),
     ZOMBIES: (22, "InitProducerId"),
+    SHARE_GROUPS: (78, "ShareFetch"),
 }
 _OF_KIP_848 = (68, "ConsumerGroupHeartbeat")
 

@@ -36,6 +36,7 @@ class Release(Struct, frozen=True, kw_only=True):
     idempotence: bool = True  # since 0.11
     sessions: bool = False  # whether the workloads of transactions and groups are performed: from 2.8 on
     coordinator_assigns: bool = False  # whether groups may have their coordinator assign (KIP-848): from 4.0 on
+    shares: bool = False  # whether share groups are ready for production (KIP-932): from 4.2 on
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +64,7 @@ def release_of(version: str, number_text: str, mode: Mode) -> Release:
         idempotence=number >= (0, 11),
         sessions=number >= (2, 8),
         coordinator_assigns=number >= (4,),
+        shares=number >= (4, 2),
     )
 
 

@@ -14,12 +14,13 @@ from highwater.backends.real.systems.kafka.releases import Release, number_of
 from highwater.backends.real.systems.port import Wiring
 from highwater.plans.plan import Plan, system_of
 from reference.types import Address, broker_address
-from workloads.registry import OF_SESSIONS
+from workloads.registry import OF_SESSIONS, SHARE_GROUPS
 
 Properties = dict[str, str]
 INTER_BROKER = "PEERS"
 QUORUM = "QUORUM"
 CLUSTER_ID = "aGlnaHdhdGVyLWtyYWZ0MQ"  # sixteen bytes in base64, the same for all nodes of a run
+_DELIVERIES_MAX = 10  # of a record to a share group, which Kafka allows at most
 _LOG_PATTERN = "[%d{ISO8601}] %p %m (%c)%n"
 
 
@@ -66,7 +67,21 @@ def of_sessions(plan: Plan) -> Properties:
         "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
         "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
     }
+    of_shares: Properties = {
+        "group.share.min.session.timeout.ms": str(MEMBER_MS),
+        "group.share.session.timeout.ms": str(MEMBER_MS),
+        "group.share.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "group.share.heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "group.share.min.record.lock.duration.ms": str(MEMBER_MS),
+        "group.share.record.lock.duration.ms": str(MEMBER_MS),
+        "group.share.delivery.count.limit": str(_DELIVERIES_MAX),
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": str(min(3, plan.cluster.brokers)),
+        "share.coordinator.state.topic.min.isr": str(min(2, plan.cluster.brokers)),
+    }
     return {
+        # As long as without a share group: 30 s for a record that nobody acknowledges, 45 s for a member that is gone.
+        **(of_shares if plan.workload.name == SHARE_GROUPS else {}),
         # Under KIP-848 the brokers say how long a member's session lasts: 45 s, if nobody asks for less.
         **(sessions_of_members if plan.workload.membership == "consumer" else {}),
         "offsets.topic.replication.factor": str(min(3, plan.cluster.brokers)),

@@ -26,7 +26,7 @@ from nemesis.capability import ONE_PROTOCOL, OUTSIDE
 from nemesis.faults import AnyFault
 from nemesis.messages import AMONG_BROKERS, OF_CLIENTS, QUORUM_FETCH
 from reference.types import Address
-from workloads.registry import OF_SESSIONS
+from workloads.registry import OF_SESSIONS, SHARE_GROUPS
 
 NAME = "kafka"
 # Between brokers of all releases. With ZooKeeper controllers send commands too, with KRaft brokers ask controllers.
@@ -83,7 +83,11 @@ class Kafka:
             return f"kafka {self.version} has no idempotent producers; the plan has {self._plan.workload.idempotent}"
         if self._plan.workload.membership == "consumer" and not all(each.coordinator_assigns for each in self._versions.every):
             return f"kafka {self.version} has no groups whose coordinator assigns (KIP-848): 4.0 and later have"
-        workloads = (WORKLOAD, *(OF_SESSIONS if self._sessions else ()))
+        shares = all(each.shares for each in self._versions.every)
+        if self._plan.workload.name == SHARE_GROUPS and not shares:
+            return f"kafka {self.version} has no share groups that are ready for production (KIP-932): 4.2 and later have"
+        sessions = tuple(name for name in OF_SESSIONS if shares or name != SHARE_GROUPS)
+        workloads = (WORKLOAD, *(sessions if self._sessions else ()))
         lacking = refusal(self._plan, f"kafka {self.version}", self.lacks, workloads=workloads)
         return lacking or unfit(self._versions, self._plan) or self._missing()
 
