@@ -24,6 +24,13 @@ from reports.session_words import session_words
             "positions t-0 4, t-1 10",
         ),
         ("read-committed", {"records": {}, "end": True}, "polled nothing; to the end"),
+        ("txn-send", {"id": "a", "sends": {"t-0": [[None, "x"]]}}, "transactional id a; sent x of t-0"),
+        ("share-poll", {"group": "g", "records": {"t-0": [[7, "x", 2]]}}, "group g; polled x of t-0 at 7"),
+        (
+            "share-acknowledge",
+            {"group": "g", "acknowledged": {"t-0": [[7, "accept"], [8, "accept"]], "t-1": [[1, "reject"]]}, "confirmed": ["t-0"]},
+            "group g; accept 2 of t-0; reject 1 of t-1, not confirmed",
+        ),
         ("group-poll", {"group": "g", "assigned": ["t-0", "t-1"], "records": {}}, "group g; assigned t-0, t-1; polled nothing"),
         ("txn", [["send", "t-0", "a"], ["poll"]], "send a to t-0; poll"),
         (

@@ -205,7 +205,7 @@ def test_open_transaction_is_ended_in_the_final_phase() -> None:
     assert client.done
 
 
-def test_committed_records_are_read_once_the_transactors_are_done() -> None:
+def test_committed_records_are_read_when_transactors_are_done() -> None:
     clients = generate("zombies", 3, PARAMETERS)
     reader = next(one for one in clients if isinstance(one, ResultReader))
 
@@ -244,7 +244,7 @@ def test_member_of_a_share_group_leaves_in_the_final_phase() -> None:
     assert isinstance(client.next(now_ms=0, phase="final"), Done)
 
 
-def test_last_member_takes_what_is_left_once_the_others_are_gone() -> None:
+def test_last_member_takes_what_is_left_when_others_are_gone() -> None:
     members, last = sharers()
     assert isinstance(last.next(now_ms=0, phase="final"), Sleep)
     for client in members:
