@@ -31,6 +31,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from checkers.clients.excuses import WOUNDS, excuse_of_sessions
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, recovery_deadline_ns
@@ -84,12 +85,17 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
             unchecked.append(f"{NAME}: nobody polled {group} alone and in vain to the end: missing records were not judged")
         else:
             anomalies += _records_undelivered(run, group, drained)
+    complaints = tuple(_complaints(run, facts, drained=not unchecked))
+    excuse = excuse_of_sessions(events, facts, cuts)
+    if excuse is not None:
+        anomalies = []
+        unchecked.append(f"{NAME}: {excuse}: deliveries were not judged")
     if not run.settled:
         unchecked.append(f"{NAME}: no acknowledgement of a record was confirmed")
     return Findings(
         anomalies=tuple(anomalies),
         unchecked=tuple(unchecked),
-        not_live=tuple(_complaints(run, facts, drained=not unchecked)),
+        not_live=complaints,
         live_judged=recovery_deadline_ns(facts) is not None,
         counts={
             "settled": len(run.settled),
@@ -237,6 +243,7 @@ CHECKER = Checker(
     ),
     group_by=WHOLE_RUN,
     operations=("share-poll", "share-acknowledge", "share-leave", "share-abandon", "produce"),
+    events=WOUNDS,
     check=check,
     split=gathered(check),
 )

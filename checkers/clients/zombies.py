@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from checkers.clients.excuses import WOUNDS, excuse_of_sessions
 from checkers.clients.transactions import G1A, UNSEEN
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
@@ -105,6 +106,10 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         unchecked.append(f"{NAME}: no final reader came to the end of the committed records: missing ones were not judged")
     else:
         anomalies += _records_unseen(run, run.final)
+    excuse = excuse_of_sessions(events, facts, cuts)
+    if excuse is not None:
+        anomalies = [anomaly for anomaly in anomalies if anomaly.kind == G1A.name]
+        unchecked.append(f"{NAME}: {excuse}: zombies and missing records were not judged")
     fenced = sum(call.type in ("fail", "info") for call, _ in _calls_of_zombies(run))
     if not fenced and not anomalies:
         unchecked.append(f"{NAME}: no producer worked on after another one had taken over its id")
@@ -254,6 +259,7 @@ CHECKER = Checker(
     ),
     group_by=WHOLE_RUN,
     operations=(*_STEPS, "read-committed"),
+    events=WOUNDS,
     check=check,
     split=gathered(check),
 )

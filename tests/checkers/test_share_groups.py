@@ -151,3 +151,10 @@ def test_group_that_was_not_drained_is_unjudged() -> None:
 
     assert verdict.validity is Validity.UNKNOWN
     assert any("missing records were not judged" in line for line in verdict.unchecked)
+
+
+def test_destroyed_bytes_excuse_what_they_may_explain() -> None:
+    verdict = judge(history_of("wound node=b1", "wound node=b2", GIVEN, acknowledged("accept"), *EMPTY, *AGAIN), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("faults destroyed bytes of b1, b2" in line for line in verdict.unchecked)

@@ -181,3 +181,11 @@ def test_run_without_zombies_shows_nothing() -> None:
 
     assert verdict.validity is Validity.UNKNOWN
     assert any("no producer worked on after another one" in line for line in verdict.unchecked)
+
+
+def test_destroyed_bytes_excuse_what_they_may_explain() -> None:
+    late = (FIRST, sent(1, "x"), SECOND, step("info", "txn-commit", 1), read("x"))
+    verdict = judge(history_of("wound node=b1", "wound node=b2", *late), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("faults destroyed bytes of b1, b2" in line for line in verdict.unchecked)
