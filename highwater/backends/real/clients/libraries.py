@@ -34,7 +34,7 @@ def refusal(plan: Plan) -> str | None:
     if shares and not java.has_shares(version):
         return f"client {named} has no share consumer that is stable (KIP-932): {java.SHARES_SINCE} and later have"
     if plan.workload.name not in WORKLOADS:
-        names = ", ".join(map(repr, WORKLOADS))
+        names = ", ".join(repr(name) for name in WORKLOADS if name != SHARE_GROUPS or java.has_shares(version))
         return f"client {named} performs the workloads {names} only, not {plan.workload.name!r}"
     return java.missing(version)
 

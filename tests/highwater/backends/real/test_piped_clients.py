@@ -155,7 +155,7 @@ def test_client_refuses_workloads_that_it_does_not_perform() -> None:
     plan = with_client("java:4.1.0")
     plan = replace(plan, workload=replace(plan.workload, name="admin-storm"))
 
-    names = "'produce-consume', 'transactions', 'groups', 'read-process-write'"
+    names = "'produce-consume', 'transactions', 'groups', 'read-process-write', 'zombies'"
     message = f"client java:4.1.0 performs the workloads {names} only, not 'admin-storm'"
     assert libraries.refusal(plan) == message
 
