@@ -29,13 +29,13 @@ not live if no reader came to the end, or if the group did not pass the acknowle
     ['doubled-result', 'phantom-result']
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
+from checkers.clients.told import CommittedRead, Placed, Polled, Unreadable
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
@@ -52,12 +52,11 @@ _Place = tuple[str, int]  # a partition, and the offset there
 
 
 class _Answer(Struct):
-    """The JSON of a completion, of `process` or `read-committed`. Offsets of what was sent may be unknown."""
+    """The answer to a `process`: what it polled, what it sent, and where its group goes on."""
 
-    records: dict[str, list[tuple[int, str]]] = {}
-    results: dict[str, list[tuple[int | None, str]]] = {}
+    records: Polled = {}
+    results: Placed = {}
     positions: dict[str, int] = {}
-    end: bool = False
 
 
 class _Process(NamedTuple):
@@ -82,7 +81,7 @@ class _Run(NamedTuple):
     acknowledged: dict[Source, int]  # under acks=all, with the row
     ended: int | None = None  # the row of a final read that came to the end of all results
     silent: int = 0  # calls `process` that did not tell what they sent
-    unreadable: int = 0  # answers that are not what the module's docstring says
+    unreadable: Sequence[str] = ()  # what is to be said of answers that tell nothing
 
     @property
     def sources(self) -> set[Source | None]:
@@ -96,14 +95,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()  # no client of this run reads, processes and writes
     run = _facts_of_run(operations, facts)
     anomalies = [*_results_at_one_place(run), *_results_unexplained(run)]
-    unchecked = [f"{NAME}: {run.unreadable} answers cannot be read"] if run.unreadable else []
+    unchecked = [*run.unreadable]
     excuse = excuse_of_sessions(events, facts, cuts)
     if excuse is not None:
         unchecked.append(f"{NAME}: {excuse}: missing and doubled results were not judged")
     else:
         anomalies += _results_doubled(run)
-        if run.ended is None:
-            unchecked.append(f"{NAME}: no final reader came to the end of the results: missing ones were not judged")
+        if run.ended is None or run.unreadable:
+            unchecked.append(f"{NAME}: no final reader told all results to their end: missing ones were not judged")
         else:
             anomalies += [*_results_lost(run, run.ended), *_records_unprocessed(run)]
     committed = [process for process in run.processes if process.type == "ok" and process.answer.positions]
@@ -121,7 +120,7 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     about = operations.columns("index", "topic", "partition")
     keys = {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
     run = _Run([], {}, set(), {})
-    ended, silent, unreadable = None, 0, 0
+    ended, silent, values = None, 0, Unreadable(NAME)
     for call in operations.calls:
         if call.f == "produce":
             key = keys.get(call.invoked, "")
@@ -129,29 +128,18 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
             if call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
                 sources = (Source(key, row.offset, row.value or "") for row in call.rows if row.offset is not None)
                 run.acknowledged.update(dict.fromkeys(sources, call.ended))
-            continue
-        text = call.rows[0].value if call.rows else None
-        answer = None if text is None else _answer(text)
-        unreadable += text is not None and answer is None
-        if call.f == "process" and answer is None:
-            silent += 1
-        elif call.f == "process" and answer is not None:
-            run.processes.append(_Process(call.type, call.ended, answer))
-        elif call.type == "ok" and answer is not None:
-            for key, placed in answer.records.items():
+        elif call.f == "process":
+            answer = values.answer(call, _Answer)
+            silent += answer is None
+            if answer is not None:
+                run.processes.append(_Process(call.type, call.ended, answer))
+        elif call.type == "ok" and (read := values.answer(call, CommittedRead)) is not None:
+            for key, placed in read.records.items():
                 for offset, result in placed:
                     run.read.setdefault(((key, offset), result), call.ended)
             final = facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns
-            ended = call.ended if answer.end and final else ended
-    return run._replace(ended=ended, silent=silent, unreadable=unreadable)
-
-
-def _answer(text: str) -> _Answer | None:
-    """The answer in a value; None if it is none."""
-    try:
-        return msgspec.json.decode(text, type=_Answer)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
+            ended = call.ended if read.end and final else ended
+    return run._replace(ended=ended, silent=silent, unreadable=values.complaints)
 
 
 def _results_at_one_place(run: _Run) -> Iterator[Anomaly]:

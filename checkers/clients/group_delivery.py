@@ -23,10 +23,10 @@ process number is the same member.
 
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
+from checkers.clients.told import Polled, Unreadable
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
@@ -54,7 +54,7 @@ class _Answer(Struct):
     """The JSON of a completed `group-poll`."""
 
     group: str
-    records: dict[str, list[tuple[int, str]]] = {}
+    records: Polled = {}
     assigned: list[str] = []
 
 
@@ -80,7 +80,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     commits: dict[_Key, list[_Commit]] = {}
     deliveries: dict[_Key, list[_Given]] = {}
     acknowledged: dict[str, list[tuple[int, str, int]]] = {}
-    unreadable = 0
+    values = Unreadable(NAME)
     keys = _keys(operations)
     for call in done:
         key = keys.get(call.invoked, "")
@@ -88,17 +88,15 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
             ended = call.ended if call.type == "ok" else _NEVER
             commit = _Commit(call.asked[0].offset, call.process % members, call.invoked, ended)
             commits.setdefault((call.asked[0].value or "", key), []).append(commit)
-        elif call.f == "group-poll" and call.rows and call.rows[0].value is not None:
-            answered = _deliveries_of_poll(call, call.process % members)
-            unreadable += answered is None
-            for of, poll in answered or ():
+        elif call.f == "group-poll":
+            for of, poll in _deliveries_of_poll(call, values.answer(call, _Answer), call.process % members):
                 deliveries.setdefault(of, []).append(poll)
         elif call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
             rows = [(row.offset, row.value or "", call.ended) for row in call.rows if row.offset is not None]
             acknowledged.setdefault(key, []).extend(rows)
     anomalies: list[Anomaly] = []
     unread = 0
-    unchecked = [f"{NAME}: {unreadable} answers cannot be read"] if unreadable else []
+    unchecked = values.complaints
     excuse = excuse_of_sessions(events, facts, cuts)
     for of in sorted(commits.keys() | deliveries.keys()):
         mine, polls = commits.get(of, []), sorted(deliveries.get(of, []), key=lambda poll: poll.at)
@@ -107,9 +105,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         anomalies += _owners_resumed_behind(of, mine, polls)
         offsets_given = {offset for poll in polls for offset in poll.offsets}
         unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in offsets_given)
-    if excuse is not None:
+    if excuse is not None or unchecked:
         anomalies = []
-        unchecked.append(f"{NAME}: {excuse}: commits and deliveries were not judged")
+        unchecked.append(f"{NAME}: {excuse or 'they may hold any record'}: commits and deliveries were not judged")
     elif unread and not anomalies:
         unchecked.append(f"{NAME}: {unread} acknowledged records were never given to a group")
     return Findings(
@@ -122,12 +120,10 @@ def _keys(operations: Operations) -> dict[int, str]:
     return {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
 
 
-def _deliveries_of_poll(call: Call, member: int) -> list[tuple[_Key, _Given]] | None:
-    """What one poll of a member gave, by group and partition; None if its answer cannot be read."""
-    try:
-        answer = msgspec.json.decode(call.rows[0].value or "", type=_Answer)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
+def _deliveries_of_poll(call: Call, answer: _Answer | None, member: int) -> list[tuple[_Key, _Given]]:
+    """What one poll of a member gave, by group and partition; nothing if it has no answer."""
+    if answer is None:
+        return []
     group, records, fresh = answer.group, answer.records, answer.assigned
     return [
         ((group, key), _Given(member, call.invoked, call.ended, key in fresh, tuple(o for o, _ in records.get(key, ()))))

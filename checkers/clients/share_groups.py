@@ -27,11 +27,13 @@ heard, so one that was told more than DELIVERIES_MAX times is not missed.
     ['redelivered-record']
 """
 
-import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
+from checkers.clients.told import Unreadable
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, recovery_deadline_ns
@@ -50,6 +52,16 @@ _FINAL = ("accept", "reject")
 _Place = tuple[str, str, int]  # group, partition and offset
 
 
+class _Told(Struct):
+    """The value of an operation; `records` by offset, value and number of deliveries, `acknowledged` by offset and type."""
+
+    group: str
+    records: dict[str, list[tuple[int, str, int]]] = {}
+    lock_ms: int = 0  # 0: not told
+    acknowledged: dict[str, list[tuple[int, str]]] = {}
+    confirmed: list[str] = []
+
+
 class _Poll(NamedTuple):
     """A poll of a member that succeeded; `records` by place, with value and number of deliveries."""
 
@@ -57,7 +69,7 @@ class _Poll(NamedTuple):
     group: str
     call: Call
     records: dict[_Place, tuple[str, int]]
-    lock_ms: int  # 0: not told
+    lock_ms: int
 
 
 class _Run(NamedTuple):
@@ -69,6 +81,7 @@ class _Run(NamedTuple):
     ended: dict[tuple[str, int], str]  # group and member: what it did last
     acknowledged: dict[tuple[str, int], tuple[str, int]]  # produced under acks=all: value and row, by partition and offset
     failed: dict[str, int]  # group -> the last poll that failed, with records perhaps
+    values: Unreadable
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -77,15 +90,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()  # no client of this run is a member of a share group
     run = _facts_of_run(operations, facts)
     anomalies = list(_records_redelivered(run, facts))
-    unchecked = []
-    groups = sorted({poll.group for poll in run.polls})
-    for group in groups:
-        drained = _drained(run, group, facts)
-        if drained is None:
+    unchecked = run.values.complaints
+    drained = {group: _drained(run, group, facts) for group in sorted({poll.group for poll in run.polls})}
+    for group, last in drained.items():
+        if last is None or run.values.complaints:
             unchecked.append(f"{NAME}: nobody polled {group} alone and in vain to the end: missing records were not judged")
         else:
-            anomalies += _records_undelivered(run, group, drained)
-    complaints = tuple(_complaints(run, facts, drained=not unchecked))
+            anomalies += _records_undelivered(run, group, last)
+    complaints = tuple(_complaints(run, facts, drained=None not in drained.values()))
     excuse = excuse_of_sessions(events, facts, cuts)
     if excuse is not None:
         anomalies = []
@@ -109,7 +121,7 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     members = len(facts.client_places) or _NEVER
     about = operations.columns("index", "topic", "partition")
     keys = {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
-    run = _Run([], {}, set(), {}, {}, {})
+    run = _Run([], {}, set(), {}, {}, {}, Unreadable(NAME))
     for call in sorted(operations.calls, key=lambda call: call.invoked):
         if call.f == "produce":
             if call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
@@ -117,51 +129,33 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
                 rows = ((row.offset, row.value) for row in call.rows if row.offset is not None)
                 run.acknowledged.update({(key, offset): (value or "", call.ended) for offset, value in rows})
             continue
-        told, member = _told(call), call.process % members
-        group = str(told.get("group", ""))
-        run.ended[(group, member)] = call.f if call.type == "ok" else ""
+        told, member = run.values.answer_or_question(call, _Told), call.process % members
+        if told is None:
+            continue
+        run.ended[(told.group, member)] = call.f if call.type == "ok" else ""
         if call.f == "share-poll" and call.type == "ok":
-            lock = told.get("lock_ms")
-            run.polls.append(_Poll(member, group, call, _records(told, group), lock if isinstance(lock, int) else 0))
+            run.polls.append(_Poll(member, told.group, call, _records(told), told.lock_ms))
         elif call.f == "share-poll":
-            run.failed[group] = call.invoked
+            run.failed[told.group] = call.invoked
         elif call.f == "share-acknowledge":
-            _take_acknowledgements(run, call, told, group)
+            _take_acknowledgements(run, call, told)
     return run
 
 
-def _take_acknowledgements(run: _Run, call: Call, told: dict[str, Any], group: str) -> None:
+def _take_acknowledgements(run: _Run, call: Call, told: _Told) -> None:
     """Enter which records a call accepted or rejected, for certain or perhaps."""
-    try:
-        types = {(group, key, int(at)): str(what) for key, of in told["acknowledged"].items() for at, what in of}
-        confirmed = set(told["confirmed"])
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return
-    for place, what in types.items():
-        if what in _FINAL:
-            run.asked.add(place)
-            if place[1] in confirmed:
-                run.settled.setdefault(place, (what, call))
+    for key, acknowledged in told.acknowledged.items():
+        for offset, what in acknowledged:
+            place = (told.group, key, offset)
+            if what in _FINAL:
+                run.asked.add(place)
+                if key in told.confirmed:
+                    run.settled.setdefault(place, (what, call))
 
 
-def _told(call: Call) -> dict[str, Any]:
-    """The value of a call's completion, else that of its invocation; empty if it cannot be read."""
-    for rows in (call.rows, call.asked):
-        try:
-            told = json.loads(rows[0].value or "") if rows else None
-        except ValueError:
-            continue
-        if isinstance(told, dict):
-            return told
-    return {}
-
-
-def _records(told: dict[str, Any], group: str) -> dict[_Place, tuple[str, int]]:
-    """The records of an answer by place; empty if it cannot be read."""
-    try:
-        return {(group, key, int(at)): (str(value), int(count)) for key, of in told["records"].items() for at, value, count in of}
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return {}
+def _records(told: _Told) -> dict[_Place, tuple[str, int]]:
+    """The records of an answer by place, with value and number of deliveries."""
+    return {(told.group, key, offset): (value, count) for key, of in told.records.items() for offset, value, count in of}
 
 
 def _records_redelivered(run: _Run, facts: Facts) -> Iterator[Anomaly]:

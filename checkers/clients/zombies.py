@@ -12,6 +12,7 @@ confirmed fences nobody for certain. A producer that is fenced, and does not kno
 * A record that a zombie sent or committed is read (`zombie-write`): its commit was not asked for before the producer was fenced.
 * A zombie is told that its records were appended, or that they are committed (`unfenced-producer`).
 * A record is read whose commit nobody has asked for by then, or certainly failed (`G1a`).
+* A record is read that nobody sent (`phantom-read`).
 * A record that certainly was committed is not read by a final reader that came to the end (`unseen`): a zombie may have ended
   its transaction.
 
@@ -29,13 +30,14 @@ A commit that was asked for before may take effect, whatever its client was told
     ['zombie-write']
 """
 
-import json
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
+from checkers.clients.order import PHANTOM_READ
+from checkers.clients.told import CommittedRead, Placed, Unreadable
 from checkers.clients.transactions import G1A, UNSEEN
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
@@ -49,6 +51,13 @@ from checkers.engine.verdict import Anomaly, Cut, Findings
 NAME = "zombies"
 _NEVER = 1 << 62
 _STEPS = ("init-transactions", "txn-send", "txn-commit", "txn-abort")
+
+
+class _Told(Struct):
+    """The value of a step."""
+
+    id: str
+    sends: Placed = {}
 
 
 class _Producer(Struct):
@@ -92,7 +101,9 @@ class _Run(Struct):
 
     transactions: list[_Transaction]
     read: dict[str, _Read]  # by value
-    final: Call | None  # a final read that came to the end of all partitions
+    sent: set[str]  # values that anybody wanted to send
+    final: Call | None = None  # a final read that came to the end of all partitions
+    unreadable: Sequence[str] = ()  # what is to be said of values that tell nothing
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -101,9 +112,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()  # no client of this run has a transactional id that others have, too
     run = _facts_of_run(operations, facts)
     anomalies = [*_reads_unpromised(run), *_zombies_served(run)]
-    unchecked = []
-    if run.final is None:
-        unchecked.append(f"{NAME}: no final reader came to the end of the committed records: missing ones were not judged")
+    unchecked = [*run.unreadable]
+    if run.final is None or run.unreadable:
+        unchecked.append(f"{NAME}: no final reader told all committed records to their end: missing ones were not judged")
     else:
         anomalies += _records_unseen(run, run.final)
     excuse = excuse_of_sessions(events, facts, cuts)
@@ -125,23 +136,29 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
 
 def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say of the producers, their transactions and the reads, in the order of the invocations."""
-    run = _Run(transactions=[], read={}, final=None)
+    run, values = _Run(transactions=[], read={}, sent=set()), Unreadable(NAME)
     producers: list[_Producer] = []
     own: dict[int, _Producer] = {}  # by process
     open_transactions: dict[int, _Transaction] = {}
     for call in sorted(operations.calls, key=lambda call: call.invoked):
-        told = _told(call)
         if call.f == "read-committed":
-            _take_read(run, call, told, facts)
+            if call.type == "ok" and (read := values.answer(call, CommittedRead)) is not None:
+                _take_read(run, call, read, facts)
             continue
+        told = values.answer_or_question(call, _Told)
         transaction = open_transactions.pop(call.process, None)
         if call.f == "init-transactions":
             own.pop(call.process, None)
-            if call.type == "ok" and isinstance(told.get("id"), str):
-                own[call.process] = _Producer(told["id"], call.invoked, call.ended)
+            if call.type == "ok" and told is not None:
+                own[call.process] = _Producer(told.id, call.invoked, call.ended)
                 producers.append(own[call.process])
-        elif call.f == "txn-send" and call.process in own:
-            sent = _Transaction(own[call.process], call, _records(told, "sends"))
+        elif call.f == "txn-send":
+            sends = {} if told is None else told.sends
+            records = tuple((key, offset, value) for key, placed in sends.items() for offset, value in placed)
+            run.sent.update(value for _, _, value in records)
+            if call.process not in own:
+                continue
+            sent = _Transaction(own[call.process], call, records)
             run.transactions.append(sent)
             open_transactions[call.process] = sent
         elif transaction is not None:
@@ -149,42 +166,24 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     for producer in producers:
         later = (one.done for one in producers if one.id == producer.id and one.asked > producer.done)
         producer.fenced = min(later, default=_NEVER)
+    run.unreadable = values.complaints
     return run
 
 
-def _take_read(run: _Run, call: Call, told: dict[str, Any], facts: Facts) -> None:
+def _take_read(run: _Run, call: Call, read: CommittedRead, facts: Facts) -> None:
     """Enter what a reader of committed records was told."""
-    if call.type != "ok":
-        return
-    for key, offset, value in _records(told, "records"):
-        if offset is not None:
+    for key, placed in read.records.items():
+        for offset, value in placed:
             run.read.setdefault(value, _Read(key, offset, call.ended))
-    if told.get("end") is True and facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns:
+    if read.end and facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns:
         run.final = call
 
 
-def _told(call: Call) -> dict[str, Any]:
-    """The value of a call's completion, else that of its invocation; empty if it cannot be read."""
-    for rows in (call.rows, call.asked):
-        try:
-            told = json.loads(rows[0].value or "") if rows else None
-        except ValueError:
-            continue
-        if isinstance(told, dict):
-            return told
-    return {}
-
-
-def _records(told: dict[str, Any], what: str) -> tuple[tuple[str, int | None, str], ...]:
-    """The records of an answer by partition, offset and value; empty if it cannot be read."""
-    try:
-        return tuple((key, None if at is None else int(at), str(value)) for key, of in told[what].items() for at, value in of)
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return ()
-
-
 def _reads_unpromised(run: _Run) -> Iterator[Anomaly]:
-    """Records that are read although nobody had asked for their commit by then, or a producer that was fenced."""
+    """Records that are read although nobody sent them, or had asked for their commit by then, or a producer that was fenced."""
+    for value in sorted(run.read.keys() - run.sent) if not run.unreadable else ():
+        key, offset, at = run.read[value]
+        yield _anomaly(PHANTOM_READ.name, key, (at,), f"{value} at offset {offset} of {key} is read, and nobody sent it")
     for transaction in run.transactions:
         producer, commit = transaction.producer, transaction.commit
         for key, _, value in transaction.records:
@@ -254,6 +253,7 @@ CHECKER = Checker(
     reports=(
         Kind("zombie-write", Harm.FALSE_READ, 45, unshown=NO_TRANSACTIONS),
         G1A,
+        PHANTOM_READ,
         Kind("unfenced-producer", Harm.WRONG_ANSWER, 15, unshown=NO_TRANSACTIONS),
         UNSEEN,
     ),

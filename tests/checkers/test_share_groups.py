@@ -153,6 +153,13 @@ def test_group_that_was_not_drained_is_unjudged() -> None:
     assert any("missing records were not judged" in line for line in verdict.unchecked)
 
 
+def test_poll_of_another_form_is_named() -> None:
+    verdict = judge(history_of('ok share-poll value={"group":"g","records":{"t-0":[7]}}'), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert "share-groups: 1 answers cannot be read" in verdict.unchecked
+
+
 def test_destroyed_bytes_excuse_what_they_may_explain() -> None:
     verdict = judge(history_of("wound node=b1", "wound node=b2", GIVEN, acknowledged("accept"), *EMPTY, *AGAIN), (CHECKER,))
 

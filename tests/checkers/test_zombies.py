@@ -171,6 +171,18 @@ def test_record_read_before_its_commit_is_an_anomaly() -> None:
     assert kinds(FIRST, sent(1, "x"), read("x"), step("ok", "txn-commit", 1), SECOND) == ["G1a"]
 
 
+def test_record_of_nobody_is_an_anomaly() -> None:
+    assert kinds(FIRST, sent(1, "x"), step("ok", "txn-commit", 1), SECOND, read("x", "y")) == ["phantom-read"]
+
+
+@pytest.mark.parametrize("value", ["7", '{"id":7}', '{"id":"a","sends":[1]}'])
+def test_value_of_another_form_is_named(value: str) -> None:
+    verdict = judge(history_of(FIRST, step("ok", "txn-send", 1, value), SECOND, read("x")), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("answers cannot be read" in line for line in verdict.unchecked)
+
+
 def test_abort_that_a_zombie_is_told_of_is_right() -> None:
     """It was aborted when the id was taken over."""
     assert kinds(FIRST, sent(1, "x"), SECOND, step("ok", "txn-abort", 1), read()) == []

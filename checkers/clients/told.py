@@ -1,0 +1,54 @@
+"""The JSON values of operations of sessions, decoded.
+
+A value of another form tells nothing. Checkers say so, and do not judge what is missing: it may be in there.
+"""
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from checkers.engine.rows import Call
+
+_T = TypeVar("_T", bound=Struct)
+Placed = dict[str, list[tuple[int | None, str]]]  # by partition: offset (None: not known) and value
+Polled = dict[str, list[tuple[int, str]]]
+
+
+class CommittedRead(Struct):
+    """The answer to a `read-committed`; `end`: every partition was read to its end, and no transaction is open there."""
+
+    records: Polled = {}
+    end: bool = False
+
+
+class Unreadable:
+    """Decodes values, and counts those of another form."""
+
+    def __init__(self, checker: str) -> None:
+        self._checker = checker
+        self._count = 0
+
+    def read(self, text: str | None, form: type[_T]) -> _T | None:
+        """The value in this form; None if there is no value, or if it has another form."""
+        if text is None:
+            return None
+        try:
+            return msgspec.json.decode(text, type=form)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self._count += 1
+            return None
+
+    def answer(self, call: Call, form: type[_T]) -> _T | None:
+        """The value of the call's completion."""
+        return self.read(call.rows[0].value if call.rows else None, form)
+
+    def answer_or_question(self, call: Call, form: type[_T]) -> _T | None:
+        """The value of the call's completion, or if that has none, of its invocation."""
+        answered = bool(call.rows) and call.rows[0].value is not None
+        return self.answer(call, form) if answered else self.read(call.asked[0].value if call.asked else None, form)
+
+    @property
+    def complaints(self) -> list[str]:
+        """What is to be said of values that tell nothing: one line, or none."""
+        return [f"{self._checker}: {self._count} answers cannot be read"] if self._count else []
