@@ -9,24 +9,40 @@ import sys
 from types import FrameType
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_UNKNOWN = 11  # ExitCode.UNKNOWN, whose module may not have been imported yet
+_USAGE, _UNKNOWN = 2, 11  # ExitCode.USAGE and UNKNOWN, whose module may not have been imported yet
 
 
 def main() -> None:
     """Run the command line, then exit with its code."""
     let_signals_act_like_ctrl_c()
     try:
-        # Imported here because it takes a second, during which Ctrl-C must work; worker processes import this module too.
-        from highwater.cli.main import run_command_line
-
-        code = run_command_line(sys.argv[1:])
+        code = _run_command(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("highwater: interrupted\n")
         code = _UNKNOWN
+    # All is said and stored: one more Ctrl-C would only hide the exit code.
+    for number in (signal.SIGINT, *_ENDING):
+        signal.signal(number, signal.SIG_IGN)
     # A KeyboardInterrupt raised inside `exec` of a string (as dataclasses do) sets a flag in CPython, which then ends by SIGINT
     # and ignores the exit code, also if a command has caught it. The next `exec` clears the flag.
     exec("")
     sys.exit(code)
+
+
+def _run_command(arguments: list[str]) -> int:
+    """Run the command line, and return its exit code; also if a file that each command needs cannot be imported."""
+    # Imported here because it takes a second, during which Ctrl-C must work; worker processes import this module too.
+    try:
+        from highwater.cli.main import run_command_line
+    except Exception as error:
+        from highwater.cli.imports import failed_import
+
+        found = failed_import(error)
+        if found is None:
+            raise
+        sys.stderr.write(f"highwater: {found}\n")
+        return _USAGE
+    return run_command_line(arguments)
 
 
 def let_signals_act_like_ctrl_c() -> None:

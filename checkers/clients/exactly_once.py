@@ -16,8 +16,9 @@ What is judged (docs/promise.md SES-3):
 
 A transaction of unknown outcome explains a result that is read and promises none. A member that never answered may have sent
 anything again: beside one, only a result at the very offset at which a failed transaction placed it is accused. What is missing
-is judged once a final reader came to the end of all results, if no lost bytes excuse it (`checkers.clients.excuses`). The run is
-not live if no reader came to the end, or if the group did not pass the acknowledged records.
+is judged once a final reader came to the end of all results; neither that nor what is doubled is judged if lost bytes excuse it
+(`checkers.clients.excuses`). The run is not live if no reader came to the end, or if the group did not pass the acknowledged
+records.
 
     >>> from checkers.clients.exactly_once import CHECKER
     >>> from checkers.sketches import history_of
@@ -51,9 +52,12 @@ _ACKS_ALL = -1
 _Place = tuple[str, int]  # a partition, and the offset there
 
 
-class _Answer(Struct):
+class _Answer(Struct, forbid_unknown_fields=True):
     """The answer to a `process`: what it polled, what it sent, and where its group goes on."""
 
+    group: str
+    assigned: list[str] = []
+    revoked: list[str] = []
     records: Polled = {}
     results: Placed = {}
     positions: dict[str, int] = {}
@@ -94,13 +98,13 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if "process" not in operations.words:
         return Findings()  # no client of this run reads, processes and writes
     run = _facts_of_run(operations, facts)
-    anomalies = [*_results_at_one_place(run), *_results_unexplained(run)]
+    anomalies = list(_results_unexplained(run))
     unchecked = [*run.unreadable]
     excuse = excuse_of_sessions(events, facts, cuts)
     if excuse is not None:
         unchecked.append(f"{NAME}: {excuse}: missing and doubled results were not judged")
     else:
-        anomalies += _results_doubled(run)
+        anomalies += [*_results_at_one_place(run), *_results_doubled(run)]
         if run.ended is None or run.unreadable:
             unchecked.append(f"{NAME}: no final reader told all results to their end: missing ones were not judged")
         else:
@@ -109,7 +113,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     return Findings(
         anomalies=tuple(anomalies),
         unchecked=tuple(unchecked),
-        not_live=tuple(_complaints(run, facts)),
+        not_live=tuple(_complaints(run, facts, excused=excuse is not None)),
         live_judged=recovery_deadline_ns(facts) is not None,
         counts={"processed": len({result for _, result in run.read}), "transactions": len(committed)},
     )
@@ -217,8 +221,11 @@ def _records_unprocessed(run: _Run) -> Iterator[Anomaly]:
             yield _anomaly("unprocessed-record", record.key, (row, committed), words)
 
 
-def _complaints(run: _Run, facts: Facts) -> Iterator[str]:
-    """Why the run is not live: nobody read the results to their end, or acknowledged records were not processed at the end."""
+def _complaints(run: _Run, facts: Facts, *, excused: bool) -> Iterator[str]:
+    """Why the run is not live: nobody read the results to their end, or acknowledged records were not processed at the end.
+
+    `excused`: records may be lost.
+    """
     if recovery_deadline_ns(facts) is None:
         return
     if run.ended is None:
@@ -230,7 +237,7 @@ def _complaints(run: _Run, facts: Facts) -> Iterator[str]:
         for key, position in process.answer.positions.items() if process.type == "ok" else ():
             passed[key] = max(passed.get(key, 0), position)
     waiting = [record for record in run.acknowledged if record.offset >= passed.get(record.key, 0) and record not in have_one]
-    if waiting:
+    if waiting and not excused:
         first = min(waiting)
         where = f"{first.value} at offset {first.offset} of {first.key}"
         yield f"the group did not process {len(waiting)} acknowledged records, first {where}"

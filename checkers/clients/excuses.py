@@ -2,7 +2,8 @@
 
 The state of a session (transactions, positions of groups) is in topics of the cluster's own, whose records no row of a history
 shows. So nobody can say which of them a fault destroyed. Where faults took bytes from as many brokers as the weakest topic has to
-keep in sync, or records of a topic are lost with an excuse, missing and repeated records of sessions accuse nobody.
+keep in sync, or as those of sessions (SESSIONS_KEEP), or records of a topic are lost with an excuse, missing and repeated records
+of sessions accuse nobody.
 """
 
 from checkers.engine.facts import Facts
@@ -11,6 +12,7 @@ from checkers.engine.verdict import Cut
 from history.event import EventKind
 
 WOUNDS = (EventKind.WOUND,)
+SESSIONS_KEEP = 2  # min.insync.replicas of the topics in which a cluster keeps the state of sessions
 
 
 def excuse_of_sessions(events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> str | None:
@@ -19,5 +21,5 @@ def excuse_of_sessions(events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> s
         cut = min(cuts)
         return f"records of {cut.topic}-{cut.partition} were lost with an excuse"
     nodes = sorted({str(node) for node in events.column("node")})
-    copies = min((topic.min_insync_replicas for topic in facts.promise.topics), default=1)
+    copies = min(SESSIONS_KEEP, *(topic.min_insync_replicas for topic in facts.promise.topics))
     return f"faults destroyed bytes of {', '.join(nodes)}" if len(nodes) >= copies else None

@@ -50,10 +50,11 @@ class _Commit(NamedTuple):
     done: int  # _NEVER if the outcome is unknown
 
 
-class _Answer(Struct):
+class _Answer(Struct, forbid_unknown_fields=True):
     """The JSON of a completed `group-poll`."""
 
     group: str
+    revoked: list[str] = []
     records: Polled = {}
     assigned: list[str] = []
 

@@ -52,7 +52,7 @@ _FINAL = ("accept", "reject")
 _Place = tuple[str, str, int]  # group, partition and offset
 
 
-class _Told(Struct):
+class _Told(Struct, forbid_unknown_fields=True):
     """The value of an operation; `records` by offset, value and number of deliveries, `acknowledged` by offset and type."""
 
     group: str

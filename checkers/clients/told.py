@@ -15,7 +15,7 @@ Placed = dict[str, list[tuple[int | None, str]]]  # by partition: offset (None: 
 Polled = dict[str, list[tuple[int, str]]]
 
 
-class CommittedRead(Struct):
+class CommittedRead(Struct, forbid_unknown_fields=True):
     """The answer to a `read-committed`; `end`: every partition was read to its end, and no transaction is open there."""
 
     records: Polled = {}

@@ -42,7 +42,7 @@ from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.errors import HistoryError
 from history.foreign.jsonlines import frozen
 from history.foreign.pairing import pair
-from history.foreign.step import Step
+from history.foreign.step import Pairs, Step
 from history.op import OpType
 
 if TYPE_CHECKING:
@@ -66,8 +66,24 @@ def steps(operations: Operations) -> list[Step]:
             parsed = None if value is None else frozen(json.loads(value))
         except (ValueError, RecursionError) as error:
             raise HistoryError(f"row {index}: the value of a transaction is not JSON: {value[:40]!r}") from error
+        if parsed is not None and not (isinstance(parsed, tuple) and all(map(_is_micro, parsed))):
+            raise HistoryError(f"row {index}: the value of a transaction is no list of sends and polls: {value[:40]!r}")
         queue_steps.append(Step(index, process, OpType(type_), "txn", parsed, None, time_ns, index))
     return queue_steps
+
+
+def _is_micro(micro: Hashable) -> bool:
+    """Whether a part of a value is a send or a poll, as the module's docstring has them."""
+    match micro:
+        case ("send", str(), str()) | ("send", str(), (int() | None, str())) | ("poll",):
+            return True
+        case ("poll", Pairs() as polled) | ("poll", Pairs() as polled, "end"):
+            return all(
+                isinstance(records, tuple) and all(isinstance(record, tuple) and len(record) == 2 for record in records)
+                for _, records in polled
+            )
+        case _:
+            return False
 
 
 def appended(queue_steps: Sequence[Step]) -> Iterator[Step]:

@@ -53,7 +53,7 @@ _NEVER = 1 << 62
 _STEPS = ("init-transactions", "txn-send", "txn-commit", "txn-abort")
 
 
-class _Told(Struct):
+class _Told(Struct, forbid_unknown_fields=True):
     """The value of a step."""
 
     id: str

@@ -118,11 +118,11 @@ def _plan_and_repeat(
     )
     if request != kept:
         raise UsageError(
-            "only --protocol, --backend, --system and --metrics may be combined with --plan; remove the other options"
+            "only --protocol, --backend, --system, --client and --metrics may be combined with --plan; remove the other options"
         )
     if plan.path and request.backend != "sim":
         raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
-    repeat = f"highwater run --plan {path}"
+    repeat = f"highwater run --plan {quote(str(path))}"
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))
         repeat += f" --protocol {protocol}"

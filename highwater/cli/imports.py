@@ -19,8 +19,6 @@ PACKAGES = (
     "monitors",
     "highwater",
 )
-# What Python raises for a file that it cannot parse, and for a definition that does not work when its module is imported.
-FAILURES = (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError)
 
 
 def failed_import(error: Exception) -> str | None:

@@ -17,7 +17,7 @@ from highwater import __version__
 from highwater.cli.commands import COMMANDS, GROUPS, Command, renamed_search_hint
 from highwater.cli.declaration import CommandWithSections
 from highwater.cli.extras import missing_extra
-from highwater.cli.imports import FAILURES, failed_import
+from highwater.cli.imports import failed_import
 from highwater.cli.output import complain, say, say_json
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
@@ -116,15 +116,15 @@ def _exit_code(arguments: Sequence[str]) -> int:
         if found is None:
             raise
         return _say_failure(arguments, ExitCode.USAGE, found)
-    except FAILURES as error:
-        found = failed_import(error)
-        if found is None:
-            raise
-        return _say_failure(arguments, ExitCode.USAGE, found)
     except OSError as error:
         return _say_failure(
             arguments, ExitCode.LABORATORY_FAILED, f"{error.filename or 'system error'}: {error.strerror or error}"
         )
+    except Exception as error:
+        found = failed_import(error)  # a definition that does not work raises anything
+        if found is None:
+            raise
+        return _say_failure(arguments, ExitCode.USAGE, found)
     return interrupted() if result == _TYPER_INTERRUPTED else int(result or 0)
 
 

@@ -61,7 +61,7 @@ def report(
     span_shown = None if window is None else _parse_window(window)
     verdict = judge(history)
     compared = None if beside is None else _write_beside(run, history, verdict, beside)
-    repeat = repeat_of(run)
+    repeat = repeat_of(run, history.manifest.backend)
     links, found = links_of(run) if output is None else (), kept_first_call(run)
     write_page(page, history, verdict, plan=plan, repeat=repeat, links=links, window=span_shown, first_call=found)
     if trace is not None:

@@ -65,7 +65,7 @@ def message_words(payload: object, wanted: str = "") -> str:
 
 def is_about(payload: object, wanted: str) -> bool:
     """Whether a message may be of interest to who looks at a partition; one that names no partition is."""
-    fields = [getattr(payload, name, ()) for name in ("states", "partitions", "changes", "ends")]
+    fields = [getattr(payload, name, ()) for name in ("states", "partitions", "changes", "ends", "offline")]
     named = {getattr(one, "tp", one) for one in (payload, *chain(*fields)) if isinstance(getattr(one, "tp", one), str)}
     return not wanted or not named or wanted in named
 

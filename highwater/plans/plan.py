@@ -37,6 +37,7 @@ from workloads.registry import (
     ZOMBIES,
 )
 
+CLIENTS_MAX = 10_000  # of a kind in a run: each is a process of the history
 METRICS_MS_MIN, METRICS_MS_MAX = 100, 1000
 DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
 
@@ -432,6 +433,10 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms", "places"):
         if getattr(workload, name) < 1:
             yield Complaint(path=("workload", name), sentence=f"{name} must be at least 1, not {getattr(workload, name)}")
+    for name in ("producers", "consumers", "places"):
+        if getattr(workload, name) > CLIENTS_MAX:
+            sentence = f"{name} must be at most {CLIENTS_MAX}, not {getattr(workload, name)}"
+            yield Complaint(path=("workload", name), sentence=sentence)
     if not 0 <= workload.idempotent <= workload.producers:
         sentence = f"idempotent must be from 0 to {workload.producers} (the number of producers), not {workload.idempotent}"
         yield Complaint(path=("workload", "idempotent"), sentence=sentence)
@@ -443,6 +448,9 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
         if getattr(spec, name) < least:
             sentence = f"{name} must be at least {least}, not {getattr(spec, name)}"
             yield Complaint(path=("workload", "asynchronous", name), sentence=sentence)
+    if spec.producers * (1 + spec.in_flight) > CLIENTS_MAX:
+        sentence = f"producers with in_flight senders each make more than {CLIENTS_MAX} clients"
+        yield Complaint(path=("workload", "asynchronous"), sentence=sentence)
     if workload.asynchronous is not UNSET and workload.name in (TRANSACTIONS, READ_PROCESS_WRITE):
         sentence = f"asynchronous producers would write among the records that workload {workload.name!r} judges"
         yield Complaint(path=("workload", "asynchronous"), sentence=sentence)

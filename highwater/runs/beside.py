@@ -92,7 +92,7 @@ def put_beside(
 def _side_given(run: Stored, page: Path) -> Given:
     own = run.folder / store.REPORT
     link = Path(os.path.relpath(own.absolute(), page.absolute().parent)).as_posix() if own.exists() else ""
-    return Given(history=run.history, verdict=run.verdict, repeat=repeat_of(run.folder), link=link)
+    return Given(history=run.history, verdict=run.verdict, repeat=repeat_of(run.folder, run.history.manifest.backend), link=link)
 
 
 def link_to(folder: Path, link: Link) -> None:

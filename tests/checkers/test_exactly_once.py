@@ -188,7 +188,16 @@ def test_readers_that_differ_at_one_offset_are_reported() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["7", "null", '{"a":1', '{"group":"g","results":[1]}', '{"group":"g","results":{"out-0":[1]}}', '{"positions":{"t-0":null}}'],
+    [
+        "{}",
+        '{"group":"g","result":{"out-0":[[0,"t-0@0=a"]]}}',
+        "7",
+        "null",
+        '{"a":1',
+        '{"group":"g","results":[1]}',
+        '{"group":"g","results":{"out-0":[1]}}',
+        '{"positions":{"t-0":null}}',
+    ],
 )
 def test_answer_of_another_form_is_named_and_explains_all(answer: str) -> None:
     verdict = judge(history_of(*PRODUCED, f"ok process value={answer}", read(A)), (CHECKER,))
@@ -221,3 +230,12 @@ def test_lost_result_is_excused_by_as_many_wounds(nodes: tuple[str, ...], found:
 
     assert [anomaly.kind for anomaly in verdict.anomalies] == found
     assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not found)
+
+
+def test_destroyed_bytes_excuse_other_results_and_a_waiting_group() -> None:
+    wounds = [f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in ("b1", "b2")]
+    other = '[0,"t-0@1=b"]'
+    lines = (processed("ok", A, position=1), processed("info", other, position=2), *wounds, read(A), read(other))
+    verdict = judge(history_of(*PRODUCED, *lines, "healed", f"invoke read-committed {LATE}", f"{read(A)} {LATE}"), (CHECKER,))
+
+    assert (verdict.anomalies, verdict.not_live) == ((), ())

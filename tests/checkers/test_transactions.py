@@ -279,6 +279,16 @@ def test_runs_without_transactions_are_not_judged() -> None:
     assert transactions.NAME not in " ".join(verdict_of("ok produce value=a offset=0").unchecked)
 
 
+@pytest.mark.parametrize(
+    "value", ["7", "[7]", '[["poll",null]]', '[["poll",{"t-0":[7]}]]', '[["send","t-0",[0]]]', '[["append","t-0","a"]]']
+)
+def test_value_of_another_form_makes_the_verdict_unknown(value: str) -> None:
+    verdict = verdict_of(f"ok txn value={value}")
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("is no list of sends and polls" in line for line in verdict.unchecked)
+
+
 def test_lost_write_is_excused_by_two_wounds() -> None:
     """docs/promise.md §8: the records of a transaction may be among the bytes that were destroyed."""
     lost = ('ok txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{"t-0":[[0,"b"]]},"end"]]')

@@ -112,6 +112,9 @@ def test_pages_of_a_temporary_store_say_what_holds_elsewhere(tmp_path: Path) -> 
         ("highwater replay 21 --derivation 3", True),
         ("highwater replay store/seed-21/sim-v3-3e53dd08141a", False),
         ("highwater run --plan=/tmp/plan.yaml", False),
+        ("highwater run --plan corpus/../own.yaml", False),
+        ("highwater run --seed 1 --system external --with my.yaml", False),
+        ("highwater run --plan o'p.yaml", False),
         ("", False),
     ],
 )

@@ -42,6 +42,8 @@ def _highwater(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
         ("import os\nfrom os import nowhere\n", "reference/config.py:2: ImportError: cannot import name 'nowhere' from 'os'"),
         ("import reference.nowhere\n", "reference/config.py:1: ModuleNotFoundError: No module named 'reference.nowhere'"),
         ("\n\nX = y\n", "reference/config.py:3: NameError: name 'y' is not defined"),
+        ("X = {}['y']\n", "reference/config.py:1: KeyError: 'y'"),
+        ("raise RuntimeError('no config')\n", "reference/config.py:1: RuntimeError: no config"),
     ],
 )
 def test_broken_protocol_is_told_in_one_line(tmp_path: Path, text: str, line: str) -> None:

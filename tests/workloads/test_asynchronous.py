@@ -143,6 +143,13 @@ def test_impossible_asynchronous_producers_are_refused(name: str, value: int) ->
         checked(replace(PLAN, workload=replace(PLAN.workload, asynchronous=spec)))
 
 
+def test_a_billion_clients_are_refused() -> None:
+    with pytest.raises(UsageError, match="make more than 10000 clients"):
+        checked(replace(PLAN, workload=replace(PLAN.workload, asynchronous=Asynchronous(in_flight=1_000_000_000))))
+    with pytest.raises(UsageError, match="producers must be at most 10000, not 1000000"):
+        checked(replace(PLAN, workload=replace(PLAN.workload, producers=1_000_000)))
+
+
 @pytest.mark.parametrize("workload", ["transactions", "read-process-write"])
 def test_asynchronous_beside_transactions_is_refused(workload: str) -> None:
     """What they send belongs to no transaction, and would be taken for a record of nobody."""

@@ -3,6 +3,7 @@
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from highwater.inspect.messages import is_about, message_words
 from reference import messages as m
@@ -113,6 +114,13 @@ def test_message_about_other_partitions_alone_is_left_out() -> None:
     command = m.LeaderAndIsr(1, **COMMAND, init=False, states=(OTHER,))
 
     assert [is_about(message, "orders-0") for message in (command, FETCH, m.Metadata(1))] == [False, True, True]
+
+
+def test_answer_about_an_offline_replica_is_about_its_partition() -> None:
+    reply = next(message for message, _ in WORDS if isinstance(message, m.LogInfoReply))
+
+    assert is_about(replace(reply, ends=(), offline=("orders-0",)), "orders-0")
+    assert not is_about(replace(reply, ends=(), offline=("orders-1",)), "orders-0")
 
 
 def test_operation_of_zookeeper_names_path_and_version() -> None:

@@ -189,7 +189,7 @@ class Transactions:
             error=error,
             told=answers,
             positions=moved(before, self._positions) if error is None else (),
-            at_end=self._reading.ended_all(call.reads),
+            at_end=bool(call.micros) and error is None and answers[-1][-1] == "end",
         )
 
     def read(self, call: ReadCommittedCall) -> Heard:

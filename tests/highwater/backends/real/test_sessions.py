@@ -262,6 +262,8 @@ def test_reader_behind_an_open_transaction_is_at_no_end(high: int, ends: bool, m
     reader = client._transactions
     monkeypatch.setattr(reader, "_consumer", BehindOpenTransaction(high))
     heard = reader.read(ReadCommittedCall(id=1, reads=(("t", 0),)))
+    polled = reader.perform(TxnCall(id=2, micros=(POLL,), aborts=False, reads=(("t", 0),)))
 
-    assert heard.at_end is ends
+    assert [heard.at_end, polled.at_end] == [ends, ends]
     assert heard.told == {"records": {}, **({"end": True} if ends else {})}
+    assert polled.told == [["poll", {}, *(["end"] if ends else [])]]

@@ -85,6 +85,8 @@ def of_sessions(plan: Plan) -> Properties:
         # Under KIP-848 the brokers say how long a member's session lasts: 45 s, if nobody asks for less.
         **(sessions_of_members if plan.workload.membership == "consumer" else {}),
         "offsets.topic.replication.factor": str(min(3, plan.cluster.brokers)),
+        # That of the offsets topic, which has none of its own. The topics of the plan name theirs.
+        "min.insync.replicas": str(min(2, plan.cluster.brokers)),
         "transaction.state.log.min.isr": str(min(2, plan.cluster.brokers)),
         "group.initial.rebalance.delay.ms": "0",
     }
