@@ -55,12 +55,18 @@ def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller] | N
     return sorted(found, key=lambda red: red.rank)
 
 
-def red_runs(parts: Iterable[Part]) -> Iterator[Summary]:
-    """The runs on `safe` that are not as expected; a known-bad protocol fails on purpose."""
-    for part in parts:
-        for check in part.checks:
-            if check.met is False and check.run is not None and part.summaries[check.run].played == SAFE:
-                yield part.summaries[check.run]
+def red_runs(parts: Iterable[Part]) -> list[Summary]:
+    """The runs on `safe` that are not as expected, in the order in which `reds` are told: the first of a cause is looked into.
+
+    A known-bad protocol fails on purpose.
+    """
+    red = (part.summaries[check.run] for part in parts for check in part.checks if check.met is False and check.run is not None)
+    return sorted((run for run in red if run.played == SAFE), key=_rank)
+
+
+def _rank(run: Summary) -> int:
+    """The severity of the worst anomaly of a run; lower is worse."""
+    return -1 if run.crash else min((severity(anomaly.kind)[0] for anomaly in run.anomalies), default=len(SEVERITY))
 
 
 def ignored_runs(parts: Iterable[Part]) -> Iterator[Summary]:
@@ -94,7 +100,6 @@ def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
     """One run that is not as expected. `folder` is its store, `plan` the file of its plan where that is not the stored one."""
     stored = str(folder / run.store / store.PLAN) if run.store else ""
     found = kept_first_call(folder / run.store) if run.store else None
-    kinds = [severity(anomaly.kind)[0] for anomaly in run.anomalies]
     return Red(
         name=run.name,
         sentence=sentence,
@@ -104,7 +109,7 @@ def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
         plan=plan or stored,
         page=str(folder / run.report) if run.report else "",
         repeat=run.repeat,
-        rank=-1 if run.crash else min(kinds, default=len(SEVERITY)),
+        rank=_rank(run),
         signature=run.signature,
         todo=tuple(next_commands(run, folder / run.store)) if run.store else (),
     )

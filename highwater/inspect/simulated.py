@@ -141,5 +141,8 @@ def _process(host: NodeHost) -> Process:
 
 
 def _coming(flight: Flight, now_ns: int) -> Coming:
-    when = "held back by a fault" if flight.due_ns is None else f"in {(flight.due_ns - now_ns) / MS:.3f} ms"
+    if flight.waits:
+        when = "has arrived, and waits for one that was sent before it"
+    else:
+        when = "held back by a fault" if flight.due_ns is None else f"in {(flight.due_ns - now_ns) / MS:.3f} ms"
     return Coming(source=flight.source, target=flight.target, payload=flight.payload, when=when)

@@ -124,3 +124,15 @@ def test_known_bad_runs_are_not_shrunk() -> None:
     part = Part(name="known-bad", checks=(check,), summaries=(_run("a1", protocol="v3"),), code=ExitCode.LABORATORY_FAILED)
 
     assert list(red_runs([part])) == []
+
+
+def test_run_that_is_told_is_the_one_looked_into() -> None:
+    """Of two runs of one cause the worse one is told first, so it is shrunk and compared, whichever was performed first."""
+    runs = [replace(_run("a1"), anomalies=(replace(LOST, kind="offset-order"),)), _run("a2")]
+    checks = tuple(
+        Check(name=run.name, met=False, code=ExitCode.INVALID, complaint=run.name, run=number) for number, run in enumerate(runs)
+    )
+    part = Part(name="seeds", checks=checks, summaries=tuple(runs), code=ExitCode.INVALID)
+
+    assert [red.name for red in reds([part], Path("s"))] == [run.name for run in red_runs([part])]
+    assert [run.store for run in red_runs([part])] == ["a2", "a1"]

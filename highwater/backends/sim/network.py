@@ -102,12 +102,16 @@ class Connection:
 
 
 class Flight(NamedTuple):
-    """A message on its way over a simulated link. `due_ns`: when it arrives; None while a fault holds it back."""
+    """A message on its way over a simulated link.
+
+    `due_ns`: when it arrives; None while a fault holds it back, or if it `waits` for one that was sent before it.
+    """
 
     source: str
     target: str
     payload: object
     due_ns: int | None
+    waits: bool = False
 
 
 def _flight_of(due_ns: int | None, arguments: tuple[object, ...]) -> Flight:
@@ -156,12 +160,21 @@ class Network:
         self._scheduler.at(arrival_ns, self._arrive, half, half.sent, payload)
 
     def flights(self) -> Iterator[Flight]:
-        """The messages on their way: those that have a time of arrival, in this order, then those that a fault holds back."""
-        for due_ns, action, arguments in self._scheduler.pending():
+        """The messages on their way: those that have a time of arrival, in this order, then those that a fault holds back.
+
+        The last ones have arrived, and wait for one of these, which was sent before them over the same connection.
+        """
+        halves: dict[int, Half] = {}
+        pending = [(due_ns, action, arguments) for due_ns, action, arguments in self._scheduler.pending()]
+        held = [(None, action, arguments) for link in self._links.values() for action, arguments in link.held]
+        for due_ns, action, arguments in (*pending, *held):
             if action in (self._arrive, self._arrive_alone):
                 yield _flight_of(due_ns, arguments)
-        for link in self._links.values():
-            yield from (_flight_of(None, arguments) for _, arguments in link.held)
+                if isinstance(arguments[0], Half):
+                    halves[id(arguments[0])] = arguments[0]
+        for half in halves.values():
+            for _, payload in sorted(half.early.items()):
+                yield Flight(half.link.source, half.link.target, payload, None, waits=True)
 
     def send_alone(self, link: Link, late_ns: int, deliver: Callable[[object], None], payload: object) -> None:
         """Send a message outside of any connection, with an extra delay, as a retry over another connection would come."""

@@ -55,6 +55,26 @@ def test_first_message_waits_for_the_tcp_handshake() -> None:
     assert wire.times == [3, 11]
 
 
+def test_message_that_waits_for_an_earlier_one_is_on_its_way() -> None:
+    """It has arrived, and its receiver has not seen it: who looks at this moment must find it."""
+    wire = Wire()
+    wire.send("hello")
+    wire.run(10)
+    wire.cut(wire.link)
+    wire.send(*map(str, range(20)))
+    wire.run(20)
+    wire.link.slows.append((5 * MS, Acting("f2", "a")))
+    wire.join(wire.link)
+    waited = 0
+    while len(wire.served) < 21:
+        flights = list(wire.sim.network.flights())
+        waited += sum(flight.waits for flight in flights)
+        assert sorted([str(flight.payload) for flight in flights] + wire.served[1:], key=str) == sorted(map(str, range(20)))
+        wire.sim.scheduler.run_until(wire.sim.scheduler.now + MS // 20)
+
+    assert waited
+
+
 changes = st.one_of(
     st.tuples(st.just("send"), st.just(0)),
     st.tuples(st.just("wait"), st.integers(1, 400)),
