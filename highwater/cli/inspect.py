@@ -40,7 +40,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     what: Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")]
     at: Annotated[str | None, typer.Option(metavar="TIME", help="A moment of the run: 24.94s, or 24940ms.")] = None
-    row: Annotated[int | None, typer.Option(min=0, help="Before and after the action that recorded this row.")] = None
+    row: Annotated[int | None, typer.Option(min=0, help="After the action that recorded this row; --json: also before.")] = None
     until: Annotated[
         str | None,
         typer.Option(
