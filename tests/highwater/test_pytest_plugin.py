@@ -105,7 +105,7 @@ def test_strategies_draw_plans_whose_repr_is_the_command(suite: pytest.Pytester)
         ("seed=1, protocol='saf'", "unknown protocol 'saf'; did you mean 'safe'?"),
         (
             "plan='plans/failover.yaml', seconds=3",
-            "only --protocol, --backend, --system and --metrics may be combined with --plan",
+            "only --protocol, --backend, --system, --client and --metrics may be combined with --plan",
         ),
     ],
 )
