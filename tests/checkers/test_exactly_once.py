@@ -232,7 +232,7 @@ def test_lost_result_is_excused_by_as_many_wounds(nodes: tuple[str, ...], found:
     assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not found)
 
 
-def test_destroyed_bytes_excuse_other_results_and_a_waiting_group() -> None:
+def test_destroyed_bytes_excuse_results_and_a_waiting_group() -> None:
     wounds = [f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in ("b1", "b2")]
     other = '[0,"t-0@1=b"]'
     lines = (processed("ok", A, position=1), processed("info", other, position=2), *wounds, read(A), read(other))

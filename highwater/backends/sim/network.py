@@ -164,15 +164,15 @@ class Network:
 
         The last ones have arrived, and wait for one of these, which was sent before them over the same connection.
         """
-        halves: dict[int, Half] = {}
+        halves: dict[Half, None] = {}
         pending = [(due_ns, action, arguments) for due_ns, action, arguments in self._scheduler.pending()]
         held = [(None, action, arguments) for link in self._links.values() for action, arguments in link.held]
         for due_ns, action, arguments in (*pending, *held):
             if action in (self._arrive, self._arrive_alone):
                 yield _flight_of(due_ns, arguments)
                 if isinstance(arguments[0], Half):
-                    halves[id(arguments[0])] = arguments[0]
-        for half in halves.values():
+                    halves[arguments[0]] = None
+        for half in halves:
             for _, payload in sorted(half.early.items()):
                 yield Flight(half.link.source, half.link.target, payload, None, waits=True)
 
