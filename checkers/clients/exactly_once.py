@@ -36,11 +36,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
-from checkers.clients.told import CommittedRead, Placed, Polled, Unreadable
+from checkers.clients.told import CommittedRead, Placed, Polled, Unreadable, is_acknowledged, partition_keys
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, recovery_deadline_ns
+from checkers.engine.facts import Facts, is_final, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
@@ -48,7 +48,6 @@ from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.results import Source, source_of
 
 NAME = "exactly-once"
-_ACKS_ALL = -1
 _Place = tuple[str, int]  # a partition, and the offset there
 
 
@@ -121,15 +120,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
 
 def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say of the records, their results, the commits and the final reads."""
-    about = operations.columns("index", "topic", "partition")
-    keys = {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
+    keys = partition_keys(operations)
     run = _Run([], {}, set(), {})
     ended, silent, values = None, 0, Unreadable(NAME)
     for call in operations.calls:
         if call.f == "produce":
             key = keys.get(call.invoked, "")
             run.produced.update((key, row.value) for row in (*call.asked, *call.rows) if row.value is not None)
-            if call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
+            if is_acknowledged(call):
                 sources = (Source(key, row.offset, row.value or "") for row in call.rows if row.offset is not None)
                 run.acknowledged.update(dict.fromkeys(sources, call.ended))
         elif call.f == "process":
@@ -141,8 +139,7 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
             for key, placed in read.records.items():
                 for offset, result in placed:
                     run.read.setdefault(((key, offset), result), call.ended)
-            final = facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns
-            ended = call.ended if read.end and final else ended
+            ended = call.ended if read.end and is_final(facts, call.invoked_ns) else ended
     return run._replace(ended=ended, silent=silent, unreadable=values.complaints)
 
 

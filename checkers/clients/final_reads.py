@@ -13,7 +13,7 @@ An end at or below the record, and a read past it, are judged by `client_log` fo
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from checkers.engine.facts import Facts
+from checkers.engine.facts import Facts, is_final
 from checkers.engine.rows import Call
 
 # Answers by which a broker, or a client that asked one, denies that the partition exists (Kafka's errors, librdkafka's names).
@@ -47,8 +47,7 @@ class Unread(NamedTuple):
 
 def final_calls(done: Sequence[Call], facts: Facts) -> list[Call]:
     """The polls and the questions for an end that began with the final reads, in order of completion."""
-    began = facts.final_reads_at_ns
-    return [call for call in done if began is not None and call.invoked_ns >= began and call.f in ("poll", "latest")]
+    return [call for call in done if is_final(facts, call.invoked_ns) and call.f in ("poll", "latest")]
 
 
 def unread(

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
-from checkers.clients.told import Polled, Unreadable
+from checkers.clients.told import Polled, Unreadable, is_acknowledged, partition_keys
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts
@@ -38,7 +38,6 @@ from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "group-delivery"
 _NEVER = 1 << 62
-_ACKS_ALL = -1
 
 
 class _Commit(NamedTuple):
@@ -82,7 +81,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     deliveries: dict[_Key, list[_Given]] = {}
     acknowledged: dict[str, list[tuple[int, str, int]]] = {}
     values = Unreadable(NAME)
-    keys = _keys(operations)
+    keys = partition_keys(operations)
     for call in done:
         key = keys.get(call.invoked, "")
         if call.f == "commit" and call.type != "fail" and call.asked[0].offset is not None:
@@ -92,7 +91,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         elif call.f == "group-poll":
             for of, poll in _deliveries_of_poll(call, values.answer(call, _Answer), call.process % members):
                 deliveries.setdefault(of, []).append(poll)
-        elif call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
+        elif is_acknowledged(call):
             rows = [(row.offset, row.value or "", call.ended) for row in call.rows if row.offset is not None]
             acknowledged.setdefault(key, []).extend(rows)
     anomalies: list[Anomaly] = []
@@ -108,17 +107,12 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in offsets_given)
     if excuse is not None or unchecked:
         anomalies = []
-        unchecked.append(f"{NAME}: {excuse or 'they may hold any record'}: commits and deliveries were not judged")
+        unchecked.append(f"{NAME}: {excuse or 'what cannot be read may hold any record'}: commits and deliveries were not judged")
     elif unread and not anomalies:
         unchecked.append(f"{NAME}: {unread} acknowledged records were never given to a group")
     return Findings(
         anomalies=tuple(anomalies), unchecked=tuple(unchecked), counts={"given": sum(len(p) for p in deliveries.values())}
     )
-
-
-def _keys(operations: Operations) -> dict[int, str]:
-    about = operations.columns("index", "topic", "partition")
-    return {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
 
 
 def _deliveries_of_poll(call: Call, answer: _Answer | None, member: int) -> list[tuple[_Key, _Given]]:

@@ -33,10 +33,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
-from checkers.clients.told import Unreadable
+from checkers.clients.told import Unreadable, is_acknowledged, partition_keys
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, recovery_deadline_ns
+from checkers.engine.facts import Facts, is_final, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import Call
 from checkers.engine.splits import gathered
@@ -47,7 +47,6 @@ NAME = "share-groups"
 DELIVERIES_MAX = 3  # that clients were told of, of a record that is missed; by default the broker gives one up after 5
 _NEVER = 1 << 62
 _MS = 1_000_000
-_ACKS_ALL = -1
 _FINAL = ("accept", "reject")
 _Place = tuple[str, str, int]  # group, partition and offset
 
@@ -119,12 +118,11 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
 def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say."""
     members = len(facts.client_places) or _NEVER
-    about = operations.columns("index", "topic", "partition")
-    keys = {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
+    keys = partition_keys(operations)
     run = _Run([], {}, set(), {}, {}, {}, Unreadable(NAME))
     for call in sorted(operations.calls, key=lambda call: call.invoked):
         if call.f == "produce":
-            if call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
+            if is_acknowledged(call):
                 key = keys.get(call.invoked, "")
                 rows = ((row.offset, row.value) for row in call.rows if row.offset is not None)
                 run.acknowledged.update({(key, offset): (value or "", call.ended) for offset, value in rows})
@@ -181,11 +179,11 @@ def _drained(run: _Run, group: str, facts: Facts) -> Call | None:
     mine = [poll for poll in run.polls if poll.group == group]
     last = mine[-1].member if mine else -1
     others_stayed = any(of == group and member != last and did != "share-leave" for (of, member), did in run.ended.items())
-    if facts.final_reads_at_ns is None or others_stayed:
+    if others_stayed:
         return None
     vain: list[_Poll] = []
     for poll in reversed(mine):
-        early = poll.call.invoked_ns < facts.final_reads_at_ns or poll.call.invoked < run.failed.get(group, -1)
+        early = not is_final(facts, poll.call.invoked_ns) or poll.call.invoked < run.failed.get(group, -1)
         if poll.records or poll.member != last or early:
             break
         vain.append(poll)

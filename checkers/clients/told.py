@@ -9,7 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from checkers.engine.rows import Call
+from checkers.engine.tables import Operations
 
+_ACKS_ALL = -1
 _T = TypeVar("_T", bound=Struct)
 Placed = dict[str, list[tuple[int | None, str]]]  # by partition: offset (None: not known) and value
 Polled = dict[str, list[tuple[int, str]]]
@@ -52,3 +54,14 @@ class Unreadable:
     def complaints(self) -> list[str]:
         """What is to be said of values that tell nothing: one line, or none."""
         return [f"{self._checker}: {self._count} answers cannot be read"] if self._count else []
+
+
+def partition_keys(operations: Operations) -> dict[int, str]:
+    """The partition of each row that names one, as "t-0", by index."""
+    about = operations.columns("index", "topic", "partition")
+    return {index: f"{topic}-{partition}" for index, topic, partition in about if partition is not None}
+
+
+def is_acknowledged(call: Call) -> bool:
+    """Whether a call is a produce that was acknowledged under acks=all."""
+    return call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL

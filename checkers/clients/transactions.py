@@ -34,7 +34,7 @@ from checkers.durability.acked_loss import LOST_WRITE
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.engine.anomalies import NO_TRANSACTIONS, WITHOUT_NOTES, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, recovery_deadline_ns
+from checkers.engine.facts import Facts, is_final, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
@@ -190,11 +190,8 @@ def _without_repetition(anomalies: list[Anomaly]) -> Iterator[Anomaly]:
 
 def _was_read_to_the_end(queue_steps: Sequence[Step], facts: Facts) -> bool:
     """Whether a poll that came after the quiet time says that all partitions were read to their ends."""
-    began = facts.final_reads_at_ns
-    if began is None:
-        return False
     return any(
-        step.type is OpType.OK and step.time is not None and step.time >= began and micro[-1] == _END
+        step.type is OpType.OK and step.time is not None and is_final(facts, step.time) and micro[-1] == _END
         for step in queue_steps
         for micro in _micros(step)
     )

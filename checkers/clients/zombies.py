@@ -41,7 +41,7 @@ from checkers.clients.told import CommittedRead, Placed, Unreadable
 from checkers.clients.transactions import G1A, UNSEEN
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, recovery_deadline_ns
+from checkers.engine.facts import Facts, is_final, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import Call
 from checkers.engine.splits import gathered
@@ -175,7 +175,7 @@ def _take_read(run: _Run, call: Call, read: CommittedRead, facts: Facts) -> None
     for key, placed in read.records.items():
         for offset, value in placed:
             run.read.setdefault(value, _Read(key, offset, call.ended))
-    if read.end and facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns:
+    if read.end and is_final(facts, call.invoked_ns):
         run.final = call
 
 

@@ -69,6 +69,11 @@ def recovery_deadline_ns(facts: Facts) -> int | None:
     return deadline if facts.end_ns >= deadline else None
 
 
+def is_final(facts: Facts, invoked_ns: int) -> bool:
+    """Whether a call that was made at this time is one of the final readers, which begin after the quiet time."""
+    return facts.final_reads_at_ns is not None and invoked_ns >= facts.final_reads_at_ns
+
+
 def promised(facts: Facts, topic: str) -> TopicPromise | None:
     """Return what a run promises for a topic; None if its promise omits it, which `checkers.validity.assumptions` reports."""
     return next((record for record in facts.promise.topics if record.topic == topic), None)

@@ -1,9 +1,9 @@
 """Clients in another language: a process performs their calls, and speaks JSON lines over its stdin and stdout.
 
 A request is {"number": 7, "client": "c1", "brokers": "host:port,…", "timeout_ms": 1000, "transactional_id": "…", "run": "…",
-"membership": "static", "act": "ProduceCall", "call": {…}}: `act` is the class of the call (`_ACTS` has the exceptions), "open"
-or "close", and `call` has its fields; `run` ends the names of groups. The answer, at any time, is {"number": 7, "heard": {…}}
-with the fields of `Heard` and, as `code`, the error's number in Kafka, if it has one.
+"membership": "static", "act": "ProduceCall", "call": {…}}: `act` is the class of the call, "open" or "close", and `call` has its
+fields; `run` ends the names of groups. The answer, at any time, is {"number": 7, "heard": {…}} with the fields of `Heard` and, as
+`code`, the error's number in Kafka, if it has one.
 The process performs the calls of one client in order, and those of different clients at once. It ends when its stdin ends, so it
 does not outlive the harness.
 """
@@ -20,13 +20,11 @@ from highwater.backends.real.clients.transactions import ERRORS
 from highwater.backends.real.site import HostPort
 from highwater.errors import HarnessError
 from highwater.rig.attempts import Heard
-from highwater.rig.sessions import GroupPollCall, SessionCall, ShareCall, StepCall, TxnCall
+from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call
 from reference.types import Address
 
 CLOSE_S = 10.0
-# Under these names the process knows all calls of transactions and of members: steps by their `step`, others by `share`.
-_ACTS: dict[type, str] = {StepCall: TxnCall.__name__, ShareCall: GroupPollCall.__name__}
 _LINE_BYTES_MAX = 64 * 1024 * 1024  # of one answer
 
 
@@ -153,7 +151,7 @@ class PipedClient:
 
     async def perform(self, call: SessionCall) -> Heard:
         """Perform one call of a session."""
-        return await self._ask(_ACTS.get(type(call), type(call).__name__), call)
+        return await self._ask(type(call).__name__, call)
 
     async def close(self) -> None:
         """Close the client after the call in progress, at most CLOSE_S later, and the worker with its last client."""

@@ -30,7 +30,6 @@ final class Members implements ConsumerRebalanceListener {
     private final Settings settings;
     private final TransactionalProducer producer;
     private KafkaConsumer<String, String> consumer;
-    private Shares shares;
     private ObjectNode told;  // of the call in progress
 
     Members(Settings settings, TransactionalProducer producer) {
@@ -38,12 +37,7 @@ final class Members implements ConsumerRebalanceListener {
         this.producer = producer;
     }
 
-    void poll(JsonNode call, ObjectNode heard) throws Exception {
-        if (call.has("share")) {
-            if (shares == null) shares = Shares.of(settings);
-            shares.perform(call, heard);
-            return;
-        }
+    void poll(JsonNode call, ObjectNode heard) {
         told = heard.putObject("told").put("group", call.get("group").asText());
         Map<TopicPartition, Long> positions = new HashMap<>();
         ObjectNode records = polled(call, "read_uncommitted", positions);
@@ -119,7 +113,6 @@ final class Members implements ConsumerRebalanceListener {
     void close() {
         if (consumer != null) consumer.close(Duration.ofMillis(Settings.CALL_MS));
         consumer = null;
-        if (shares != null) shares.close();
     }
 
     @Override

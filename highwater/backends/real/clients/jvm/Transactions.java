@@ -23,7 +23,6 @@ import org.apache.kafka.common.errors.TimeoutException;
 final class Transactions {
     private final Settings settings;
     private final TransactionalProducer producer;
-    private final SharedIds sharedIds;
     private KafkaConsumer<String, String> consumer;
     private KafkaConsumer<String, String> watermarks;  // asks where partitions end, whatever transactions are open
     private Map<TopicPartition, Long> positions = new HashMap<>();
@@ -31,14 +30,9 @@ final class Transactions {
     Transactions(Settings settings, TransactionalProducer producer) {
         this.settings = settings;
         this.producer = producer;
-        this.sharedIds = new SharedIds(settings);
     }
 
     void perform(JsonNode call, ObjectNode heard) {
-        if (call.has("step")) {
-            sharedIds.perform(call, heard);
-            return;
-        }
         Map<TopicPartition, Long> before = new HashMap<>(positions);
         Map<ArrayNode, Future<RecordMetadata>> results = new IdentityHashMap<>();  // by the place of its offset
         boolean sends = false, sent = false;
@@ -152,7 +146,6 @@ final class Transactions {
 
     void close() {
         producer.giveUp();
-        sharedIds.close();
         backTo(new HashMap<>());
     }
 

@@ -39,12 +39,17 @@ public final class Worker {
     private final Logs logs;
     private final Transactions transactions;
     private final Members members;
+    private final SharedIds sharedIds;
+    private final Settings settings;
+    private Shares shares;  // made on first use: older releases have no class of it
 
     private Worker(Settings settings) {
         logs = new Logs(settings);
         TransactionalProducer producer = new TransactionalProducer(settings);
         transactions = new Transactions(settings, producer);
         members = new Members(settings, producer);
+        sharedIds = new SharedIds(settings);
+        this.settings = settings;
     }
 
     private Void answer(JsonNode request) throws Exception {
@@ -68,6 +73,8 @@ public final class Worker {
                 case "LatestCall": logs.bound(call, true, heard); break;
                 case "EarliestCall": logs.bound(call, false, heard); break;
                 case "TxnCall": transactions.perform(call, heard); break;
+                case "StepCall": sharedIds.perform(call, heard); break;
+                case "ShareCall": shares().perform(call, heard); break;
                 case "ReadCommittedCall": transactions.readCommitted(call, heard); break;
                 case "ProcessCall": members.process(call, heard); break;
                 case "GroupPollCall": members.poll(call, heard); break;
@@ -75,13 +82,26 @@ public final class Worker {
                 case "CommitCall": members.commit(call, heard); break;
                 case "CommittedCall": members.committed(call, heard); break;
                 case "open": logs.open(); break;
-                case "close": members.close(); transactions.close(); logs.close(); break;
+                case "close": close(); break;
                 default: heard.put("error", "_UNKNOWN_CALL").put("attempts", 0);
             }
         } catch (Exception error) {
             fail(heard, error);
         }
         return heard;
+    }
+
+    private Shares shares() throws ReflectiveOperationException {
+        if (shares == null) shares = Shares.of(settings);
+        return shares;
+    }
+
+    private void close() {
+        members.close();
+        if (shares != null) shares.close();
+        transactions.close();
+        sharedIds.close();
+        logs.close();
     }
 
     // An error by Kafka's number where it has one, else by the name of its class.
