@@ -16,7 +16,6 @@ final readers read what was written.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from history.op import OpType
 from history.seed import Draws
@@ -29,7 +28,6 @@ LEAVES_ONE_IN = 60
 WORK_MS_MAX = 200
 ABORTED_ONE_IN = 8
 FINAL_ATTEMPTS_MAX = 20
-FINAL_BACKOFF_MS = 250
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
@@ -43,7 +41,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
         *(produce_consume.Producer(i, shared, parameters, partitions=inputs) for i in range(parameters.producers)),
         *processors,
         *(produce_consume.FinalReader(inputs[i::readers]) for i in range(readers)),
-        *(ResultReader(results, processors) for _ in range(readers)),
+        *(transactions.FinalReader(transactions.committed_read(results), processors) for _ in range(readers)),
     )
 
 
@@ -98,35 +96,3 @@ class Processor:
         if invocation.f == "process":
             self._at_end = completion.type is OpType.OK and completion.at_end and not completion.positions
             self._attempts = 0 if completion.positions else self._attempts + 1
-
-
-class Writer(Protocol):
-    """A client that writes in transactions."""
-
-    done: bool  # it has ended its last transaction
-
-
-class ResultReader:
-    """A client that reads all committed results to their end, once the processors have left."""
-
-    def __init__(self, results: Sequence[PartitionName], processors: Sequence[Writer]) -> None:
-        self._reads = tuple((name.topic, name.partition) for name in results)
-        self._processors = processors
-        self._attempts = 0  # without anything read
-        self._done = False
-        self._rests = False
-
-    def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next read, after a pause if the last one gave nothing."""
-        if phase != "final" or self._done or self._attempts >= transactions.FINAL_ATTEMPTS_MAX:
-            return Done()
-        if self._rests or not all(processor.done for processor in self._processors):
-            self._rests = False
-            return Sleep(FINAL_BACKOFF_MS)
-        return Invocation(f="read-committed", reads=self._reads)
-
-    def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Note whether the end was reached, or something was read."""
-        self._done = completion.type is OpType.OK and completion.at_end
-        self._attempts = 0 if completion.positions else self._attempts + 1
-        self._rests = not completion.positions

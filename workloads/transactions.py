@@ -15,6 +15,9 @@ until FINAL_ATTEMPTS_MAX polls in a row gave nothing. No end is told while a tra
 within its timeout and ten seconds more.
 """
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from history.op import OpType
 from history.seed import Draws
 from workloads.client import Completion, Done, Invocation, Micro, Phase, Process, Sleep
@@ -30,10 +33,11 @@ _POLL = Micro()
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
     """Make the clients of the workload: transactors, then readers, then final readers."""
     shared = Draws(draws)
+    poll = _invocation_of(parameters.partitions, _POLL)
     return (
         *(Transactor(i, shared, parameters) for i in range(parameters.producers)),
-        *(Reader(i, shared, parameters) for i in range(parameters.consumers)),
-        *(FinalReader(parameters) for _ in range(parameters.final_readers)),
+        *(Reader(i, shared, parameters, poll) for i in range(parameters.consumers)),
+        *(FinalReader(poll) for _ in range(parameters.final_readers)),
     )
 
 
@@ -74,12 +78,12 @@ class Transactor:
 
 
 class Reader:
-    """A client that only polls, each time after a drawn gap; without `poll`, each poll is a transaction."""
+    """A client that only polls, each time after a drawn gap."""
 
-    def __init__(self, number: int, draws: Draws, parameters: Parameters, poll: Invocation | None = None) -> None:
+    def __init__(self, number: int, draws: Draws, parameters: Parameters, poll: Invocation) -> None:
         self._name = f"r{number}"
         self._draws = draws
-        self._asks = poll or _invocation_of(parameters.partitions, _POLL)
+        self._poll = poll
         self._interval_ms = parameters.poll_interval_ms
         self._due_ms = 0
 
@@ -91,17 +95,24 @@ class Reader:
             return Sleep(self._due_ms - now_ms)
         low, high = (self._interval_ms + 1) // 2, self._interval_ms * 3 // 2
         self._due_ms = now_ms + self._draws.between(f"workload gap {self._name}", low, high)
-        return self._asks
+        return self._poll
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Nothing: the client of the cluster keeps the position."""
 
 
-class FinalReader:
-    """A client that reads all partitions to their ends after the faults."""
+class Writer(Protocol):
+    """A client that writes in transactions."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        self._partitions = parameters.partitions
+    done: bool  # it has ended its last transaction
+
+
+class FinalReader:
+    """A client that reads all partitions of its polls to their ends after the faults, once these writers are done."""
+
+    def __init__(self, poll: Invocation, writers: Sequence[Writer] = ()) -> None:
+        self._poll = poll
+        self._writers = writers
         self._attempts = 0  # without anything read
         self._done = False
         self._rests = False
@@ -110,16 +121,21 @@ class FinalReader:
         """The next poll, after a pause if the last one gave nothing."""
         if phase != "final" or self._done or self._attempts >= FINAL_ATTEMPTS_MAX:
             return Done()
-        if self._rests:
+        if self._rests or not all(writer.done for writer in self._writers):
             self._rests = False
             return Sleep(FINAL_BACKOFF_MS)
-        return _invocation_of(self._partitions, _POLL)
+        return self._poll
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Note whether the end was reached, or something was read."""
         self._done = completion.type is OpType.OK and completion.at_end
         self._attempts = 0 if completion.positions else self._attempts + 1
         self._rests = not completion.positions
+
+
+def committed_read(partitions: Sequence[PartitionName]) -> Invocation:
+    """A poll of committed records of these partitions, outside of any transaction."""
+    return Invocation(f="read-committed", reads=tuple((name.topic, name.partition) for name in partitions))
 
 
 def _invocation_of(partitions: tuple[PartitionName, ...], *micros: Micro, aborts: bool = False) -> Invocation:

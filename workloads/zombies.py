@@ -19,8 +19,7 @@ from history.op import OpType
 from history.seed import Draws
 from workloads.client import Completion, Done, Invocation, Micro, Phase, Process, Sleep
 from workloads.parameters import Parameters
-from workloads.read_process_write import ResultReader
-from workloads.transactions import Reader
+from workloads.transactions import FinalReader, Reader, committed_read
 
 SENDS_MAX = 3
 WORK_MS_MAX = 300
@@ -36,11 +35,11 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
     """Make the clients of the workload: transactors, then readers, then final readers."""
     shared = Draws(draws)
     transactors = tuple(Transactor(i, shared, parameters) for i in range(parameters.producers))
-    poll = Invocation(f="read-committed", reads=tuple((name.topic, name.partition) for name in parameters.partitions))
+    read = committed_read(parameters.partitions)
     return (
         *transactors,
-        *(Reader(i, shared, parameters, poll) for i in range(parameters.consumers)),
-        *(ResultReader(parameters.partitions, transactors) for _ in range(parameters.final_readers)),
+        *(Reader(i, shared, parameters, read) for i in range(parameters.consumers)),
+        *(FinalReader(read, transactors) for _ in range(parameters.final_readers)),
     )
 
 

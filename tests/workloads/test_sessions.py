@@ -10,7 +10,7 @@ from workloads.generate import generate
 from workloads.groups import FINAL_ATTEMPTS_MAX, GROUP, Member
 from workloads.parameters import Parameters, PartitionName
 from workloads.produce_consume import Producer
-from workloads.read_process_write import Processor, ResultReader
+from workloads.read_process_write import Processor
 from workloads.transactions import MICROS_MAX, FinalReader, Transactor
 
 PARTITIONS = (PartitionName("t", 0), PartitionName("t", 1))
@@ -49,7 +49,7 @@ def test_transactors_are_done_in_the_final_phase() -> None:
 
 
 def test_final_reader_polls_until_it_is_at_the_end() -> None:
-    reader = FinalReader(PARAMETERS)
+    reader = next(one for one in generate("transactions", 3, PARAMETERS) if isinstance(one, FinalReader))
     reader.completed(first(reader), Completion(type=OpType.OK, positions=(("t", 0, 1),)))
     reader.completed(first(reader), Completion(type=OpType.OK))
     assert isinstance(reader.next(now_ms=0, phase="final"), Sleep)
@@ -135,7 +135,7 @@ def test_processor_at_its_end_leaves_the_group() -> None:
 
 def test_results_are_read_once_the_processors_have_left() -> None:
     clients = generate("read-process-write", 3, BOTH)
-    reader = next(one for one in clients if isinstance(one, ResultReader))
+    reader = next(one for one in clients if isinstance(one, FinalReader))
     processors = [one for one in clients if isinstance(one, Processor)]
 
     assert isinstance(reader.next(now_ms=0, phase="final"), Sleep)
@@ -207,7 +207,7 @@ def test_open_transaction_is_ended_in_the_final_phase() -> None:
 
 def test_committed_records_are_read_when_transactors_are_done() -> None:
     clients = generate("zombies", 3, PARAMETERS)
-    reader = next(one for one in clients if isinstance(one, ResultReader))
+    reader = next(one for one in clients if isinstance(one, FinalReader))
 
     assert isinstance(reader.next(now_ms=0, phase="final"), Sleep)
     for client in clients[:2]:
