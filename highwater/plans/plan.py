@@ -451,7 +451,7 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
     if spec.producers * (1 + spec.in_flight) > CLIENTS_MAX:
         sentence = f"producers with in_flight senders each make more than {CLIENTS_MAX} clients"
         yield Complaint(path=("workload", "asynchronous"), sentence=sentence)
-    if workload.asynchronous is not UNSET and workload.name in (TRANSACTIONS, READ_PROCESS_WRITE):
+    if workload.asynchronous is not UNSET and workload.name in (TRANSACTIONS, READ_PROCESS_WRITE, ZOMBIES):
         sentence = f"asynchronous producers would write among the records that workload {workload.name!r} judges"
         yield Complaint(path=("workload", "asynchronous"), sentence=sentence)
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):

@@ -150,7 +150,7 @@ def test_a_billion_clients_are_refused() -> None:
         checked(replace(PLAN, workload=replace(PLAN.workload, producers=1_000_000)))
 
 
-@pytest.mark.parametrize("workload", ["transactions", "read-process-write"])
+@pytest.mark.parametrize("workload", ["transactions", "read-process-write", "zombies"])
 def test_asynchronous_beside_transactions_is_refused(workload: str) -> None:
     """What they send belongs to no transaction, and would be taken for a record of nobody."""
     plan = load_plan(ROOT / "corpus" / "real" / f"{workload}.yaml")
