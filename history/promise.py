@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+# min.insync.replicas of the topics in which a cluster keeps the state of sessions (docs/promise.md §8)
+SESSIONS_KEEP = 2
 Flush = Literal["none", "before_ack"]
 
 

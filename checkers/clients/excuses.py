@@ -10,9 +10,9 @@ from checkers.engine.facts import Facts
 from checkers.engine.tables import Events
 from checkers.engine.verdict import Cut
 from history.event import EventKind
+from history.promise import SESSIONS_KEEP
 
 WOUNDS = (EventKind.WOUND,)
-SESSIONS_KEEP = 2  # min.insync.replicas of the topics in which a cluster keeps the state of sessions
 
 
 def excuse_of_sessions(events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> str | None:

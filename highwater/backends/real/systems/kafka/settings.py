@@ -13,6 +13,7 @@ from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.kafka.releases import Release, number_of
 from highwater.backends.real.systems.port import Wiring
 from highwater.plans.plan import Plan, system_of
+from history.promise import SESSIONS_KEEP
 from reference.types import Address, broker_address
 from workloads.registry import OF_SESSIONS, SHARE_GROUPS
 
@@ -61,6 +62,7 @@ def of_sessions(plan: Plan) -> Properties:
     """The settings of plans with sessions: what the coordinators acknowledge survives a broker, as by default."""
     if plan.workload.name not in OF_SESSIONS:
         return {}
+    replicas, in_sync = (str(min(count, plan.cluster.brokers)) for count in (3, SESSIONS_KEEP))
     sessions_of_members: Properties = {
         "group.consumer.min.session.timeout.ms": str(MEMBER_MS),
         "group.consumer.session.timeout.ms": str(MEMBER_MS),
@@ -76,18 +78,18 @@ def of_sessions(plan: Plan) -> Properties:
         "group.share.record.lock.duration.ms": str(MEMBER_MS),
         "group.share.delivery.count.limit": str(_DELIVERIES_MAX),
         "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": str(min(3, plan.cluster.brokers)),
-        "share.coordinator.state.topic.min.isr": str(min(2, plan.cluster.brokers)),
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
     }
     return {
         # As long as without a share group: 30 s for a record that nobody acknowledges, 45 s for a member that is gone.
         **(of_shares if plan.workload.name == SHARE_GROUPS else {}),
         # Under KIP-848 the brokers say how long a member's session lasts: 45 s, if nobody asks for less.
         **(sessions_of_members if plan.workload.membership == "consumer" else {}),
-        "offsets.topic.replication.factor": str(min(3, plan.cluster.brokers)),
+        "offsets.topic.replication.factor": replicas,
         # That of the offsets topic, which has none of its own. The topics of the plan name theirs.
-        "min.insync.replicas": str(min(2, plan.cluster.brokers)),
-        "transaction.state.log.min.isr": str(min(2, plan.cluster.brokers)),
+        "min.insync.replicas": in_sync,
+        "transaction.state.log.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": "0",
     }
 
