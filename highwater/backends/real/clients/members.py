@@ -98,9 +98,9 @@ class Member:
                     offsets = [TopicPartition(*partition, offset) for partition, offset in sorted(positions.items())]
                     self._producer.send_offsets(offsets, consumer.consumer_group_metadata())
                     sent = True
-                    self._producer.ready().commit_transaction(CALL_S)
-        except (KafkaException, BufferError) as raised:
-            error = name_of(raised.args[0]) if isinstance(raised, KafkaException) else "_QUEUE_FULL"
+                    self._producer.commit()
+        except KafkaException as raised:
+            error = name_of(raised.args[0])
             self._producer.give_up()
             if self._consumer is not None:
                 self._rewind(self._consumer)

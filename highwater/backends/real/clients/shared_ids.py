@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from highwater.backends.real.clients.transactions import CALL_S, CLOSE_S, TransactionalProducer, name_of
+from highwater.backends.real.clients.transactions import CLOSE_S, TransactionalProducer, name_of
 from highwater.rig.attempts import Heard
 from highwater.rig.sessions import StepCall, key_of
 
@@ -36,13 +36,6 @@ class SharedIds:
             error = self._step(self._producer, call, told)
         except KafkaException as raised:
             error = name_of(raised.args[0])
-        except SystemError as raised:
-            # The library raises a fatal error between the callbacks of one flush: the next callback is called with it.
-            if not isinstance(raised.__cause__, KafkaException):
-                raise
-            error = name_of(raised.__cause__.args[0])
-        except BufferError:
-            error = "_QUEUE_FULL"
         if error is not None:
             self.close()
         return Heard(id=call.id, attempts=1, error=error, told={"id": call.transactional_id, "sends": told} if told else None)
@@ -61,7 +54,7 @@ class SharedIds:
             case "txn-send":
                 return self._send(producer, call, told)
             case "txn-commit":
-                producer.ready().commit_transaction(CALL_S)
+                producer.commit()
             case "txn-abort":
                 producer.abort()
         return None
@@ -74,7 +67,7 @@ class SharedIds:
             placed: list[object] = [None, micro.value]
             told.setdefault(key_of((micro.topic, micro.partition)), []).append(placed)
             producer.send((micro.topic, micro.partition), micro.value or "", placed, failed)
-        unreported = producer.ready().flush(self._timeout_ms / 1000 + CLOSE_S)
+        unreported = producer.flush(self._timeout_ms / 1000 + CLOSE_S)
         if failed:
             return name_of(failed[0])
         return name_of(KafkaError(KafkaError._TIMED_OUT)) if unreported else None

@@ -7,8 +7,8 @@ what of it is still under way. After a failure the consumer goes back to where i
 anew.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
@@ -67,8 +67,25 @@ class Reading:
         return records
 
 
+@contextmanager
+def _as_kafka_exception() -> Iterator[None]:
+    """Raise KafkaException for an error of the library that comes as another one."""
+    try:
+        yield
+    except BufferError:
+        raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
+    except SystemError as raised:
+        # A fatal error between the callbacks of one call: the next callback is called with it.
+        if not isinstance(raised.__cause__, KafkaException):
+            raise
+        raise raised.__cause__ from None
+
+
 class TransactionalProducer:
-    """The transactional producer of one client, made and initialized on first use; after an error it is given up."""
+    """The transactional producer of one client, made and initialized on first use; after an error it is given up.
+
+    Its methods raise KafkaException, and no other error of the library.
+    """
 
     def __init__(self, name: str, settings: dict[str, Any], *, timeout_ms: int) -> None:
         own = {
@@ -99,7 +116,18 @@ class TransactionalProducer:
             else:
                 failed.append(error)
 
-        self.ready().produce(to[0], value.encode(), partition=to[1], on_delivery=report)
+        with _as_kafka_exception():
+            self.ready().produce(to[0], value.encode(), partition=to[1], on_delivery=report)
+
+    def flush(self, seconds: float) -> int:
+        """Wait until what was sent is delivered or has failed, at most so long; returns how many records are neither."""
+        with _as_kafka_exception():
+            return self.ready().flush(seconds)
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        with _as_kafka_exception():
+            self.ready().commit_transaction(CALL_S)
 
     def send_offsets(self, offsets: list[TopicPartition], group: object) -> None:
         """Add the positions of a group to the transaction. Raises KafkaException, also where the library gives no answer.
@@ -127,8 +155,9 @@ class TransactionalProducer:
 
     def abort(self) -> None:
         """Abort on purpose. What was not sent is sent before: an abort drops it, and would show nothing."""
-        self.ready().flush(self._timeout_ms / 1000)
-        self.ready().abort_transaction(CALL_S)
+        self.flush(self._timeout_ms / 1000)
+        with _as_kafka_exception():
+            self.ready().abort_transaction(CALL_S)
 
     def give_up(self) -> None:
         """Abort and drop the producer: the next transaction gets a new one, which fences it by the same id."""
@@ -172,12 +201,9 @@ class Transactions:
                 error = ABORTED
             elif sends:
                 sent = True
-                self._producer.ready().commit_transaction(CALL_S)
+                self._producer.commit()
         except KafkaException as raised:
             error = name_of(raised.args[0])
-            self._producer.give_up()
-        except BufferError:
-            error = "_QUEUE_FULL"
             self._producer.give_up()
         if error is None and failed:  # a commit confirmed although a record was not: nobody knows what that means
             error = name_of(failed[0])

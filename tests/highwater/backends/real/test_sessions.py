@@ -1,17 +1,17 @@
 """Transactions and members of groups with librdkafka, on its own mock cluster: the contract with `highwater.rig.attempts`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from msgspec.structs import replace
 
 from highwater.backends.real.clients import transactions
 from highwater.backends.real.clients.sessions import Sessions
-from highwater.backends.real.clients.transactions import ABORTED
+from highwater.backends.real.clients.transactions import ABORTED, TransactionalProducer
 from highwater.backends.real.zookeeper.local import free_port
 from highwater.rig.attempts import Heard
 from highwater.rig.sessions import (
@@ -267,3 +267,32 @@ def test_reader_behind_an_open_transaction_is_at_no_end(high: int, ends: bool, m
     assert [heard.at_end, polled.at_end] == [ends, ends]
     assert heard.told == {"records": {}, **({"end": True} if ends else {})}
     assert polled.told == [["poll", {}, *(["end"] if ends else [])]]
+
+
+def raised_by_callback(*_: Any, **__: Any) -> None:
+    raise SystemError from KafkaException(KafkaError(KafkaError._FENCED))
+
+
+def refused(*_: Any, **__: Any) -> None:
+    raise BufferError
+
+
+@pytest.mark.parametrize(
+    ("calls", "act", "error"),
+    [
+        (SimpleNamespace(flush=raised_by_callback), lambda producer: producer.flush(1.0), "_FENCED"),
+        (SimpleNamespace(commit_transaction=raised_by_callback), TransactionalProducer.commit, "_FENCED"),
+        (SimpleNamespace(produce=refused), lambda producer: producer.send(("t", 0), "a", [], []), "_QUEUE_FULL"),
+    ],
+    ids=["flush", "commit", "produce"],
+)
+def test_other_errors_of_the_library_are_kafkas(
+    calls: SimpleNamespace, act: Callable[[TransactionalProducer], object], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each caller gives the producer up after one kind of exception."""
+    producer = TransactionalProducer("c0", {}, timeout_ms=1000)
+    monkeypatch.setattr(producer, "_producer", calls)
+
+    with pytest.raises(KafkaException) as raised:
+        act(producer)
+    assert transactions.name_of(raised.value.args[0]) == error
