@@ -13,13 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from history.packages import PACKAGES
 from pipeline.errors import PipelineError
 
-# The packages that the wheel contains.
-PACKAGES = (
-    *("checkers", "highwater", "history", "monitors", "nemesis", "pipeline", "reference", "reports", "server"),
-    *("verifier", "workloads"),
-)
 _LIBRARIES = ("msgspec", "numpy", "polars", "pyarrow")
 MISMATCH = "and driver differ"  # in the error's words
 _ROOT = Path(__file__).parents[1]

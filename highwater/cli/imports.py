@@ -6,19 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from traceback import walk_tb
 
-PACKAGES = (
-    "history",
-    "reference",
-    "server",
-    "nemesis",
-    "workloads",
-    "checkers",
-    "reports",
-    "pipeline",
-    "verifier",
-    "monitors",
-    "highwater",
-)
+from history.packages import PACKAGES
 
 
 def failed_import(error: Exception) -> str | None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from highwater.cli.main import run_command_line
+from history.packages import PACKAGES
 from tests.shown import examples, is_shown
-from tests.tidy.sources import PACKAGES, ROOT
+from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.slow
 

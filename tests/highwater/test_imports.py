@@ -4,16 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from highwater.cli.imports import PACKAGES, failed_import
+from highwater.cli.imports import failed_import
 from highwater.exit_codes import ExitCode
 from tests.tidy.sources import ROOT
-
-IN_WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
 
 def _broken(folder: Path, text: str) -> Path:
@@ -70,7 +67,3 @@ def test_error_of_a_running_command_is_no_failed_import() -> None:
         failed_import(1)  # type: ignore[arg-type]
 
     assert failed_import(raised.value) is None
-
-
-def test_packages_of_this_tree_are_those_of_the_wheel() -> None:
-    assert sorted(PACKAGES) == sorted(IN_WHEEL)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from history.packages import PACKAGES
 from pipeline import session as module
 from pipeline.errors import PipelineError
 from pipeline.session import SETTINGS, cause, full_master, missing, parse_conf, session
-from pipeline.stamp import MISMATCH, PACKAGES, check_stamp, present_stamp
+from pipeline.stamp import MISMATCH, check_stamp, present_stamp
 
 
 def _java(folder: Path, script: str) -> None:

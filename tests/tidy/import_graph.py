@@ -12,7 +12,8 @@ from pathlib import Path
 import grimp
 import rustworkx as rx
 
-from tests.tidy.sources import OUTSIDE, PACKAGES, ROOT, sources
+from history.packages import PACKAGES
+from tests.tidy.sources import OUTSIDE, ROOT, sources
 
 DOCUMENT = ROOT / "docs" / "ARCHITECTURE.md"
 MARKER = "<!-- generated: python -m tests.tidy.import_graph --rewrite -->\n"

@@ -21,10 +21,11 @@ import msgspec
 from highwater.catalogue import trace
 from highwater.catalogue.mutants import load_mutants
 from highwater.catalogue.trace import Cited, Clause, Row
+from history.packages import PACKAGES
 from mutation.rows import clauses, proofs, status
 from tests.tidy import steps as step_tables
 from tests.tidy.promise import cited_rules, rules_now
-from tests.tidy.sources import PACKAGES, Source, sources
+from tests.tidy.sources import Source, sources
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "protocol.md"

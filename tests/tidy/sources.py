@@ -6,20 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from history.packages import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "history",
-    "reference",
-    "server",
-    "nemesis",
-    "workloads",
-    "checkers",
-    "reports",
-    "pipeline",
-    "verifier",
-    "monitors",
-    "highwater",
-)  # in the wheel
 OUTSIDE = ("proof", "bench", "mutation")  # in the repository, not in the wheel
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.sources import PACKAGES, Source, at, functions, sources
+from history.packages import PACKAGES
+from tests.tidy.sources import Source, at, functions, sources
 
 HARNESS = tuple(f"highwater/{folder}" for folder in ("plans", "rig", "backends/sim", "explore"))
 SIMULATED = ("reference", "nemesis", "workloads", *HARNESS)

@@ -16,8 +16,9 @@ from packaging.specifiers import SpecifierSet
 from highwater.backends.real.containers.images import BROKER
 from highwater.backends.real.containers.images import PACKAGES as IN_IMAGE
 from highwater.cli.extras import EXTRAS
+from history.packages import PACKAGES
 from tests.tidy.import_graph import entries
-from tests.tidy.sources import PACKAGES, ROOT, sources
+from tests.tidy.sources import ROOT, sources
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Import name -> name in pyproject, where they differ.

@@ -4,7 +4,8 @@ import ast
 import re
 from keyword import kwlist, softkwlist
 
-from tests.tidy.sources import OUTSIDE, PACKAGES, ROOT, at, functions, sources
+from history.packages import PACKAGES
+from tests.tidy.sources import OUTSIDE, ROOT, at, functions, sources
 
 LINES_PER_MODULE = 600
 LINES_PER_FUNCTION = 70

@@ -30,7 +30,7 @@ import reference
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.zookeeper.local import server_jars
 from highwater.errors import HarnessError, HighwaterError
-from pipeline.stamp import PACKAGES as WHEEL
+from history.packages import PACKAGES as WHEEL
 from pipeline.stamp import present_stamp
 
 NODE = "highwater-node:latest"
