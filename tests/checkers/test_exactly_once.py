@@ -206,6 +206,14 @@ def test_answer_of_another_form_is_named_and_explains_all(answer: str) -> None:
     assert "exactly-once: 1 answers cannot be read" in verdict.unchecked
 
 
+def test_end_of_an_early_read_is_no_end_of_the_run() -> None:
+    """What was committed afterwards cannot be in it."""
+    verdict = judge(history_of(*PRODUCED, read(), processed("ok", A, position=1), "healed"), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("told all results to their end" in line for line in verdict.unchecked)
+
+
 def test_missing_result_may_be_in_an_answer_of_another_form() -> None:
     final_read = ("healed", f"invoke read-committed {LATE}", f"{read(A)} {LATE}")
     lines = (*PRODUCED, processed("ok", A, B, position=2), 'ok read-committed value={"records":{"out-0":[7]}}', *final_read)

@@ -267,7 +267,7 @@ def test_value_that_is_no_json_makes_the_verdict_unknown() -> None:
 
 
 def test_unseen_record_accuses_only_if_a_reader_was_at_the_end() -> None:
-    lines = ('ok txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{}]]')
+    lines = ('ok txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{},"end"]]', "healed")  # an early end
     verdict = verdict_of(*lines)
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())

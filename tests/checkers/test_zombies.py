@@ -171,6 +171,14 @@ def test_record_read_before_its_commit_is_an_anomaly() -> None:
     assert kinds(FIRST, sent(1, "x"), read("x"), step("ok", "txn-commit", 1), SECOND) == ["G1a"]
 
 
+def test_end_of_an_early_read_is_no_end_of_the_run() -> None:
+    lines = (FIRST, sent(1, "x"), step("ok", "txn-commit", 1), read(), SECOND, "healed")
+    verdict = judge(history_of(*lines), (CHECKER,))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("told all committed records to their end" in line for line in verdict.unchecked)
+
+
 def test_record_of_nobody_is_an_anomaly() -> None:
     assert kinds(FIRST, sent(1, "x"), step("ok", "txn-commit", 1), SECOND, read("x", "y")) == ["phantom-read"]
 

@@ -13,16 +13,14 @@ from highwater.exit_codes import ExitCode
 from tests.tidy.sources import ROOT
 
 
-def _broken(folder: Path, text: str) -> Path:
-    """A tree whose `reference` is this one, except for its `config.py`; returns that file."""
-    package = folder / "reference"
-    package.mkdir()
-    for entry in (ROOT / "reference").iterdir():
-        if entry.name not in ("config.py", "__pycache__"):
-            (package / entry.name).symlink_to(entry)
-    file = package / "config.py"
-    file.write_text(text)
-    return file
+def _broken(folder: Path, text: str, name: str = "reference/config.py") -> None:
+    """A tree in which the package of this file is that of this repository, except for the file."""
+    package, file = name.split("/")
+    (folder / package).mkdir()
+    for entry in (ROOT / package).iterdir():
+        if entry.name not in (file, "__pycache__"):
+            (folder / package / entry.name).symlink_to(entry)
+    (folder / name).write_text(text)
 
 
 def _highwater(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +48,16 @@ def test_broken_protocol_is_told_in_one_line(tmp_path: Path, text: str, line: st
 
     assert done.stderr.startswith(f"highwater: {line}")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (ExitCode.USAGE, "", 1)
+
+
+def test_broken_file_that_every_command_needs_is_told(tmp_path: Path) -> None:
+    """The command line itself cannot be imported then."""
+    _broken(tmp_path, "def f(:\n", "history/errors.py")
+
+    done = _highwater(tmp_path, "protocols")
+
+    assert done.stderr == "highwater: history/errors.py:1: SyntaxError: invalid syntax\n"
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
 
 
 def test_broken_protocol_is_told_as_json_too(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def cluster() -> Iterator[str]:
     owner.purge()
 
 
-def sessions(addresses: str, name: str = "c0", run: str = "") -> Sessions:
+def sessions(addresses: str, name: str = "c0", run: str = "", membership: str = "") -> Sessions:
     settings = {"bootstrap.servers": addresses, "socket.timeout.ms": 1000, "log_level": 0, "error_cb": lambda _: None}
-    return Sessions(name, settings, timeout_ms=1000, run=run)
+    return Sessions(name, settings, timeout_ms=1000, run=run, membership=membership)
 
 
 def send(value: str, partition: int = 0) -> Micro:
@@ -296,3 +296,34 @@ def test_other_errors_of_the_library_are_kafkas(
     with pytest.raises(KafkaException) as raised:
         act(producer)
     assert transactions.name_of(raised.value.args[0]) == error
+
+
+class AnsweredWithAnError:
+    """A consumer of a group that has one partition, and is not told where the group stands."""
+
+    def __init__(self) -> None:
+        self.sought: list[TopicPartition] = []
+        self.closed = False
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("t", 0)]
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[Any]:
+        error = KafkaError(KafkaError._TIMED_OUT)
+        return [SimpleNamespace(topic=of.topic, partition=of.partition, offset=-1001, error=error) for of in partitions]
+
+    def seek(self, to: TopicPartition) -> None:
+        self.sought.append(to)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_member_that_is_told_no_position_joins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To begin at the beginning instead would process all records again."""
+    client = sessions("127.0.0.1:1", membership="cooperative")._member
+    consumer = AnsweredWithAnError()
+    monkeypatch.setattr(client, "_consumer", consumer)
+    client._rewind(consumer)  # type: ignore[arg-type]
+
+    assert (consumer.sought, consumer.closed) == ([], True)

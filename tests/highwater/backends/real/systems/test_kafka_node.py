@@ -3,7 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from highwater.backends.real.processes.runner import ProcessRunner
+from highwater.backends.real.systems.kafka import settings
 from highwater.backends.real.systems.kafka.metadata_log import FOLDER
 from highwater.backends.real.systems.kafka.node import KafkaNode
 from highwater.backends.real.systems.kafka.system import Kafka
@@ -72,3 +75,13 @@ def test_logs_of_kafkas_own_topics_are_not_the_workloads(tmp_path: Path) -> None
         (node.log_dirs[0] / name).mkdir()
 
     assert node.logs(0) == ("t-0",)
+
+
+@pytest.mark.parametrize("name", ["groups", "transactions", "share-groups"])
+def test_state_of_sessions_is_kept_by_two_brokers(name: str) -> None:
+    """docs/promise.md §8. The offsets topic has no setting of its own, and takes the broker's, which is 1 by default."""
+    given = settings.of_sessions(load_plan(ROOT / "corpus" / "real" / f"{name}.yaml"))
+    least = {key: value for key, value in given.items() if key.endswith(("min.isr", "min.insync.replicas"))}
+
+    assert {"min.insync.replicas", "transaction.state.log.min.isr"} <= least.keys()
+    assert {*least.values()} == {"2"}
