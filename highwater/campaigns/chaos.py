@@ -18,7 +18,7 @@ failure of the harness: a VALID then proves nothing.
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never, get_args
@@ -34,6 +34,7 @@ from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request,
 from highwater.campaigns.corpus import SAFE, Case, Expectation, Unread
 from highwater.campaigns.generations import GENERATION, Planned, Search, reach_of
 from highwater.campaigns.marks import NONE, Marks
+from highwater.coverage.branches import names_in
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN
@@ -166,6 +167,8 @@ class Means(Struct, frozen=True, kw_only=True):
     deadline_s: float | None = None  # of one run
     marks: Marks = NONE
     on_behaviour: Callable[[str, Behaviour], None] = lambda name, behaviour: None  # of corpus, plans and seeds: phase/name
+    watched: frozenset[str] = frozenset()  # changed functions: which of their branches the runs on `safe` take
+    on_taken: Callable[[Iterable[str]], None] = lambda branches: None  # of each such run
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -253,7 +256,10 @@ def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
         parts.append(perform_cases("guided", cases, means, unknown_allowed=unknown_allowed, branches=True))
         if parts[-1].stopped is not None:
             break
-        plans.learn(planned, [reach_of(summary) for summary in parts[-1].summaries])
+        reaches = [reach_of(summary) for summary in parts[-1].summaries]
+        for reach in filter(None, reaches if means.watched else ()):
+            means.on_taken(names_in(reach))
+        plans.learn(planned, reaches)
     checks: list[Check] = []
     for part in parts:
         first = len(checks)
@@ -304,17 +310,22 @@ def perform_cases(
             digest, rows = summary.plan_digest, summary.behaviour
             line = replace(line, behaviour=recorded(digest, rows))
             means.on_behaviour(f"{name}/{case.entry}", Behaviour(digest, rows, summary.repeat, check.plan))
+        if summary.taken is not UNSET:
+            means.on_taken(summary.taken)
         means.on_line(line)
         return RED if check.met is False and means.fail_fast else None
 
-    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend, branches=branches, behaviour=behaviour)
+    watched = means.watched if behaviour else frozenset()
+    tasks = corpus.tasks_of(
+        cases, build=means.build, keep=means.keep, backend=backend, branches=branches, behaviour=behaviour, watched=watched
+    )
     deadline_s = means.deadline_s if backend == "sim" else None
     performed = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
     code = code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
     return Part(
         name=name,
         checks=tuple(checks),
-        summaries=tuple(replace(summary, behaviour=UNSET) for summary in performed.summaries),
+        summaries=tuple(replace(summary, behaviour=UNSET, taken=UNSET) for summary in performed.summaries),
         expected=tuple(check.met for check in checks),
         stopped=performed.stopped,
         code=code,

@@ -261,6 +261,7 @@ def tasks_of(
     backend: BackendName = "sim",
     branches: bool = False,
     behaviour: bool = False,
+    watched: frozenset[str] = frozenset(),
 ) -> Iterator[Task]:
     """The tasks that make worker processes perform these corpus cases, in the same order."""
     for case in cases:
@@ -273,6 +274,7 @@ def tasks_of(
             backend=backend,
             branches=branches,
             behaviour=behaviour,
+            watched=watched,
         )
 
 

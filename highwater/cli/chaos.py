@@ -19,6 +19,7 @@ from highwater.campaigns import systems
 from highwater.campaigns.against import COMPARED, Comparison, compare, perform_on
 from highwater.campaigns.behaviour import BEHAVING, BEHAVIOUR, CHANGED, accept, compared, part_of
 from highwater.campaigns.campaign import Request
+from highwater.campaigns.changed_code import ReachOfChanges, reach_of_changes
 from highwater.campaigns.chaos import PHASES, SEEDS_TO_A_GUIDED_RUN, Inputs, Means, Part, Phase, RunLine, parts_of
 from highwater.campaigns.corpus import OWN, SAFE, Case, StoredPlans, load_corpus, read_plans
 from highwater.campaigns.first_calls import keep_first_calls
@@ -134,6 +135,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     against: Comparison | None = None
     changed: tuple[str, ...] = ()  # how plans behave otherwise than the snapshot says, in lines
     ignored: tuple[str, ...] = ()  # causes that do not count, each with its runs and the reason
+    unreached: tuple[str, ...] = ()  # changed code of the protocol that no run on `safe` came to, in lines
     index: str
     junit: str
 
@@ -184,14 +186,19 @@ def chaos(given: Options) -> int:
     other = (
         None if given.against is None else perform_on(given.against, _arguments_for_commit(given, repeat, workers), job.phases)
     )
+    earlier = None if foreign else _earlier_protocol(given)
+    reach = ReachOfChanges() if earlier is None else reach_of_changes(earlier)
     with cleaned_up("process" if foreign else "sim"):
-        performed = _perform_job(given, job, build, store=store, workers=workers, marks=marks)
+        performed = _perform_job(given, job, build, store=store, workers=workers, marks=marks, reach=reach)
     parts, changed = _compare_behaviour(job, performed, accepting=given.accept, show=show)
+    if show:
+        for line in reach.lines():
+            say(line)
     smaller = _shrink_red_runs(
         parts, store, 0.0 if given.bisect or other or foreign else given.shrink, workers=workers, show=show
     )
-    if not foreign and not any(part.interrupted for part in parts):
-        _keep_first_calls(given, parts, store, show=show)
+    if earlier is not None and not any(part.interrupted for part in parts):
+        _keep_first_calls(earlier, parts, store, show=show)
     _say_reds(reds(parts, store, smaller, marks), parts, repeat=repeat, show=show)
     code = worst(part.code for part in parts)
     _write_pages_of_all(parts, store, repeat=repeat, code=code, smaller=smaller, marks=marks)
@@ -205,6 +212,7 @@ def chaos(given: Options) -> int:
         against=comparison,
         changed=changed,
         ignored=tuple(marks.lines(ignored_runs(parts))),
+        unreached=reach.unreached(),
         index=str(store / INDEX),
         junit=str(store / JUNIT),
     )
@@ -213,7 +221,9 @@ def chaos(given: Options) -> int:
     return outcome.exit
 
 
-def _perform_job(given: Options, job: Job, build: Build, *, store: Path, workers: int, marks: Marks) -> Performed:
+def _perform_job(
+    given: Options, job: Job, build: Build, *, store: Path, workers: int, marks: Marks, reach: ReachOfChanges
+) -> Performed:
     """Perform the job; each run's line goes to the file and the progress bar as soon as the run has ended."""
     lines: list[RunLine] = []
     behaviours: dict[str, Behaviour] = {}
@@ -233,6 +243,8 @@ def _perform_job(given: Options, job: Job, build: Build, *, store: Path, workers
             deadline_s=given.deadline,
             marks=marks,
             on_behaviour=behaviours.__setitem__,
+            watched=reach.watched,
+            on_taken=reach.take,
         )
         going = (given.keep_going or given.against is not None) and not given.fail_fast
         parts, phases_left = _perform_phases(job, means, keep_going=going, show=not given.json)
@@ -390,14 +402,16 @@ def _shrink_red_runs(parts: Sequence[Part], store: Path, cpu_seconds: float, *, 
     return plans
 
 
-def _keep_first_calls(given: Options, parts: Sequence[Part], store: Path, *, show: bool) -> None:
-    """Find what the protocol does otherwise in red runs than at the commit of --against, or where it was accepted last."""
+def _earlier_protocol(given: Options) -> Revision | None:
+    """The other protocol that the present one is compared with: that of --against, or the one that was accepted last."""
     named = given.against
-    there = accepted_before(given.snapshot or PLACE) if named is None else Revision(name=named, words=named)
-    if there is None:
-        return
+    return accepted_before(given.snapshot or PLACE) if named is None else Revision(name=named, words=named)
+
+
+def _keep_first_calls(earlier: Revision, parts: Sequence[Part], store: Path, *, show: bool) -> None:
+    """Find what the protocol does otherwise in red runs than the earlier one."""
     try:
-        keep_first_calls(red_runs(parts), store, there)
+        keep_first_calls(red_runs(parts), store, earlier)
     except UsageError as error:
         if show:
             say(f"no first call: {error}")

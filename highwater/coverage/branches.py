@@ -11,7 +11,7 @@ of the same name in a function ends with `#2`. So a name survives edits elsewher
 import ast
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -47,6 +47,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     file: str  # reference/replica/isr.py
     line: int
     code: str  # the line of source that decides
+    lines: range = range(0)  # of the statements that it leads to; empty for a part of an expression
     needs: tuple[_Need, ...] = ()
 
     @property
@@ -99,6 +100,17 @@ def branches() -> tuple[Branch, ...]:
     return _program().branches
 
 
+def names_of(marks: Sequence[int]) -> tuple[str, ...]:
+    """The names of the branches that are marked."""
+    return tuple(branch.name for branch, mark in zip(branches(), marks, strict=True) if mark)
+
+
+def names_in(reach: Reach) -> set[str]:
+    """The names of the branches that a run took."""
+    all_branches = branches()
+    return {all_branches[number].name for step in steps_of(reach) for number in step.branches}
+
+
 def is_excluded(branch: Branch, variant: Variant) -> bool:
     """Whether the switches of a protocol variant alone keep it from taking a branch."""
     for test, value in branch.needs:
@@ -111,19 +123,28 @@ def is_excluded(branch: Branch, variant: Variant) -> bool:
 
 
 @contextmanager
-def counting() -> Iterator[bytearray]:
-    """Mark branches in the body: byte i of the yielded array becomes 1 when branch i is taken. Not for two at a time."""
+def counting(only: Set[str] | None = None) -> Iterator[bytearray]:
+    """Mark branches in the body: byte i of the yielded array becomes 1 when branch i is taken. Not for two at a time.
+
+    `only`: dotted names of the functions whose branches are marked; None: all.
+    """
     program = _program()
     marks = bytearray(len(program.branches))
     for module in program.modules:
         vars(module).update({MARKS: marks, MARK: marks.__setitem__})
-    for function, _, marked in program.functions:
+    functions = [one for one in program.functions if only is None or _dotted(one[0]) in only]
+    for function, _, marked in functions:
         function.__code__ = marked
     try:
         yield marks
     finally:
-        for function, own, _ in program.functions:
+        for function, own, _ in functions:
             function.__code__ = own
+
+
+def _dotted(function: FunctionType) -> str:
+    """The name of a function as branches have it."""
+    return f"{function.__module__.removeprefix('reference.')}.{function.__qualname__}"
 
 
 @cache
@@ -206,7 +227,7 @@ class _Marker(ast.NodeTransformer):
         self._within.append(node.name)
         self._depth += 1
         # Both ways of an `if` have marks, so a function with one needs no mark of its own.
-        entered = [] if any(isinstance(part, ast.If) for part in node.body) else [self._statement("called", node)]
+        entered = [] if any(isinstance(part, ast.If) for part in node.body) else [self._statement("called", node, node.body)]
         start = 1 if ast.get_docstring(node, clean=False) is not None else 0
         node.body = self._marked_statements(node.body)
         node.body[start:start] = entered
@@ -283,7 +304,7 @@ class _Marker(ast.NodeTransformer):
         if not self._depth or (body and _is_impossible(body[0])):
             return self._marked_statements(body)
         with self._needing(need):
-            return [self._statement(name, node), *self._marked_statements(body)]
+            return [self._statement(name, node, body), *self._marked_statements(body)]
 
     def _side(self, name: str, node: ast.AST, value: ast.expr, need: "_Need") -> ast.expr:
         """A part of an expression as `mark(number, 1) or value`."""
@@ -302,20 +323,22 @@ class _Marker(ast.NodeTransformer):
         yield
         self._needs = outer_needs
 
-    def _statement(self, name: str, node: ast.AST) -> ast.stmt:
-        """`marks[number] = 1`"""
-        number = ast.Constant(self._number(name, node))
+    def _statement(self, name: str, node: ast.AST, body: Sequence[ast.stmt]) -> ast.stmt:
+        """`marks[number] = 1`, before the statements of a branch."""
+        lines = range(body[0].lineno, (body[-1].end_lineno or body[-1].lineno) + 1) if body else range(0)
+        number = ast.Constant(self._number(name, node, lines))
         target = ast.Subscript(value=ast.Name(MARKS, ast.Load()), slice=number, ctx=ast.Store())
         return ast.copy_location(ast.Assign(targets=[target], value=ast.Constant(1)), node)
 
-    def _number(self, name: str, node: ast.AST) -> int:
+    def _number(self, name: str, node: ast.AST, lines: range = range(0)) -> int:
         """The number of a new branch."""
         full = f"{self._module}.{'.'.join(self._within)}: {name}"
         self._seen[full] += 1
         again = f" #{self._seen[full]}" if self._seen[full] > 1 else ""
         line: int = getattr(node, "lineno", 1)
         file = f"reference/{self._module.replace('.', '/')}.py"
-        branch = Branch(name=full + again, file=file, line=line, code=self._lines[line - 1].strip(), needs=self._needs)
+        code = self._lines[line - 1].strip()
+        branch = Branch(name=full + again, file=file, line=line, code=code, lines=lines, needs=self._needs)
         self.branches.append(branch)
         return self._first + len(self.branches) - 1
 

@@ -62,10 +62,21 @@ def protocol_of(revision: str, *, option: str) -> Iterator[Path]:
     what = f"{option} {revision}"
     commit = commit_of(revision, option=option)
     with temporary_folder("against") as folder:
-        with zipfile.ZipFile(io.BytesIO(_git("archive", "--format=zip", commit, "reference", what=what))) as files:
+        with zipfile.ZipFile(io.BytesIO(_archive(commit, what=what))) as files:
             files.extractall(folder)
         _run_python(folder, "-c", _PROBE, what=what)
         yield folder
+
+
+def sources_at(revision: str, *, option: str) -> dict[str, str]:
+    """The sources of the modules of `reference` at a commit, by their paths. UsageError if there is no such commit."""
+    with zipfile.ZipFile(io.BytesIO(_archive(revision, what=f"{option} {revision}"))) as files:
+        return {name: files.read(name).decode() for name in files.namelist() if name.endswith(".py")}
+
+
+def _archive(revision: str, *, what: str) -> bytes:
+    """`reference` at a commit, as a zip file."""
+    return _git("archive", "--format=zip", revision, "reference", what=what)
 
 
 def environment(folder: Path | None) -> dict[str, str]:

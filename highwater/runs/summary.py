@@ -86,6 +86,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     repeat: str  # the command that repeats it
     reach: Reach | UnsetType = UNSET  # with --branches and --guided
     behaviour: tuple[Row, ...] | UnsetType = UNSET  # until `chaos` has compared it
+    taken: tuple[str, ...] | UnsetType = UNSET  # branches of the watched functions, until `chaos` has counted them
 
     @property
     def name(self) -> str:

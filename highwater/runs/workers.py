@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from highwater.behaviour.rows import rows_of
 from highwater.behaviour.tap import tapped
+from highwater.coverage.branches import counting, names_of
 from highwater.coverage.reach import watching
 from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
@@ -27,6 +28,7 @@ class Task(Struct, frozen=True, kw_only=True):
     backend: BackendName = "sim"
     branches: bool = False  # the summary says which branches the run took (simulator only)
     behaviour: bool = False  # the summary has the rows of the run's behaviour (simulator only)
+    watched: frozenset[str] = frozenset()  # functions of the protocol: the summary says which of their branches the run took
 
 
 def perform(task: Task) -> Summary:
@@ -36,6 +38,10 @@ def perform(task: Task) -> Summary:
 
 def attempt(task: Task) -> tuple[Summary, Judged | None]:
     """As `perform`; with the judged run, unless the harness failed."""
+    if task.watched:
+        with counting(task.watched) as marks:
+            summary, judged = attempt(replace(task, watched=frozenset()))
+        return replace(summary, taken=names_of(marks)), judged
     if task.behaviour:
         with tapped() as (backend, told):
             summary, judged = _perform_or_fail(task, backend)
