@@ -7,8 +7,11 @@ from highwater.behaviour import snapshot
 from highwater.behaviour.difference import Behaviour, Difference, differences, groups, summary
 from highwater.behaviour.snapshot import Recorded, recorded
 from highwater.campaigns.chaos import Check, Part, Phase
+from highwater.campaigns.first_calls import call_in_plan
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
+from highwater.plans.text import load_plan
+from highwater.runs.revisions import Revision
 
 BEHAVING: tuple[Phase, ...] = ("corpus", "plans")  # phases whose behaviour is kept
 BEHAVIOUR = "behaviour"  # name of the part
@@ -37,6 +40,22 @@ def part_of(found: Mapping[str, Difference], now: Mapping[str, Behaviour]) -> Pa
         )
     code = ExitCode.INVALID if checks else ExitCode.VALID
     return Part(name=BEHAVIOUR, checks=tuple(checks) or (Check(name="as the snapshot says"),), code=code)
+
+
+def next_steps(found: Mapping[str, Difference], now: Mapping[str, Behaviour], earlier: Revision | None) -> list[str]:
+    """How to look into the first difference, in lines: the run of its plan, and the first call that answers otherwise there."""
+    firsts = (now.get(group.plans[0]) for group in groups(found) if group.first.sort != "plan")
+    first = next(filter(None, firsts), None)
+    if first is None:
+        return []
+    lines = [f"again   {first.repeat}"]
+    if earlier is None or not first.file:
+        return lines
+    try:
+        lines.append(f"call    {call_in_plan(load_plan(Path(first.file)), earlier)}")
+    except UsageError as error:
+        lines.append(f"call    not known: {error}")
+    return [*lines, f"beside  highwater report RUN --beside {earlier.name}  shows where the stored run parts from it"]
 
 
 def accept(path: Path, now: Mapping[str, Behaviour]) -> Sequence[str]:

@@ -6,13 +6,23 @@ from pathlib import Path
 import msgspec
 
 from checkers.engine.verdict import Verdict
+from highwater.plans.plan import Plan
 from highwater.runs.beside import rewrite_page, stored_run
-from highwater.runs.first_call import keep_first_call
+from highwater.runs.first_call import first_call, keep_first_call
 from highwater.runs.revisions import Revision, protocol_of
 from highwater.runs.summary import Summary
 from history import store as run_store
 
 RUNS_MAX = 3  # as many causes as the terminal tells in full
+
+
+def call_in_plan(plan: Plan, there: Revision) -> str:
+    """In one sentence, the first call in the run of a plan that answers otherwise than by an earlier commit.
+
+    UsageError if the protocol of that commit does not fit this harness.
+    """
+    with protocol_of(there.name, option="commit") as protocol:
+        return first_call(plan, protocol, there.words).sentence
 
 
 def keep_first_calls(summaries: Iterable[Summary], store: Path, there: Revision) -> None:

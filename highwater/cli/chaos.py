@@ -17,7 +17,7 @@ from highwater.behaviour.difference import Behaviour, summary
 from highwater.behaviour.snapshot import PLACE, Recorded, load
 from highwater.campaigns import systems
 from highwater.campaigns.against import COMPARED, Comparison, compare, perform_on
-from highwater.campaigns.behaviour import BEHAVING, BEHAVIOUR, CHANGED, accept, compared, part_of
+from highwater.campaigns.behaviour import BEHAVING, BEHAVIOUR, CHANGED, accept, compared, next_steps, part_of
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.changed_code import ReachOfChanges, reach_of_changes
 from highwater.campaigns.chaos import PHASES, SEEDS_TO_A_GUIDED_RUN, Inputs, Means, Part, Phase, RunLine, parts_of
@@ -190,7 +190,7 @@ def chaos(given: Options) -> int:
     reach = ReachOfChanges() if earlier is None else reach_of_changes(earlier)
     with cleaned_up("process" if foreign else "sim"):
         performed = _perform_job(given, job, build, store=store, workers=workers, marks=marks, reach=reach)
-    parts, changed = _compare_behaviour(job, performed, accepting=given.accept, show=show)
+    parts, changed = _compare_behaviour(job, performed, earlier, accepting=given.accept, show=show)
     if show:
         for line in reach.lines():
             say(line)
@@ -252,7 +252,7 @@ def _perform_job(
 
 
 def _compare_behaviour(
-    job: Job, performed: Performed, *, accepting: bool, show: bool
+    job: Job, performed: Performed, earlier: Revision | None, *, accepting: bool, show: bool
 ) -> tuple[tuple[Part, ...], tuple[str, ...]]:
     """Compare how plans behaved with the snapshot, or accept it. Returns the parts, with one of the behaviour, and its lines."""
     parts = performed.parts
@@ -269,7 +269,7 @@ def _compare_behaviour(
         parts = (*parts, part_of(found, now))
         words = f"{CHANGED:<12} {len(found)} of {len(now)} plans" if found else f"ok           {len(now)} plans as accepted"
         meant = f"if this is meant: highwater chaos --accept, and commit {job.snapshot} with the change"
-        lines = (*summary(found, len(now)), meant) if found else ()
+        lines = (*summary(found, len(now)), *next_steps(found, now, earlier), meant) if found else ()
     if show:
         say(f"{BEHAVIOUR:<22} {words}")
         for line in lines:

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from highwater.behaviour.difference import Behaviour, Difference
 from highwater.behaviour.rows import Row
 from highwater.behaviour.snapshot import load, recorded, save
+from highwater.campaigns import behaviour
+from highwater.campaigns.behaviour import next_steps
 from highwater.cli.main import run_command_line
+from highwater.errors import UsageError
+from highwater.plans.plan import Plan
+from highwater.runs.revisions import Revision
 
 ROOT = Path(__file__).parents[3]
 PLAN = "shrunk-empty-isr-no-leader"
@@ -135,3 +141,46 @@ def test_snapshot_names_the_plans_of_the_gate() -> None:
     plans = {f"plans/{case.entry}" for case in load_plans(ROOT / "corpus/plans", entries)}
 
     assert corpus | plans == set(load(ROOT / "corpus/behaviour.txt"))
+
+
+CHANGED = {
+    "corpus/gone": Difference("plan", "the plan is gone"),
+    "plans/one": Difference("new", "new: elected", Row("elected", "b1 t-0", ("t-0",), 1)),
+}
+HEAD = Revision(name="HEAD", words="HEAD")
+
+
+def _performed(file: Path | str) -> dict[str, Behaviour]:
+    return {"plans/one": Behaviour("digest", (), f"highwater run --plan {file}", str(file))}
+
+
+def test_change_comes_with_its_run_and_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader of `changed` had to find out alone which function acts otherwise."""
+    file = ROOT / f"corpus/plans/{PLAN}.yaml"
+    asked: list[tuple[str, str]] = []
+
+    def call(plan: Plan, there: Revision) -> str:
+        asked.append((plan.name, there.name))
+        return "The first call."
+
+    monkeypatch.setattr(behaviour, "call_in_plan", call)
+    lines = next_steps(CHANGED, _performed(file), HEAD)
+
+    assert [line.partition("  ")[0] for line in lines] == ["again", "call", "beside"]
+    assert lines[:2] == [f"again   highwater run --plan {file}", "call    The first call."]
+    assert asked == [(PLAN, "HEAD")]
+
+
+def test_change_without_an_earlier_protocol_has_its_run() -> None:
+    assert next_steps(CHANGED, _performed("one.yaml"), None) == ["again   highwater run --plan one.yaml"]
+    assert next_steps({"corpus/gone": CHANGED["corpus/gone"]}, {}, HEAD) == []
+
+
+def test_protocol_that_does_not_fit_is_told_with_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(plan: Plan, there: Revision) -> str:
+        raise UsageError("commit HEAD: its protocol does not fit this harness")
+
+    monkeypatch.setattr(behaviour, "call_in_plan", call)
+
+    _, line, _ = next_steps(CHANGED, _performed(ROOT / f"corpus/plans/{PLAN}.yaml"), HEAD)
+    assert line == "call    not known: commit HEAD: its protocol does not fit this harness"
