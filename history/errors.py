@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+_LISTED = 16  # names that are known, in an error
+
 # What decoding JSON raises where the bytes are none, or nested deeper than Python calls.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -34,4 +36,10 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The error message for a name that does not exist, with the name that was probably meant."""
     names = tuple(known)
     close = get_close_matches(name, names, n=1, cutoff=0.75)
-    return f"unknown {what} {name!r}; " + (f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}")
+    return f"unknown {what} {name!r}; " + (f"did you mean {close[0]!r}?" if close else f"known: {_listed(names)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a line, the first ones where there are many."""
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -7,13 +7,15 @@ values that equal their default and puts each window on one line.
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Protocol, TypeVar, get_args
 
 import msgspec
 import yaml
-from msgspec import NODEFAULT, Struct
+from msgspec import NODEFAULT, Struct, inspect
 
+from history.errors import unknown
 from nemesis.faults import AnyFault
 from nemesis.schedule import Window
 from nemesis.targets import AnyTarget
@@ -60,7 +62,7 @@ class Document:
         try:
             return msgspec.convert(value, type)
         except msgspec.ValidationError as error:
-            inner, sentence = _path_and_reason(str(error))
+            inner, sentence = _path_and_reason(str(error), type, value)
             raise self.error((*path, *inner), sentence) from error
 
 
@@ -197,11 +199,12 @@ def _member_at(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None
 _AT = re.compile(r"^(?P<said>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?$")
 _STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]")
 _FIELD = re.compile(r"unknown field `(?P<name>.*)`$")
+_CLOSE = 0.7  # how alike two names must be for one to be meant (difflib's ratio)
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
 
 
-def _path_and_reason(message: str) -> tuple[Path, str]:
-    """Split msgspec's error message into the path of the wrong value and a sentence without msgspec's terms."""
+def _path_and_reason(message: str, type: type[object], value: object) -> tuple[Path, str]:
+    """Split msgspec's message, about a value of this type, into the path of the wrong part and a sentence without its terms."""
     match = _AT.match(message)
     assert match is not None  # every message matches: the path is optional
     words, trail = match["said"], match["path"] or ""
@@ -209,14 +212,44 @@ def _path_and_reason(message: str) -> tuple[Path, str]:
     place = trail.removeprefix(".")
     field = _FIELD.search(words)
     if field is not None:
-        return (*path, field["name"]), f"unknown key {field['name']!r}" + (f" in {place}" if place else "")
-    value = _VALUE.search(words)
-    if value is not None:
-        words = _unknown_in_words(path, value["value"])
+        close = get_close_matches(field["name"], _keys_at(inspect.type_info(type), value, path), n=1, cutoff=_CLOSE)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        return (*path, field["name"]), f"unknown key {field['name']!r}" + (f" in {place}" if place else "") + meant
+    unknown_value = _VALUE.search(words)
+    if unknown_value is not None:
+        words = _unknown_in_words(path, unknown_value["value"])
     words = words.replace("Object missing required field", "missing key").replace("`object`", "a mapping")
     words = words.replace("`array`", "a list")
     words = words[:1].lower() + words[1:]
     return path, f"{place}: {words}" if place else words
+
+
+def _keys_at(info: inspect.Type, value: object, path: Path) -> list[str]:
+    """The keys that a mapping at this path below a value may have; none if the types do not say."""
+    kinds = [part for part in _alternatives(info) if _is_of(part, value)]
+    if not path:
+        return [field.encode_name for kind in kinds if isinstance(kind, inspect.StructType) for field in kind.fields]
+    step, *rest = path
+    keys: list[str] = []
+    for kind in kinds:
+        if isinstance(kind, inspect.StructType) and isinstance(value, dict) and step in value:
+            for field in kind.fields:
+                keys += _keys_at(field.type, value[step], tuple(rest)) if field.encode_name == step else []
+        elif isinstance(kind, inspect.VarTupleType | inspect.ListType) and isinstance(value, list) and isinstance(step, int):
+            keys += _keys_at(kind.item_type, value[step], tuple(rest))
+    return keys
+
+
+def _alternatives(info: inspect.Type) -> Sequence[inspect.Type]:
+    """The types of a union; else the type itself."""
+    return info.types if isinstance(info, inspect.UnionType) else (info,)
+
+
+def _is_of(info: inspect.Type, value: object) -> bool:
+    """Whether a value may be of this type: of structs with tags, the one whose tag it has."""
+    if not isinstance(info, inspect.StructType) or info.tag_field is None or not isinstance(value, dict):
+        return True
+    return value.get(info.tag_field) == info.tag
 
 
 def _unknown_in_words(path: Path, value: str) -> str:
@@ -225,7 +258,7 @@ def _unknown_in_words(path: Path, value: str) -> str:
     union = unions.get(path[-1]) if path else None
     if union is None:
         return f"unknown value {value}"
-    return f"unknown {path[-1]} {value}; there are {', '.join(str(part.__struct_config__.tag) for part in get_args(union))}"
+    return unknown(str(path[-1]), value.strip("'"), [str(part.__struct_config__.tag) for part in get_args(union)])
 
 
 def _steps(trail: str) -> Iterator[str | int]:

@@ -473,15 +473,25 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
 
 def _complaints_of_promise(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the promise and the lengths of phases."""
+    topics = {topic.name: topic for topic in topics_of(plan)}
     promised = {topic.topic for topic in plan.promise.topics}
     for index, topic_promise in enumerate(plan.promise.topics):
-        least_isr = topic_promise.min_insync_replicas
+        path, name, least_isr = ("promise", "topics", index), topic_promise.topic, topic_promise.min_insync_replicas
         if least_isr < 1:
-            sentence = f"topic {topic_promise.topic}: min_insync_replicas must be at least 1, not {least_isr}"
-            yield Complaint(path=("promise", "topics", index, "min_insync_replicas"), sentence=sentence)
-    for topic in topics_of(plan):
-        if topic.name not in promised:
-            yield Complaint(path=("promise",), sentence=f"promise.topics must list topic {topic.name}")
+            sentence = f"topic {name}: min_insync_replicas must be at least 1, not {least_isr}"
+            yield Complaint(path=(*path, "min_insync_replicas"), sentence=sentence)
+        topic = topics.get(name)
+        if topic is None:
+            continue
+        # A promise of more than the topic has would accuse a cluster of what it never offered.
+        if least_isr > topic.min_insync_replicas:
+            sentence = f"the promise of topic {name} has min_insync_replicas {least_isr}, the topic {topic.min_insync_replicas}"
+            yield Complaint(path=(*path, "min_insync_replicas"), sentence=sentence)
+        if (topic_promise.flush, topic.flush) == ("before_ack", "none"):
+            yield Complaint(path=(*path, "flush"), sentence=f"the promise of topic {name} has flush before_ack, the topic none")
+    yield from (
+        Complaint(path=("promise",), sentence=f"promise.topics must list topic {name}") for name in topics if name not in promised
+    )
     for name in ("session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):
         # With a lower value than the cluster's, a slow cluster would be judged as not live.
         if getattr(plan.promise, name) < getattr(plan.cluster, name):

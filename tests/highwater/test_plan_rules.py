@@ -53,6 +53,11 @@ def test_valid_plan_has_no_complaints() -> None:
             replace(GOOD, promise=replace(GOOD.promise, topics=(replace(GOOD.promise.topics[0], min_insync_replicas=0),))),
             "min_insync_replicas must be at least 1, not 0",
         ),
+        (
+            replace(GOOD, promise=replace(GOOD.promise, topics=(replace(GOOD.promise.topics[0], min_insync_replicas=9),))),
+            f"has min_insync_replicas 9, the topic {GOOD.cluster.topics[0].min_insync_replicas}",
+        ),
+        (_topic(flush="none"), "has flush before_ack, the topic none"),
         (_workload(consumers=-1), "consumers must be at least 0, not -1"),
         (_workload(retries=-1), "retries must be at least 0, not -1"),
         (_workload(idempotent=99), "(the number of producers), not 99"),

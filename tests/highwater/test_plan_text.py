@@ -73,7 +73,7 @@ def test_plan_text_has_protocol_and_one_line_per_fault() -> None:
     ("old", "new", "line", "words"),
     [
         ("protocol: v3", "protocol: raft", 4, "unknown protocol 'raft'; known: safe"),
-        ("protocol: v3", "protocoll: v3", 4, "unknown key 'protocoll'"),
+        ("protocol: v3", "protocoll: v3", 4, "unknown key 'protocoll'; did you mean 'protocol'?"),
         ("flush: none", "flush: never", 8, "unknown value 'never'"),
         (
             "replication_factor: 3",
@@ -81,7 +81,7 @@ def test_plan_text_has_protocol_and_one_line_per_fault() -> None:
             8,
             "replication_factor must be from 1 to 3 (the number of brokers), not 4",
         ),
-        ("partitions: 1", "partition: 1", 8, "unknown key 'partition' in cluster.topics[0]"),
+        ("partitions: 1", "partition: 1", 8, "unknown key 'partition' in cluster.topics[0]; did you mean 'partitions'?"),
         ("{topic: orders}", "{topic: orders, acks: all}", 11, "unknown key 'acks' in promise.topics[0]"),
         ("  session_timeout_ms: 6000\n", "", 9, "promise: missing key `session_timeout_ms`"),
         ("quiet_ms: 38000", "quiet_ms: 3800", 16, "quiet_ms must be at least the promise's bound"),
