@@ -6,6 +6,7 @@ from msgspec import Struct
 
 _NS_PER_MS = 1_000_000
 _VALUE_MAX = 60  # letters of a value in the sentence
+_BEFORE = 20  # letters before the first different one, where values begin with the same words
 
 
 class Otherwise(Struct, frozen=True, kw_only=True):
@@ -53,5 +54,15 @@ class FirstCall(Struct, frozen=True, kw_only=True):
         if not self.otherwise:
             return f": here it calls {self.calls}" if self.calls else ""
         first = self.otherwise[0]
-        here, there = (shorten(value, _VALUE_MAX, placeholder=" …") for value in (first.here, first.there))
+        here, there = _shortened(first.here, first.there)
         return f": {first.what} is {here} here, {there} at {self.there}"
+
+
+def _shortened(here: str, there: str) -> tuple[str, str]:
+    """Two different values, each cut to what a sentence has room for, so that they still differ."""
+    short = [shorten(value, _VALUE_MAX, placeholder=" …") for value in (here, there)]
+    if short[0] == short[1]:
+        same = next((place for place, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), len(short[0]))
+        start = max(0, same - _BEFORE)
+        short = [f"… {shorten(value[start:], _VALUE_MAX, placeholder=' …')}" for value in (here, there)]
+    return short[0], short[1]

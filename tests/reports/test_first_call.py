@@ -38,6 +38,14 @@ def test_sentence_ends_with_both_answers() -> None:
     assert _FOUND.sentence.endswith("at 1.514 s, before row 7: its result is None here, <3> at main.")
 
 
+def test_long_answers_are_cut_where_they_differ() -> None:
+    """Two maps of sixty members were cut to the same words."""
+    here, there = (f"{{members: {' '.join(map(str, range(60)))}, leader: b{leader}}}" for leader in (1, 2))
+    sentence = replace_fields(_FOUND, otherwise=(Otherwise(what="its result", here=here, there=there),)).sentence
+
+    assert sentence.endswith(": its result is … 57 58 59, leader: b1} here, … 57 58 59, leader: b2} at main.")
+
+
 def test_sentence_of_a_call_with_equal_values_tells_its_calls() -> None:
     assert replace_fields(_FOUND, otherwise=()).sentence.endswith(
         "before row 7: here it calls replica/isr._back_off, which it does not there."
