@@ -175,7 +175,7 @@ def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession,
     assert judging.digest_of_table(list(there.values())) == judging.digest_of_table(list(here.values()))
     # The random runs must include every validity; otherwise equality proves little.
     assert {verdict.validity for verdict in expected[-40:]} == set(Validity)
-    assert any(verdict.cuts for verdict in expected[-40:])
+    assert any(verdict.cuts for verdict in expected)
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ WORKLOADS = ("produce-consume", *OF_SESSIONS)  # that they perform
 
 
 def refusal(plan: Plan) -> str | None:
-    """Why the client library of the plan cannot perform it here, in a sentence; None if it can. UsageError for an unknown one."""
+    """Why the client library of the plan can perform it nowhere, in a sentence; None if it can. UsageError for an unknown one."""
     named = plan.workload.client
     shares = plan.workload.name == SHARE_GROUPS
     if named is UNSET:
@@ -36,7 +36,13 @@ def refusal(plan: Plan) -> str | None:
     if plan.workload.name not in WORKLOADS:
         names = ", ".join(repr(name) for name in WORKLOADS if name != SHARE_GROUPS or java.has_shares(version))
         return f"client {named} performs the workloads {names} only, not {plan.workload.name!r}"
-    return java.missing(version)
+    return None
+
+
+def missing(plan: Plan) -> str | None:
+    """What this machine lacks for the client library of the plan, in a sentence; None if nothing."""
+    named = plan.workload.client
+    return None if named is UNSET else java.missing(named.partition(":")[2])
 
 
 class Clients:

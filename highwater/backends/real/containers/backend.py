@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from highwater.backends.real.clients import libraries
 from highwater.backends.real.containers import images
 from highwater.backends.real.containers.engine import Engine, missing
 from highwater.backends.real.containers.links import AgentClient
@@ -40,7 +41,8 @@ class DockerBackend:
         system = self._make(plan)
         if system.packing is None:
             return f"{words_of(system_of(plan))} does not run in containers; run it with --backend process"
-        reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or system.refuse() or missing()
+        reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or system.refuse()
+        reason = reason or libraries.missing(plan) or missing()
         if reason is not None:
             return reason
         with Engine() as engine:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from highwater.backends.real.clients import libraries
 from highwater.backends.real.processes.site import ProcessSite, missing_for
 from highwater.backends.real.site import Site
 from highwater.backends.real.stage import perform, unplayable
@@ -33,6 +34,7 @@ class ProcessBackend:
             unplayable(plan)
             or next(iter(refusals("process", plan.schedule)), None)
             or system.refuse()
+            or libraries.missing(plan)
             or missing_for(plan)
             or (missing() if system.zookeeper else None)
         )
