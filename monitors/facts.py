@@ -284,6 +284,14 @@ def _latest_registration(item: Outcome | Heard, memory: Memory) -> Iterable[tupl
         yield name, max(item.message.incarnation, memory.of("living", name, -1))
 
 
+def _legacy_registration(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(broker as text, its registration) if the controller has read that it sends no heartbeats (R-206); None for another."""
+    name = outcome.op.path.removeprefix(f"{paths.BROKER_IDS}/")
+    if name.isdecimal() and isinstance(outcome.answer, Data):
+        is_legacy = bool(outcome.answer.data) and paths.is_legacy_registration(outcome.answer.data)
+        yield name, outcome.answer.czxid if is_legacy else None
+
+
 def _version_led_from(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """(partition, version of the state by which its replica leads), None when it no longer does."""
     command = memory.event.message if isinstance(memory.event, Received) else None
@@ -421,6 +429,7 @@ FACTS: tuple[Keep, ...] = (
     Keep(fact="registered", of=read(GetChildren, keys=_registered_brokers)),
     Keep(fact="commanded", of=sent(*COMMANDS, keys=lambda send, _: [(send.to, send.message.broker_incarnation)])),
     Keep(fact="assigned", of=(*noted("controller-elected", keys=_forget_all), *read(GetData, keys=_assigned_replicas))),
+    Keep(fact="legacy", of=read(GetData, keys=_legacy_registration)),
     Keep(fact="listed", of=read(GetData, keys=_latest_registration)),  # the same, without what only heartbeats name
     Keep(fact="living", of=(*read(GetData, keys=_latest_registration), *heard(MetadataHeartbeat, keys=_latest_registration))),
     Keep(

@@ -20,7 +20,6 @@ from monitors.patterns import (
     read,
     sent,
 )
-from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import Children, Data, GetChildren, GetData, SetData
 from reference.errors import ErrorCode
@@ -67,15 +66,16 @@ def _is_active(send: Sent, memory: Memory) -> bool:
     """Whether the receiver counts: the metadata told last lists it, and this registration was noted as active or stopping.
 
     A broker that the last list of registrations leaves out does not count: the controller drops it once it has read the others.
-    A broker without heartbeats always counts. The controller notes no state of a registration that is over, so one of the two
-    alone may be of another registration.
+    A broker without heartbeats always counts (R-206), whether the controller itself sends some or not. The controller notes no
+    state of a registration that is over, so one of the two alone may be of another registration.
     """
     broker = broker_at(send.to)
     if broker not in memory.of("registered", default=(broker,)):
         return False
     state, incarnation = memory.of("standing", broker, ("inactive", None))
     is_noted = state != "inactive" and incarnation == send.message.broker_incarnation
-    return (is_noted and broker in (memory.of("told-live") or ())) or not sends_heartbeats(memory.config)
+    is_legacy = not memory.config.variant.heartbeat or memory.of("legacy", str(broker)) == send.message.broker_incarnation
+    return is_legacy or (is_noted and broker in (memory.of("told-live") or ()))
 
 
 def _brokers_left_out(send: Sent, memory: Memory) -> Iterable[Key]:

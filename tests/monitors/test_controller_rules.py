@@ -76,9 +76,12 @@ def answers(number: int, *given: object, effects: tuple[AnyEffect, ...] = ()) ->
     return ZkReplied(number, given), [*effects]  # type: ignore[arg-type]
 
 
+REGISTRATION = paths.broker_payload(heartbeats=True, host="localhost", port=9092)
+
+
 def owner(path: str, session: int) -> tuple[Turn, Turn]:
     """The broker reads a znode that belongs to a session."""
-    return did(zk(5, GetData(path))), answers(5, Data(b"{}", 0, 10, session))
+    return did(zk(5, GetData(path))), answers(5, Data(REGISTRATION, 0, 10, session))
 
 
 def writes(path: str, data: bytes, **flags: bool) -> Turn:
@@ -150,7 +153,6 @@ ELECTS = (reads(), read(LEADER_2, write(replace(LEADER_2, leader_epoch=LeaderEpo
 WRITTEN = (Written(1), Written(4))
 NEXT = replace(LEADER_2, leader_epoch=LeaderEpoch(8), zk_version=ZkVersion(4))
 ANSWERED = heard("b2", UpdateMetadataReply(1, NONE))
-REGISTRATION = paths.broker_payload(heartbeats=True, host="localhost", port=9092)
 
 BAD: dict[str, tuple[Turn, ...]] = {
     "state-not-held": (ELECTED, reads(), read(LEADER_2), did(lead(1, state(7, 4)))),
