@@ -62,6 +62,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("though no fault hit it or", "clients", "a call hangs"),
     ("restarts with LEO", "brokers", "a broker restarts with a shorter log"),
     ("restarts with HW", "brokers", "a broker restarts with a lower high watermark"),
+    ("gave up its full directory", "brokers", "a broker gives up a full directory in which it need not write"),
     ("as inactive at row", "demotions", "a controller treats a broker as inactive that it could hear"),
     ("though its ISR held", "advance", "a record that the whole ISR holds is committed late"),
     ("was removed from the ISR", "demotions", "a broker is removed from the ISR without a cause"),

@@ -8,6 +8,7 @@
 * A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark.
   A power loss after a good end takes nothing.
   The log end and high watermark with which it began to lead are known; later ones are greater (R-048, R-158).
+  A full disk takes nothing either: without a clean-shutdown marker to remove (KAFKA-10471), a start only reads.
 * A broker creates a log in the directory with the fewest logs (KIP-112, R-293). So two of its directories differ by one log at
   most, and by one more for each log that it deleted. Brokers whose directories failed or lost bytes are left out.
 
@@ -34,11 +35,13 @@ from history.fault_kinds import family_of
 NAME = "brokers"
 END_MS = 17_000  # controlled.shutdown.max.retries times controlled.shutdown.retry.backoff.ms, and two seconds
 GOOD_END = "halt:shut down"
+NO_SPACE = "ENOSPC"  # writes fail, reads work
 OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
 _FENCE = (K.FENCED, K.UNFENCED)
 _OFFICE = (K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED)
 _HEEDED = (K.REGISTERED, K.NODE_STARTED, K.NODE_STOPPED, K.FENCED)
 _LONELY = ("cut-peers", "cut-peers-long", "isolate-one", "isolate-leader", "isolate-long")
+_ORDERLY = ("shutdown", "roll")
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-failure")
 _SPARE_A_PROCESS = (*_DIRECTORIES, "disk-full")  # it goes on with its other directories, or ends
 
@@ -215,6 +218,19 @@ def _forgetful_replicas(rows: list[_Row]) -> Iterator[str]:
             had[key] = (row.topic_id, row.leo, row.hw)
 
 
+def _dirs_given_up_unwritten(rows: list[_Row]) -> Iterator[str]:
+    """Full directories that a broker gave up in the moment of its start, although it had nothing to write there (LIVE-11)."""
+    # A broker that was asked to end may have clean-shutdown markers to remove, even if a kill came between marker and end.
+    asked = {row.node for row in rows if row.detail in (*_ORDERLY, GOOD_END)}
+    started_ns: dict[str, int] = {}  # by node
+    for row in rows:
+        if row.kind == K.NODE_STARTED:
+            started_ns[row.node] = row.time_ns
+        is_at_once = row.kind == K.DIR_FAILED and started_ns.get(row.node) == row.time_ns
+        if is_at_once and row.detail == NO_SPACE and row.node not in asked:
+            yield f"{row.node} gave up its full directory {row.dir} as it started (row {row.at}), and had nothing to write there"
+
+
 def _unbalanced_brokers(rows: list[_Row], facts: Facts) -> Iterator[str]:
     """Brokers whose logs lie in one directory at the end, though others had room for them (LIVE-11)."""
     failed = {row.node for row in rows if row.kind in (K.WOUND, K.DIR_FAILED)}
@@ -251,6 +267,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         *_wrong_counts(rows, periods, facts),
     ]
     why += _forgetful_replicas(rows)
+    why += _dirs_given_up_unwritten(rows)
     why += _unbalanced_brokers(rows, facts)
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
@@ -260,7 +277,8 @@ CHECKER = Checker(
     claim="A broker ends when it is asked to, fences itself when it alone reaches no other or is registered no more, counts "
     "replicas out of service, starts with what it had, and spreads its logs over its directories.",
     assumes="The harness records when each fault begins and ends, and on which brokers and partitions.",
-    blind="Periods with several faults of the broker, and short ones; brokers without heartbeats; a controller that is cut off.",
+    blind="Periods with several faults of the broker, and short ones; brokers without heartbeats; a controller that is cut off; "
+    "full directories of brokers that are ever told to shut down, and of real brokers.",
     reports=(not_live(unshown=HISTORIES),),
     group_by=WHOLE_RUN,
     events=(

@@ -194,6 +194,30 @@ def test_high_watermark_survives_a_controlled_shutdown(how: str, is_reported: bo
     assert (words in judge(story.history()).not_live) is is_reported
 
 
+KILLED = "node-stopped node=b1 detail=crash"
+STARTED = "node-started node=b1 time_ns=4000000000"
+FULL = "dir-failed node=b1 dir=0 detail=ENOSPC time_ns=4000000000"
+
+
+@pytest.mark.parametrize(
+    ("ended", "failed", "is_reported"),
+    [
+        (KILLED, FULL, True),
+        ("node-stopped node=b1 detail='halt:shut down'", FULL, False),
+        ("fault-begun fault=f node=b1 detail=shutdown", FULL, False),
+        (KILLED, FULL.replace("4000000000", "4002000000"), False),
+        (KILLED, FULL.replace("ENOSPC", "EIO"), False),
+        (KILLED, FULL.replace("b1", "b2"), False),
+    ],
+    ids=["after a kill", "markers to remove", "perhaps markers", "while it writes", "unreadable", "another broker"],
+)
+def test_full_directory_is_kept_where_a_start_only_reads(ended: str, failed: str, is_reported: bool) -> None:
+    """A broker that is killed beside a full disk would come back without its replicas, though they are all there."""
+    words = "b1 gave up its full directory 0 as it started (row 2), and had nothing to write there"
+
+    assert sketch("brokers", ended, STARTED, failed) == ([words] if is_reported else [])
+
+
 def _logs(*dirs: int, node: str = "b1") -> list[str]:
     return [f"log-on-disk node={node} partition={number} dir={dir_}" for number, dir_ in enumerate(dirs)]
 
