@@ -52,7 +52,8 @@ def _wrong_kind(call: Call, produced: list[Call]) -> str | None:
         is_known = request.delivery != "once" or _acknowledged_before(call, produced) > 0
         return "wrong-error" if error in _OF_SEQUENCES | {"UNKNOWN_PRODUCER_ID"} and is_known else None
     needed = 8 if request.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
-    if request.delivery == "once" and _acknowledged_before(call, produced) < needed:
+    is_known = request.error != "UNKNOWN_PRODUCER_ID"
+    if request.delivery == "once" and is_known and _acknowledged_before(call, produced) < needed:
         return None
     if call.ok:
         return "misuse-acknowledged"
@@ -93,7 +94,7 @@ def drawn_answers(rng: Rng) -> Case:
         about = about_next(process)
         about["acks"] = -1 if good or rng.below(2) else 1
         about["delivery"] = "once" if good or rng.below(4) else None
-        deserved = None if good or rng.below(3) == 0 else rng.pick(_ERRORS[:6])
+        deserved = None if good or rng.below(3) == 0 else rng.pick(_ERRORS[:-1])
         told(OpType.INVOKE, error=deserved, **about)
         if good or rng.below(5) == 0:
             told(OpType.OK, offset=len(rows), **about)

@@ -4,6 +4,9 @@ In phase "faults" the client writes GOOD_IN_A_ROW single values to a drawn parti
 them were acknowledged, it sends a request that no leader may accept: a sequence with a gap, an old sequence, an old producer
 epoch, an unknown producer id, no values, or invalid acks (bugs B-65, B-66). Like every other failed send, a refused value must
 never appear in a log (docs/promise.md ORD-4), and an accepted one is an anomaly (ORD-3). In phase "quiet" the client is done.
+
+An unknown producer id is wrong with any sequence but 0, with which a new producer begins. With `stranger_first` the client also
+names one before its first right request to the drawn partition, where the next sequence of its own session may be 0.
 """
 
 from typing import Literal
@@ -44,6 +47,8 @@ class Misfit:
         self._draws = draws
         self._partitions = parameters.partitions
         self._partition = parameters.partitions[0]
+        self._stranger_first = parameters.stranger_first
+        self._begun = False  # by the request of a stranger
         self._good = 0
         self._written = 0
         self._due_ms = 0
@@ -57,8 +62,12 @@ class Misfit:
         self._due_ms = now_ms + self._draws.between("workload gap misfit", GAP_MS_MIN, GAP_MS_MAX)
         value = f"x-{self._written}"
         self._written += 1
-        if self._good == 0:
+        if self._good == 0 and not self._begun:
             self._partition = self._partitions[self._draws.below("workload partition misfit", len(self._partitions))]
+            self._begun = self._stranger_first
+            if self._begun:
+                return replace(self._produce(value, misuse="stranger"), deserves=_DESERVED["stranger"])
+        self._begun = False
         if self._good < GOOD_IN_A_ROW:
             self._good += 1
             return self._produce(value)

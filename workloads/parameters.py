@@ -55,6 +55,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
     acks: tuple[int, ...] = (-1,)  # each produce draws one of these
     poll_interval_ms: int = 200
     seek_one_in: int = 0  # a consumer seeks before one poll in so many; 0: never
+    stranger_first: bool = False  # the client of misuse names an unknown producer before its first right request
     idempotent: int = 0  # how many of the producers are idempotent
     asynchronous: Asynchronous | None = None  # None: there are none
     topics: tuple[TopicShape, ...] = ()  # for administrators

@@ -6,7 +6,8 @@ never acknowledges the request, nor gives another reason that lies in the reques
 as if it broke one.
 
 What a leader knows of an idempotent producer follows from the last produce that it acknowledged to this producer under acks=all.
-So sequences and producer epochs are judged only right after such a produce, and never after an excused loss.
+So sequences and producer epochs are judged only right after such a produce, and never after an excused loss. An id that no
+producer was given is unknown to every leader, whatever was acknowledged or lost.
 
 NOT_ENOUGH_REPLICAS says that nothing was appended, so a client takes it for a definite failure (B-65 d, requirements U-24). A
 leader that has the batch of an idempotent producer recognizes it when it is sent again (B-66), and answers
@@ -20,6 +21,9 @@ end offset waits until the HW reaches the start of the epoch (promise V2, KIP-20
 
     >>> from checkers.sketches import sketch
     >>> sketch("answers", "invoke produce value=a acks=2 error=INVALID_REQUIRED_ACKS", "ok produce value=a acks=2 offset=0")
+    ['misuse-acknowledged']
+    >>> strange = "invoke produce value=a delivery=once error=UNKNOWN_PRODUCER_ID"
+    >>> sketch("answers", strange, "ok produce value=a delivery=once offset=0")
     ['misuse-acknowledged']
     >>> sketch("answers", "fail produce value=a acks=1 error=NOT_ENOUGH_REPLICAS")
     ['wrong-error']
@@ -44,6 +48,7 @@ from history.event import EventKind as K
 
 NAME = "answers"
 _REMEMBERED = 8  # acknowledged batches in a row, after which a leader has forgotten the first (Kafka remembers five)
+_UNKNOWN = "UNKNOWN_PRODUCER_ID"
 _NOTHING_APPENDED = "NOT_ENOUGH_REPLICAS"
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 _ISR = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
@@ -55,11 +60,11 @@ def _kind_of_wrong_answer(call: Call, acknowledged: int, *, lossless: bool) -> s
     once = request.delivery == ONCE
     if request.error is not None:
         enough = _REMEMBERED if request.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
-        if once and (acknowledged < enough or not lossless):
+        if once and request.error != _UNKNOWN and (acknowledged < enough or not lossless):
             return None
         if call.type == "ok":
             return "misuse-acknowledged"
-        allowed = (request.error, "UNKNOWN_PRODUCER_ID", *ACKS_ERRORS)  # the log may be new since a partition was removed
+        allowed = (request.error, _UNKNOWN, *ACKS_ERRORS)  # the log may be new since a partition was removed
         return "wrong-error" if error in REASONS and error not in allowed else None
     broken = error in SHAPE_ERRORS or (error in ACKS_ERRORS and request.acks != -1)
     doubted = error in SEQUENCE_ERRORS and (not once or (acknowledged > 0 and lossless))

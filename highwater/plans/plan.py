@@ -97,6 +97,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     client: str | UnsetType = UNSET  # the library of the clients on real brokers, such as java:4.1.0; librdkafka if unset
     membership: Membership | UnsetType = UNSET  # of the members of a group; each is new, and all stop for a rebalance if unset
     only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
+    stranger_first: bool | UnsetType = UNSET  # the client of misuse names an unknown producer before its first right request
 
 
 Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr", "last-replica", "orphan-request"]

@@ -121,6 +121,7 @@ def _workload_parameters(plan: Plan, brokers: tuple[BrokerId, ...], replicas: Re
         acks=spec.acks,
         poll_interval_ms=spec.poll_interval_ms,
         seek_one_in=spec.seek_one_in,
+        stranger_first=spec.stranger_first is True,
         idempotent=spec.idempotent,
         retries=spec.retries,
         asynchronous=None if spec.asynchronous is UNSET else spec.asynchronous,

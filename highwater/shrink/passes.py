@@ -234,7 +234,7 @@ def _clients(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
 
 def _plain_workload(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     """One producer that writes rarely and nothing else; then the plain workload with the clients as they are."""
-    plain = replace(plan.workload, name=PLAIN, scratch=None, edits=UNSET)
+    plain = replace(plan.workload, name=PLAIN, scratch=None, edits=UNSET, stranger_first=UNSET)
     for rate in _RATES:
         few = replace(
             plain,

@@ -23,6 +23,24 @@ def test_removed_partition_knows_no_producer(deleted: str) -> None:
     assert sketch("answers", ACKNOWLEDGED, deleted, refused) == []
 
 
+STRANGE = "invoke produce value=a acks=-1 delivery=once error=UNKNOWN_PRODUCER_ID"
+
+
+@pytest.mark.parametrize("before", [(), (ACKNOWLEDGED,)], ids=["first", "after another"])
+@pytest.mark.parametrize(
+    ("answer", "kinds"),
+    [
+        ("ok produce value=a offset=1 acks=-1 delivery=once", ["misuse-acknowledged"]),
+        ("fail produce value=a error=OUT_OF_ORDER_SEQUENCE_NUMBER", ["wrong-error"]),
+        ("fail produce value=a error=UNKNOWN_PRODUCER_ID", []),
+        ("info produce value=a error=NOT_LEADER_OR_FOLLOWER", []),
+    ],
+)
+def test_unknown_producer_is_refused_in_an_empty_log_too(before: tuple[str, ...], answer: str, kinds: list[str]) -> None:
+    """ORD-3: no producer was given the id, so no acknowledged batch is needed to know that it is wrong."""
+    assert sketch("answers", *before, STRANGE, answer) == kinds
+
+
 SENT = "invoke produce value=a delivery=once"
 APPENDED = "append node=b1 offset=0 value=a"
 SHORT = ("isr-change-sent node=b1 isr=b1", "state-written node=b3 leader=b1 isr=b1", "isr-change-ended node=b1 isr=b1")

@@ -1,6 +1,7 @@
 """misuse: a client breaks each rule of produce requests in turn and is refused each time (B-65, B-66)."""
 
 import pytest
+from msgspec.structs import replace
 
 from checkers.engine.verdict import Validity
 from checkers.judge import judge
@@ -35,6 +36,17 @@ def test_misuse_workload_sends_good_then_invalid_requests() -> None:
     assert {(len(i.values), i.acks) for i in wrong} == {(1, -1), (0, -1), (1, NO_SUCH_ACKS)}
     assert [n for n, i in enumerate(invocations) if i in wrong][:2] == [GOOD_IN_A_ROW, 2 * GOOD_IN_A_ROW + 1]
     assert run(misfit, "quiet") == []
+
+
+def test_stranger_may_come_before_the_first_good_request() -> None:
+    """B-66: only there is the next sequence of the session 0, with which a new producer could begin."""
+    *_, misfit = generate("misuse", 5, replace(PARAMETERS, stranger_first=True))
+    invocations = run(misfit, "faults")
+    row = invocations[: GOOD_IN_A_ROW + 2]
+
+    assert [(i.misuse, i.deserves) for i in row[:2]] == [("stranger", "UNKNOWN_PRODUCER_ID"), ("", None)]
+    assert len({i.partition for i in row}) == 1
+    assert invocations[GOOD_IN_A_ROW + 2].misuse == "stranger"
 
 
 @pytest.mark.slow
