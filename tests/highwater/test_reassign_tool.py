@@ -16,18 +16,18 @@ from tests.reference.lab import Lab
 from tests.reference.moving import (
     OAR,
     RAR,
-    assigned,
+    assigned_replicas,
+    broker_ids,
     cluster,
-    data,
-    entries,
-    extra,
-    finish,
-    ids,
-    is_at,
-    pending,
+    is_moved_to,
+    pending_moves,
     reassign,
-    stuck,
+    reassignment_of,
+    request_extra_move,
+    stuck_move,
+    wait_until,
     write,
+    znode_data,
 )
 from tests.reference.test_reassign_in_flight import by_requests, silence
 
@@ -62,7 +62,7 @@ def test_reassign_execute_writes_the_original_replicas() -> None:
     lab.crash(1)
     lines = run(lab, reassign_tool.execute(entries_of(MOVE, "move.json")))
 
-    assert pending(lab) == entries(RAR, OAR)
+    assert pending_moves(lab) == reassignment_of(RAR, OAR)
     assert lines[:3] == ("Current partition replica assignment", "", CURRENT)
     assert lines[-1] == "Successfully started reassignment of partitions."
 
@@ -79,13 +79,13 @@ def test_reassign_generate_proposes_replicas_round_robin() -> None:
         "Proposed partition reassignment configuration",
         MOVE.decode(),
     )
-    assert pending(lab) is None
+    assert pending_moves(lab) is None
 
 
 def test_reassign_generate_begins_each_partition_elsewhere() -> None:
     """R-132: partition i begins at broker i mod n of the sorted ones, so that the leaders are spread."""
     lab = cluster()
-    write(lab, Create(paths.topic_path("u"), paths.topic_payload((ids(*OAR),) * 3)))
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload((broker_ids(*OAR),) * 3)))
     lines = run(lab, reassign_tool.generate(("u",), (BrokerId(6), BrokerId(4), BrokerId(5))))
     proposed = entries_of(lines[-1].encode(), "proposed")
 
@@ -94,24 +94,24 @@ def test_reassign_generate_begins_each_partition_elsewhere() -> None:
 
 def test_reassign_verify_prints_the_status_of_each_reassignment() -> None:
     """R-240: in progress, waiting in the extra znode, completed, or failed."""
-    lab = stuck()
+    lab = stuck_move()
     line = "Reassignment of partition t-0 "
     command = reassign_tool.verify
-    assert run(lab, command(entries(RAR)))[1:] == (line + "is still in progress",)
+    assert run(lab, command(reassignment_of(RAR)))[1:] == (line + "is still in progress",)
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
-    extra(lab, RAR)
-    assert run(lab, command(entries(RAR)))[1:] == (line + f"is waiting in {admin_paths.REASSIGN_EXTRA}",)
+    request_extra_move(lab, RAR)
+    assert run(lab, command(reassignment_of(RAR)))[1:] == (line + f"is waiting in {admin_paths.REASSIGN_EXTRA}",)
     done = cluster()
     reassign(done)
 
-    assert run(done, command(entries(RAR)))[1:] == (line + "completed successfully",)
-    assert run(done, command(entries(OAR)))[1:] == (line + "failed",)
-    assert run(done, command(entries(OAR, (), GHOST)))[1:] == ("Reassignment of partition ghost-0 failed",)
+    assert run(done, command(reassignment_of(RAR)))[1:] == (line + "completed successfully",)
+    assert run(done, command(reassignment_of(OAR)))[1:] == (line + "failed",)
+    assert run(done, command(reassignment_of(OAR, (), GHOST)))[1:] == ("Reassignment of partition ghost-0 failed",)
 
 
 def test_reassign_cancel_prints_what_is_rolled_back() -> None:
     """R-240, R-241, R-233, R-239: the exact output; the cluster rolls back."""
-    lab = stuck()
+    lab = stuck_move()
     lines = run(lab, reassign_tool.cancel())
 
     assert lines == (
@@ -119,15 +119,15 @@ def test_reassign_cancel_prints_what_is_rolled_back() -> None:
         "Map(t-0 -> Map(replicas -> Buffer(4, 5, 6), original_replicas -> Buffer(1, 2, 3)))",
         "Successfully submitted cancellation of reassignments.",
     )
-    assert finish(lab, lambda: is_at(lab, OAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, OAR))
     assert run(lab, reassign_tool.remove_cancel()) == ("Successfully remove the znode /admin/reassign_cancel.",)
-    assert data(lab, admin_paths.REASSIGN_CANCEL) is None
+    assert znode_data(lab, admin_paths.REASSIGN_CANCEL) is None
 
 
 def test_remove_cancel_is_refused_during_a_rollback() -> None:
     """R-239, R-244: --cancel, then --remove-cancel at once, as in KIP-236's session, would complete the move instead."""
-    lab = stuck()
-    lab.muted.add(1)  # the controller has not read the cancellation yet
+    lab = stuck_move()
+    lab.cut_off_from_zk.add(1)  # the controller has not read the cancellation yet
     run(lab, reassign_tool.cancel())
     words = refusal(lab, reassign_tool.remove_cancel())
 
@@ -135,38 +135,38 @@ def test_remove_cancel_is_refused_during_a_rollback() -> None:
         "reassignments are still being rolled back (1, first t-0); without /admin/reassign_cancel they would go on to their new "
         "replicas; try again later"
     )
-    assert data(lab, admin_paths.REASSIGN_CANCEL) == b""
+    assert znode_data(lab, admin_paths.REASSIGN_CANCEL) == b""
 
 
 def test_remove_cancel_ignores_extra_reassignments() -> None:
     """R-239, R-242: they wait for the end of the cancellation, so it must not wait for them."""
-    lab = stuck()
+    lab = stuck_move()
     run(lab, reassign_tool.cancel())
-    extra(lab, (2, 3, 4))
+    request_extra_move(lab, (2, 3, 4))
     run(lab, reassign_tool.remove_cancel())
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
 
-    assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
+    assert wait_until(lab, lambda: is_moved_to(lab, (2, 3, 4)))
 
 
 def test_cancel_holds_back_extra_reassignments_that_wait_alone() -> None:
     """R-239, R-242: nothing is in flight, and the controller has not yet read what is to begin."""
     lab = cluster()
-    request = Create(admin_paths.REASSIGN_EXTRA, admin_paths.reassignments_payload(entries(RAR)))
+    request = Create(admin_paths.REASSIGN_EXTRA, admin_paths.reassignments_payload(reassignment_of(RAR)))
     _, fired = lab.zk.submit(lab.admin, (request,))
     lines = run(lab, reassign_tool.cancel())
     lab.watches(fired)
     lab.settle()
 
     assert lines[2:] == ("Reassignment of partition t-0 waits in /admin/reassign_partitions_extra until --remove-cancel",)
-    assert (pending(lab), sorted(lab.isr())) == (None, sorted(OAR))
+    assert (pending_moves(lab), sorted(lab.isr())) == (None, sorted(OAR))
     run(lab, reassign_tool.remove_cancel())
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_printed_scala_map_equals_the_example_of_kip_236() -> None:
     """R-241: the output of KIP-236's own session."""
-    reassignments = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
+    reassignments = reassignment_of((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
 
     assert f"Rolling back the current pending reassignments {reassign_tool.scala_map(reassignments)}" == (
         "Rolling back the current pending reassignments "
@@ -176,65 +176,65 @@ def test_printed_scala_map_equals_the_example_of_kip_236() -> None:
 
 def test_reassign_execute_extra_adds_to_those_in_flight() -> None:
     """R-240, R-231, R-243: --execute refuses, --execute-extra adds."""
-    lab = stuck()
-    assert "existing assignment" in refusal(lab, reassign_tool.execute(entries((2, 3, 4))))
-    run(lab, reassign_tool.execute_extra(entries((2, 3, 4))))
-    lab.held = lambda _: False
+    lab = stuck_move()
+    assert "existing assignment" in refusal(lab, reassign_tool.execute(reassignment_of((2, 3, 4))))
+    run(lab, reassign_tool.execute_extra(reassignment_of((2, 3, 4))))
+    lab.is_held = lambda _: False
 
-    assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
+    assert wait_until(lab, lambda: is_moved_to(lab, (2, 3, 4)))
 
 
 def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
     """R-245, R-249, C-19: waiting as a request, in progress, completed."""
     line = "Reassignment of partition t-0 "
     cluster_a = cluster()
-    (*_, made) = run(cluster_a, reassign_tool.request(entries(RAR)))
+    (*_, made) = run(cluster_a, reassign_tool.request(reassignment_of(RAR)))
     assert made == f"Successfully submitted {admin_paths.REQUEST}0000000000."
     (znode,), _ = cluster_a.zk.submit(cluster_a.admin, (GetData(f"{admin_paths.REQUEST}0000000000"),))
     assert isinstance(znode, Data)
     assert znode.owner == 0  # it outlives the session of the command
-    waiting = run(cluster_a, reassign_tool.verify_requests(entries(RAR)))
+    waiting = run(cluster_a, reassign_tool.verify_requests(reassignment_of(RAR)))
     assert waiting[1:] == (line + f"is waiting in {admin_paths.REQUESTS}",)
 
     lab = by_requests()
     silence(lab, 4, 5, 6)
-    run(lab, reassign_tool.request(entries(RAR)))
-    assert run(lab, reassign_tool.verify_requests(entries(RAR)))[1:] == (line + "is still in progress",)
-    lab.held = lambda _: False
-    assert finish(lab, lambda: is_at(lab, RAR))
-    assert run(lab, reassign_tool.verify_requests(entries(RAR)))[1:] == (line + "completed successfully",)
+    run(lab, reassign_tool.request(reassignment_of(RAR)))
+    assert run(lab, reassign_tool.verify_requests(reassignment_of(RAR)))[1:] == (line + "is still in progress",)
+    lab.is_held = lambda _: False
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
+    assert run(lab, reassign_tool.verify_requests(reassignment_of(RAR)))[1:] == (line + "completed successfully",)
 
 
 def test_executing_the_saved_assignment_cancels_under_proposal_b() -> None:
     """R-247: "it is up to the client to record the old state"; --execute prints it as a file."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
-    lines = run(lab, reassign_tool.request(entries(RAR)))
+    lines = run(lab, reassign_tool.request(reassignment_of(RAR)))
     assert (lines[0], lines[2]) == ("Current partition replica assignment", CURRENT)
 
     run(lab, reassign_tool.request(entries_of(lines[2].encode(), "saved.json")))
 
-    assert finish(lab, lambda: is_at(lab, OAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, OAR))
 
 
 def test_rollback_file_of_a_move_in_flight_has_old_replicas() -> None:
     """R-247, C-20: AR is OAR + RAR then; executing that file would keep the new replicas."""
-    lab = stuck()
-    assert run(lab, reassign_tool.execute_extra(entries((2, 3, 4))))[2] == CURRENT
+    lab = stuck_move()
+    assert run(lab, reassign_tool.execute_extra(reassignment_of((2, 3, 4))))[2] == CURRENT
     lab = by_requests()
     silence(lab, 4, 5, 6)
-    run(lab, reassign_tool.request(entries(RAR)))
-    assert assigned(lab) == (*OAR, *RAR)
-    lines = run(lab, reassign_tool.request(entries((4, 5))))
+    run(lab, reassign_tool.request(reassignment_of(RAR)))
+    assert assigned_replicas(lab) == (*OAR, *RAR)
+    lines = run(lab, reassign_tool.request(reassignment_of((4, 5))))
     assert lines[2] == CURRENT
     run(lab, reassign_tool.request(entries_of(lines[2].encode(), "saved.json")))
 
-    assert finish(lab, lambda: is_at(lab, OAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, OAR))
 
 
 def test_generate_extra_proposes_as_many_replicas_as_before() -> None:
     """R-240, C-20: a partition in flight has twice its replicas; a proposal of that size would make them permanent."""
-    lab = stuck()
+    lab = stuck_move()
     lines = run(lab, reassign_tool.generate(("t",), ()))
 
     assert (lines[1], lines[4]) == (CURRENT, CURRENT)
@@ -244,9 +244,9 @@ def test_proposal_b_ignores_the_znode_reassign_cancel() -> None:
     """C-19: /admin/reassign_cancel is a znode of proposal A."""
     lab = by_requests()
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
-    run(lab, reassign_tool.request(entries(RAR)))
+    run(lab, reassign_tool.request(reassignment_of(RAR)))
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_reassign_execute_is_refused_during_a_cancellation() -> None:
@@ -254,28 +254,28 @@ def test_reassign_execute_is_refused_during_a_cancellation() -> None:
     lab = cluster()
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
 
-    assert "--remove-cancel" in refusal(lab, reassign_tool.execute(entries(RAR)))
-    assert "--remove-cancel" in refusal(lab, reassign_tool.execute_extra(entries(RAR)))
+    assert "--remove-cancel" in refusal(lab, reassign_tool.execute(reassignment_of(RAR)))
+    assert "--remove-cancel" in refusal(lab, reassign_tool.execute_extra(reassignment_of(RAR)))
 
 
 def test_impossible_reassignment_is_refused_before_writing() -> None:
     """Each refusal is one sentence, and nothing is written."""
     lab = cluster()
 
-    assert refusal(lab, reassign_tool.execute(entries(RAR, (), GHOST))) == "topic ghost does not exist"
-    assert refusal(lab, reassign_tool.execute(entries(RAR, (), TopicPartition("t-9")))) == "t-9 does not exist"
-    assert refusal(lab, reassign_tool.execute(entries((4, 9)))) == "brokers 9 are not registered"
+    assert refusal(lab, reassign_tool.execute(reassignment_of(RAR, (), GHOST))) == "topic ghost does not exist"
+    assert refusal(lab, reassign_tool.execute(reassignment_of(RAR, (), TopicPartition("t-9")))) == "t-9 does not exist"
+    assert refusal(lab, reassign_tool.execute(reassignment_of((4, 9)))) == "brokers 9 are not registered"
     assert refusal(lab, reassign_tool.generate(("t",), (BrokerId(9),))) == "brokers 9 are not registered"
     assert "more than the 2 chosen brokers" in refusal(lab, reassign_tool.generate(("t",), (BrokerId(1), BrokerId(2))))
     assert "no reassignment is in progress" in refusal(lab, reassign_tool.cancel())
     assert refusal(lab, reassign_tool.remove_cancel()) == "/admin/reassign_cancel does not exist"
-    assert pending(lab) is None
+    assert pending_moves(lab) is None
 
 
 def test_reassign_execute_is_refused_if_assignment_changed() -> None:
     """R-232: otherwise the originals would be wrong; the multi checks the versions of the znodes they were read from."""
     lab = cluster()
-    command = reassign_tool.execute(entries(RAR))
+    command = reassign_tool.execute(reassignment_of(RAR))
     expected = next(command)
     while not expected.atomic:
         expected = command.send(lab.zk.submit(lab.admin, expected.ops)[0])
@@ -284,7 +284,7 @@ def test_reassign_execute_is_refused_if_assignment_changed() -> None:
     with pytest.raises(UsageError, match="try again"):
         command.send(answers)
 
-    assert pending(lab) is None
+    assert pending_moves(lab) is None
 
 
 def test_payload_beyond_the_znode_limit_is_refused() -> None:

@@ -12,7 +12,7 @@ ROOTS = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE)
 BROKERS = (BrokerId(1), BrokerId(2), BrokerId(3))
 
 
-def full(variant: Variant = SAFE) -> Interrupted:
+def cluster_in_sync(variant: Variant = SAFE) -> Interrupted:
     lab = Interrupted(3, variant=variant)
     write(lab, Create("/admin", b""), *(Create(root, b"") for root in ROOTS))
     lab.wait(3000)
@@ -37,12 +37,12 @@ def assignment_in_zookeeper(lab: Lab) -> dict[TopicPartition, tuple[BrokerId, ..
     return dict(paths.decode_topic("t", answer.data)) if isinstance(answer, Data) else {}
 
 
-def holders(lab: Lab, tp: TopicPartition) -> list[int]:
+def brokers_with_log(lab: Lab, tp: TopicPartition) -> list[int]:
     """The brokers that have the partition on disk."""
     return [i for i in lab.ids if tp in lab.disks[i].logs]
 
 
-def requests(lab: Lab) -> list[str]:
+def pending_requests(lab: Lab) -> list[str]:
     """The admin requests that are still in ZooKeeper."""
     found = [p for p in (paths.PREFERRED_ELECTION, paths.DELETE_TOPICS) if exists(lab, p)]
     for root in ROOTS:
@@ -51,33 +51,33 @@ def requests(lab: Lab) -> list[str]:
     return found
 
 
-def add(lab: Lab, *replicas: int) -> None:
+def request_partition(lab: Lab, *replicas: int) -> None:
     payload = paths.replicas_payload(tuple(BrokerId(i) for i in replicas))
     write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""), Create(paths.partition_add_path(T1), payload))
 
 
-def remove(lab: Lab) -> None:
+def request_partition_removal(lab: Lab) -> None:
     write(lab, Create(f"{paths.PARTITIONS_REMOVE}/t", b""), Create(paths.partition_remove_path(T1), b""))
 
 
-def delete_topic(lab: Lab) -> None:
+def request_topic_deletion(lab: Lab) -> None:
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
 
 
-def prefer(lab: Lab) -> None:
+def request_preferred_election(lab: Lab) -> None:
     write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0,))))
 
 
-def bury(lab: Lab, i: int) -> None:
+def remove_broker(lab: Lab, i: int) -> None:
     """Kill a broker, expire its session, and wait 3 s."""
     lab.crash(i)
-    lab.muted.discard(i)
+    lab.cut_off_from_zk.discard(i)
     lab.expire(i)
     lab.settle()
     lab.wait(3000)
 
 
-def back(lab: Lab, i: int) -> None:
+def restart_broker(lab: Lab, i: int) -> None:
     """Start a broker again, and wait 3 s."""
     lab.start(i)
     lab.settle()

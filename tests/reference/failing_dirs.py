@@ -22,7 +22,7 @@ from reference.types import (
     topic_partition,
 )
 from tests.reference.lab import T0, Lab
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 U0 = TopicPartition("u-0")
 EIO = ErrorCode.KAFKA_STORAGE_ERROR
@@ -57,7 +57,7 @@ def create_topic(lab: Lab, name: str, *replicas: int) -> TopicPartition:
 
 
 def restart(lab: Lab, i: int) -> None:
-    die(lab, i)
+    crash_and_expire(lab, i)
     lab.start(i)
     lab.settle()
 
@@ -66,7 +66,7 @@ def produced(lab: Lab, i: int, value: str, correlation: int) -> ErrorCode:
     """The error code that a producer with acks=all finally receives."""
     lab.produce(i, value, correlation=correlation)
     lab.settle()
-    return next(m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == correlation)
+    return next(m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == correlation)
 
 
 def bad_dirs(lab: Lab, i: int) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ def command(lab: Lab, i: int, tp: TopicPartition, *, new: bool, epoch: int = 0, 
     request = LeaderAndIsr(
         77, BrokerId(2), controller.epoch, node.state.broker.incarnation, False, (state,), (tp,) if new else ()
     )
-    lab.letters.clear()
-    lab.tell(i, Received(Address("b2"), request))
-    (reply,) = [m for _, _, m in lab.letters if isinstance(m, LeaderAndIsrReply)]
+    lab.in_flight.clear()
+    lab.handle_event(i, Received(Address("b2"), request))
+    (reply,) = [m for _, _, m in lab.in_flight if isinstance(m, LeaderAndIsrReply)]
     return dict(reply.errors)[tp]

@@ -12,13 +12,13 @@ from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrMember, IsrProposal
 from reference.replica import isr
 from reference.types import Address, BrokerId, LeaderEpoch, Millis, ZkVersion
-from tests.reference.lab import T0, Lab, Letter
+from tests.reference.lab import T0, Envelope, Lab
 from tests.reference.recorded import leader_of
 
 ELSEWHERE = Address("c9")
 
 
-def full(variant: str = "safe", *, min_isr: int = 1, legacy: tuple[int, ...] = ()) -> Lab:
+def cluster_in_sync(variant: str = "safe", *, min_isr: int = 1, legacy: tuple[int, ...] = ()) -> Lab:
     """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR.
 
     The brokers in `legacy` use the protocol before KIP-343.
@@ -38,17 +38,17 @@ def controller_of(lab: Lab, i: int = 1) -> Controller:
     return lab.nodes[i].state.controller
 
 
-def is_change(letter: Letter) -> bool:
-    return isinstance(letter[2], IsrChange)
+def is_change(envelope: Envelope) -> bool:
+    return isinstance(envelope.message, IsrChange)
 
 
-def is_answer(letter: Letter) -> bool:
-    return isinstance(letter[2], IsrChangeReply)
+def is_reply(envelope: Envelope) -> bool:
+    return isinstance(envelope.message, IsrChangeReply)
 
 
-def comes_from(i: int) -> Callable[[Letter], bool]:
+def sent_to_leader_by(i: int) -> Callable[[Envelope], bool]:
     """Matches what broker i sends to the leader; while it is held, the broker cannot catch up."""
-    return lambda letter: letter[:2] == (f"b{i}", "b2")
+    return lambda envelope: (envelope.sender, envelope.receiver) == (f"b{i}", "b2")
 
 
 def turn_of(lab: Lab, i: int) -> Turn:
@@ -68,15 +68,15 @@ def shrink(lab: Lab, *gone: int) -> tuple[IsrMember, ...]:
     return expected_members
 
 
-def request(lab: Lab, *changes: IsrProposal) -> IsrChangeReply:
+def request_isr_change(lab: Lab, *changes: IsrProposal) -> IsrChangeReply:
     """Send the controller an IsrChange in the name of b2 from outside of the cluster; return the answer."""
-    lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), lab.nodes[2].state.broker.incarnation, changes)))
-    reply = lab.inbox[-1]
+    lab.handle_event(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), lab.nodes[2].state.broker.incarnation, changes)))
+    reply = lab.client_replies[-1]
     assert isinstance(reply, IsrChangeReply)
     return reply
 
 
-def proposal(lab: Lab, *members: int, version: int | None = None, epoch: int | None = None) -> IsrProposal:
+def isr_proposal(lab: Lab, *members: int, version: int | None = None, epoch: int | None = None) -> IsrProposal:
     """A proposed ISR of these brokers with their current incarnations."""
     state = lab.state()
     isr_ = tuple(IsrMember(BrokerId(i), lab.nodes[i].state.broker.incarnation) for i in members)

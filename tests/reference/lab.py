@@ -6,7 +6,7 @@ The clock advances only in `fire` and `wait`.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from reference.config import SAFE, BrokerConfig, TopicSpec, Variant
 from reference.coordination import paths
@@ -54,9 +54,29 @@ from reference.types import (
     TopicPartition,
 )
 
-Letter = tuple[Address, Address, AnyMessage]  # a message in flight: sender, receiver, message
 T0 = TopicPartition("t-0")
 EVENTS_MAX = 1000  # handled at once; a cluster that works needs fewer than 60
+
+
+class Envelope(NamedTuple):
+    """A message in flight."""
+
+    sender: Address
+    receiver: Address
+    message: AnyMessage
+
+
+def carries(*kinds: type, sender: str | None = None, receiver: str | None = None) -> Callable[[Envelope], bool]:
+    """Match envelopes with a message of one of these kinds, from this sender, to this receiver; what is left out may be any."""
+
+    def matches(envelope: Envelope) -> bool:
+        return (
+            (not kinds or isinstance(envelope.message, kinds))
+            and sender in (None, envelope.sender)
+            and receiver in (None, envelope.receiver)
+        )
+
+    return matches
 
 
 class Directory:
@@ -123,7 +143,7 @@ class Disk:
 class Lab:
     """A cluster of brokers 1..n with one topic `t` of one partition."""
 
-    twice: bool = True  # also handle each event with a clone; tables of hundreds of clusters turn this off
+    checks_clones: bool = True  # also handle each event with a clone; tables of hundreds of clusters turn this off
 
     def __init__(
         self,
@@ -147,18 +167,18 @@ class Lab:
         self.nodes: dict[int, Node] = {}
         self.sessions: dict[int, int] = {}
         self.disks = {i: Disk(log_dirs) for i in self.ids}
-        self.lives = dict.fromkeys(self.ids, 0)
+        self.process_numbers = dict.fromkeys(self.ids, 0)
         self.timers: dict[int, dict[str, int]] = {i: {} for i in self.ids}
-        self.letters: deque[Letter] = deque()
-        self.inbox: list[AnyMessage] = []  # replies to clients
-        self.hung_up: list[Address] = []  # peers whose connection a broker closed
+        self.in_flight: deque[Envelope] = deque()
+        self.client_replies: list[AnyMessage] = []  # replies to clients
+        self.disconnected: list[Address] = []  # peers whose connection a broker closed
         self.notes: list[tuple[int, Note]] = []
         self.now = 0
-        self.told: deque[tuple[int, AnyEvent]] = deque()  # events to be handled
-        self.busy = False
-        self.held: Callable[[Letter], bool] = lambda _: False
+        self.events: deque[tuple[int, AnyEvent]] = deque()  # events to be handled
+        self.is_handling = False
+        self.is_held: Callable[[Envelope], bool] = lambda _: False
         self.halted: dict[int, str] = {}  # broker -> reason of its Halt, except for a controlled shutdown
-        self.muted: set[int] = set()  # brokers cut off from ZooKeeper
+        self.cut_off_from_zk: set[int] = set()  # brokers cut off from ZooKeeper
         self.held_flushes = False
         self.flushes: list[tuple[int, Flushed]] = []  # flushes that have not completed
         self.admin = self.zk.connect(timeout_ms=1000)
@@ -173,53 +193,55 @@ class Lab:
 
     def start(self, i: int) -> None:
         """Start a new process of broker `i` on its disk."""
-        self.lives[i] += 1
+        self.process_numbers[i] += 1
         self.timers[i] = {}
-        self.nodes[i] = Node.boot(self.configs[i], self.disks[i].image(), self.lives[i])
-        self.tell(i, Booted())
+        self.nodes[i] = Node.boot(self.configs[i], self.disks[i].image(), self.process_numbers[i])
+        self.handle_event(i, Booted())
 
     def crash(self, i: int) -> None:
         """Kill the process of broker `i` (kill -9). Its session lives on until `expire`."""
         del self.nodes[i]
-        self.letters = deque(x for x in self.letters if x[1] != f"b{i}")
+        self.drop(carries(receiver=f"b{i}"))
 
     def expire(self, i: int) -> None:
         """Expire the broker's session in ZooKeeper, and tell the broker if it is connected."""
         fired = self.zk.expire(self.sessions[i])
         self.watches(fired)
-        if i in self.nodes and i not in self.muted:
-            self.tell(i, ZkState("expired"))
+        if i in self.nodes and i not in self.cut_off_from_zk:
+            self.handle_event(i, ZkState("expired"))
 
-    def tell(self, i: int, event: AnyEvent) -> None:
+    def handle_event(self, i: int, event: AnyEvent) -> None:
         """Queue one event for one node; handle all queued events in order and perform their effects."""
-        self.told.append((i, event))
-        if self.busy:
+        self.events.append((i, event))
+        if self.is_handling:
             return
-        self.busy = True
+        self.is_handling = True
         try:
             for _ in range(EVENTS_MAX):
-                if not self.told:
+                if not self.events:
                     return
-                self._handle(*self.told.popleft())
+                self._handle(*self.events.popleft())
             raise AssertionError(f"brokers and ZooKeeper answer one another {EVENTS_MAX} times without a message")
         finally:
-            self.busy = False
+            self.is_handling = False
 
     def _handle(self, i: int, event: AnyEvent) -> None:
         node = self.nodes.get(i)
         if node is None:
             return
         now = Now(Millis(self.now), Millis(self.now))
-        again = node.clone() if self.twice else None
+        clone = node.clone() if self.checks_clones else None
         effects = node.handle(event, now=now)
-        assert again is None or again.handle(event, now=now) == effects, (
+        assert clone is None or clone.handle(event, now=now) == effects, (
             "a decoded clone must return the same effects as its original"
         )
-        holds = self.disks[i].dirs
-        failed = perform(
-            effects, lambda effect: self._perform(i, effect), lambda d: tuple(holds[d].logs), lambda: i in self.nodes
+        failures = perform(
+            effects,
+            lambda effect: self._perform(i, effect),
+            lambda index: tuple(self.disks[i].dirs[index].logs),
+            lambda: i in self.nodes,
         )
-        self.told.extendleft((i, told) for told in reversed(failed))
+        self.events.extendleft((i, failure) for failure in reversed(failures))
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
         """Perform one effect. Returns the error if it writes to a bad directory."""
@@ -254,7 +276,7 @@ class Lab:
                 if self.held_flushes:
                     self.flushes.append((i, Flushed(dir_, id_)))
                 else:
-                    self.tell(i, Flushed(dir_, id_))
+                    self.handle_event(i, Flushed(dir_, id_))
             case WriteCheckpoint(entries=entries):
                 disk.checkpoint = entries
 
@@ -262,23 +284,23 @@ class Lab:
         match effect:
             case Send(to=to, message=message):
                 if to.startswith("b"):
-                    self.letters.append((Address(f"b{i}"), to, message))
+                    self.in_flight.append(Envelope(Address(f"b{i}"), to, message))
                 else:
-                    self.inbox.append(message)
+                    self.client_replies.append(message)
             case Disconnect(peer=peer):
-                self.hung_up.append(peer)
+                self.disconnected.append(peer)
             case SetTimer(name=name, hi_ms=hi):
                 self.timers[i][name] = self.now + hi
             case CancelTimer(name=name):
                 self.timers[i].pop(name, None)
             case ZkConnect():
                 self.sessions[i] = self.zk.connect(timeout_ms=6000)
-                self.tell(i, ZkState("connected", self.sessions[i]))
+                self.handle_event(i, ZkState("connected", self.sessions[i]))
             case ZkRequest(id=id_, ops=ops, atomic=atomic):
-                if i in self.muted:
+                if i in self.cut_off_from_zk:
                     return
                 answers, fired = self.zk.submit(self.sessions[i], ops, atomic=atomic)
-                self.tell(i, ZkReplied(id_, answers))
+                self.handle_event(i, ZkReplied(id_, answers))
                 self.watches(fired)
             case Note():
                 self.notes.append((i, effect))
@@ -290,9 +312,9 @@ class Lab:
     def watches(self, fired: Fired) -> None:
         """Deliver watch events to the connected brokers that own the sessions."""
         for session, path, change in fired:
-            for i, own in self.sessions.items():
-                if own == session and i in self.nodes and i not in self.muted:
-                    self.tell(i, ZkWatch(path, change))
+            for i, session_of_broker in self.sessions.items():
+                if session_of_broker == session and i in self.nodes and i not in self.cut_off_from_zk:
+                    self.handle_event(i, ZkWatch(path, change))
 
     def release_flushes(self) -> None:
         """Complete the pending flushes, and complete later ones at once."""
@@ -300,52 +322,57 @@ class Lab:
         flushes, self.flushes = self.flushes, []
         for i, flushed in flushes:
             if i in self.nodes:
-                self.tell(i, flushed)
+                self.handle_event(i, flushed)
 
-    def deliver(self, wanted: Callable[[Letter], bool]) -> int:
-        """Deliver the messages that are in flight now and match `wanted`; return their number."""
-        chosen = [x for x in self.letters if wanted(x)]
-        for letter in chosen:
-            self.letters.remove(letter)
-            self._hand_over(letter)
-        return len(chosen)
+    def deliver(self, matches: Callable[[Envelope], bool]) -> int:
+        """Deliver the messages that are in flight now and match; return their number."""
+        matching = [envelope for envelope in self.in_flight if matches(envelope)]
+        for envelope in matching:
+            self.in_flight.remove(envelope)
+            self._hand_over(envelope)
+        return len(matching)
 
-    def _hand_over(self, letter: Letter) -> None:
-        source, to, message = letter
-        i = int(to[1:])
-        if i in self.nodes:
-            self.tell(i, Received(source, message))
+    def drop(self, matches: Callable[[Envelope], bool]) -> None:
+        """Lose the messages in flight that match."""
+        self.in_flight = deque(envelope for envelope in self.in_flight if not matches(envelope))
+
+    def _hand_over(self, envelope: Envelope) -> None:
+        receiver = int(envelope.receiver.removeprefix("b"))
+        if receiver in self.nodes:
+            self.handle_event(receiver, Received(envelope.sender, envelope.message))
 
     def settle(self, limit: int = 10_000) -> None:
-        """Deliver messages in order until none is left, except for those that `held` matches."""
+        """Deliver messages in order until none is left, except for those that `is_held` matches."""
         for _ in range(limit):
-            letter = next((x for x in self.letters if not self.held(x)), None)
-            if letter is None:
+            envelope = next((envelope for envelope in self.in_flight if not self.is_held(envelope)), None)
+            if envelope is None:
                 return
-            self.letters.remove(letter)
-            self._hand_over(letter)
+            self.in_flight.remove(envelope)
+            self._hand_over(envelope)
         raise AssertionError("messages are still in flight after the limit of deliveries")
 
     def fire(self, i: int, name: str) -> None:
         """Advance the clock to the deadline of one timer and run it."""
         self.now = max(self.now, self.timers[i].pop(name))
-        self.tell(i, TimerFired(name))
+        self.handle_event(i, TimerFired(name))
 
     def wait(self, ms: int) -> None:
         """Advance the clock by `ms`: run due timers in order, and deliver all messages after each."""
-        until = self.now + ms
+        end_ms = self.now + ms
         while True:
-            due = [(at, i, name) for i, timers in self.timers.items() if i in self.nodes for name, at in timers.items()]
-            if not due or min(due)[0] > until:
+            timers = [(due_ms, i, name) for i in self.nodes for name, due_ms in self.timers[i].items()]
+            if not timers:
                 break
-            _, i, name = min(due)
+            due_ms, i, name = min(timers)
+            if due_ms > end_ms:
+                break
             self.fire(i, name)
             self.settle()
-        self.now = until
+        self.now = end_ms
 
     def produce(self, i: int, *values: str, acks: int = -1, correlation: int = 1) -> None:
         """Send a produce request from a client to broker `i`."""
-        self.tell(i, Received(Address("c1"), Produce(correlation, T0, acks, values, Millis(1000))))
+        self.handle_event(i, Received(Address("c1"), Produce(correlation, T0, acks, values, Millis(1000))))
 
     def partition(self, i: int) -> Partition:
         """The replica of t-0 on broker `i`."""
@@ -353,12 +380,12 @@ class Lab:
 
     def values(self, i: int) -> list[str]:
         """The record values in the log of broker `i`."""
-        return [v for b in self.partition(i).log.batches for v in in_the_clear(b.values)]
+        return [value for batch in self.partition(i).log.batches for value in in_the_clear(batch.values)]
 
     def leaders(self, tp: TopicPartition = T0) -> list[int]:
         """The brokers that believe that they lead."""
-        partitions = {i: self.nodes[i].state.broker.partitions.get(tp) for i in self.ids if i in self.nodes}
-        return [i for i, replica in partitions.items() if replica is not None and isinstance(replica.role, Leader)]
+        replicas = {i: self.nodes[i].state.broker.partitions.get(tp) for i in self.ids if i in self.nodes}
+        return [i for i, replica in replicas.items() if replica is not None and isinstance(replica.role, Leader)]
 
     def leader(self, tp: TopicPartition = T0) -> int:
         """The leader in ZooKeeper, which must be the only broker that believes that it leads."""
@@ -378,4 +405,4 @@ class Lab:
 
     def isr(self, tp: TopicPartition = T0) -> list[int]:
         """The ISR in ZooKeeper."""
-        return [m.broker for m in self.state(tp).isr]
+        return [member.broker for member in self.state(tp).isr]

@@ -12,7 +12,7 @@ from reference.events import AnyEvent
 from reference.messages import Fetch, LeaderAndIsr, LogInfo, StopReplica, UpdateMetadata
 from reference.replica.partition import brokers_of
 from reference.types import BrokerId, TopicPartition, broker_address
-from tests.reference.lab import T0, Lab, Letter
+from tests.reference.lab import T0, Envelope, Lab
 
 OAR, RAR = (1, 2, 3), (4, 5, 6)
 GHOST = TopicPartition("ghost-0")
@@ -21,46 +21,46 @@ _READS = GetData | Exists | GetChildren
 
 
 class Mortal(Lab):
-    """A cluster whose broker `mortal` dies right after its step number `left`.
+    """A cluster whose broker `mortal` dies right after its step number `steps_left`.
 
     A step is a write to ZooKeeper or a control request.
     `steps` lists in words what the broker did, without repetitions.
     """
 
-    left: int | None = None
+    steps_left: int | None = None
     mortal: int = 1
-    dead: int | None = None
+    dead_broker: int | None = None
     steps: tuple[str, ...] = ()
     before: dict[str, Callable[[], None]]  # step in words -> called right before the step
 
-    def tell(self, i: int, event: AnyEvent) -> None:
-        if i != self.dead:
-            super().tell(i, event)
+    def handle_event(self, i: int, event: AnyEvent) -> None:
+        if i != self.dead_broker:
+            super().handle_event(i, event)
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
         words = [] if i != self.mortal else _words(effect)
         for word in words:
             self.before.pop(word, _nothing)()
-        if i == self.dead:
+        if i == self.dead_broker:
             return None
         self.steps += tuple(word for word in words if word not in self.steps)
-        if i == self.mortal and self.left is not None and _is_step(effect):
-            self.left -= 1
-            if self.left == 0:
-                self.left, self.dead = None, i
+        if i == self.mortal and self.steps_left is not None and _is_step(effect):
+            self.steps_left -= 1
+            if self.steps_left == 0:
+                self.steps_left, self.dead_broker = None, i
                 if isinstance(effect, ZkRequest):
                     _, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
                     self.watches(fired)
                     return None
         return super()._perform(i, effect)
 
-    def look_from_here(self) -> None:
+    def clear_record(self) -> None:
         """Forget the steps so far."""
         self.steps = ()
 
-    def bury(self, i: int) -> None:
+    def remove_dead_broker(self, i: int) -> None:
         """Remove the dead broker `i`: end its process and expire its session."""
-        self.dead = None
+        self.dead_broker = None
         self.crash(i)
         self.expire(i)
         self.settle()
@@ -134,79 +134,79 @@ def write(lab: Lab, *ops: AnyOp) -> None:
     lab.settle()
 
 
-def ids(*brokers: int) -> tuple[BrokerId, ...]:
+def broker_ids(*brokers: int) -> tuple[BrokerId, ...]:
     """Convert integers to broker ids."""
     return tuple(BrokerId(b) for b in brokers)
 
 
-def entries(replicas: tuple[int, ...], original: tuple[int, ...] = (), tp: TopicPartition = T0) -> Reassignments:
+def reassignment_of(replicas: tuple[int, ...], original: tuple[int, ...] = (), tp: TopicPartition = T0) -> Reassignments:
     """A reassignment request for one partition."""
-    return {tp: Reassignment(ids(*replicas), ids(*original))}
+    return {tp: Reassignment(broker_ids(*replicas), broker_ids(*original))}
 
 
 def reassign(lab: Lab, replicas: tuple[int, ...] = RAR, original: tuple[int, ...] = ()) -> None:
     """Ask for a move and wait for two more fetches of each follower, because one replica joins the ISR at a time."""
-    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries(replicas, original))))
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of(replicas, original))))
     lab.wait(1500)
 
 
-def request(lab: Lab, *replicas: int, tp: TopicPartition = T0, legacy: bool = False) -> None:
+def request_move(lab: Lab, *replicas: int, tp: TopicPartition = T0, legacy: bool = False) -> None:
     """Ask for a move by proposal B."""
-    payload = reassignment_requests.request_payload(Request({tp: ids(*replicas)}, legacy))
+    payload = reassignment_requests.request_payload(Request({tp: broker_ids(*replicas)}, legacy))
     write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
 
 
-def children(lab: Lab, path: str) -> tuple[str, ...]:
+def znode_children(lab: Lab, path: str) -> tuple[str, ...]:
     """The names of a znode's children."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(path),))
     return answer.names if isinstance(answer, Children) else ()
 
 
-def in_flight(lab: Lab, tp: TopicPartition = T0) -> Reassignment | None:
+def move_in_flight(lab: Lab, tp: TopicPartition = T0) -> Reassignment | None:
     """The entry of a partition that is being moved by proposal B, or None."""
-    found = data(lab, admin_paths.reassignment_path(tp))
+    found = znode_data(lab, admin_paths.reassignment_path(tp))
     return None if found is None else reassignment_requests.decode_entry(found)
 
 
-def extra(lab: Lab, replicas: tuple[int, ...]) -> None:
+def request_extra_move(lab: Lab, replicas: tuple[int, ...]) -> None:
     """Ask for a move while others may be in flight."""
-    write(lab, Create(admin_paths.REASSIGN_EXTRA, admin_paths.reassignments_payload(entries(replicas))))
+    write(lab, Create(admin_paths.REASSIGN_EXTRA, admin_paths.reassignments_payload(reassignment_of(replicas))))
 
 
-def cancel(lab: Lab) -> None:
+def request_rollback(lab: Lab) -> None:
     """Ask for the rollback of all pending moves."""
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
 
 
-def remove_cancel(lab: Lab) -> None:
+def withdraw_rollback(lab: Lab) -> None:
     """Remove the cancellation."""
     write(lab, Delete(admin_paths.REASSIGN_CANCEL))
 
 
-def data(lab: Lab, path: str) -> bytes | None:
+def znode_data(lab: Lab, path: str) -> bytes | None:
     """The content of a znode, or None if it does not exist."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(path),))
     return answer.data if isinstance(answer, Data) else None
 
 
-def pending(lab: Lab) -> Reassignments | None:
+def pending_moves(lab: Lab) -> Reassignments | None:
     """The content of /admin/reassign_partitions, or None if it does not exist."""
-    found = data(lab, admin_paths.REASSIGN)
+    found = znode_data(lab, admin_paths.REASSIGN)
     return None if found is None else admin_paths.decode_reassignments(found)[0]
 
 
-def assigned(lab: Lab, tp: TopicPartition = T0) -> tuple[int, ...]:
+def assigned_replicas(lab: Lab, tp: TopicPartition = T0) -> tuple[int, ...]:
     """The assigned replicas (AR) in the topic znode."""
-    found = data(lab, paths.topic_path("t"))
+    found = znode_data(lab, paths.topic_path("t"))
     return () if found is None else dict(paths.decode_topic("t", found)).get(tp, ())
 
 
-def holders(lab: Lab, tp: TopicPartition = T0) -> list[int]:
+def brokers_with_log(lab: Lab, tp: TopicPartition = T0) -> list[int]:
     """The brokers that have the partition on disk."""
     return [i for i in lab.ids if tp in lab.disks[i].logs]
 
 
-def finish(lab: Lab, done: Callable[[], bool], *, limit_ms: int = 40_000) -> bool:
+def wait_until(lab: Lab, done: Callable[[], bool], *, limit_ms: int = 40_000) -> bool:
     """Let time pass until `done` is true or `limit_ms` is over; return the last value of `done`."""
     for _ in range(limit_ms // 500):
         if done():
@@ -215,34 +215,36 @@ def finish(lab: Lab, done: Callable[[], bool], *, limit_ms: int = 40_000) -> boo
     return done()
 
 
-def is_at(lab: Lab, replicas: tuple[int, ...]) -> bool:
+def is_moved_to(lab: Lab, replicas: tuple[int, ...]) -> bool:
     """Whether the move to `replicas` is complete.
 
     AR, ISR and the disks name these brokers only, no request is left, the brokers agree on the leader, and no record is lost.
     """
     state = lab.state()
-    alike = assigned(lab) == replicas and holders(lab) == sorted(replicas) == sorted(lab.isr())
-    if not alike or pending(lab) is not None or data(lab, admin_paths.REASSIGN_EXTRA) is not None:
+    alike = assigned_replicas(lab) == replicas and brokers_with_log(lab) == sorted(replicas) == sorted(lab.isr())
+    if not alike or pending_moves(lab) is not None or znode_data(lab, admin_paths.REASSIGN_EXTRA) is not None:
         return False
-    if children(lab, admin_paths.REQUESTS) or children(lab, admin_paths.REASSIGNMENTS):
+    if znode_children(lab, admin_paths.REQUESTS) or znode_children(lab, admin_paths.REASSIGNMENTS):
         return False
     return lab.leaders() == [state.leader] and all(lab.values(i) == ["m1"] for i in replicas)
 
 
-def silent(*brokers: int) -> Callable[[Letter], bool]:
+def fetches_from(*brokers: int) -> Callable[[Envelope], bool]:
     """Match the fetch requests of these brokers."""
-    return lambda letter: isinstance(letter[2], Fetch) and letter[0] in [broker_address(b) for b in ids(*brokers)]
+    return lambda envelope: (
+        isinstance(envelope.message, Fetch) and envelope.sender in [broker_address(b) for b in broker_ids(*brokers)]
+    )
 
 
-def stuck(protocol: str = "safe", *, target: tuple[int, ...] = RAR) -> Mortal:
+def stuck_move(protocol: str = "safe", *, target: tuple[int, ...] = RAR) -> Mortal:
     """Start a move that cannot finish: the new replicas are known, but their fetch requests are held back."""
     lab = cluster(VARIANTS[protocol])
-    lab.held = silent(4, 5, 6)
+    lab.is_held = fetches_from(4, 5, 6)
     reassign(lab, target)
     return lab
 
 
-def in_order(lab: Mortal) -> list[str]:
+def controller_steps(lab: Mortal) -> list[str]:
     """The controller's steps, without metadata and without the receivers of StopReplica requests."""
     words = [word.rpartition(" b")[0] or word for word in lab.steps if not word.startswith("metadata")]
     return list(dict.fromkeys(words))

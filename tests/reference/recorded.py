@@ -16,16 +16,16 @@ from reference.replica import isr
 from reference.replica.partition import Leader
 from reference.types import Millis
 from tests.reference.lab import T0, Lab
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 STATE = paths.state_path(T0)
 M = TypeVar("M")
 
 
 class Recorded(Lab):
-    """`log` has every request to ZooKeeper and every message, with its sender, in order; `look_from_here` empties it.
+    """`log` has every request to ZooKeeper and every message, with its sender, in order; `clear_record` empties it.
 
-    A write or creation of a state for which `slow` is true of its broker and the operation stays on its way until `write_now`.
+    A write or creation of a state for which `delays_write` is true of its broker and the operation waits for `release_writes`.
     """
 
     def __init__(
@@ -39,28 +39,30 @@ class Recorded(Lab):
     ) -> None:
         """A cluster of which no broker runs yet."""
         self.log: list[tuple[int, AnyOp | Send]] = []
-        self.slow: Callable[[int, SetData | Create], bool] = lambda *_: False
-        self.on_their_way: list[tuple[int, ZkRequest]] = []
+        self.delays_write: Callable[[int, SetData | Create], bool] = lambda *_: False
+        self.delayed_writes: list[tuple[int, ZkRequest]] = []
         super().__init__(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False, log_dirs=log_dirs)
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
         if isinstance(effect, ZkRequest):
             self.log += [(i, op) for op in effect.ops]
-            if any(isinstance(op, SetData | Create) and op.path.endswith("/state") and self.slow(i, op) for op in effect.ops):
-                self.on_their_way.append((i, effect))
+            if any(
+                isinstance(op, SetData | Create) and op.path.endswith("/state") and self.delays_write(i, op) for op in effect.ops
+            ):
+                self.delayed_writes.append((i, effect))
                 return None
         elif isinstance(effect, Send):
             self.log.append((i, effect))
         return super()._perform(i, effect)
 
-    def write_now(self) -> None:
+    def release_writes(self) -> None:
         """Perform the writes that are on their way, and delay no later ones."""
-        self.slow = lambda *_: False
-        late, self.on_their_way = self.on_their_way, []
+        self.delays_write = lambda *_: False
+        late, self.delayed_writes = self.delayed_writes, []
         for i, effect in late:
             super()._perform(i, effect)
 
-    def look_from_here(self) -> None:
+    def clear_record(self) -> None:
         """Forget what was recorded so far."""
         self.log = []
 
@@ -81,13 +83,13 @@ def settled_cluster(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min
         lab.settle()
     lab.wait(3000)
     assert (lab.isr(), lab.leaders(), lab.nodes[1].state.controller.step) == ([2, 3, 4], [2], "active")
-    lab.look_from_here()
+    lab.clear_record()
     return lab
 
 
 def restart_leader(lab: Lab) -> int:
     """Restart b2; the next leader, which is returned, is not the first member of the ISR."""
-    die(lab, 2)
+    crash_and_expire(lab, 2)
     lab.start(2)
     lab.wait(3000)
     assert lab.isr() == [2, 3, 4]

@@ -16,12 +16,12 @@ class Schedule:
         self.rng = Rng(seed)
         self.lab = lab
         self.sent: dict[int, str] = {}  # correlation -> value
-        self.orphans: list[int] = []  # sessions of dead processes whose broker was started again
+        self.abandoned_sessions: list[int] = []  # sessions of dead processes whose broker was started again
 
     @property
     def acked(self) -> dict[int, str]:
         """Offset -> value of every acks=all produce that was acknowledged."""
-        replies = (m for m in self.lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE)
+        replies = (m for m in self.lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE)
         return {m.offset: self.sent[m.correlation] for m in replies if m.offset is not None}
 
     def crash(self, i: int) -> None:
@@ -32,7 +32,7 @@ class Schedule:
 
     def start(self, i: int) -> None:
         """Start a new process. `start_everybody` expires the session of the old one."""
-        self.orphans.append(self.lab.sessions[i])
+        self.abandoned_sessions.append(self.lab.sessions[i])
         self.lab.start(i)
 
     def produce(self, i: int) -> None:
@@ -48,23 +48,23 @@ class Schedule:
 
     def lose(self) -> None:
         """Lose one of the messages in flight."""
-        self.lab.letters.remove(self.rng.pick(self.lab.letters))
+        self.lab.in_flight.remove(self.rng.pick(self.lab.in_flight))
 
     def double(self) -> None:
         """Duplicate one of the messages in flight."""
-        self.lab.letters.append(self.rng.pick(self.lab.letters))
+        self.lab.in_flight.append(self.rng.pick(self.lab.in_flight))
 
     def deliver(self) -> None:
         """Deliver one of the messages in flight, in any order."""
-        chosen = self.rng.pick(self.lab.letters)
-        self.lab.deliver(lambda letter: letter is chosen)
+        chosen = self.rng.pick(self.lab.in_flight)
+        self.lab.deliver(lambda envelope: envelope is chosen)
 
     def start_everybody(self) -> None:
         """Start every broker, expire all old sessions, and deliver all messages."""
         for i in self.lab.ids:
             if i not in self.lab.nodes:
                 self.start(i)
-        for session in self.orphans:
+        for session in self.abandoned_sessions:
             self.lab.watches(self.lab.zk.expire(session))
         self.lab.settle()
 

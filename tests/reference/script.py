@@ -49,7 +49,7 @@ from reference.coordination.api import AnyOp, Children, Create, Delete, GetChild
 from reference.events import Received, ShutDown
 from reference.messages import AnyMessage, Fetch, Metadata, Produce
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, Millis, Offset, TopicPartition
-from tests.reference.lab import T0, Directory, Letter
+from tests.reference.lab import T0, Directory, Envelope
 from tests.reference.stage import KINDS, MESSAGES, Stage, kind_of
 from tests.reference.wording import content_in_words, message_in_words
 
@@ -113,7 +113,7 @@ class _Player:
             "cluster": self.cluster,
             "start": lambda broker: self.stage.start(self.broker(broker, running=False)),
             "crash": lambda broker: self.stage.crash(self.broker(broker)),
-            "shutdown": lambda broker: self.stage.tell(self.broker(broker), ShutDown()),
+            "shutdown": lambda broker: self.stage.handle_event(self.broker(broker), ShutDown()),
             "expire": lambda broker: self.stage.expire(self.broker(broker, running=None)),
             "cut": self.cut,
             "join": self.join,
@@ -195,13 +195,13 @@ class _Player:
 
     def cut(self, one: str, other: str) -> None:
         if other == "zk":
-            self.stage.mute(self.broker(one))
+            self.stage.cut_off(self.broker(one))
         else:
             self.stage.cut.add(self._link(one, other))
 
     def join(self, one: str, other: str) -> None:
         if other == "zk":
-            self.stage.unmute(self.broker(one))
+            self.stage.reconnect(self.broker(one))
         else:
             self.stage.cut.remove(self._link(one, other))
 
@@ -215,19 +215,19 @@ class _Player:
             raise ValueError("no message in flight matches")
 
     def drop(self, kind: str, link: str = "*->*") -> None:
-        lost = [*filter(_matches(kind, link), self.stage.letters)]
+        lost = [*filter(_matches(kind, link), self.stage.in_flight)]
         if not lost:
             raise ValueError("no message in flight matches")
-        for letter in lost:
-            self.stage.letters.remove(letter)
+        for envelope in lost:
+            self.stage.in_flight.remove(envelope)
 
     def let_write(self) -> None:
-        if not self.stage.on_their_way:
+        if not self.stage.delayed_writes:
             raise ValueError("no write is on its way")
         self.stage.let_write()
 
     def in_flight(self) -> None:
-        for source, to, message in self.stage.letters:
+        for source, to, message in self.stage.in_flight:
             self.stage.say(kind_of(message), f"{source} -> {to}", message_in_words(message, self.stage.registrations))
 
     def timer(self, broker: str, name: str) -> None:
@@ -253,7 +253,7 @@ class _Player:
         return self._correlation
 
     def _ask(self, broker: str, client: Address, request: AnyMessage) -> None:
-        self.stage.tell(self.broker(broker), Received(client, request))
+        self.stage.handle_event(self.broker(broker), Received(client, request))
 
     def write(self, op: AnyOp) -> None:
         (answer,), fired = self.stage.zk.submit(self.stage.admin, (op,))
@@ -294,7 +294,9 @@ def _numbers(words: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words.split(",")) if words else ()
 
 
-def _matches(kind: str, link: str) -> Callable[[Letter], bool]:
+def _matches(kind: str, link: str) -> Callable[[Envelope], bool]:
     _one_of("kind of message", kind, ("*", *MESSAGES))
     source, to = (word if word == "*" else f"b{int(word)}" for word in link.split("->"))
-    return lambda letter: kind in ("*", type(letter[2]).__name__) and source in ("*", letter[0]) and to in ("*", letter[1])
+    return lambda envelope: (
+        kind in ("*", type(envelope.message).__name__) and source in ("*", envelope.sender) and to in ("*", envelope.receiver)
+    )

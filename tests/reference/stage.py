@@ -30,7 +30,7 @@ from reference.messages import AnyMessage, Batch
 from reference.replica.partition import Follower, Leader, Partition
 from reference.sealed import in_the_clear
 from reference.types import BrokerId, Incarnation, TopicPartition, topic_of
-from tests.reference.lab import Lab, Letter
+from tests.reference.lab import Envelope, Lab
 from tests.reference.wording import (
     Registrations,
     content_in_words,
@@ -60,11 +60,11 @@ class Stage(Lab):
         self.lines: list[str] = []
         self.hidden = set(HIDDEN)
         self.reads: tuple[str, ...] = ()  # paths below which reads are told
-        self.holds: list[Callable[[Letter], bool]] = []
+        self.holds: list[Callable[[Envelope], bool]] = []
         self.held_writes: dict[int, str] = {}
-        self.on_their_way: list[tuple[int, ZkRequest]] = []
+        self.delayed_writes: list[tuple[int, ZkRequest]] = []
         self.cut: set[frozenset[str]] = set()
-        self.missed: dict[int, list[AnyEvent]] = {}
+        self.missed_events: dict[int, list[AnyEvent]] = {}
         self.asked: dict[tuple[int, int], ZkRequest] = {}
         self.registrations: Registrations = {}
         super().__init__(
@@ -75,7 +75,7 @@ class Stage(Lab):
             log_dirs=log_dirs,
             start=False,
         )
-        self.held = lambda letter: any(hold(letter) for hold in self.holds)
+        self.is_held = lambda envelope: any(hold(envelope) for hold in self.holds)
 
     def say(self, kind: str, who: str, line: str) -> None:
         """Write down a line, unless its kind is hidden."""
@@ -86,30 +86,30 @@ class Stage(Lab):
         """Hold nothing any more, and perform the writes that are on their way."""
         self.holds.clear()
         self.held_writes.clear()
-        while self.on_their_way:
+        while self.delayed_writes:
             self.let_write()
 
     def let_write(self) -> None:
         """Perform the oldest write that is on its way."""
-        super()._perform(*self.on_their_way.pop(0))
+        super()._perform(*self.delayed_writes.pop(0))
 
-    def mute(self, i: int) -> None:
+    def cut_off(self, i: int) -> None:
         """Cut a broker off from ZooKeeper."""
-        self.muted.add(i)
-        self.missed[i] = []
-        self.tell(i, ZkState("disconnected", self.sessions[i]))
+        self.cut_off_from_zk.add(i)
+        self.missed_events[i] = []
+        self.handle_event(i, ZkState("disconnected", self.sessions[i]))
 
-    def unmute(self, i: int) -> None:
+    def reconnect(self, i: int) -> None:
         """Reconnect a broker to ZooKeeper: deliver what it missed, then tell it whether its session is over."""
-        self.muted.discard(i)
-        for event in self.missed.pop(i):
-            self.tell(i, event)
+        self.cut_off_from_zk.discard(i)
+        for event in self.missed_events.pop(i):
+            self.handle_event(i, event)
         over = not self.zk.touch(self.sessions[i], now_ms=0)
-        self.tell(i, ZkState("expired") if over else ZkState("connected", self.sessions[i]))
+        self.handle_event(i, ZkState("expired") if over else ZkState("connected", self.sessions[i]))
 
     # --- what happens ---------------------------------------------------------------------------------------------------------
 
-    def tell(self, i: int, event: AnyEvent) -> None:
+    def handle_event(self, i: int, event: AnyEvent) -> None:
         match event:
             case ZkReplied(id=id_, answers=answers):
                 request = self.asked.pop((i, id_))
@@ -121,7 +121,7 @@ class Stage(Lab):
                 self.say("session", f"b{i}", f"session {state}")
             case _:
                 pass
-        super().tell(i, event)
+        super().handle_event(i, event)
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
         if isinstance(effect, ZkRequest):
@@ -130,7 +130,7 @@ class Stage(Lab):
             written = [op.path for op in effect.ops if not isinstance(op, _READS | Check)]
             if held is not None and any(path.startswith(held) for path in written):
                 self.say("write", f"b{i}", f"on its way: {', '.join(written)}")
-                self.on_their_way.append((i, effect))
+                self.delayed_writes.append((i, effect))
                 return None
         error = super()._perform(i, effect)
         if error is None:
@@ -141,21 +141,21 @@ class Stage(Lab):
         match effect:
             case Send(to=to, message=message) if frozenset((f"b{i}", to)) in self.cut:
                 self.say(kind_of(message), f"b{i} -x {to}", message_in_words(message, self.registrations))
-            case ZkRequest(id=id_, ops=ops) if i in self.muted:
-                self.missed[i].append(ZkReplied(id_, (Unknown(),) * len(ops)))
+            case ZkRequest(id=id_, ops=ops) if i in self.cut_off_from_zk:
+                self.missed_events[i].append(ZkReplied(id_, (Unknown(),) * len(ops)))
             case _:
                 super()._do(i, effect)
 
-    def _hand_over(self, letter: Letter) -> None:
-        source, to, message = letter
+    def _hand_over(self, envelope: Envelope) -> None:
+        source, to, message = envelope
         self.say(kind_of(message), f"{source} -> {to}", message_in_words(message, self.registrations))
-        super()._hand_over(letter)
+        super()._hand_over(envelope)
 
     def watches(self, fired: Fired) -> None:
         for session, path, change in fired:
-            for i in sorted(self.muted & self.nodes.keys()):
+            for i in sorted(self.cut_off_from_zk & self.nodes.keys()):
                 if self.sessions[i] == session:
-                    self.missed[i].append(ZkWatch(path, change))
+                    self.missed_events[i].append(ZkWatch(path, change))
         super().watches(fired)
 
     def _say_effect(self, i: int, effect: AnyEffect) -> None:

@@ -31,8 +31,10 @@ class Cluster(Lab):
 
     def __init__(self, rng: Rng, protocol: str, log_dirs: int) -> None:
         self.rng = rng
-        self.orphans: list[int] = []  # sessions of dead processes, and sessions that were replaced
-        self.missed: dict[int, list[AnyEvent]] = {}  # events that a broker cut off from ZooKeeper receives when it reconnects
+        self.abandoned_sessions: list[int] = []  # sessions of dead processes, and sessions that were replaced
+        self.missed_events: dict[
+            int, list[AnyEvent]
+        ] = {}  # events that a broker cut off from ZooKeeper receives when it reconnects
         self.durable: dict[tuple[int, int, TopicPartition], int] = {}  # batches that survive a power loss
         self.emptied: set[int] = set()
         self.promises = Promises()
@@ -49,18 +51,18 @@ class Cluster(Lab):
     def _handle(self, i: int, event: AnyEvent) -> None:
         super()._handle(i, event)
         if i in self.nodes:
-            self.promises.look(i, self.lives[i], self.nodes[i].state.broker.partitions)
+            self.promises.look(i, self.process_numbers[i], self.nodes[i].state.broker.partitions)
 
     def _do(self, i: int, effect: AnyEffect) -> None:
         match effect:
             case ZkConnect() if i in self.sessions:
-                self.orphans.append(self.sessions[i])
+                self.abandoned_sessions.append(self.sessions[i])
                 super()._do(i, effect)
-            case ZkRequest(id=id_, ops=ops, atomic=atomic) if i in self.muted:
+            case ZkRequest(id=id_, ops=ops, atomic=atomic) if i in self.cut_off_from_zk:
                 if self.rng.ratio(1, 2):
                     _, fired = self.zk.submit(self.sessions[i], ops, atomic=atomic)
                     self.watches(fired)
-                self.missed[i].append(ZkReplied(id_, (Unknown(),) * len(ops)))
+                self.missed_events[i].append(ZkReplied(id_, (Unknown(),) * len(ops)))
             case _:
                 super()._do(i, effect)
 
@@ -78,32 +80,32 @@ class Cluster(Lab):
 
     def watches(self, fired: Fired) -> None:
         for session, path, change in fired:
-            for i in self.muted & self.nodes.keys():
+            for i in self.cut_off_from_zk & self.nodes.keys():
                 if self.sessions[i] == session:
-                    self.missed[i].append(ZkWatch(path, change))
+                    self.missed_events[i].append(ZkWatch(path, change))
         super().watches(fired)
 
-    def mute(self, i: int) -> None:
+    def cut_off(self, i: int) -> None:
         """Cut a broker off from ZooKeeper."""
-        self.muted.add(i)
-        self.missed[i] = []
-        self.tell(i, ZkState("disconnected", self.sessions[i]))
+        self.cut_off_from_zk.add(i)
+        self.missed_events[i] = []
+        self.handle_event(i, ZkState("disconnected", self.sessions[i]))
 
-    def unmute(self, i: int) -> None:
+    def reconnect(self, i: int) -> None:
         """Reconnect a broker to ZooKeeper. Deliver the events that it missed, and the end of its session if that expired."""
-        self.muted.discard(i)
-        for event in self.missed.pop(i):
-            self.tell(i, event)
+        self.cut_off_from_zk.discard(i)
+        for event in self.missed_events.pop(i):
+            self.handle_event(i, event)
         over = i in self.nodes and not self.zk.touch(self.sessions[i], now_ms=0)
-        self.tell(i, ZkState("expired") if over else ZkState("connected", self.sessions[i]))
+        self.handle_event(i, ZkState("expired") if over else ZkState("connected", self.sessions[i]))
 
     def crash(self, i: int) -> None:
         """Kill a broker. Messages in flight to it may be delivered to its next process."""
-        late = [x for x in self.letters if x[1] == f"b{i}" and self.rng.ratio(1, 2)]
+        late = [envelope for envelope in self.in_flight if envelope.receiver == f"b{i}" and self.rng.ratio(1, 2)]
         super().crash(i)
-        self.letters.extend(late)
-        self.muted.discard(i)
-        self.missed.pop(i, None)
+        self.in_flight.extend(late)
+        self.cut_off_from_zk.discard(i)
+        self.missed_events.pop(i, None)
 
     def lose_power(self, i: int) -> None:
         """Kill a broker and lose a drawn part of what was not flushed."""

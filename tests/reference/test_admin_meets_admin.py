@@ -1,7 +1,5 @@
 """Concurrent admin requests for one partition (V3 §F, §H, KIP-236): none may undo another."""
 
-from collections import deque
-
 from msgspec.structs import replace
 
 from reference.broker.broker import Assigned, Registration
@@ -12,16 +10,16 @@ from reference.events import Received, ZkReplied
 from reference.messages import Fetch, StopReplica, UpdateMetadata
 from reference.replica.partition import Follower
 from reference.types import Address, BrokerId, ControllerEpoch, LeaderEpoch, topic_partition
-from tests.reference.lab import T0, Lab, Letter
-from tests.reference.moving import Mortal, cluster, data, holders, ids, stuck, write
-from tests.reference.v3 import die
+from tests.reference.lab import T0, Envelope, Lab, carries
+from tests.reference.moving import Mortal, broker_ids, brokers_with_log, cluster, stuck_move, write, znode_data
+from tests.reference.v3 import crash_and_expire
 
 T1 = topic_partition("t", 1)
 DELETE = Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",)))
 ADD = (
     Create(paths.PARTITIONS_ADD, b""),
     Create(f"{paths.PARTITIONS_ADD}/t", b""),
-    Create(paths.partition_add_path(T1), paths.replicas_payload(ids(4, 5, 6))),
+    Create(paths.partition_add_path(T1), paths.replicas_payload(broker_ids(4, 5, 6))),
 )
 REMOVE = (
     Create(paths.PARTITIONS_REMOVE, b""),
@@ -36,21 +34,21 @@ def _write_without_watches(lab: Lab, op: AnyOp) -> None:
 
 def at_once(lab: Lab, *ops: AnyOp) -> None:
     """Write all requests before ZooKeeper answers the controller's first read."""
-    lab.busy = True
+    lab.is_handling = True
     _, fired = lab.zk.submit(lab.admin, ops)
     lab.watches(fired)
-    lab.busy = False
-    lab.tell(*lab.told.pop())
+    lab.is_handling = False
+    lab.handle_event(*lab.events.pop())
     lab.settle()
     lab.wait(10_000)
 
 
 def test_move_ends_when_the_deletion_of_its_topic_begins() -> None:
     """V3 §F, §H: a controller that cannot read for a while would take the next topic of that name for the one it was moving."""
-    lab = stuck()
+    lab = stuck_move()
     moves = lab.nodes[1].state.controller.agent.moves
     assert list(moves) == [T0]
-    lab.held = lambda letter: isinstance(letter[2], StopReplica | Fetch)
+    lab.is_held = carries(StopReplica, Fetch)
     write(lab, DELETE)
 
     assert moves == {}
@@ -59,24 +57,24 @@ def test_move_ends_when_the_deletion_of_its_topic_begins() -> None:
 def test_replica_assigned_during_topic_deletion_is_stopped() -> None:
     """R-149, C-12: AR grew after the deletion had read it. A broker that starts at that moment would keep a stray replica."""
     lab = cluster()
-    assignment = paths.partitions_payload({T0: ids(1, 2, 3, 4)})
+    assignment = paths.partitions_payload({T0: broker_ids(1, 2, 3, 4)})
     lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _write_without_watches(lab, SetData(paths.topic_path("t"), assignment))
     write(lab, DELETE)
     lab.wait(10_000)
 
     assert "delete b4" in lab.steps
-    assert data(lab, paths.topic_path("t")) is None
+    assert znode_data(lab, paths.topic_path("t")) is None
 
 
 def test_partition_added_during_topic_deletion_is_deleted_too() -> None:
     """R-063, R-149: the controller must not wait forever for a leader of a partition whose topic was deleted."""
     lab = cluster()
     for i in (1, 2, 3):
-        die(lab, i)
+        crash_and_expire(lab, i)
     at_once(lab, *ADD, DELETE)
 
-    assert (holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], None)
-    assert data(lab, paths.partition_add_path(T1)) is None
+    assert (brokers_with_log(lab, T1), znode_data(lab, paths.topic_path("t"))) == ([], None)
+    assert znode_data(lab, paths.partition_add_path(T1)) is None
 
 
 def test_partition_added_again_during_deletion_stays_deleted() -> None:
@@ -84,7 +82,7 @@ def test_partition_added_again_during_deletion_stays_deleted() -> None:
     lab = cluster()
     write(lab, *ADD)
     lab.wait(1000)
-    assert holders(lab, T1) == [4, 5, 6]
+    assert brokers_with_log(lab, T1) == [4, 5, 6]
     lab.crash(1)
     write(lab, DELETE, *ADD)
     lab.expire(1)
@@ -92,76 +90,76 @@ def test_partition_added_again_during_deletion_stays_deleted() -> None:
     lab.start(1)
     lab.wait(10_000)
 
-    assert (holders(lab), holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], [], None)
+    assert (brokers_with_log(lab), brokers_with_log(lab, T1), znode_data(lab, paths.topic_path("t"))) == ([], [], None)
 
 
 def test_broker_registering_during_topic_deletion_is_told_later() -> None:
     """V3 §E step 4, docs/promise.md LIVE-2: it read its assignment before, and would keep a replica of a deleted topic."""
     lab = cluster()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_in_between(lab, 3)
     write(lab, DELETE)
     lab.wait(3000)
 
-    assert (holders(lab), data(lab, paths.topic_path("t"))) == ([], None)
+    assert (brokers_with_log(lab), znode_data(lab, paths.topic_path("t"))) == ([], None)
 
 
 def _start_in_between(lab: Lab, i: int) -> None:
     """Start broker `i` while another broker handles an event."""
-    lab.busy = False
+    lab.is_handling = False
     lab.start(i)
-    lab.busy = True
+    lab.is_handling = True
     assert lab.nodes[i].state.broker.registration == "registered"
 
 
 def _topic_deleted_at_startup_of(i: int, protocol: str = "safe") -> Mortal:
     """Delete the topic right after broker `i` registered and read its assignment; the controller b1 dies with the deletion."""
     lab = cluster(VARIANTS[protocol])
-    die(lab, i)
+    crash_and_expire(lab, i)
 
     def start_and_die() -> None:
         _start_in_between(lab, i)
-        lab.left = 1
-        lab.held = lambda letter: letter[0] == "b1"
+        lab.steps_left = 1
+        lab.is_held = carries(sender="b1")
 
     lab.before[f"gone: {paths.topic_path('t')}"] = start_and_die
     write(lab, DELETE)
-    lab.letters = deque(letter for letter in lab.letters if letter[0] != "b1")
-    lab.held = lambda letter: False
-    assert (lab.dead, data(lab, paths.topic_path("t")), holders(lab)) == (1, None, [i])
+    lab.drop(carries(sender="b1"))
+    lab.is_held = lambda envelope: False
+    assert (lab.dead_broker, znode_data(lab, paths.topic_path("t")), brokers_with_log(lab)) == (1, None, [i])
     return lab
 
 
 def test_broker_deletes_a_replica_unknown_to_the_new_controller() -> None:
     """V3 §E step 4, R-046: the old controller deleted the topic, and died before it told a broker that had just registered."""
     lab = _topic_deleted_at_startup_of(3)
-    lab.bury(1)
+    lab.remove_dead_broker(1)
 
-    assert holders(lab) == []
+    assert brokers_with_log(lab) == []
     assert _replicas_left_without_topic_ids() == [3]
 
 
 def _replicas_left_without_topic_ids() -> list[int]:
     """V3 has no topic ids, and checks for stray replicas at startup only."""
     lab = _topic_deleted_at_startup_of(3, "no-topic-id")
-    lab.bury(1)
+    lab.remove_dead_broker(1)
     lab.wait(10_000)
-    return holders(lab)
+    return brokers_with_log(lab)
 
 
 def test_broker_repeats_the_check_for_stray_replicas_if_lost() -> None:
     """V3 §E step 4: without an answer the broker knows nothing about the replica."""
     lab = _topic_deleted_at_startup_of(3)
-    lab.muted.add(3)
-    lab.bury(1)
-    assert holders(lab) == [3]
+    lab.cut_off_from_zk.add(3)
+    lab.remove_dead_broker(1)
+    assert brokers_with_log(lab) == [3]
     request = lab.nodes[3].state.broker.strays.request
     assert request > 0
-    lab.muted.discard(3)
-    lab.tell(3, ZkReplied(request, (Unknown(),)))
+    lab.cut_off_from_zk.discard(3)
+    lab.handle_event(3, ZkReplied(request, (Unknown(),)))
     lab.wait(2000)
 
-    assert holders(lab) == []
+    assert brokers_with_log(lab) == []
 
 
 def test_broker_checks_replicas_on_every_full_metadata() -> None:
@@ -173,14 +171,14 @@ def test_broker_checks_replicas_on_every_full_metadata() -> None:
     write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({})))
     node = lab.nodes[3].state.broker
     epoch, number = node.metadata_order
-    assert (epoch, holders(lab)) == (1, [1, 2, 3])
+    assert (epoch, brokers_with_log(lab)) == (1, [1, 2, 3])
     update = UpdateMetadata(
-        99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, ids(1, 2, 3), (), full=True, number=number + 1
+        99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, broker_ids(1, 2, 3), (), full=True, number=number + 1
     )
-    lab.tell(3, Received(Address("b1"), update))
+    lab.handle_event(3, Received(Address("b1"), update))
     lab.settle()
 
-    assert holders(lab) == [1, 2]
+    assert brokers_with_log(lab) == [1, 2]
 
 
 def _full_metadata_during(*requests: AnyOp) -> int:
@@ -188,12 +186,12 @@ def _full_metadata_during(*requests: AnyOp) -> int:
     lab, updates = cluster(), list[UpdateMetadata]()
     write(lab, *ADD)
 
-    def watch(letter: tuple[str, Address, object]) -> bool:
-        if isinstance(letter[2], UpdateMetadata) and letter[2].full and letter[1] == "b3":
-            updates.append(letter[2])
+    def watch(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, UpdateMetadata) and envelope.message.full and envelope.receiver == "b3":
+            updates.append(envelope.message)
         return False
 
-    lab.held = watch
+    lab.is_held = watch
     write(lab, *requests)
     return len(updates)
 
@@ -214,10 +212,10 @@ def test_assigned_replica_missing_from_full_metadata_is_kept() -> None:
     """U-11: the metadata of a new controller lack partitions without a state; ZooKeeper has the assignment."""
     lab = cluster()
     node = lab.nodes[2].state.broker
-    update = UpdateMetadata(99, BrokerId(3), ControllerEpoch(9), node.incarnation, ids(1, 2, 3), (), full=True, number=1)
-    lab.tell(2, Received(Address("b3"), update))
+    update = UpdateMetadata(99, BrokerId(3), ControllerEpoch(9), node.incarnation, broker_ids(1, 2, 3), (), full=True, number=1)
+    lab.handle_event(2, Received(Address("b3"), update))
 
-    assert (node.strays.suspects, holders(lab)) == ((), [1, 2, 3])
+    assert (node.strays.suspects, brokers_with_log(lab)) == ((), [1, 2, 3])
 
 
 def _return_to_startup(lab: Lab, i: int, *assigned: Assigned) -> int:
@@ -232,55 +230,57 @@ def test_replica_of_no_topic_from_a_deposed_controller_goes() -> None:
     """V3 §E step 4: the command may come from a controller that does not know yet that it was deposed."""
     lab = _topic_deleted_at_startup_of(3)
     assert isinstance(lab.nodes[3].state.broker.partitions[T0].role, Follower)
-    lab.tell(3, ZkReplied(_return_to_startup(lab, 3), ()))
+    lab.handle_event(3, ZkReplied(_return_to_startup(lab, 3), ()))
     lab.settle()
 
-    assert holders(lab) == []
+    assert brokers_with_log(lab) == []
 
 
 def test_replica_of_a_topic_deleted_during_startup_is_deleted() -> None:
     """V3 §E step 4: the assignment may have been read before the topic was deleted. The first full metadata come only once."""
     lab = _topic_deleted_at_startup_of(3)
     partition = lab.nodes[3].state.broker.partitions[T0]
-    waits = _return_to_startup(lab, 3, Assigned(T0, ids(1, 2, 3), partition.log.topic_id))
-    lab.bury(1)
-    assert holders(lab) == [3]
-    lab.tell(3, ZkReplied(waits, (NoNode(),)))
+    waits = _return_to_startup(lab, 3, Assigned(T0, broker_ids(1, 2, 3), partition.log.topic_id))
+    lab.remove_dead_broker(1)
+    assert brokers_with_log(lab) == [3]
+    lab.handle_event(3, ZkReplied(waits, (NoNode(),)))
     lab.settle()
 
-    assert holders(lab) == []
+    assert brokers_with_log(lab) == []
 
 
 def test_stray_check_keeps_a_replica_with_newer_leader_and_isr() -> None:
     """V3 §E step 4: the command is newer than the read of the assignment."""
     lab = _topic_deleted_at_startup_of(3)
-    lab.muted.add(3)
-    lab.bury(1)
+    lab.cut_off_from_zk.add(3)
+    lab.remove_dead_broker(1)
     broker = lab.nodes[3].state.broker
     broker.partitions[T0].leader_epoch = LeaderEpoch(broker.partitions[T0].leader_epoch + 1)
-    lab.tell(3, ZkReplied(broker.strays.request, (NoNode(),)))
+    lab.handle_event(3, ZkReplied(broker.strays.request, (NoNode(),)))
 
-    assert holders(lab) == [3]
+    assert brokers_with_log(lab) == [3]
 
 
 def test_late_stop_replica_deletes_no_partition_added_again() -> None:
     """R-064: it has the topic id and the epoch of the new replica. Only its number says that it was obeyed before."""
     lab = cluster()
     write(lab, *ADD)
-    late: list[Letter] = []
+    late: list[Envelope] = []
 
-    def is_kept(letter: Letter) -> bool:
-        if isinstance(letter[2], StopReplica):
-            late.append(letter)
+    def is_kept(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, StopReplica):
+            late.append(envelope)
         return False
 
-    lab.held = is_kept
+    lab.is_held = is_kept
     write(lab, *REMOVE)
-    lab.held = lambda letter: False
-    assert (len(late), holders(lab, T1)) == (3, [])
+    lab.is_held = lambda envelope: False
+    assert (len(late), brokers_with_log(lab, T1)) == (3, [])
     write(lab, *ADD)
     for source, to, message in late:
-        lab.letters.append((source, to, replace(message, correlation=message.correlation + 1000)))  # a duplicate in the network
+        lab.in_flight.append(
+            Envelope(source, to, replace(message, correlation=message.correlation + 1000))
+        )  # a duplicate in the network
     lab.settle()
 
-    assert holders(lab, T1) == [4, 5, 6]
+    assert brokers_with_log(lab, T1) == [4, 5, 6]

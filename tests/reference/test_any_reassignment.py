@@ -13,7 +13,17 @@ from reference.coordination.api import AnyOp, Create, Delete, SetData
 from reference.coordination.reassignment_requests import Request
 from reference.types import BrokerId
 from tests.reference.lab import T0
-from tests.reference.moving import assigned, children, cluster, data, entries, finish, holders, ids, pending
+from tests.reference.moving import (
+    assigned_replicas,
+    broker_ids,
+    brokers_with_log,
+    cluster,
+    pending_moves,
+    reassignment_of,
+    wait_until,
+    znode_children,
+    znode_data,
+)
 from tests.reference.schedules import Schedule
 
 STEPS = 3000
@@ -44,18 +54,18 @@ class Storm(Schedule):
                 self.produce(rng.pick(lab.leaders()))
             case 9 | 10 | 11 | 12 if up:
                 self.fire(rng.pick(up))
-            case 13 if lab.letters:
+            case 13 if lab.in_flight:
                 self.lose()
-            case 14 if lab.letters:
+            case 14 if lab.in_flight:
                 self.double()
             case 15 | 16 if not self.by_requests or rng.ratio(1, 4):  # by proposal B each request starts the move again
                 self._ask(self._request())
-            case _ if lab.letters:
+            case _ if lab.in_flight:
                 self.deliver()
 
     def _request_of_b(self) -> AnyOp:
         rng, replicas = self.rng, self._replicas()
-        payload = admin_paths.reassignments_payload(entries(replicas))
+        payload = admin_paths.reassignments_payload(reassignment_of(replicas))
         match rng.below(10):
             case 0:
                 return Create(admin_paths.REASSIGN, payload)
@@ -71,7 +81,7 @@ class Storm(Schedule):
         if self.by_requests:
             return self._request_of_b()
         rng = self.rng
-        payload = admin_paths.reassignments_payload(entries(self._replicas()))
+        payload = admin_paths.reassignments_payload(reassignment_of(self._replicas()))
         path = rng.pick([admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA])
         match rng.below(10):
             case 0 | 1 | 2 | 3:
@@ -90,7 +100,7 @@ class Storm(Schedule):
         for _ in range(2 + self.rng.below(3)):
             chosen.append(self.rng.pick(left))
             left.remove(chosen[-1])
-        return ids(*chosen)
+        return broker_ids(*chosen)
 
     def _ask(self, op: AnyOp) -> None:
         """Write to ZooKeeper without settling the cluster, unlike `write`."""
@@ -102,14 +112,14 @@ class Storm(Schedule):
         self.start_everybody()
         self._ask(Delete(admin_paths.REASSIGN_CANCEL))
         self.lab.settle()
-        return finish(self.lab, self._is_at_rest)
+        return wait_until(self.lab, self._is_at_rest)
 
     def _is_at_rest(self) -> bool:
         lab = self.lab
-        asked = pending(lab) is not None or data(lab, admin_paths.REASSIGN_EXTRA) is not None
-        asked = asked or bool(children(lab, admin_paths.REQUESTS) or children(lab, admin_paths.REASSIGNMENTS))
-        alike = holders(lab) == sorted(assigned(lab)) == sorted(lab.isr())
-        return not asked and alike and len({tuple(lab.values(i)) for i in holders(lab)}) == 1 == len(lab.leaders())
+        asked = pending_moves(lab) is not None or znode_data(lab, admin_paths.REASSIGN_EXTRA) is not None
+        asked = asked or bool(znode_children(lab, admin_paths.REQUESTS) or znode_children(lab, admin_paths.REASSIGNMENTS))
+        alike = brokers_with_log(lab) == sorted(assigned_replicas(lab)) == sorted(lab.isr())
+        return not asked and alike and len({tuple(lab.values(i)) for i in brokers_with_log(lab)}) == 1 == len(lab.leaders())
 
     def lost(self) -> dict[int, str]:
         """The acknowledged values that are missing from their offset in the leader's log."""

@@ -40,11 +40,11 @@ class World(Schedule):
                 # A directory goes bad or is repaired. A process that saw it fail does not use it again.
                 directory = rng.pick(rng.pick(list(lab.disks.values())).dirs)
                 directory.bad = not directory.bad
-            case 12 if lab.letters:
+            case 12 if lab.in_flight:
                 self.lose()
-            case 13 if lab.letters:
+            case 13 if lab.in_flight:
                 self.double()
-            case _ if lab.letters:
+            case _ if lab.in_flight:
                 self.deliver()
 
     def heal(self) -> None:

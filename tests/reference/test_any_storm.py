@@ -55,24 +55,23 @@ class Storm:
                 if lab.timers[i]:
                     name = rng.pick(sorted(lab.timers[i]))
                     lab.fire(i, name)
-            case 17 if lab.letters:
-                lab.letters.remove(rng.pick(lab.letters))
-            case 18 if lab.letters:
-                source, to, message = rng.pick(lab.letters)
-                lab.letters.append((source, to, message))
-            case 19 if len(lab.muted) < 2 and up:
+            case 17 if lab.in_flight:
+                lab.in_flight.remove(rng.pick(lab.in_flight))
+            case 18 if lab.in_flight:
+                lab.in_flight.append(rng.pick(lab.in_flight))
+            case 19 if len(lab.cut_off_from_zk) < 2 and up:
                 i = rng.pick(up)
-                if i not in lab.muted:
+                if i not in lab.cut_off_from_zk:
                     self.say(f"mute {i}")
-                    lab.mute(i)
-            case 20 | 21 if lab.muted:
-                i = rng.pick(sorted(lab.muted))
+                    lab.cut_off(i)
+            case 20 | 21 if lab.cut_off_from_zk:
+                i = rng.pick(sorted(lab.cut_off_from_zk))
                 self.say(f"unmute {i}")
-                lab.unmute(i)
+                lab.reconnect(i)
             case 22 if len(up) > 3 and rng.ratio(1, 2):
                 i = rng.pick(up)
                 self.say(f"stop {i}")
-                lab.tell(i, ShutDown())
+                lab.handle_event(i, ShutDown())
             case 23 | 24 if len(lab.disks[1].dirs) > 1:
                 i = rng.pick(list(lab.ids))
                 directory = rng.pick(lab.disks[i].dirs)
@@ -84,9 +83,9 @@ class Storm:
                 self._administer()
             case _ if up and rng.ratio(1, 16):
                 self._produce(rng.pick(up))
-            case _ if lab.letters:
-                chosen = rng.pick(lab.letters)
-                lab.deliver(lambda letter: letter is chosen)
+            case _ if lab.in_flight:
+                chosen = rng.pick(lab.in_flight)
+                lab.deliver(lambda envelope: envelope is chosen)
             case _:
                 armed = sorted((at, i, name) for i in up for name, at in lab.timers[i].items())
                 if armed:
@@ -109,7 +108,7 @@ class Storm:
         correlation = len(self.sent) + 1
         self.sent[correlation] = (topic_id, tp, f"v{correlation}")
         acks = -1 if self.rng.ratio(4, 5) else 1
-        lab.tell(i, Received(Address("c1"), Produce(correlation, tp, acks, (f"v{correlation}",), Millis(1000), topic_id)))
+        lab.handle_event(i, Received(Address("c1"), Produce(correlation, tp, acks, (f"v{correlation}",), Millis(1000), topic_id)))
 
     def _wound(self) -> None:
         """DUR-4: lose data on one broker at a time; the next one only when the last is in every ISR again."""
@@ -196,8 +195,8 @@ class Storm:
         for i in lab.ids:
             for directory in lab.disks[i].dirs:
                 directory.bad = False
-        for i in sorted(lab.muted):
-            lab.unmute(i)
+        for i in sorted(lab.cut_off_from_zk):
+            lab.reconnect(i)
         for i in sorted(lab.nodes):
             if lab.nodes[i].state.broker.offline_dirs:
                 lab.crash(i)
@@ -207,9 +206,9 @@ class Storm:
             for i in lab.ids:
                 if i not in lab.nodes:
                     lab.start(i)
-            for session in lab.orphans:
+            for session in lab.abandoned_sessions:
                 lab.watches(lab.zk.expire(session))
-            lab.orphans = []
+            lab.abandoned_sessions = []
             lab.settle(100_000)
             lab.wait(2000)
             wrong = unfinished(lab)

@@ -14,12 +14,12 @@ from reference.events import TimerFired
 from reference.messages import Fetch, FetchReply, ProduceReply
 from reference.replica.partition import Leader
 from reference.types import BrokerId
-from tests.reference.lab import T0, Lab
-from tests.reference.v3 import die, full
+from tests.reference.lab import T0, Lab, carries
+from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
 
 def acknowledged(lab: Lab) -> list[int]:
-    return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
 # --- which replicas are alive ----------------------------------------------------------------------------------------------
@@ -27,8 +27,8 @@ def acknowledged(lab: Lab) -> list[int]:
 
 def test_broker_leaves_the_isr_when_its_session_expires() -> None:
     """R-137: the first condition for being alive is a ZooKeeper session."""
-    lab = full()
-    lab.muted.add(3)  # it keeps fetching, and does not learn of the expiry
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(3)  # it keeps fetching, and does not learn of the expiry
     lab.expire(3)
     lab.settle()
 
@@ -41,7 +41,7 @@ def test_follower_leaves_the_isr_when_it_stops_fetching(variant: object) -> None
     lab = Lab(2, variant=variant)  # type: ignore[arg-type]  # a Variant
     lab.wait(3000)
     assert lab.isr() == [1, 2]
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b2")
     lab.produce(1, "x")
     lab.wait(9000)
 
@@ -54,7 +54,7 @@ def _lagging_behind(rule: str) -> Lab:
     for i in lab.ids:
         lab.nodes[i].state.config = replace(lab.configs[i], lag_max_records=3)
     lab.wait(3000)
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b2")
     return lab
 
 
@@ -63,7 +63,7 @@ def test_follower_that_stops_fetching_leaves_an_idle_partition(rule: str, isr: l
     """R-139: the article asks for fetches also where nothing is produced; `safe` asks only that nothing is missing."""
     lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
     lab.wait(3000)
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b2")
     lab.wait(9000)
 
     assert lab.isr() == isr
@@ -73,15 +73,15 @@ def test_follower_stays_until_the_lag_time_is_over() -> None:
     """R-139: it leaves when its last fetch is longer ago than replica.lag.time.max.ms, not at that time."""
     lab = Lab(2, variant=replace(SAFE, lag_rule="last_fetch"))
     lab.wait(3000)
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b2")
     role = lab.partition(1).role
     assert isinstance(role, Leader)
     lab.now = role.followers[0].fetched_ms + lab.configs[1].replica_lag_time_max_ms
-    lab.tell(1, TimerFired("isr"))
+    lab.handle_event(1, TimerFired("isr"))
     lab.settle()
     at_the_limit = lab.isr()
     lab.now += 1
-    lab.tell(1, TimerFired("isr"))
+    lab.handle_event(1, TimerFired("isr"))
     lab.settle()
 
     assert (at_the_limit, lab.isr()) == ([1, 2], [1])
@@ -91,9 +91,9 @@ def test_new_leader_gives_its_followers_the_whole_lag_time() -> None:
     """R-139: the follower has not fetched from the new leader yet, but is not late."""
     lab = Lab(3, variant=replace(SAFE, lag_rule="last_fetch"))
     lab.wait(10_000)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
-    die(lab, 1)
-    lab.tell(lab.leader(), TimerFired("isr"))
+    lab.is_held = carries(Fetch)
+    crash_and_expire(lab, 1)
+    lab.handle_event(lab.leader(), TimerFired("isr"))
     lab.settle()
 
     assert lab.isr() == [2, 3]
@@ -118,7 +118,7 @@ def test_follower_at_the_largest_lag_stays_in_the_isr() -> None:
     lab.settle()
     at_the_limit = lab.isr()
     lab.produce(1, "d")
-    lab.tell(1, TimerFired("isr"))
+    lab.handle_event(1, TimerFired("isr"))
     lab.settle()
 
     assert (at_the_limit, lab.isr()) == ([1, 2], [1])
@@ -131,7 +131,7 @@ def test_article_keeps_a_slow_fetching_follower_in_the_isr(rule: str, isr: list[
     for i in lab.ids:
         lab.nodes[i].state.config = replace(lab.configs[i], fetch_max_records=1)
     lab.wait(3000)
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # every reply is lost, every fetch request arrives
+    lab.is_held = carries(FetchReply)  # every reply is lost, every fetch request arrives
     lab.produce(1, *"abcdef")
     lab.wait(12_000)
 
@@ -167,8 +167,8 @@ class Unflushed(Lab):
 @pytest.mark.parametrize(("acks", "answered"), [(1, [1]), (-1, []), (0, [])])
 def test_acks_decide_which_replicas_a_produce_waits_for(acks: int, answered: list[int]) -> None:
     """R-140: acks=1 waits for the leader, acks=all (-1) for the whole ISR; with acks=0 there is no reply."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(receiver="b3")
     lab.produce(1, "x", acks=acks)
     lab.settle()
 
@@ -178,12 +178,12 @@ def test_acks_decide_which_replicas_a_produce_waits_for(acks: int, answered: lis
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)])
 def test_three_replicas_survive_any_two_failures(first: int, second: int) -> None:
     """R-141, R-143: f + 1 replicas tolerate f failures without losing an acknowledged record."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
     assert acknowledged(lab) == [1]
-    die(lab, first)
-    die(lab, second)
+    crash_and_expire(lab, first)
+    crash_and_expire(lab, second)
     (left,) = {1, 2, 3} - {first, second}
 
     assert lab.leaders() == [left]
@@ -194,12 +194,12 @@ def test_three_replicas_survive_any_two_failures(first: int, second: int) -> Non
 def test_dead_isr_is_waited_for_or_replaced_by_config(unclean: bool, early: list[int]) -> None:
     """R-145: b2 lives and is not in the ISR; b1, its last member, leads when it is back, unless b2 has replaced it."""
     lab = Lab(2, variant=replace(SAFE, unclean_election=unclean))
-    die(lab, 2)
+    crash_and_expire(lab, 2)
     lab.produce(1, "x")
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.is_held = carries(FetchReply)
     lab.start(2)
     lab.settle()
-    die(lab, 1)
+    crash_and_expire(lab, 1)
     found = lab.leaders()
     lab.start(1)
     lab.settle()
@@ -210,14 +210,14 @@ def test_dead_isr_is_waited_for_or_replaced_by_config(unclean: bool, early: list
 def test_lagging_follower_fetches_many_batches_at_once() -> None:
     """R-157: one fetch reply holds many batches, up to fetch_max_records."""
     lab = Lab(2)
-    die(lab, 2)
+    crash_and_expire(lab, 2)
     for value in "abcdef":
         lab.produce(1, value, correlation=ord(value))
     seen: list[int] = []
-    lab.held = lambda letter: isinstance(letter[2], FetchReply) and bool(letter[2].batches)
+    lab.is_held = lambda envelope: isinstance(envelope.message, FetchReply) and bool(envelope.message.batches)
     lab.start(2)
     lab.wait(1000)
-    seen = [len(m.batches) for _, to, m in lab.letters if to == "b2" and isinstance(m, FetchReply)]
+    seen = [len(m.batches) for _, to, m in lab.in_flight if to == "b2" and isinstance(m, FetchReply)]
 
     assert seen[:1] == [6]
 
@@ -233,7 +233,7 @@ def znode_at(lab: Lab, path: str) -> Data:
 
 def test_znodes_have_the_keys_of_the_article() -> None:
     """R-001, R-002, R-003, R-150, R-151, R-152, R-153, R-154, C-01: other tools read these keys."""
-    lab = full()
+    lab = cluster_in_sync()
     broker = json.loads(znode_at(lab, paths.broker_path(BrokerId(2))).data)
     topic = json.loads(znode_at(lab, paths.topic_path("t")).data)
     found = json.loads(znode_at(lab, paths.state_path(T0)).data)
@@ -251,9 +251,9 @@ def test_znodes_have_the_keys_of_the_article() -> None:
 
 def test_failover_writes_the_whole_partition_state_conditionally() -> None:
     """R-012, R-155: leader, ISR, leader epoch, and the epoch of the controller that wrote it."""
-    lab = full()
+    lab = cluster_in_sync()
     before = lab.state()
-    die(lab, 1)  # b1 is also the controller; the next one writes under its own epoch
+    crash_and_expire(lab, 1)  # b1 is also the controller; the next one writes under its own epoch
     after = lab.state()
 
     assert (after.leader, [m.broker for m in after.isr]) == (lab.leader(), [2, 3])

@@ -15,10 +15,10 @@ from reference.types import (
     topic_partition,
 )
 from tests.reference.lab import T0, Lab
-from tests.reference.moving import ids, write
+from tests.reference.moving import broker_ids, write
 from tests.reference.recorded import restart_leader, settled_cluster
 from tests.reference.test_article import znode_at
-from tests.reference.v3 import die, full
+from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
 TOPIC1, TOPIC2 = topic_partition("topic1", 8), topic_partition("topic2", 16)
 STATE = PartitionState(T0, BrokerId(2), NO_INCARNATION, LeaderEpoch(7), (), ControllerEpoch(3), ZkVersion(5), ())
@@ -37,8 +37,8 @@ def test_preferred_election_znode_is_that_of_the_article() -> None:
 def test_preferred_replicas_of_all_listed_partitions_lead() -> None:
     """R-147: b1 was away, and b2 leads both partitions."""
     lab = Lab(3)
-    write(lab, Create("/admin", b""), Create(paths.topic_path("u"), paths.topic_payload((ids(1, 2, 3),))))
-    die(lab, 1)
+    write(lab, Create("/admin", b""), Create(paths.topic_path("u"), paths.topic_payload((broker_ids(1, 2, 3),))))
+    crash_and_expire(lab, 1)
     lab.start(1)
     lab.wait(3000)
     tps = (T0, topic_partition("u", 0))
@@ -52,11 +52,11 @@ def test_preferred_election_request_stays_until_the_election() -> None:
     """R-147: "it will be deleted at the end of the operation", and the state is not written yet."""
     lab = settled_cluster("safe")
     assert restart_leader(lab) != 2
-    lab.slow = lambda i, _: i == 1
+    lab.delays_write = lambda i, _: i == 1
     write(lab, Create("/admin", b""), Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0,))))
     lab.wait(200)
     early = exists(lab, paths.PREFERRED_ELECTION)
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
 
     assert (early, exists(lab, paths.PREFERRED_ELECTION)) == (True, False)
@@ -71,7 +71,7 @@ def exists(lab: Lab, path: str) -> bool:
 def test_reassignment_znode_is_that_of_the_article() -> None:
     """R-148: its example: partition 1 of topic3 goes to brokers 1, 2 and 3."""
     example = b'{"version":1,"partitions":[{"topic":"topic3","partition":1,"replicas":[1,2,3]}]}'
-    moves = {topic_partition("topic3", 1): Reassignment(ids(1, 2, 3))}
+    moves = {topic_partition("topic3", 1): Reassignment(broker_ids(1, 2, 3))}
 
     assert admin_paths.REASSIGN == "/admin/reassign_partitions"
     assert admin_paths.reassignments_payload(moves) == example
@@ -107,8 +107,8 @@ def test_broker_registers_its_own_host_and_port() -> None:
 def test_topic_znode_is_that_of_the_article() -> None:
     """R-151: partition id -> replicas in the order of preference; a gap stays where a partition was removed."""
     assert paths.topic_path("topic1") == "/brokers/topics/topic1"
-    assert paths.topic_payload((ids(2, 1), ids(3))) == b'{"version":1,"partitions":{"0":[2,1],"1":[3]}}'
-    assert paths.partitions_payload({TOPIC1: ids(6, 2)}) == b'{"version":1,"partitions":{"8":[6,2]}}'
+    assert paths.topic_payload((broker_ids(2, 1), broker_ids(3))) == b'{"version":1,"partitions":{"0":[2,1],"1":[3]}}'
+    assert paths.partitions_payload({TOPIC1: broker_ids(6, 2)}) == b'{"version":1,"partitions":{"8":[6,2]}}'
     assert paths.decode_topic("topic1", b'{"version":1,"partitions":{"8":[6,2]}}') == ((TOPIC1, (6, 2)),)
 
 
@@ -132,8 +132,8 @@ def test_controller_znode_is_that_of_the_article() -> None:
 
 def test_each_controller_raises_the_bare_controller_epoch() -> None:
     """R-154: the znode holds the epoch as an integer, not as JSON."""
-    lab = full()
+    lab = cluster_in_sync()
     first = znode_at(lab, "/controller_epoch").data
-    die(lab, 1)
+    crash_and_expire(lab, 1)
 
     assert (first, znode_at(lab, "/controller_epoch").data) == (b"1", b"2")

@@ -15,43 +15,43 @@ from reference.messages import (
     UpdateMetadata,
 )
 from reference.types import Address, BrokerId, BrokerState, Incarnation, Millis
-from tests.reference.lab import Lab
+from tests.reference.lab import Lab, carries
 from tests.reference.recorded import settled_cluster, shrink
 from tests.reference.test_heartbeats import (
     ACTIVE,
     CLIENT,
     INACTIVE,
     STOPPING,
-    beat,
+    cluster_in_sync,
     controller_of,
-    full,
+    hold_heartbeats,
     incarnation_of,
     is_fenced,
     mixed,
-    silence,
+    send_heartbeat,
     state_of,
 )
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 # --- the broker --------------------------------------------------------------------------------------------------------------
 
 
 def test_isolated_broker_with_heartbeats_refuses_clients() -> None:
     """R-180: b3 reaches ZooKeeper alone, and b2 is gone; a client that asks b3 goes to another broker."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3" and letter[0] != "b3"
+    lab = cluster_in_sync()
+    lab.is_held = lambda envelope: envelope.receiver == "b3" and envelope.sender != "b3"
     lab.crash(2)
     lab.expire(2)
     lab.wait(20_000)
-    lab.tell(3, Received(CLIENT, Metadata(1)))
+    lab.handle_event(3, Received(CLIENT, Metadata(1)))
 
-    assert lab.inbox[-1] == MetadataReply(1, (), (), ErrorCode.BROKER_NOT_AVAILABLE)
+    assert lab.client_replies[-1] == MetadataReply(1, (), (), ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 def test_broker_that_nobody_answered_is_initial() -> None:
     """R-193, R-185: it is fenced only when broker.heartbeat.timeout.ms has passed since its start."""
     lab = Lab(1, start=False)
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply)
+    lab.is_held = carries(MetadataHeartbeatReply)
     lab.start(1)
     lab.wait(8999)
     before = lab.nodes[1].state.broker.membership.state
@@ -62,7 +62,7 @@ def test_broker_that_nobody_answered_is_initial() -> None:
 
 def test_broker_sends_heartbeats_all_the_time() -> None:
     """R-185: periodically, so neither the controller nor the broker itself runs into a timeout."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.wait(30_000)
 
     assert [note.kind for _, note in lab.notes if note.kind == "fenced"] == []
@@ -71,25 +71,25 @@ def test_broker_sends_heartbeats_all_the_time() -> None:
 
 def test_answer_of_a_former_controller_delays_no_fence() -> None:
     """R-185: the broker must reach the current controller."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(MetadataHeartbeatReply, receiver="b3")
     for _ in range(5):
         lab.wait(2000)
         refused = MetadataHeartbeatReply(
             lab.nodes[3].state.broker.membership.outstanding, ErrorCode.NOT_CONTROLLER, None, INACTIVE
         )
-        lab.tell(3, Received(Address("b2"), refused))
+        lab.handle_event(3, Received(Address("b2"), refused))
 
     assert is_fenced(lab, 3)
 
 
 def test_late_answer_does_not_delay_the_fence() -> None:
     """R-185: an answer to an earlier heartbeat does not say that the controller can be contacted now."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(MetadataHeartbeatReply, receiver="b3")
     for _ in range(5):
         lab.wait(2000)
-        lab.tell(3, Received(Address("b1"), MetadataHeartbeatReply(1, ErrorCode.NONE, None, ACTIVE)))
+        lab.handle_event(3, Received(Address("b1"), MetadataHeartbeatReply(1, ErrorCode.NONE, None, ACTIVE)))
 
     assert is_fenced(lab, 3)
 
@@ -97,23 +97,23 @@ def test_late_answer_does_not_delay_the_fence() -> None:
 @pytest.mark.parametrize("state", [INACTIVE, STOPPING])
 def test_broker_enters_the_state_that_the_controller_answers(state: BrokerState) -> None:
     """R-189: whatever it asked for."""
-    lab = full()
-    silence(lab, 3)
+    lab = cluster_in_sync()
+    hold_heartbeats(lab, 3)
     lab.wait(2000)
     membership = lab.nodes[3].state.broker.membership
-    lab.tell(3, Received(Address("b1"), MetadataHeartbeatReply(membership.outstanding, ErrorCode.NONE, None, state)))
+    lab.handle_event(3, Received(Address("b1"), MetadataHeartbeatReply(membership.outstanding, ErrorCode.NONE, None, state)))
 
     assert (membership.target, membership.state) == (ACTIVE, state)
 
 
 def test_stopping_broker_names_its_target_in_heartbeats() -> None:
     """R-189: the state that it would like to get to."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat)
-    lab.letters.clear()
-    lab.tell(3, ShutDown())
+    lab = cluster_in_sync()
+    lab.is_held = carries(MetadataHeartbeat)
+    lab.in_flight.clear()
+    lab.handle_event(3, ShutDown())
 
-    assert [m.target_state for _, _, m in lab.letters if isinstance(m, MetadataHeartbeat)] == [STOPPING]
+    assert [m.target_state for _, _, m in lab.in_flight if isinstance(m, MetadataHeartbeat)] == [STOPPING]
 
 
 def test_heartbeat_timeouts_are_those_of_the_configuration() -> None:
@@ -126,7 +126,7 @@ def test_heartbeat_timeouts_are_those_of_the_configuration() -> None:
         lab.start(i)
         lab.settle()
     lab.wait(3000)
-    silence(lab, 3)
+    hold_heartbeats(lab, 3)
     lab.wait(1400)
     early = state_of(lab, 3), is_fenced(lab, 3)
     lab.wait(1000)
@@ -141,13 +141,13 @@ def test_heartbeat_timeouts_are_those_of_the_configuration() -> None:
 
 def test_new_registration_is_inactive_until_its_heartbeat() -> None:
     """R-182: also in a cluster that has been at work for long."""
-    lab = full()
-    die(lab, 3)
-    silence(lab, 3)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 3)
+    hold_heartbeats(lab, 3)
     lab.start(3)
     lab.settle()
     before = state_of(lab, 3)
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
 
     assert (before, state_of(lab, 3)) == (INACTIVE, ACTIVE)
@@ -155,7 +155,7 @@ def test_new_registration_is_inactive_until_its_heartbeat() -> None:
 
 def test_restarted_broker_stays_active_when_another_leaves() -> None:
     """R-182: the state belongs to the present registration."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.crash(3)
     lab.expire(3)
     lab.start(3)
@@ -168,9 +168,9 @@ def test_restarted_broker_stays_active_when_another_leaves() -> None:
 
 def test_silent_stopping_broker_is_inactive() -> None:
     """R-187: it may have ended without its session."""
-    lab = full()
-    silence(lab, 3)
-    beat(lab, 1, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING))
+    lab = cluster_in_sync()
+    hold_heartbeats(lab, 3)
+    send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING))
     before = state_of(lab, 3)
     lab.wait(7000)
 
@@ -181,10 +181,10 @@ def test_inactive_broker_without_replicas_leaves_the_metadata() -> None:
     """R-183, R-187: no election tells the others of it."""
     lab = Lab(3, replicas=(1, 2))
     lab.wait(3000)
-    silence(lab, 3)
+    hold_heartbeats(lab, 3)
     lab.wait(7000)
     absent = [lab.nodes[i].state.broker.live_brokers for i in (1, 2)]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
 
     assert absent == [(1, 2)] * 2
@@ -193,23 +193,23 @@ def test_inactive_broker_without_replicas_leaves_the_metadata() -> None:
 
 def test_restarted_broker_is_told_everything_again() -> None:
     """R-181: the id is the same as before; the incarnation tells the controller that it knows nothing."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.crash(3)
     lab.zk.expire(lab.sessions[3])  # the controller hears of it when b3 is back, and reads then
-    lab.held = lambda letter: isinstance(letter[2], UpdateMetadata) and letter[1] == "b3"
+    lab.is_held = carries(UpdateMetadata, receiver="b3")
     lab.start(3)
     lab.settle()
 
-    assert [m.full for _, to, m in lab.letters if to == "b3" and isinstance(m, UpdateMetadata)] == [True]
+    assert [m.full for _, to, m in lab.in_flight if to == "b3" and isinstance(m, UpdateMetadata)] == [True]
 
 
 def test_adopted_registration_ends_the_one_before() -> None:
     """R-190: the controller has updated the incarnation in memory; heartbeats of the earlier one are refused from then on."""
-    lab = full()
-    lab.muted.add(1)
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(1)
     before = incarnation_of(lab, 2)
-    later = beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), Incarnation(before + 1000), ACTIVE))
-    earlier = beat(lab, 1, MetadataHeartbeat(6, BrokerId(2), before, ACTIVE))
+    later = send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(2), Incarnation(before + 1000), ACTIVE))
+    earlier = send_heartbeat(lab, 1, MetadataHeartbeat(6, BrokerId(2), before, ACTIVE))
 
     assert (later.error, earlier.error) == (ErrorCode.NONE, ErrorCode.INVALID_INCARNATION_ID)
 
@@ -217,11 +217,11 @@ def test_adopted_registration_ends_the_one_before() -> None:
 def test_isr_change_is_answered_after_the_write() -> None:
     """R-203: NONE says that the change was applied, so it waits for ZooKeeper."""
     lab = settled_cluster("safe")
-    lab.slow = lambda i, _: i == 1
+    lab.delays_write = lambda i, _: i == 1
     shrink(lab, 4)
     lab.settle()
     early = lab.sent(IsrChangeReply)
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
     answers = [[result.error for result in m.results] for _, _, m in lab.sent(IsrChangeReply)]
 

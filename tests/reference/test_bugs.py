@@ -16,12 +16,12 @@ from reference.node import Node
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, Incarnation, LeaderEpoch, Millis, Offset, TopicPartition
 from tests.reference.failing_dirs import restart
-from tests.reference.lab import T0, Lab
-from tests.reference.v3 import die
+from tests.reference.lab import T0, Lab, carries
+from tests.reference.v3 import crash_and_expire
 
 
 def acknowledgements(lab: Lab) -> list[ProduceReply]:
-    return [m for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [m for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
 def two_brokers_with_a_lagging_hw(protocol: str) -> Lab:
@@ -48,9 +48,9 @@ def log_of_the_third_leader(protocol: str) -> list[str]:
     lab.produce(1, "m1")
     lab.settle()
     assert len(acknowledgements(lab)) == 1
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # no follower receives records from the second leader
+    lab.is_held = carries(FetchReply)  # no follower receives records from the second leader
     for _ in range(2):
-        die(lab, lab.leader())
+        crash_and_expire(lab, lab.leader())
     return lab.values(lab.leader())
 
 
@@ -64,13 +64,13 @@ def test_truncation_to_hw_loses_acknowledged_records() -> None:
 def test_restarted_follower_does_not_lead_before_it_caught_up() -> None:
     """The restarted follower is stale: the partition has no leader until b1 is back, and no record is truncated."""
     lab = two_brokers_with_a_lagging_hw("safe")
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.is_held = carries(FetchReply)
     restart(lab, 2)
     lab.crash(1)
     lab.expire(1)
     lab.wait(1000)
     assert lab.leaders() == []
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.start(1)
     lab.wait(5000)
 
@@ -87,10 +87,10 @@ def test_v3_isr_expansion_admits_a_replica_behind_the_hw() -> None:
 
 def _isr_after_a_lagging_follower_fetches(protocol: str) -> list[int]:
     lab = Lab(2, variant=VARIANTS[protocol])
-    die(lab, 2)
+    crash_and_expire(lab, 2)
     lab.produce(1, "m1")
     assert len(acknowledgements(lab)) == 1
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.is_held = carries(FetchReply)
     lab.start(2)
     lab.wait(1000)
     return lab.isr()
@@ -109,28 +109,30 @@ def test_paused_leader_cannot_commit_after_a_new_election() -> None:
     lab = Lab(3)
     lab.wait(3000)
     assert lab.isr() == [1, 2, 3]
-    lab.muted.add(1)  # b1 is cut off from ZooKeeper
+    lab.cut_off_from_zk.add(1)  # b1 is cut off from ZooKeeper
     lab.expire(1)
     lab.settle()
     assert lab.state().leader in lab.isr() == [2, 3]
     lab.produce(1, "zombie", correlation=9)
     lab.settle()
 
-    assert [m for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9 and m.error is ErrorCode.NONE] == []
+    assert [
+        m for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 9 and m.error is ErrorCode.NONE
+    ] == []
     assert lab.partition(1).hw == 0
 
 
 def test_leader_and_isr_for_another_incarnation_is_refused() -> None:
     """KIP-380: a command that was sent before a restart must not act on the new process."""
     lab = Lab(2)
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    lab.is_held = carries(LeaderAndIsr)
     state = lab.state()
     command = LeaderAndIsr(
         7, lab.configs[1].broker, lab.nodes[1].state.controller.epoch, state.leader_incarnation, False, (state,)
     )
     restart(lab, 2)
     before = lab.partition(2).leader_epoch
-    lab.tell(2, Received(Address("b1"), command))
+    lab.handle_event(2, Received(Address("b1"), command))
 
     assert lab.partition(2).leader_epoch == before
 
@@ -142,7 +144,7 @@ def test_follower_takes_a_new_epoch_of_the_same_leader() -> None:
     follower = lab.partition(2)
     assert isinstance(follower.role, Follower)
     epoch = follower.leader_epoch
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert lab.partition(2).leader_epoch > epoch
     assert lab.state().leader == 1
@@ -183,8 +185,10 @@ def test_acks_1_produce_does_not_wait_for_followers() -> None:
     """acks=1 under flush=before_ack waits for the leader's own flush, also while a member of the ISR has not fetched yet."""
     lab = Lab(3, before_ack=True)
     lab.wait(3000)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)  # no follower fetches in the epoch that begins with b3's death
-    die(lab, 3)
+    lab.is_held = lambda envelope: isinstance(
+        envelope.message, Fetch
+    )  # no follower fetches in the epoch that begins with b3's death
+    crash_and_expire(lab, 3)
     assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
     lab.produce(1, "x", acks=1)
 
@@ -223,9 +227,9 @@ def test_parked_fetch_that_a_newer_one_replaces_gets_a_reply() -> None:
     lab = Lab(1)
     for correlation in (1, 2):
         request = Fetch(correlation, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(500), 10)
-        lab.tell(1, Received(Address("c1"), request))
+        lab.handle_event(1, Received(Address("c1"), request))
 
-    assert [(m.correlation, m.error) for m in lab.inbox if isinstance(m, FetchReply)] == [(1, ErrorCode.NONE)]
+    assert [(m.correlation, m.error) for m in lab.client_replies if isinstance(m, FetchReply)] == [(1, ErrorCode.NONE)]
 
 
 def test_invalid_produce_is_refused_before_the_append() -> None:
@@ -233,6 +237,6 @@ def test_invalid_produce_is_refused_before_the_append() -> None:
     lab.produce(1, "x", acks=7)
     lab.produce(1)
 
-    errors = [m.error for m in lab.inbox if isinstance(m, ProduceReply)]
+    errors = [m.error for m in lab.client_replies if isinstance(m, ProduceReply)]
     assert errors == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_REQUEST]
     assert lab.values(1) == []

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from reference.config import SAFE
 from reference.messages import Fetch
 from reference.types import Millis
-from tests.reference.lab import Lab
-from tests.reference.moving import cluster, reassign, silent
+from tests.reference.lab import Lab, carries
+from tests.reference.moving import cluster, fetches_from, reassign
 
 
 def test_checkpoint_interval_is_configured() -> None:
@@ -25,7 +25,7 @@ def test_pause_of_the_reassignment_agent_is_configured() -> None:
     """R-062: the agent wakes up when this time has passed, V3 says e.g. 30 s."""
     lab = cluster()
     lab.nodes[1].state.config = replace(lab.configs[1], reassign_interval_ms=Millis(30_000))
-    lab.held = silent(4, 5, 6)
+    lab.is_held = fetches_from(4, 5, 6)
     started = lab.now
     reassign(lab)
 
@@ -38,7 +38,7 @@ def test_longest_lag_of_a_replica_is_configured() -> None:
         lab = Lab(2, variant=SAFE)
         lab.nodes[1].state.config = replace(lab.configs[1], replica_lag_time_max_ms=Millis(longest))
         lab.wait(1000)
-        lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+        lab.is_held = carries(Fetch, sender="b2")
         lab.produce(1, "x")
         lab.wait(20_000)
 

@@ -8,7 +8,7 @@ from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import LeaderAndIsr, LeaderAndIsrReply
 from reference.types import Address, BrokerId, ControllerEpoch
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, carries
 
 CONTROLLER = Address("b1")
 
@@ -19,7 +19,7 @@ def test_partial_first_leader_and_isr_deletes_no_replica(variant: str, deleted: 
     lab = Lab(2, variant=VARIANTS[variant])
     broker = lab.nodes[2].state.broker
     partial = LeaderAndIsr(9, BrokerId(1), ControllerEpoch(broker.controller_epoch), broker.incarnation, True, ())
-    lab.tell(2, Received(CONTROLLER, partial))
+    lab.handle_event(2, Received(CONTROLLER, partial))
 
     assert (T0 not in broker.partitions) == deleted
 
@@ -31,7 +31,7 @@ def test_leader_and_isr_refused_before_registration_is_resent(variant: str, is_r
     channel = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 2)
     command = LeaderAndIsr(77, BrokerId(1), lab.nodes[1].state.controller.epoch, channel.incarnation, False, (lab.state(),))
     channel.in_flight = command
-    lab.tell(1, Received(Address("b2"), LeaderAndIsrReply(77, ErrorCode.STALE_BROKER_EPOCH)))
+    lab.handle_event(1, Received(Address("b2"), LeaderAndIsrReply(77, ErrorCode.STALE_BROKER_EPOCH)))
     sent_again = T0 in channel.states
 
     assert sent_again == is_reported
@@ -41,13 +41,13 @@ def test_leader_and_isr_refused_before_registration_is_resent(variant: str, is_r
 def test_lost_leader_and_isr_is_sent_again(variant: str, is_reported: bool) -> None:
     """B-54, R-044: otherwise the broker misses a transition, and the next one builds on it."""
     lab = Lab(2, variant=VARIANTS[variant], start=False)
-    lab.held = lambda letter: letter[1] == "b2" and isinstance(letter[2], LeaderAndIsr)
+    lab.is_held = carries(LeaderAndIsr, receiver="b2")
     for i in (1, 2):
         lab.start(i)
     lab.settle()
-    lost = [letter for letter in lab.letters if lab.held(letter)]
-    lab.letters.clear()
-    lab.held = lambda _: False
+    lost = [envelope for envelope in lab.in_flight if lab.is_held(envelope)]
+    lab.in_flight.clear()
+    lab.is_held = lambda _: False
     lab.wait(2500)
 
     assert len(lost) == 1

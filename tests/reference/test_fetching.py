@@ -9,13 +9,13 @@ from reference.errors import ErrorCode
 from reference.messages import Fetch, FetchReply, ProduceReply
 from reference.replica.partition import Leader, progress_of
 from reference.types import BrokerId
-from tests.reference.lab import Lab
+from tests.reference.lab import Lab, carries
 from tests.reference.recorded import leader_of
-from tests.reference.v3 import die, fetch, full
+from tests.reference.v3 import cluster_in_sync, crash_and_expire, fetch
 
 
 def acknowledged(lab: Lab) -> list[int]:
-    return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
 # --- a fetch of a replica ------------------------------------------------------------------------------------------------------
@@ -23,8 +23,8 @@ def acknowledged(lab: Lab) -> list[int]:
 
 def test_leader_records_the_log_end_that_a_fetch_names() -> None:
     """R-056: getReplica(f.replica_id).leo = f.offset."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab = cluster_in_sync()
+    lab.is_held = carries(Fetch)
     lab.produce(1, "x", "y")
     lab.settle()
     fetch(lab, 1, 1, replica=2, epoch=lab.partition(1).leader_epoch)
@@ -36,8 +36,8 @@ def test_leader_records_the_log_end_that_a_fetch_names() -> None:
 
 def test_fetch_of_the_last_replica_commits_and_acknowledges() -> None:
     """R-056: the HW becomes the smallest log end of the ISR, and the produce that waited for it is acknowledged."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab = cluster_in_sync()
+    lab.is_held = carries(Fetch)
     lab.produce(1, "x", "y", correlation=7)
     lab.settle()
     epoch = lab.partition(1).leader_epoch
@@ -52,8 +52,8 @@ def test_fetch_of_the_last_replica_commits_and_acknowledges() -> None:
 
 def test_fetch_is_answered_from_its_offset_with_the_hw() -> None:
     """R-016, R-056: response.messages begin at f.offset; response.hw is the HW that this fetch has moved."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab = cluster_in_sync()
+    lab.is_held = carries(Fetch)
     for value in "xyz":
         lab.produce(1, value, correlation=ord(value))
     lab.settle()
@@ -68,8 +68,8 @@ def test_fetch_is_answered_from_its_offset_with_the_hw() -> None:
 
 def test_fetch_above_the_hw_is_answered_from_its_offset() -> None:
     """R-016: a follower that is ahead of the HW gets what it lacks, and no record a second time."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab = cluster_in_sync()
+    lab.is_held = carries(Fetch)
     for value in "xyz":
         lab.produce(1, value, correlation=ord(value))
     lab.settle()
@@ -81,10 +81,10 @@ def test_fetch_above_the_hw_is_answered_from_its_offset() -> None:
 
 def test_fetch_at_the_log_end_asks_to_join_the_isr() -> None:
     """R-056: maybe_change_ISR() on the fetch itself; no timer has to run."""
-    lab = full()
-    die(lab, 3)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 3)
     lab.start(3)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch)
     lab.settle()
     assert lab.isr() == [1, 2]
     fetch(lab, 1, 0, replica=3, epoch=lab.partition(1).leader_epoch)
@@ -95,14 +95,14 @@ def test_fetch_at_the_log_end_asks_to_join_the_isr() -> None:
 
 def test_replica_knows_its_log_its_hw_and_whether_it_leads() -> None:
     """R-009: the log end is one past the last record; the HW is that of the last committed one, at a follower too."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(receiver="b3")
     lab.produce(1, "x", "y")
     lab.settle()
     lab.wait(600)
     replicas = [lab.partition(i) for i in lab.ids]
     behind = [(r.log.leo, r.hw, isinstance(r.role, Leader)) for r in replicas]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
     lab.wait(600)
     level = [(r.log.leo, r.hw, isinstance(r.role, Leader)) for r in map(lab.partition, lab.ids)]
@@ -126,7 +126,7 @@ def v3_isr(*, lag_max_records: int, lag_min_records: int = 1, brokers: int = 3) 
         lab.nodes[i].state.config = lab.configs[i]
     lab.wait(1000)
     assert lab.isr() == list(lab.ids)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch)
     lab.settle()
     return lab
 
@@ -237,13 +237,13 @@ def test_v3_replica_joins_by_the_smallest_leo_of_the_isr() -> None:
 @pytest.mark.parametrize("slow", [2, 3])
 def test_record_is_not_acked_before_each_isr_member_has_it(slow: int) -> None:
     """R-141, R-143: the slow member may be the one that survives; a record that it lacks was promised to nobody."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == f"b{slow}" and isinstance(letter[2], FetchReply)
+    lab = cluster_in_sync()
+    lab.is_held = carries(FetchReply, receiver=f"b{slow}")
     lab.produce(1, "x", correlation=7)
     lab.settle()
     before = acknowledged(lab)
     for i in {1, 2, 3} - {slow}:
-        die(lab, i)
+        crash_and_expire(lab, i)
 
     assert (lab.leaders(), lab.values(slow)) == ([slow], [])
     assert before == acknowledged(lab) == []
@@ -251,9 +251,9 @@ def test_record_is_not_acked_before_each_isr_member_has_it(slow: int) -> None:
 
 def test_new_leader_commits_nothing_before_it_hears_of_the_isr() -> None:
     """R-141, R-072: the follower is in the ISR of the new leader, and has not fetched from it yet."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
-    die(lab, 1)
+    lab = cluster_in_sync()
+    lab.is_held = carries(Fetch)
+    crash_and_expire(lab, 1)
     assert lab.isr() == [2, 3]
     lab.produce(lab.leader(), "x", correlation=7)
     lab.settle()
@@ -266,16 +266,20 @@ def test_replica_without_committed_records_stays_outside(rule: str, isr: list[in
     """R-141, B-08: the HW of the new leader lags, so b3 is at the HW without the committed record; it must not lead."""
     lab = Lab(4, variant=replace(SAFE, isr_join=rule))
     lab.wait(1000)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     lab.wait(1000)
-    lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], FetchReply) and not letter[2].batches
+    lab.is_held = lambda envelope: (
+        envelope.sender == "b1" and isinstance(envelope.message, FetchReply) and not envelope.message.batches
+    )
     lab.produce(1, "x", correlation=7)
     lab.settle()
     assert (acknowledged(lab), lab.partition(2).hw) == ([7], 0)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
-    die(lab, 1)
+    lab.is_held = carries(Fetch)
+    crash_and_expire(lab, 1)
     assert lab.isr() == [2, 4]
-    lab.held = lambda letter: isinstance(letter[2], FetchReply) or (isinstance(letter[2], Fetch) and letter[0] != "b3")
+    lab.is_held = lambda envelope: (
+        isinstance(envelope.message, FetchReply) or (isinstance(envelope.message, Fetch) and envelope.sender != "b3")
+    )
     lab.start(3)
     lab.settle()
 

@@ -6,19 +6,19 @@ from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import Fetch, FetchReply, ListOffsets, ListOffsetsReply, ProduceReply
 from reference.types import NO_EPOCH, Address, BrokerId
-from tests.reference.lab import T0, Lab, Letter
-from tests.reference.v3 import die, fetch, full
+from tests.reference.lab import T0, Envelope, Lab, carries
+from tests.reference.v3 import cluster_in_sync, crash_and_expire, fetch
 
 
-def reply_to_b3(letter: Letter) -> bool:
+def reply_to_b3(envelope: Envelope) -> bool:
     """Match the records that the leader sends to b3."""
-    return letter[1] == "b3" and isinstance(letter[2], FetchReply)
+    return envelope.receiver == "b3" and isinstance(envelope.message, FetchReply)
 
 
 def lab_with_lagging_follower() -> Lab:
     """b1 leads; b3 holds x, and y and z are on their way to it in one reply; b2 holds all of them."""
-    lab = full()
-    lab.held = reply_to_b3
+    lab = cluster_in_sync()
+    lab.is_held = reply_to_b3
     for value in "xyz":
         lab.produce(1, value, correlation=ord(value))
         lab.settle()
@@ -30,7 +30,7 @@ def lab_with_lagging_follower() -> Lab:
 
 def offset_asked(lab: Lab) -> list[int]:
     """The offset of the fetch request of b3 that is in flight."""
-    return [m.offset for source, _, m in lab.letters if source == "b3" and isinstance(m, Fetch)]
+    return [m.offset for source, _, m in lab.in_flight if source == "b3" and isinstance(m, Fetch)]
 
 
 def test_follower_appends_all_records_and_goes_on() -> None:
@@ -45,11 +45,11 @@ def test_follower_appends_all_records_and_goes_on() -> None:
 
 def test_follower_takes_the_hw_after_the_records() -> None:
     """R-061: r.hw = response.hw comes after the append: the HW may be that of the last record in the same response."""
-    lab = full()
-    die(lab, 3)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 3)
     lab.produce(1, "x", "y")
     lab.settle()
-    lab.held = reply_to_b3
+    lab.is_held = reply_to_b3
     lab.start(3)
     lab.settle()
     lab.deliver(reply_to_b3)
@@ -60,7 +60,7 @@ def test_follower_takes_the_hw_after_the_records() -> None:
 @pytest.mark.parametrize("replica", [None, 3], ids=["consumer", "replica"])
 def test_follower_serves_no_records(replica: int | None) -> None:
     """R-055, R-131, R-136: NotLeaderException, though the record is committed and the follower has it."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
     lab.wait(600)
@@ -73,33 +73,33 @@ def test_follower_serves_no_records(replica: int | None) -> None:
 
 def test_follower_names_no_offset_to_a_consumer() -> None:
     """R-131: its end of the committed records may be behind that of the leader."""
-    lab = full()
-    lab.tell(2, Received(Address("c9"), ListOffsets(3, T0, NO_EPOCH)))
-    (reply,) = [m for m in lab.inbox if isinstance(m, ListOffsetsReply)]
+    lab = cluster_in_sync()
+    lab.handle_event(2, Received(Address("c9"), ListOffsets(3, T0, NO_EPOCH)))
+    (reply,) = [m for m in lab.client_replies if isinstance(m, ListOffsetsReply)]
 
     assert (reply.error, reply.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
 
 def test_follower_appends_no_record_of_a_producer() -> None:
     """R-131: only the leader writes: otherwise the logs would differ."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(2, "x", acks=1)
-    answers = [m.error for m in lab.inbox if isinstance(m, ProduceReply)]
+    answers = [m.error for m in lab.client_replies if isinstance(m, ProduceReply)]
 
     assert (answers, lab.values(2)) == ([ErrorCode.NOT_LEADER_OR_FOLLOWER], [])
 
 
 def test_consumer_reads_up_to_the_hw_only() -> None:
     """R-136: of two records the one that is not committed stays hidden, as long as one of the ISR lacks it."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
-    lab.held = reply_to_b3
+    lab.is_held = reply_to_b3
     lab.wait(600)
     lab.produce(1, "y")
     lab.settle()
     lab.deliver(reply_to_b3)
-    lab.held = lambda letter: letter[0] == "b3"
+    lab.is_held = carries(sender="b3")
     lab.produce(1, "z")
     lab.settle()
     hw = lab.partition(1).hw
@@ -112,13 +112,13 @@ def test_consumer_reads_up_to_the_hw_only() -> None:
 
 def test_fetch_between_hw_and_leo_gets_an_empty_set() -> None:
     """R-078: no error and no record, once the time that the consumer would wait is over."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(receiver="b3")
     lab.produce(1, "x", "y")
     lab.settle()
     assert fetch(lab, 1, 1) is None
     lab.wait(100)
-    replies = [m for m in lab.inbox if isinstance(m, FetchReply)]
+    replies = [m for m in lab.client_replies if isinstance(m, FetchReply)]
 
     assert [(m.error, m.hw, m.batches) for m in replies] == [(ErrorCode.NONE, 0, ())]
 
@@ -127,14 +127,14 @@ def test_replica_outside_the_isr_is_not_elected_before_a_member() -> None:
     """R-141, R-144: b3 is alive and assigned before b2, but not in the ISR, and lacks a committed record."""
     lab = Lab(3, replicas=(1, 3, 2))
     lab.wait(3000)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     lab.produce(1, "x", correlation=7)
     lab.settle()
-    lab.held = reply_to_b3
+    lab.is_held = reply_to_b3
     lab.start(3)
     lab.settle()
-    assert [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE] == [7]
-    die(lab, 1)
+    assert [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE] == [7]
+    crash_and_expire(lab, 1)
 
     assert (lab.leaders(), lab.values(2)) == ([2], ["x"])
     assert BrokerId(3) in [live.broker for live in lab.nodes[2].state.controller.live]

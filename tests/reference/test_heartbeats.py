@@ -32,13 +32,13 @@ from reference.messages import (
 )
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, BrokerState, Incarnation, LeaderEpoch, Millis, Offset
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, carries
 
 INACTIVE, ACTIVE, STOPPING = BrokerState.INACTIVE, BrokerState.ACTIVE, BrokerState.STOPPING
 CLIENT = Address("c1")
 
 
-def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
+def cluster_in_sync(variant: str = "safe", *, min_isr: int = 1) -> Lab:
     """Three brokers in the ISR; b1 leads and is the controller."""
     lab = Lab(3, variant=VARIANTS[variant], min_isr=min_isr)
     lab.wait(3000)
@@ -64,15 +64,15 @@ def is_fenced(lab: Lab, i: int) -> bool:
     return lab.nodes[i].state.broker.membership.state is INACTIVE
 
 
-def silence(lab: Lab, i: int) -> None:
+def hold_heartbeats(lab: Lab, i: int) -> None:
     """Hold back the heartbeats of a broker."""
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat) and letter[0] == f"b{i}"
+    lab.is_held = carries(MetadataHeartbeat, sender=f"b{i}")
 
 
-def beat(lab: Lab, at: int, request: MetadataHeartbeat) -> MetadataHeartbeatReply:
+def send_heartbeat(lab: Lab, at: int, request: MetadataHeartbeat) -> MetadataHeartbeatReply:
     """Deliver a heartbeat from an address outside the cluster to node `at`; return its reply."""
-    lab.tell(at, Received(Address("c9"), request))
-    reply = lab.inbox[-1]
+    lab.handle_event(at, Received(Address("c9"), request))
+    reply = lab.client_replies[-1]
     assert isinstance(reply, MetadataHeartbeatReply)
     return reply
 
@@ -94,7 +94,7 @@ def test_incarnation_is_the_czxid_of_the_registration() -> None:
 
     It is not the mzxid: whoever writes there makes no other broker of it.
     """
-    lab = full()
+    lab = cluster_in_sync()
     before = incarnation_of(lab, 2)
     path = paths.broker_path(BrokerId(2))
     (_, node), _ = lab.zk.submit(
@@ -113,13 +113,13 @@ def test_incarnation_is_the_czxid_of_the_registration() -> None:
 def test_brokers_are_inactive_when_the_cluster_is_initialised() -> None:
     """R-182: no broker leads before a broker has sent a heartbeat."""
     lab = Lab(3, start=False)
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat)
+    lab.is_held = carries(MetadataHeartbeat)
     for i in lab.ids:
         lab.start(i)
     lab.settle()
     assert [state_of(lab, i) for i in lab.ids] == [INACTIVE] * 3
     assert lab.leaders() == []
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
 
     assert [state_of(lab, i) for i in lab.ids] == [ACTIVE] * 3
@@ -128,9 +128,9 @@ def test_brokers_are_inactive_when_the_cluster_is_initialised() -> None:
 
 def test_new_controller_gives_each_broker_the_whole_timeout() -> None:
     """R-182: a failover of the controller must not take every partition from its leader."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.crash(1)
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat)
+    lab.is_held = carries(MetadataHeartbeat)
     lab.expire(1)
     lab.wait(5000)
     (new,) = [i for i in (2, 3) if controller_of(lab, i).step == "active"]
@@ -143,14 +143,14 @@ def test_new_controller_gives_each_broker_the_whole_timeout() -> None:
 
 def test_silent_broker_is_absent_until_its_next_heartbeat() -> None:
     """R-183, R-187: it leaves the ISR and the metadata although its registration still exists, and returns to both."""
-    lab = full()
-    silence(lab, 3)
+    lab = cluster_in_sync()
+    hold_heartbeats(lab, 3)
     lab.wait(7000)
     assert state_of(lab, 3) is INACTIVE
     assert lab.isr() == [1, 2]
     assert list(lab.nodes[2].state.broker.live_brokers) == [1, 2]
     assert [live.broker for live in controller_of(lab).live] == [1, 2, 3]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
     assert state_of(lab, 3) is ACTIVE
     lab.wait(3000)
@@ -173,7 +173,7 @@ def led_by_another(variant: str) -> Lab:
 def test_silent_leader_is_replaced() -> None:
     """R-183: the controller treats its partitions as leaderless."""
     lab = led_by_another("safe")
-    silence(lab, 3)
+    hold_heartbeats(lab, 3)
     lab.wait(7000)
 
     assert (lab.state().leader, lab.isr()) == (2, [2])
@@ -181,8 +181,8 @@ def test_silent_leader_is_replaced() -> None:
 
 def fenced(variant: str = "safe") -> Lab:
     """b3 has not reached the controller for longer than broker.heartbeat.timeout.ms."""
-    lab = full(variant)
-    silence(lab, 3)
+    lab = cluster_in_sync(variant)
+    hold_heartbeats(lab, 3)
     lab.wait(10_000)
     return lab
 
@@ -205,45 +205,45 @@ def test_fenced_broker_refuses_new_requests(asked: AnyMessage, answer: AnyMessag
     """R-185, R-186: without the controller, the broker's knowledge may be out of date."""
     lab = fenced()
     assert is_fenced(lab, 3)
-    lab.tell(3, Received(CLIENT, asked))
+    lab.handle_event(3, Received(CLIENT, asked))
 
-    assert lab.inbox[-1] == answer
+    assert lab.client_replies[-1] == answer
 
 
 def test_fenced_broker_sends_no_reply_to_an_acks_0_produce() -> None:
     """R-186, R-140: the producer expects no reply."""
     lab = fenced()
-    before = len(lab.inbox)
+    before = len(lab.client_replies)
     lab.produce(3, "x", acks=0)
 
-    assert len(lab.inbox) == before
+    assert len(lab.client_replies) == before
 
 
 def test_isolated_broker_without_heartbeats_serves_old_metadata() -> None:
     """R-180, B-43: clients that ask this broker for metadata make no progress."""
-    lab = full("no-heartbeat")
-    lab.held = lambda letter: letter[1] == "b3" and letter[0] != "b3"
+    lab = cluster_in_sync("no-heartbeat")
+    lab.is_held = lambda envelope: envelope.receiver == "b3" and envelope.sender != "b3"
     lab.crash(2)
     lab.expire(2)
     lab.wait(20_000)
-    lab.tell(3, Received(CLIENT, Metadata(1)))
+    lab.handle_event(3, Received(CLIENT, Metadata(1)))
 
-    reply = lab.inbox[-1]
+    reply = lab.client_replies[-1]
     assert isinstance(reply, MetadataReply)
     assert (reply.error, reply.brokers) == (ErrorCode.NONE, (1, 2, 3))
 
 
 def test_parked_requests_complete_on_a_fenced_broker() -> None:
     """R-186: existing network requests will be completed."""
-    lab = full()
-    lab.tell(1, Received(CLIENT, Fetch(7, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(60_000), 10)))
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab = cluster_in_sync()
+    lab.handle_event(1, Received(CLIENT, Fetch(7, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(60_000), 10)))
+    lab.is_held = carries(MetadataHeartbeatReply, receiver="b1")
     lab.wait(10_000)
     assert is_fenced(lab, 1)
-    assert not [m for m in lab.inbox if isinstance(m, FetchReply)]
+    assert not [m for m in lab.client_replies if isinstance(m, FetchReply)]
     lab.wait(60_000)
 
-    assert [(m.correlation, m.error) for m in lab.inbox if isinstance(m, FetchReply)] == [(7, ErrorCode.NONE)]
+    assert [(m.correlation, m.error) for m in lab.client_replies if isinstance(m, FetchReply)] == [(7, ErrorCode.NONE)]
 
 
 def test_fenced_broker_obeys_leader_and_isr() -> None:
@@ -251,7 +251,7 @@ def test_fenced_broker_obeys_leader_and_isr() -> None:
     lab = fenced()
     state = replace(lab.state(), leader_epoch=LeaderEpoch(40), replicas=(BrokerId(1), BrokerId(2), BrokerId(3)))
     command = LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, incarnation_of(lab, 3), False, (state,))
-    lab.tell(3, Received(Address("b1"), command))
+    lab.handle_event(3, Received(Address("b1"), command))
 
     assert lab.partition(3).leader_epoch == 40
 
@@ -260,25 +260,25 @@ def test_accepted_heartbeat_ends_the_fence() -> None:
     """R-186: nodes go back and forth between fenced and unfenced as appropriate."""
     lab = fenced()
     for _ in range(2):
-        lab.held = lambda _: False
+        lab.is_held = lambda _: False
         lab.wait(2000)
         assert not is_fenced(lab, 3)
-        silence(lab, 3)
+        hold_heartbeats(lab, 3)
         lab.wait(10_000)
         assert is_fenced(lab, 3)
 
 
 def test_leader_fenced_by_heartbeats_does_not_shrink_its_isr() -> None:
     """R-186: it refused the fetch requests that would have kept its followers in sync."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab = cluster_in_sync()
+    lab.is_held = carries(MetadataHeartbeatReply, receiver="b1")
     lab.wait(7000)
-    lab.held = lambda letter: isinstance(letter[2], Fetch | FetchReply | MetadataHeartbeatReply)
+    lab.is_held = carries(Fetch, FetchReply, MetadataHeartbeatReply)
     lab.produce(1, "x")  # followers without it are not in sync
     lab.wait(2500)
     assert is_fenced(lab, 1)
-    lab.letters.clear()
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab.in_flight.clear()
+    lab.is_held = carries(MetadataHeartbeatReply, receiver="b1")
     lab.wait(20_000)
 
     assert (lab.isr(), lab.partition(2).log.leo, lab.partition(1).log.leo) == ([1, 2, 3], 0, 1)
@@ -286,8 +286,8 @@ def test_leader_fenced_by_heartbeats_does_not_shrink_its_isr() -> None:
 
 def test_broker_timeout_exceeds_the_controller_timeout() -> None:
     """R-188, R-204: a broker must not fence itself before the controller has declared it inactive."""
-    lab = full()
-    silence(lab, 3)
+    lab = cluster_in_sync()
+    hold_heartbeats(lab, 3)
     lab.wait(8000)
     assert (state_of(lab, 3), is_fenced(lab, 3)) == (INACTIVE, False)
     config = lab.configs[3]
@@ -307,9 +307,11 @@ def test_two_leaders_between_the_timeouts_but_one_commits() -> None:
 
     The old leader accepts acks=1, which the new one never sees, but cannot acknowledge acks=all.
     """
-    lab = full(min_isr=2)
-    lab.held = lambda letter: letter[0] != letter[1] and "b1" in letter[:2] and letter[1] != CLIENT
-    lab.muted.add(1)
+    lab = cluster_in_sync(min_isr=2)
+    lab.is_held = lambda envelope: (
+        envelope.sender != envelope.receiver and "b1" in (envelope.sender, envelope.receiver) and envelope.receiver != CLIENT
+    )
+    lab.cut_off_from_zk.add(1)
     lab.expire(1)
     lab.wait(7000)
     (new,) = [i for i in lab.leaders() if i != 1]
@@ -319,14 +321,14 @@ def test_two_leaders_between_the_timeouts_but_one_commits() -> None:
     lab.produce(new, "committed", correlation=10)
     lab.settle()
 
-    acked = {m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE}
+    acked = {m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE}
     assert acked == {8, 10}
 
 
 def test_heartbeat_of_an_earlier_registration_is_refused() -> None:
     """R-190, R-196: it is a late copy, or its sender does not know that it was replaced."""
-    lab = full()
-    reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), Incarnation(incarnation_of(lab, 2) - 1), ACTIVE))
+    lab = cluster_in_sync()
+    reply = send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(2), Incarnation(incarnation_of(lab, 2) - 1), ACTIVE))
 
     assert (reply.error, reply.current_state) == (ErrorCode.INVALID_INCARNATION_ID, INACTIVE)
     assert reply.error_string is not None
@@ -334,10 +336,10 @@ def test_heartbeat_of_an_earlier_registration_is_refused() -> None:
 
 def test_heartbeat_of_a_later_registration_is_accepted_at_once() -> None:
     """R-190, B-47, U-20: the watch on /brokers/ids may fire later, or show no difference at all."""
-    lab = full()
-    lab.muted.add(1)  # the controller is cut off from ZooKeeper
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(1)  # the controller is cut off from ZooKeeper
     later = Incarnation(incarnation_of(lab, 2) + 1000)
-    reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
+    reply = send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
 
     assert (reply.error, reply.current_state) == (ErrorCode.NONE, ACTIVE)
     assert later in [live.incarnation for live in controller_of(lab).live]
@@ -346,16 +348,16 @@ def test_heartbeat_of_a_later_registration_is_accepted_at_once() -> None:
 
 def test_older_list_does_not_undo_the_adoption() -> None:
     """R-190, C-05: the list was read before the broker registered; it is told everything once, not again by the next list."""
-    lab = full()
+    lab = cluster_in_sync()
     older = tuple(lab.zk.submit(lab.admin, (GetData(f"{paths.BROKER_IDS}/{name}"),))[0][0] for name in ("1", "3"))
-    lab.muted.add(1)
-    lab.tell(1, ZkWatch(paths.BROKER_IDS, "children"))
+    lab.cut_off_from_zk.add(1)
+    lab.handle_event(1, ZkWatch(paths.BROKER_IDS, "children"))
     later = Incarnation(incarnation_of(lab, 2) + 1000)
-    beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
+    send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
     (told,) = [channel for channel in controller_of(lab).channels if channel.broker == 2]
     for answers in ((Children(("1", "3")),), older):
         (asked,) = [request for request in controller_of(lab).outstanding if request.pending == BrokerList()]
-        lab.tell(1, ZkReplied(asked.request, answers))
+        lab.handle_event(1, ZkReplied(asked.request, answers))
 
     assert [live.incarnation for live in controller_of(lab).live if live.broker == 2] == [later]
     assert [channel for channel in controller_of(lab).channels if channel.broker == 2] == [told]
@@ -363,23 +365,26 @@ def test_older_list_does_not_undo_the_adoption() -> None:
 
 def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:
     """R-190: the heartbeat may have been in flight for longer than its registration lasted."""
-    lab = full()
-    reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(7), Incarnation(999), ACTIVE))
+    lab = cluster_in_sync()
+    reply = send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(7), Incarnation(999), ACTIVE))
     lab.settle()
     assert reply.error is ErrorCode.NONE
     assert [live.broker for live in controller_of(lab).live] == [1, 2, 3]
 
-    again = beat(lab, 1, MetadataHeartbeat(6, BrokerId(7), Incarnation(999), ACTIVE))
+    again = send_heartbeat(lab, 1, MetadataHeartbeat(6, BrokerId(7), Incarnation(999), ACTIVE))
     assert again.error is ErrorCode.INVALID_INCARNATION_ID
 
 
 def test_heartbeat_sets_the_target_and_returns_the_actual_state() -> None:
     """R-187, R-189, R-191: the broker enters its target state; stopping lasts for this process, despite late heartbeats."""
-    lab = full()
+    lab = cluster_in_sync()
     me, incarnation = BrokerId(3), incarnation_of(lab, 3)
-    silence(lab, 3)
+    hold_heartbeats(lab, 3)
     lab.wait(7000)
-    answers = [beat(lab, 1, MetadataHeartbeat(n, me, incarnation, target)) for n, target in enumerate((ACTIVE, STOPPING, ACTIVE))]
+    answers = [
+        send_heartbeat(lab, 1, MetadataHeartbeat(n, me, incarnation, target))
+        for n, target in enumerate((ACTIVE, STOPPING, ACTIVE))
+    ]
 
     assert [answer.current_state for answer in answers] == [ACTIVE, STOPPING, STOPPING]
 
@@ -387,27 +392,34 @@ def test_heartbeat_sets_the_target_and_returns_the_actual_state() -> None:
 @pytest.mark.parametrize(("broker", "target"), [(-1, ACTIVE), (2, BrokerState.INITIAL), (2, INACTIVE)])
 def test_invalid_heartbeat_is_refused(broker: int, target: BrokerState) -> None:
     """R-196: INVALID_REQUEST. The request has no "endpoint fields" (C-16)."""
-    lab = full()
+    lab = cluster_in_sync()
 
-    assert beat(lab, 1, MetadataHeartbeat(5, BrokerId(broker), Incarnation(1), target)).error is ErrorCode.INVALID_REQUEST
+    assert (
+        send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(broker), Incarnation(1), target)).error is ErrorCode.INVALID_REQUEST
+    )
 
 
 def test_non_controller_refuses_heartbeats() -> None:
     """R-185: the broker then sends its heartbeat to the actual controller."""
-    lab = full()
+    lab = cluster_in_sync()
 
-    assert beat(lab, 2, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), ACTIVE)).error is ErrorCode.NOT_CONTROLLER
+    assert (
+        send_heartbeat(lab, 2, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), ACTIVE)).error
+        is ErrorCode.NOT_CONTROLLER
+    )
 
 
 def test_brokers_send_heartbeats_to_a_new_controller_at_once() -> None:
     """R-185: the new controller must hear of them before the timeout, so they do not wait for their heartbeat timer."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.crash(1)
     lab.expire(1)
     (office,) = [i for i in (2, 3) if controller_of(lab, i).step == "active"]
 
     shown_addresses = [
-        letter[0] for letter in lab.letters if isinstance(letter[2], MetadataHeartbeat) and letter[1] == f"b{office}"
+        envelope.sender
+        for envelope in lab.in_flight
+        if isinstance(envelope.message, MetadataHeartbeat) and envelope.receiver == f"b{office}"
     ]
     assert sorted(shown_addresses) == ["b2", "b3"]
 
@@ -415,8 +427,8 @@ def test_brokers_send_heartbeats_to_a_new_controller_at_once() -> None:
 def zombie(variant: str) -> Lab:
     """b3 was the leader; its session expired, another broker leads, and b3 cannot reach ZooKeeper."""
     lab = led_by_another(variant)
-    lab.muted.add(3)
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr) and letter[1] == "b3"
+    lab.cut_off_from_zk.add(3)
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
     lab.expire(3)
     lab.wait(3000)
     assert lab.state().leader != 3
@@ -429,7 +441,7 @@ def test_leader_cut_off_from_zookeeper_is_fenced_by_a_heartbeat() -> None:
     lab.produce(3, "late", acks=1, correlation=9)
 
     assert is_fenced(lab, 3)
-    assert lab.inbox[-1] == ProduceReply(9, T0, ErrorCode.BROKER_NOT_AVAILABLE)
+    assert lab.client_replies[-1] == ProduceReply(9, T0, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 def test_deposed_leader_without_heartbeats_accepts_acks_1() -> None:
@@ -437,7 +449,7 @@ def test_deposed_leader_without_heartbeats_accepts_acks_1() -> None:
     lab = zombie("no-heartbeat")
     lab.produce(3, "late", acks=1, correlation=9)
 
-    reply = lab.inbox[-1]
+    reply = lab.client_replies[-1]
     assert isinstance(reply, ProduceReply)
     assert reply.error is ErrorCode.NONE
 
@@ -492,12 +504,12 @@ def test_mixed_cluster_survives_restarts_and_fills_the_isr(legacy: tuple[int, ..
         lab.wait(12_000)
 
     assert lab.isr() == [1, 2, 3]
-    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE] * 4
+    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE] * 4
 
 
 def test_broker_that_rolled_back_is_legacy_again() -> None:
     """R-205, R-206: its old state as a broker with heartbeats must not make it inactive."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.crash(3)
     lab.expire(3)
     lab.configs[3] = replace(lab.configs[3], inter_broker_protocol="legacy")
@@ -513,7 +525,7 @@ def test_broker_that_rolled_back_is_legacy_again() -> None:
 
 def stale_stop(variant: str) -> bool:
     """Deliver a StopReplica for the earlier incarnation of b3 after b3 restarted. Returns whether the replica survives."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     before = incarnation_of(lab, 3)
     lab.crash(3)
     lab.expire(3)
@@ -521,7 +533,7 @@ def stale_stop(variant: str) -> bool:
     lab.wait(3000)
     stop = StopPartition(T0, LeaderEpoch(1000), True, lab.partition(3).log.topic_id)
     command = StopReplica(9, BrokerId(1), controller_of(lab).epoch, before, (stop,))
-    lab.tell(3, Received(Address("b1"), command))
+    lab.handle_event(3, Received(Address("b1"), command))
     return T0 in lab.nodes[3].state.broker.partitions
 
 
@@ -533,13 +545,13 @@ def test_stop_replica_for_an_earlier_incarnation_is_refused() -> None:
 
 def stale_stopping(variant: str) -> BrokerState | None:
     """Deliver b3's last heartbeat of a controlled shutdown after b3 restarted. Returns b3's state at the controller."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     late = MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING)
     lab.crash(3)
     lab.expire(3)
     lab.start(3)
     lab.wait(3000)
-    beat(lab, 1, late)
+    send_heartbeat(lab, 1, late)
     return state_of(lab, 3)
 
 
@@ -551,15 +563,15 @@ def test_stopping_heartbeat_of_an_earlier_incarnation_is_refused() -> None:
 
 def test_followers_resume_when_the_leaders_fence_ends() -> None:
     """R-186: they back off, and continue when the fence ends."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab = cluster_in_sync()
+    lab.is_held = carries(MetadataHeartbeatReply, receiver="b1")
     lab.wait(12_000)
     assert is_fenced(lab, 1)
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.wait(4000)
     lab.produce(1, "x", correlation=3)
     lab.settle()
 
     assert isinstance(lab.partition(1).role, Leader)
     assert isinstance(lab.partition(2).role, Follower)
-    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]

@@ -16,7 +16,7 @@ from tests.reference.lab import T0, Lab
 C1 = Address("c1")
 
 
-def full(variant: Variant = SAFE) -> Lab:
+def cluster_in_sync(variant: Variant = SAFE) -> Lab:
     lab = Lab(3, variant=variant)
     lab.wait(3000)
     assert (lab.isr(), lab.leaders()) == ([1, 2, 3], [1])
@@ -24,13 +24,13 @@ def full(variant: Variant = SAFE) -> Lab:
 
 
 def send(lab: Lab, i: int, sequence: int, *values: str, acks: int = -1, id_: int = 7, epoch: int = 0) -> None:
-    """Send a batch of an idempotent producer; the reply goes to `inbox`."""
+    """Send a batch of an idempotent producer; the reply goes to `client_replies`."""
     produce = Produce(sequence, T0, acks, values, Millis(1000), NO_TOPIC_ID, ProducerId(id_), epoch, sequence)
-    lab.tell(i, Received(C1, produce))
+    lab.handle_event(i, Received(C1, produce))
 
 
 def replies(lab: Lab) -> list[tuple[ErrorCode, int | None]]:
-    return [(m.error, m.offset) for m in lab.inbox if isinstance(m, ProduceReply)]
+    return [(m.error, m.offset) for m in lab.client_replies if isinstance(m, ProduceReply)]
 
 
 def batch(base: int, sequence: int, *values: str, id_: int = 7, epoch: int = 0) -> Batch:
@@ -46,7 +46,7 @@ def ask(sequence: int, *values: str, epoch: int = 0) -> Produce:
 
 def test_repeated_batch_is_acknowledged_but_not_appended_again() -> None:
     """B-66: otherwise a retry after a lost reply writes the record twice. The reply has the first offset."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     send(lab, 1, 0, "a", "b")
     lab.settle()
@@ -63,13 +63,13 @@ def test_duplicate_is_acknowledged_no_earlier_than_the_first() -> None:
 
     An earlier reply to the duplicate would acknowledge what may still be lost.
     """
-    lab = full()
-    lab.held = lambda _: True
+    lab = cluster_in_sync()
+    lab.is_held = lambda _: True
     send(lab, 1, 0, "a")
     send(lab, 1, 0, "a")
     assert replies(lab) == []
 
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
 
     assert replies(lab) == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
@@ -77,7 +77,7 @@ def test_duplicate_is_acknowledged_no_earlier_than_the_first() -> None:
 
 def test_sequence_gap_is_refused() -> None:
     """B-66: the record in between is missing, and a later one must not take its place."""
-    lab = full()
+    lab = cluster_in_sync()
     send(lab, 1, 0, "a")
     send(lab, 1, 2, "c")
     lab.settle()
@@ -145,11 +145,11 @@ def fail_over(lab: Lab) -> int:
 
 def test_sequences_survive_a_failover() -> None:
     """B-66: if the reply was lost with the leader, the next leader must recognise the batch."""
-    lab = full()
+    lab = cluster_in_sync()
     send(lab, 1, 0, "a")
     lab.settle()
     leader = fail_over(lab)
-    lab.inbox.clear()
+    lab.client_replies.clear()
 
     send(lab, leader, 0, "a")
     send(lab, leader, 1, "b")
@@ -161,7 +161,7 @@ def test_sequences_survive_a_failover() -> None:
 
 def test_sequences_kept_by_the_leader_alone_are_lost_with_it() -> None:
     """B-66, switch idempotence_state_on_failover: the next leader takes the retry for a new batch."""
-    lab = full(VARIANTS["idempotence-of-the-leader"])
+    lab = cluster_in_sync(VARIANTS["idempotence-of-the-leader"])
     send(lab, 1, 0, "a")
     lab.settle()
     leader = fail_over(lab)
@@ -174,27 +174,27 @@ def test_sequences_kept_by_the_leader_alone_are_lost_with_it() -> None:
 
 def test_without_idempotence_every_attempt_is_appended() -> None:
     """B-66, switch idempotence: 0.8 has no sequences, so a retry may write a record twice."""
-    lab = full(VARIANTS["no-idempotence"])
+    lab = cluster_in_sync(VARIANTS["no-idempotence"])
     for _ in range(2):
         send(lab, 1, 0, "a")
         lab.settle()
 
     assert lab.values(1) == ["a", "a"]
-    assert [reply.offset for reply in lab.inbox if isinstance(reply, ProduceReply)] == [0, 1]
+    assert [reply.offset for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [0, 1]
 
 
 def test_truncation_removes_the_sequences_with_the_records() -> None:
     """B-66: a truncated batch must be accepted when it is sent again."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b1" or letter[0] == "b1"
+    lab = cluster_in_sync()
+    lab.is_held = lambda envelope: envelope.receiver == "b1" or envelope.sender == "b1"
     send(lab, 1, 0, "a")
-    lab.muted.add(1)
+    lab.cut_off_from_zk.add(1)
     lab.expire(1)
     lab.wait(4000)
     leader = next(i for i in lab.leaders() if i != 1)
     assert lab.partition(1).log.producers != []
-    lab.held = lambda _: False
-    lab.muted.discard(1)
+    lab.is_held = lambda _: False
+    lab.cut_off_from_zk.discard(1)
     lab.crash(1)
     lab.start(1)
     lab.wait(3000)
@@ -207,7 +207,7 @@ def test_truncation_removes_the_sequences_with_the_records() -> None:
 
 def test_restarted_broker_rebuilds_sequences_from_its_log() -> None:
     """B-66: they are rebuilt from the batches at recovery."""
-    lab = full()
+    lab = cluster_in_sync()
     send(lab, 1, 0, "a", "b")
     lab.settle()
     before = lab.partition(1).log.producers
@@ -222,19 +222,19 @@ def test_restarted_broker_rebuilds_sequences_from_its_log() -> None:
 
 
 def ids(lab: Lab) -> list[int]:
-    return [m.producer_id for m in lab.inbox if isinstance(m, InitProducerIdReply) and m.error is ErrorCode.NONE]
+    return [m.producer_id for m in lab.client_replies if isinstance(m, InitProducerIdReply) and m.error is ErrorCode.NONE]
 
 
 def test_no_producer_id_is_assigned_twice() -> None:
     """B-66: each of two producers with one id would have its records taken for duplicates of the other's."""
-    lab = full()
+    lab = cluster_in_sync()
     for i in (1, 2, 1, 3):
-        lab.tell(i, Received(C1, InitProducerId(1)))
+        lab.handle_event(i, Received(C1, InitProducerId(1)))
     lab.crash(1)
     lab.expire(1)
     lab.start(1)
     lab.wait(2000)
-    lab.tell(1, Received(C1, InitProducerId(1)))
+    lab.handle_event(1, Received(C1, InitProducerId(1)))
 
     assert ids(lab) == [0, 1000, 1, 2000, 3000]
     (block,), _ = lab.zk.submit(lab.admin, (GetData(paths.PRODUCER_IDS),))
@@ -244,12 +244,12 @@ def test_no_producer_id_is_assigned_twice() -> None:
 
 def test_broker_that_cannot_reserve_producer_ids_refuses() -> None:
     """B-66: it does not know whether it owns the block, so it assigns no id of it. The client asks another broker."""
-    lab = full()
-    lab.muted.add(1)
-    lab.tell(1, Received(C1, InitProducerId(1)))
-    lab.tell(1, ZkReplied(lab.nodes[1].state.broker.producer_ids.request, (Unknown(),)))
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(1)
+    lab.handle_event(1, Received(C1, InitProducerId(1)))
+    lab.handle_event(1, ZkReplied(lab.nodes[1].state.broker.producer_ids.request, (Unknown(),)))
 
-    assert lab.inbox == [InitProducerIdReply(1, ErrorCode.BROKER_NOT_AVAILABLE)]
+    assert lab.client_replies == [InitProducerIdReply(1, ErrorCode.BROKER_NOT_AVAILABLE)]
 
 
 # --- acks=0 -------------------------------------------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ def test_broker_that_cannot_reserve_producer_ids_refuses() -> None:
 
 def test_acks_0_produce_to_a_non_leader_closes_the_connection() -> None:
     """B-65, KAFKA-955: only the closed connection tells that producer to look up the leader."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(2, "a", acks=0)
-    assert lab.hung_up == [C1]
+    assert lab.disconnected == [C1]
 
-    silent = full(VARIANTS["v3"])
+    silent = cluster_in_sync(VARIANTS["v3"])
     silent.produce(2, "a", acks=0)
-    assert (silent.hung_up, silent.inbox) == ([], [])
+    assert (silent.disconnected, silent.client_replies) == ([], [])

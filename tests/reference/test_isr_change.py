@@ -18,13 +18,13 @@ from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, Topi
 from tests.reference.interrupted import Interrupted
 from tests.reference.isr_changes import (
     ELSEWHERE,
-    comes_from,
+    cluster_in_sync,
     controller_of,
-    full,
-    is_answer,
     is_change,
-    proposal,
-    request,
+    is_reply,
+    isr_proposal,
+    request_isr_change,
+    sent_to_leader_by,
     shrink,
     turn_of,
 )
@@ -35,7 +35,7 @@ from tests.reference.recorded import leader_of
 
 def writers(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
     """The brokers that write the state while b4 falls silent, leaves the ISR and joins it again."""
-    lab = full(variant, legacy=legacy)
+    lab = cluster_in_sync(variant, legacy=legacy)
     found: set[int] = set()
     perform = lab._perform
 
@@ -45,11 +45,11 @@ def writers(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
         perform(i, effect)
 
     lab._perform = spy  # type: ignore[method-assign]  # for this run
-    lab.held = comes_from(4)
+    lab.is_held = sent_to_leader_by(4)
     lab.produce(2, "m")
     lab.wait(9000)
     assert lab.isr() == [2, 3]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.wait(3000)
     assert lab.isr() == [2, 3, 4]
     return found
@@ -69,15 +69,15 @@ def test_legacy_leader_writes_its_isr_to_zookeeper() -> None:
 
 def test_leader_told_without_the_elr_keeps_it() -> None:
     """R-316, KIP-966: a layout without registrations has no ELR either, and an ISR written without it would end it."""
-    lab = full("isr-via-zookeeper", min_isr=3)
-    lab.held = comes_from(4)
+    lab = cluster_in_sync("isr-via-zookeeper", min_isr=3)
+    lab.is_held = sent_to_leader_by(4)
     lab.produce(2, "m")
     lab.wait(9000)
     assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([2, 3], [4])
     told = replace(lab.state(), isr=tuple(replace(m, incarnation=NO_INCARNATION) for m in leader_of(lab).isr), elr=())
     role.become(turn_of(lab, 2), lab.partition(2), told)
 
-    lab.held = lambda letter: comes_from(3)(letter) or comes_from(4)(letter)
+    lab.is_held = lambda envelope: sent_to_leader_by(3)(envelope) or sent_to_leader_by(4)(envelope)
     lab.wait(9000)
 
     assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([2], [3, 4])
@@ -85,9 +85,9 @@ def test_leader_told_without_the_elr_keeps_it() -> None:
 
 def test_isr_change_keeps_leader_and_leader_epoch() -> None:
     """R-192, R-203: the leader requested the change itself, so no broker needs to be fenced."""
-    lab = full()
+    lab = cluster_in_sync()
     before = lab.state()
-    reply = request(lab, proposal(lab, 2, 3))
+    reply = request_isr_change(lab, isr_proposal(lab, 2, 3))
 
     assert (reply.error, [result.error for result in reply.results]) == (ErrorCode.NONE, [ErrorCode.NONE])
     after = lab.state()
@@ -97,8 +97,8 @@ def test_isr_change_keeps_leader_and_leader_epoch() -> None:
 
 def test_isr_change_reaches_the_metadata_of_all_brokers() -> None:
     """R-192: otherwise the metadata of other brokers would name an outdated ISR."""
-    lab = full()
-    request(lab, proposal(lab, 2, 4))
+    lab = cluster_in_sync()
+    request_isr_change(lab, isr_proposal(lab, 2, 4))
     lab.settle()
 
     assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 4)] * 4
@@ -109,28 +109,28 @@ def test_isr_change_without_zookeeper_answer_reaches_metadata(lost: int) -> None
     """The answer to the read or to the write is lost: the next read finds the change, and no write follows that would tell it."""
     lab = Interrupted(4, replicas=(2, 3, 4))
     lab.wait(3000)
-    lab.held = comes_from(4)
-    lab.lost = lost
+    lab.is_held = sent_to_leader_by(4)
+    lab.unanswered_request = lost
     shrink(lab, 4)
     lab.settle()
     lab.wait(3000)
 
-    assert (lab.losses, lab.isr()) == (1, [2, 3])
+    assert (lab.lost_answers, lab.isr()) == (1, [2, 3])
     assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 3)] * 4
 
 
 def test_isr_change_results_come_in_request_order() -> None:
     """R-198: one result for each proposal, in whatever order the controller judges them."""
-    lab = full()
-    strange = replace(proposal(lab, 2, 3), tp=TopicPartition("none-0"))
-    reply = request(lab, strange, strange, proposal(lab, 2, 3))
+    lab = cluster_in_sync()
+    strange = replace(isr_proposal(lab, 2, 3), tp=TopicPartition("none-0"))
+    reply = request_isr_change(lab, strange, strange, isr_proposal(lab, 2, 3))
 
     assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
 
 
 def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
     """R-198: a proposal is judged by the state of its own partition."""
-    lab = full()
+    lab = cluster_in_sync()
     other = TopicPartition("u-0")
     write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),),))))
     lab.crash(4)
@@ -139,9 +139,9 @@ def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
     known_states = controller_of(lab).states
     assert known_states[other].zk_version < known_states[T0].zk_version
     second = replace(
-        proposal(lab, 2), tp=other, leader_epoch=known_states[other].leader_epoch, zk_version=known_states[other].zk_version
+        isr_proposal(lab, 2), tp=other, leader_epoch=known_states[other].leader_epoch, zk_version=known_states[other].zk_version
     )
-    reply = request(lab, proposal(lab, 2), second)
+    reply = request_isr_change(lab, isr_proposal(lab, 2), second)
 
     assert [result.error for result in reply.results] == [ErrorCode.NONE] * 2
     assert [result.state.tp for result in reply.results if result.state is not None] == [T0, other]
@@ -149,23 +149,23 @@ def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
 
 def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
     """R-199: only the controller judges proposals."""
-    lab = full()
-    lab.tell(3, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (proposal(lab, 2),))))
+    lab = cluster_in_sync()
+    lab.handle_event(3, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (isr_proposal(lab, 2),))))
 
-    assert lab.inbox[-1] == IsrChangeReply(5, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    assert lab.client_replies[-1] == IsrChangeReply(5, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
 
 
 def test_resigning_controller_drops_pending_isr_changes() -> None:
     """R-199: the controller answers NOT_CONTROLLER, and the leader asks the next one."""
-    lab = full()
-    lab.held = comes_from(4)
-    lab.muted.add(1)
+    lab = cluster_in_sync()
+    lab.is_held = sent_to_leader_by(4)
+    lab.cut_off_from_zk.add(1)
     shrink(lab, 4)
     lab.deliver(is_change)
-    lab.muted.remove(1)
+    lab.cut_off_from_zk.remove(1)
     lab.expire(1)
-    assert [m.error for _, _, m in lab.letters if isinstance(m, IsrChangeReply)] == [ErrorCode.NOT_CONTROLLER]
-    lab.deliver(is_answer)
+    assert [m.error for _, _, m in lab.in_flight if isinstance(m, IsrChangeReply)] == [ErrorCode.NOT_CONTROLLER]
+    lab.deliver(is_reply)
 
     assert controller_of(lab).isr_requests == []
     change = leader_of(lab).change
@@ -178,10 +178,10 @@ def test_resigning_controller_drops_pending_isr_changes() -> None:
 @pytest.mark.parametrize(("broker", "incarnation"), [(2, 1), (2, 1000), (9, 1)])
 def test_isr_change_with_another_incarnation_is_refused(broker: int, incarnation: int) -> None:
     """R-200: another process has registered under this broker id, or none; only the newest registration counts."""
-    lab = full()
-    lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(broker), Incarnation(incarnation), (proposal(lab, 2),))))
+    lab = cluster_in_sync()
+    lab.handle_event(1, Received(ELSEWHERE, IsrChange(5, BrokerId(broker), Incarnation(incarnation), (isr_proposal(lab, 2),))))
 
-    reply = lab.inbox[-1]
+    reply = lab.client_replies[-1]
     assert isinstance(reply, IsrChangeReply)
     assert (reply.error, reply.results) == (ErrorCode.INVALID_INCARNATION_ID, ())
     assert lab.isr() == [2, 3, 4]
@@ -189,58 +189,61 @@ def test_isr_change_with_another_incarnation_is_refused(broker: int, incarnation
 
 def test_isr_change_of_a_non_leader_is_refused() -> None:
     """R-201: NOT_LEADER_FOR_PARTITION with the current state; an older leader epoch is FENCED_LEADER_EPOCH."""
-    lab = full()
-    change = IsrChange(5, BrokerId(3), lab.nodes[3].state.broker.incarnation, (proposal(lab, 2, 3),))
-    lab.tell(1, Received(ELSEWHERE, change))
-    reply = lab.inbox[-1]
+    lab = cluster_in_sync()
+    change = IsrChange(5, BrokerId(3), lab.nodes[3].state.broker.incarnation, (isr_proposal(lab, 2, 3),))
+    lab.handle_event(1, Received(ELSEWHERE, change))
+    reply = lab.client_replies[-1]
     assert isinstance(reply, IsrChangeReply)
     assert reply.results[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert reply.results[0].state is not None
 
-    assert request(lab, proposal(lab, 2, epoch=lab.state().leader_epoch - 1)).results[0].error is ErrorCode.FENCED_LEADER_EPOCH
+    assert (
+        request_isr_change(lab, isr_proposal(lab, 2, epoch=lab.state().leader_epoch - 1)).results[0].error
+        is ErrorCode.FENCED_LEADER_EPOCH
+    )
 
 
 @pytest.mark.parametrize("members", [(), (3, 4), (2, 2), (1, 2)])
 def test_isr_change_to_an_impossible_isr_is_refused(members: tuple[int, ...]) -> None:
     """R-202: an empty ISR, one without its leader, with one member twice, with a broker that has no replica."""
-    lab = full()
+    lab = cluster_in_sync()
 
-    assert request(lab, proposal(lab, *members)).results[0].error is ErrorCode.INVALID_REQUEST
+    assert request_isr_change(lab, isr_proposal(lab, *members)).results[0].error is ErrorCode.INVALID_REQUEST
     assert lab.isr() == [2, 3, 4]
 
 
 def test_leader_repeats_isr_change_to_the_next_controller() -> None:
     """R-192: both ISRs count until the change has ended, so the follower that is gone holds up all acknowledgements."""
-    lab = full()
-    lab.held = is_change
+    lab = cluster_in_sync()
+    lab.is_held = is_change
     shrink(lab, 4)
     lab.crash(1)
     lab.expire(1)
     (office,) = [i for i in (2, 3, 4) if controller_of(lab, i).step == "active"]
     lab.settle()
 
-    assert [letter[1] for letter in lab.letters if is_change(letter)] == [f"b{office}"]
+    assert [envelope.receiver for envelope in lab.in_flight if is_change(envelope)] == [f"b{office}"]
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_INCARNATION_ID])
 def test_leader_has_no_other_isr_after_a_refused_request(error: ErrorCode) -> None:
     """R-199, R-200: it may not change the ISR, and an earlier copy may have changed it: both ISRs count, and it asks again."""
-    lab = full()
+    lab = cluster_in_sync()
     whole = leader_of(lab).isr
-    lab.held = comes_from(4)
+    lab.is_held = sent_to_leader_by(4)
     lab.produce(2, "m", correlation=7)
     lab.settle()
     expected_members = shrink(lab, 4)
     change = leader_of(lab).change
     assert change is not None
-    lab.letters = type(lab.letters)(letter for letter in lab.letters if not is_change(letter))
-    lab.tell(2, Received(Address("b1"), IsrChangeReply(change.request, error, "no")))
+    lab.drop(is_change)
+    lab.handle_event(2, Received(Address("b1"), IsrChangeReply(change.request, error, "no")))
 
     assert (leader_of(lab).isr, leader_of(lab).change) == (whole, change)
-    assert [m for m in lab.inbox if isinstance(m, ProduceReply)] == []
+    assert [m for m in lab.client_replies if isinstance(m, ProduceReply)] == []
     lab.wait(3000)
     assert leader_of(lab).isr == expected_members
-    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
 
 
 def shrink_two(lab: Lab, turn: Turn) -> IsrChange:
@@ -260,14 +263,14 @@ def shrink_two(lab: Lab, turn: Turn) -> IsrChange:
 
 def test_isr_changes_of_several_partitions_are_one_request() -> None:
     """R-197: a broker that lost a peer sends one request for all its partitions."""
-    lab = full()
+    lab = cluster_in_sync()
 
     assert [change.tp for change in shrink_two(lab, turn_of(lab, 2)).changes] == ["t-0", "u-0"]
 
 
 def test_leader_takes_the_result_at_the_place_of_its_partition() -> None:
     """R-198: results have no names, only the order of the request."""
-    lab = full()
+    lab = cluster_in_sync()
     turn, broker, before = turn_of(lab, 2), lab.nodes[2].state.broker, leader_of(lab).isr
     change = shrink_two(lab, turn)
     state = lab.state()

@@ -21,28 +21,28 @@ from reference.replica import high_watermark, isr
 from reference.replica.partition import IsrAsked, brokers_of
 from reference.types import Address, BrokerId, BrokerState, ZkVersion
 from tests.reference.isr_changes import (
-    comes_from,
+    cluster_in_sync,
     controller_of,
-    full,
-    is_answer,
     is_change,
-    proposal,
-    request,
+    is_reply,
+    isr_proposal,
+    request_isr_change,
+    sent_to_leader_by,
     shrink,
     turn_of,
 )
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, carries
 from tests.reference.recorded import leader_of
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 
 def test_isr_change_with_a_lost_answer_succeeds_on_retry() -> None:
     """U-13: the controller refuses the second copy for its version, and returns the state that the first one made."""
-    lab = full()
-    lab.held = comes_from(4)
+    lab = cluster_in_sync()
+    lab.is_held = sent_to_leader_by(4)
     expected_members = shrink(lab, 4)
     lab.deliver(is_change)
-    lab.letters = type(lab.letters)(letter for letter in lab.letters if not is_answer(letter))
+    lab.drop(is_reply)
     lab.wait(3000)
 
     assert leader_of(lab).isr == expected_members
@@ -52,19 +52,19 @@ def test_isr_change_with_a_lost_answer_succeeds_on_retry() -> None:
 
 def isr_after_a_late_copy(variant: str) -> list[int]:
     """The ISR after {2,3,4} -> {2,4} -> {2} and a second copy of the first request (B-31)."""
-    lab = full(variant)
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # no follower catches up
+    lab = cluster_in_sync(variant)
+    lab.is_held = carries(FetchReply)  # no follower catches up
     shrink(lab, 3)
-    (copy,) = [letter for letter in lab.letters if is_change(letter)]
+    (copy,) = [envelope for envelope in lab.in_flight if is_change(envelope)]
     lab.deliver(is_change)
-    lab.deliver(is_answer)
+    lab.deliver(is_reply)
     shrink(lab, 4)
     lab.deliver(is_change)
-    lab.deliver(is_answer)
+    lab.deliver(is_reply)
     assert (lab.isr(), brokers_of(leader_of(lab).isr)) == ([2], (2,))
     lab.produce(2, "m")
     assert lab.partition(2).hw == 1  # committed by b2 alone
-    lab.letters.append(copy)
+    lab.in_flight.append(copy)
     lab.deliver(is_change)
     return lab.isr()
 
@@ -77,20 +77,20 @@ def test_late_copy_of_an_isr_change_re_adds_no_replica() -> None:
 
 def isr_after_a_swap(variant: str) -> list[int]:
     """The ISR when the leader asks for b4, and b4 dies and returns with an empty disk before the request is read (B-35)."""
-    lab = full(variant)
-    die(lab, 4)
+    lab = cluster_in_sync(variant)
+    crash_and_expire(lab, 4)
     lab.start(4)
-    lab.held = is_change
+    lab.is_held = is_change
     lab.wait(3000)
-    (letter,) = [letter for letter in lab.letters if is_change(letter)][:1]
+    (envelope,) = [envelope for envelope in lab.in_flight if is_change(envelope)][:1]
     lab.crash(4)
     lab.disks[4] = type(lab.disks[4])()
     lab.expire(4)
     lab.start(4)
-    lab.held = lambda other: is_change(other) or isinstance(other[2], FetchReply)
+    lab.is_held = lambda other: is_change(other) or isinstance(other.message, FetchReply)
     lab.settle()
-    lab.letters = type(lab.letters)(other for other in lab.letters if not is_change(other))
-    lab.letters.append(letter)
+    lab.drop(is_change)
+    lab.in_flight.append(envelope)
     lab.deliver(is_change)
     return lab.isr()
 
@@ -103,12 +103,12 @@ def test_late_isr_change_does_not_add_a_wiped_replica() -> None:
 
 def result_for_a_stopping_broker(variant: str) -> ErrorCode:
     """The answer to a proposal that adds b4, which is stopping and has left the ISR (B-37)."""
-    lab = full(variant)
-    request(lab, proposal(lab, 2, 3))
+    lab = cluster_in_sync(variant)
+    request_isr_change(lab, isr_proposal(lab, 2, 3))
     for standing in controller_of(lab).standings:
         if standing.broker == 4:
             standing.state = BrokerState.STOPPING
-    return request(lab, proposal(lab, 2, 3, 4)).results[0].error
+    return request_isr_change(lab, isr_proposal(lab, 2, 3, 4)).results[0].error
 
 
 def test_isr_change_does_not_add_a_stopping_broker() -> None:
@@ -119,7 +119,7 @@ def test_isr_change_does_not_add_a_stopping_broker() -> None:
 
 def test_leader_withdraws_a_refused_isr_change_by_a_write() -> None:
     """KIP-497: a controller may still accept a late copy, so the refused ISR counts until the version moves."""
-    lab = full(min_isr=2)
+    lab = cluster_in_sync(min_isr=2)
     leader = leader_of(lab)
     refused = (*leader.isr[:2],)
     turn = turn_of(lab, 2)
@@ -143,8 +143,8 @@ def test_leader_withdraws_a_refused_isr_change_by_a_write() -> None:
 
 def test_refused_member_counts_until_the_withdrawal_is_written() -> None:
     """KIP-497: a late copy of the refused expansion may still land, and then b4 may lead: it must have what is committed."""
-    lab = full()
-    request(lab, proposal(lab, 2, 3))
+    lab = cluster_in_sync()
+    request_isr_change(lab, isr_proposal(lab, 2, 3))
     leader = leader_of(lab)
     leader.isr, leader.zk_version = lab.state().isr, lab.state().zk_version
     assert brokers_of(leader.isr) == (2, 3)
@@ -161,16 +161,16 @@ def test_refused_member_counts_until_the_withdrawal_is_written() -> None:
 
 def step_after_a_zombies_answer(variant: str) -> str:
     """The step of the leader's change after the answer of a controller that knows only an older state (B-55)."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     stale = controller_of(lab).states[T0]
-    request(lab, proposal(lab, 2, 3, 4))
-    lab.tell(2, Received(Address("b1"), _as_leader_and_isr(lab)))
+    request_isr_change(lab, isr_proposal(lab, 2, 3, 4))
+    lab.handle_event(2, Received(Address("b1"), _as_leader_and_isr(lab)))
     lab.wait(1000)
     controller_of(lab).states[T0] = replace(stale, zk_version=ZkVersion(0))
-    lab.muted.add(1)  # it cannot read ZooKeeper
+    lab.cut_off_from_zk.add(1)  # it cannot read ZooKeeper
     shrink(lab, 4)
     lab.deliver(is_change)
-    lab.deliver(is_answer)
+    lab.deliver(is_reply)
     change = leader_of(lab).change
     assert change is not None
     return change.step
@@ -190,7 +190,7 @@ def test_deposed_controller_does_not_refuse_isr_change_for_good() -> None:
 
 def test_isr_change_refused_with_an_older_state_stays_pending() -> None:
     """B-55, KAFKA-14154: a controller that refuses by an older version has not seen the state that the leader has."""
-    lab = full()
+    lab = cluster_in_sync()
     shrink(lab, 4)
     leader = leader_of(lab)
     assert leader.change is not None
@@ -202,15 +202,15 @@ def test_isr_change_refused_with_an_older_state_stays_pending() -> None:
 
 def isr_believed_after_an_old_answer(variant: str) -> tuple[int, ...]:
     """The leader's ISR when the answer to a change of one epoch arrives in the next epoch, which has another ISR (B-32)."""
-    lab = full(variant)
-    lab.held = comes_from(4)
+    lab = cluster_in_sync(variant)
+    lab.is_held = sent_to_leader_by(4)
     shrink(lab, 4)
     lab.deliver(is_change)
-    (answer,) = [letter for letter in lab.letters if is_answer(letter)]
-    lab.letters.remove(answer)
-    die(lab, 3)
+    (answer,) = [envelope for envelope in lab.in_flight if is_reply(envelope)]
+    lab.in_flight.remove(answer)
+    crash_and_expire(lab, 3)
     assert (lab.state().leader, brokers_of(leader_of(lab).isr)) == (2, (2,))
-    lab.letters.append(answer)
+    lab.in_flight.append(answer)
     lab.settle()
     return brokers_of(leader_of(lab).isr)
 
@@ -223,16 +223,16 @@ def test_leader_ignores_isr_answer_of_an_earlier_epoch() -> None:
 
 def acks_after_a_silent_follower_left(variant: str) -> list[ErrorCode]:
     """Answers for a record that waits for b4: b4 is silent and leaves the ISR, and no follower fetches afterwards (B-25)."""
-    lab = full(variant)
-    lab.held = lambda letter: letter[0] == "b4" and letter[1] == "b2"
+    lab = cluster_in_sync(variant)
+    lab.is_held = carries(sender="b4", receiver="b2")
     lab.wait(600)
     lab.produce(2, "m", correlation=7)
     lab.settle()
     assert lab.partition(2).hw == 0
-    lab.held = lambda letter: letter[1] == "b2" and letter[0] in ("b3", "b4")
+    lab.is_held = lambda envelope: envelope.receiver == "b2" and envelope.sender in ("b3", "b4")
     shrink(lab, 4)
     lab.settle()
-    return [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 7]
+    return [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 7]
 
 
 def test_leader_advances_hw_when_an_isr_change_ends() -> None:
@@ -243,11 +243,11 @@ def test_leader_advances_hw_when_an_isr_change_ends() -> None:
 
 def hw_while_a_change_is_in_flight(variant: str) -> int:
     """The HW while the controller may already have added b4, which lacks what b2 and b3 hold (B-30)."""
-    lab = full(variant)
-    request(lab, proposal(lab, 2, 3))
+    lab = cluster_in_sync(variant)
+    request_isr_change(lab, isr_proposal(lab, 2, 3))
     leader = leader_of(lab)
     leader.isr, leader.zk_version = lab.state().isr, lab.state().zk_version
-    lab.held = lambda letter: is_answer(letter) or (isinstance(letter[2], FetchReply) and letter[1] == "b4")
+    lab.is_held = lambda envelope: is_reply(envelope) or (isinstance(envelope.message, FetchReply) and envelope.receiver == "b4")
     turn = turn_of(lab, 2)
     member = IsrMember(BrokerId(4), lab.nodes[4].state.broker.incarnation)
     isr._propose(turn, lab.partition(2), leader, (*leader.isr, member))
@@ -264,33 +264,35 @@ def test_both_isrs_count_until_the_controller_answers() -> None:
 
 def test_queued_leader_and_isr_is_updated_when_the_isr_changes() -> None:
     """R-192: otherwise a command that waits in its channel would carry an outdated ISR."""
-    lab = full()
+    lab = cluster_in_sync()
     channel = next(c for c in controller_of(lab).channels if c.broker == 3)
     channel.in_flight = UpdateMetadata(99, BrokerId(1), controller_of(lab).epoch, channel.incarnation, (), ())
     channel.states[T0] = replace(lab.state(), replicas=(BrokerId(2), BrokerId(3), BrokerId(4)))
-    request(lab, proposal(lab, 2, 3))
+    request_isr_change(lab, isr_proposal(lab, 2, 3))
 
     assert brokers_of(channel.states[T0].isr) == (2, 3)
 
 
 def test_controller_keeps_only_the_latest_isr_request() -> None:
     """The leader waits for the latest answer only; requests must not pile up at a controller without ZooKeeper."""
-    lab = full()
-    lab.muted.add(1)
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(1)
     for correlation in range(20):
-        change = IsrChange(correlation, BrokerId(2), lab.nodes[2].state.broker.incarnation, (proposal(lab, 2, 3),))
-        lab.tell(1, Received(Address("b2"), change))
+        change = IsrChange(correlation, BrokerId(2), lab.nodes[2].state.broker.incarnation, (isr_proposal(lab, 2, 3),))
+        lab.handle_event(1, Received(Address("b2"), change))
 
     assert [r.asked.correlation for r in controller_of(lab).isr_requests] == [19]
 
 
 def test_leader_ignores_isr_answer_without_open_proposal() -> None:
-    lab = full()
+    lab = cluster_in_sync()
     broker = lab.nodes[2].state.broker
     broker.asked = [IsrAsked(correlation=900, tps=(T0,))]
     before = leader_of(lab).isr
     state: PartitionState = replace(lab.state(), isr=(), zk_version=ZkVersion(99))
-    lab.tell(2, Received(Address("b1"), IsrChangeReply(900, ErrorCode.NONE, None, (IsrResult(ErrorCode.NONE, None, state),))))
+    lab.handle_event(
+        2, Received(Address("b1"), IsrChangeReply(900, ErrorCode.NONE, None, (IsrResult(ErrorCode.NONE, None, state),)))
+    )
 
     assert leader_of(lab).isr == before
     assert proposals.pending(controller_of(lab), T0) is False

@@ -11,22 +11,22 @@ from reference.errors import ErrorCode
 from reference.events import ZkReplied
 from reference.messages import Fetch, LeaderAndIsr, PartitionState, ProduceReply, UpdateMetadata
 from reference.replica.partition import brokers_of
-from tests.reference.lab import T0, Lab, Letter
+from tests.reference.lab import T0, Envelope, Lab, carries
 from tests.reference.moving import reassign, write
 from tests.reference.recorded import leader_of, restart_leader, settled_cluster, shrink
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 BY_ITSELF = ["isr-via-zookeeper", "v3"]
 
 
-def fetches_of(*brokers: int) -> Callable[[Letter], bool]:
+def fetches_of(*brokers: int) -> Callable[[Envelope], bool]:
     """Match the fetch requests of these brokers."""
-    return lambda letter: letter[0] in [f"b{i}" for i in brokers] and isinstance(letter[2], Fetch)
+    return lambda envelope: envelope.sender in [f"b{i}" for i in brokers] and isinstance(envelope.message, Fetch)
 
 
-def commands_to(i: int) -> Callable[[Letter], bool]:
+def commands_to(i: int) -> Callable[[Envelope], bool]:
     """Match what the controller sends to this broker."""
-    return lambda letter: letter[1] == f"b{i}" and isinstance(letter[2], LeaderAndIsr | UpdateMetadata)
+    return carries(LeaderAndIsr, UpdateMetadata, receiver=f"b{i}")
 
 
 def state_in(data: bytes) -> PartitionState:
@@ -34,7 +34,7 @@ def state_in(data: bytes) -> PartitionState:
 
 
 def acknowledged(lab: Lab) -> list[int]:
-    return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
 # --- the leader writes ---------------------------------------------------------------------------------------------------------
@@ -70,14 +70,14 @@ def test_leader_adopts_isr_and_version_once_zookeeper_answers(variant: str) -> N
     """R-059: before the answer nothing is committed by the smaller ISR; after it that ISR and its version count."""
     lab = settled_cluster(variant)
     whole, version = leader_of(lab).isr, leader_of(lab).zk_version
-    lab.held = fetches_of(4)
+    lab.is_held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
     lab.settle()
-    lab.muted.add(2)
+    lab.cut_off_from_zk.add(2)
     shrink(lab, 4)
     assert (leader_of(lab).isr, leader_of(lab).zk_version) == (whole, version)
     assert acknowledged(lab) == []
-    lab.muted.discard(2)
+    lab.cut_off_from_zk.discard(2)
     leader_of(lab).change = None
     shrink(lab, 4)
 
@@ -93,15 +93,15 @@ def test_leader_cannot_shrink_the_isr_after_the_controller(variant: str) -> None
     b2 is cut off from the controller and another broker has been elected. A write of b2 still reaches ZooKeeper.
     """
     lab = settled_cluster(variant)
-    lab.held = commands_to(2)
-    lab.muted.add(2)
+    lab.is_held = commands_to(2)
+    lab.cut_off_from_zk.add(2)
     lab.expire(2)
     lab.settle()
     after = lab.state()
     assert after.leader in brokers_of(after.isr) == (3, 4)
-    lab.muted.discard(2)
+    lab.cut_off_from_zk.discard(2)
     lab.sessions[2] = lab.zk.connect(timeout_ms=6000)
-    lab.look_from_here()
+    lab.clear_record()
     lab.produce(2, "old", correlation=8)
     shrink(lab, 3, 4)
     lab.settle()
@@ -115,8 +115,8 @@ def test_leader_cannot_shrink_the_isr_after_the_controller(variant: str) -> None
 def test_leader_gives_up_an_isr_change_after_the_controller() -> None:
     """R-071: reading back after the refusal, it finds the next leader epoch, and may change the ISR no more."""
     lab = settled_cluster()
-    lab.held = commands_to(2)
-    die(lab, 4)
+    lab.is_held = commands_to(2)
+    crash_and_expire(lab, 4)
     assert lab.isr() == [2, 3]
     shrink(lab, 3, 4)
     lab.settle()
@@ -131,18 +131,18 @@ def test_leader_writes_again_after_an_answer_was_lost() -> None:
     """R-059: a write whose answer was lost may have failed, so until it is read back the smaller ISR commits nothing."""
     lab = settled_cluster()
     whole = leader_of(lab).isr
-    lab.held = fetches_of(4)
+    lab.is_held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
     lab.settle()
-    lab.slow = lambda i, _: i == 2
+    lab.delays_write = lambda i, _: i == 2
     shrink(lab, 4)
     change = leader_of(lab).change
     assert change is not None
-    lab.tell(2, ZkReplied(change.request, (Unknown(),)))
+    lab.handle_event(2, ZkReplied(change.request, (Unknown(),)))
     lab.settle()
     assert (leader_of(lab).isr, acknowledged(lab)) == (whole, [])
-    lab.on_their_way.clear()  # it never reached ZooKeeper
-    lab.slow = lambda *_: False
+    lab.delayed_writes.clear()  # it never reached ZooKeeper
+    lab.delays_write = lambda *_: False
     lab.fire(2, "isr")
     lab.settle()
 
@@ -152,12 +152,12 @@ def test_leader_writes_again_after_an_answer_was_lost() -> None:
 def test_leader_takes_the_isr_that_it_reads_back() -> None:
     """R-059: its write was refused; what ZooKeeper holds is another ISR of the same epoch, and that counts."""
     lab = settled_cluster()
-    lab.slow = lambda i, _: i == 2
+    lab.delays_write = lambda i, _: i == 2
     shrink(lab, 4)
     state = lab.state()
     other = replace(state, isr=tuple(member for member in state.isr if member.broker != 3))
     write(lab, SetData(paths.state_path(T0), paths.state_payload(other), state.zk_version))
-    lab.write_now()
+    lab.release_writes()
 
     assert brokers_of(leader_of(lab).isr) == (2, 4)
     assert leader_of(lab).zk_version == state.zk_version + 1
@@ -173,13 +173,13 @@ def test_controller_reads_again_after_a_version_conflict(variant: str) -> None:
     A controller that wrote the ISR which it chose before would bring b4 back, which lacks a committed record.
     """
     lab = settled_cluster(variant)
-    lab.held = fetches_of(4)
+    lab.is_held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
-    lab.slow = lambda i, _: i == 1
-    die(lab, 3)
+    lab.delays_write = lambda i, _: i == 1
+    crash_and_expire(lab, 3)
     shrink(lab, 4)
     assert lab.isr() == [2, 3]
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
     by_controller = [(brokers_of(state_in(op.data).isr), op.version) for i, op in lab.state_writes() if i == 1]
 
@@ -192,14 +192,14 @@ def test_move_reads_the_isr_again_after_a_version_conflict() -> None:
     """R-024, R-054, V3 §F step 3.2.2: the new leader takes b6 out of the ISR between the controller's read and its write."""
     lab = settled_cluster(brokers=6)
     write(lab, Create("/admin", b""))
-    lab.slow = lambda i, op: i == 1 and brokers_of(state_in(op.data).isr) == (5, 6)
+    lab.delays_write = lambda i, op: i == 1 and brokers_of(state_in(op.data).isr) == (5, 6)
     reassign(lab, (5, 6))
-    assert len(lab.on_their_way) == 1
-    lab.held = fetches_of(6)
+    assert len(lab.delayed_writes) == 1
+    lab.is_held = fetches_of(6)
     shrink(lab, 6, leader=5)
     without = lab.isr()
     assert 6 not in without
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
 
     assert lab.isr() == without

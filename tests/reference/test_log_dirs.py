@@ -34,8 +34,8 @@ from reference.types import (
     TopicPartition,
 )
 from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, command, create_topic, jbod, produced, restart
-from tests.reference.lab import T0
-from tests.reference.v3 import die
+from tests.reference.lab import T0, Envelope, carries
+from tests.reference.v3 import crash_and_expire
 
 # --- a directory fails --------------------------------------------------------------------------------------------------------
 
@@ -56,8 +56,8 @@ def test_broker_goes_on_though_a_bad_dir_fails_again() -> None:
     """R-290, R-292: a flush may fail after a write; one directory of two is still good."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
-    lab.tell(1, DirFailed(0, "EIO"))
-    lab.tell(1, DirFailed(0, "ENOSPC"))
+    lab.handle_event(1, DirFailed(0, "EIO"))
+    lab.handle_event(1, DirFailed(0, "ENOSPC"))
 
     assert (lab.halted, bad_dirs(lab, 1), list(lab.nodes[1].state.broker.partitions)) == ({}, (0,), [U0])
 
@@ -76,7 +76,7 @@ def test_empty_bad_dir_halts_the_broker_before_kip_112() -> None:
     for name, halted in (("log-dir-fails-broker", {1: "log directories 1 failed"}), ("safe", {})):
         lab = jbod(variant=VARIANTS[name])
         assert lab.disks[1].dirs[1].logs == {}
-        lab.tell(1, DirFailed(1, "EIO"))
+        lab.handle_event(1, DirFailed(1, "EIO"))
 
         assert lab.halted == halted
 
@@ -153,26 +153,26 @@ def test_new_replica_goes_to_the_emptiest_good_dir() -> None:
 def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
     """R-298, C-22: KAFKA_STORAGE_ERROR makes the client look for the next leader; the record may be written all the same."""
     lab = jbod()
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch)
     lab.produce(1, "x", correlation=5)
-    lab.tell(1, DirFailed(0, "EIO"))
+    lab.handle_event(1, DirFailed(0, "EIO"))
 
-    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 5] == [EIO]
+    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 5] == [EIO]
 
 
 def test_offline_replica_answers_with_storage_error() -> None:
     """R-293, R-298, B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
     lab = jbod()
-    lab.muted.add(1)  # the controller is not notified, so nobody tells the broker to stop
+    lab.cut_off_from_zk.add(1)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 1)
-    lab.inbox.clear()
+    lab.client_replies.clear()
     asker = Address("c1")
-    lab.tell(1, Received(asker, Fetch(1, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
-    lab.tell(1, Received(asker, EpochEnd(2, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0))))
-    lab.tell(1, Received(asker, ListOffsets(3, T0, NO_EPOCH)))
+    lab.handle_event(1, Received(asker, Fetch(1, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
+    lab.handle_event(1, Received(asker, EpochEnd(2, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0))))
+    lab.handle_event(1, Received(asker, ListOffsets(3, T0, NO_EPOCH)))
     lab.produce(1, "x", correlation=4)
 
-    answered = [m for m in lab.inbox if isinstance(m, FetchReply | EpochEndReply | ListOffsetsReply | ProduceReply)]
+    answered = [m for m in lab.client_replies if isinstance(m, FetchReply | EpochEndReply | ListOffsetsReply | ProduceReply)]
     assert [(m.correlation, m.error) for m in answered] == [(1, EIO), (2, EIO), (3, EIO), (4, EIO)]
     assert command(lab, 1, T0, new=False, epoch=9) is EIO
 
@@ -181,11 +181,11 @@ def test_fetcher_of_an_offline_replica_stops_alone() -> None:
     """R-295, B-63 b (KAFKA-5864, KAFKA-8346): one bad partition must not stop the fetchers of the others."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
-    lab.muted.add(2)  # the controller is not notified, so nobody tells the broker to stop
+    lab.cut_off_from_zk.add(2)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 2)
-    lab.letters.clear()
+    lab.in_flight.clear()
     lab.wait(3000)
-    lab.tell(lab.leader(U0), Received(Address("c1"), Produce(50, U0, -1, ("y",), Millis(1000))))
+    lab.handle_event(lab.leader(U0), Received(Address("c1"), Produce(50, U0, -1, ("y",), Millis(1000))))
     lab.settle()
 
     assert f"fetch:{T0}" not in lab.timers[2]
@@ -199,9 +199,9 @@ def test_leader_with_a_bad_dir_shrinks_other_isrs() -> None:
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(3000)
     break_dir(lab, 1)
-    lab.muted.add(3)
+    lab.cut_off_from_zk.add(3)
     lab.crash(3)  # b3 stops fetching, and its session stays open
-    lab.tell(1, Received(Address("c1"), Produce(50, U0, 1, ("y",), Millis(1000))))
+    lab.handle_event(1, Received(Address("c1"), Produce(50, U0, 1, ("y",), Millis(1000))))
     lab.wait(9000)
 
     role = lab.nodes[1].state.broker.partitions[U0].role
@@ -213,8 +213,8 @@ def test_leader_steps_down_at_once_when_its_dir_fails() -> None:
     """B-63 a: until the controller knows of the failure, the leader would accept records that it cannot store."""
     for name, leads in (("log-dir-keep-leader", True), ("safe", False)):
         lab = jbod(variant=VARIANTS[name])
-        lab.muted.add(1)  # the controller is not notified
-        lab.tell(1, DirFailed(0, "EIO"))
+        lab.cut_off_from_zk.add(1)  # the controller is not notified
+        lab.handle_event(1, DirFailed(0, "EIO"))
 
         partition = lab.nodes[1].state.broker.partitions.get(T0)
         assert (partition is not None and isinstance(partition.role, Leader)) is leads
@@ -228,7 +228,7 @@ def test_record_is_not_acknowledged_after_a_failed_write() -> None:
     lab.disks[1].dirs[0].bad = False
     lab.produce(1, "y", acks=1, correlation=2)
 
-    errors = {m.correlation: m.error for m in lab.inbox if isinstance(m, ProduceReply)}
+    errors = {m.correlation: m.error for m in lab.client_replies if isinstance(m, ProduceReply)}
     assert errors == {2: EIO}  # the answer to the first stood behind the failed write and was dropped
     assert lab.disks[1].dirs[0].logs[T0] == []
 
@@ -239,15 +239,15 @@ def test_stopped_offline_replica_stays_offline() -> None:
         lab = jbod()
         lab.configs[1] = replace(lab.configs[1], variant=VARIANTS[name])
         lab.nodes[1].state.config = lab.configs[1]
-        lab.muted.add(1)
-        lab.tell(1, DirFailed(0, "EIO"))
-        lab.muted.clear()
-        lab.letters.clear()
+        lab.cut_off_from_zk.add(1)
+        lab.handle_event(1, DirFailed(0, "EIO"))
+        lab.cut_off_from_zk.clear()
+        lab.in_flight.clear()
         controller = lab.nodes[1].state.controller
         incarnation = lab.nodes[1].state.broker.incarnation
         stop = StopReplica(9, BrokerId(1), controller.epoch, incarnation, (StopPartition(T0, LeaderEpoch(99)),))
-        lab.tell(1, Received(Address("b2"), stop))
-        (reply,) = [m for _, _, m in lab.letters if isinstance(m, StopReplicaReply)]
+        lab.handle_event(1, Received(Address("b2"), stop))
+        (reply,) = [m for _, _, m in lab.in_flight if isinstance(m, StopReplicaReply)]
 
         assert reply.errors == ((T0, EIO),)
         assert command(lab, 1, T0, new=True, epoch=9) is expected
@@ -314,7 +314,7 @@ def test_missing_replica_is_created_if_all_dirs_are_good() -> None:
 def test_broker_with_a_bad_dir_creates_only_new_replicas() -> None:
     """R-301, B-63 h (KAFKA-16234): a missing replica may lie in the bad directory, with committed records."""
     lab = jbod()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     lab.disks[3].dirs[0].bad = True
     lab.start(3)
     lab.settle()
@@ -343,12 +343,12 @@ def test_only_replicas_of_a_new_topic_are_marked_new() -> None:
     lab = jbod()
     seen: list[tuple[str, tuple[TopicPartition, ...]]] = []
 
-    def watching(letter: tuple[Address, Address, object]) -> bool:
-        if isinstance(letter[2], LeaderAndIsr):
-            seen.append((letter[1], letter[2].new))
+    def watching(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, LeaderAndIsr):
+            seen.append((envelope.receiver, envelope.message.new))
         return False
 
-    lab.held = watching
+    lab.is_held = watching
     create_topic(lab, "u", 1, 2, 3)
     told_of_u = set(seen)
     seen.clear()
@@ -361,12 +361,12 @@ def test_only_replicas_of_a_new_topic_are_marked_new() -> None:
 def test_replica_is_marked_new_until_its_broker_answers() -> None:
     """R-302: a lost command is repeated unchanged."""
     lab = jbod()
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    lab.is_held = carries(LeaderAndIsr)
     create_topic(lab, "u", 1, 2, 3)
-    lab.letters = type(lab.letters)(x for x in lab.letters if not isinstance(x[2], LeaderAndIsr))
+    lab.drop(carries(LeaderAndIsr))
     lab.wait(2500)
-    again = [m.new for _, _, m in lab.letters if isinstance(m, LeaderAndIsr)]
-    lab.held = lambda _: False
+    again = [m.new for _, _, m in lab.in_flight if isinstance(m, LeaderAndIsr)]
+    lab.is_held = lambda _: False
     lab.wait(2500)
 
     assert again

@@ -34,8 +34,8 @@ from reference.types import (
     TopicPartition,
 )
 from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, create_topic, events, jbod, notification, produced, restart
-from tests.reference.lab import T0, Lab
-from tests.reference.v3 import die
+from tests.reference.lab import T0, Envelope, Lab, carries
+from tests.reference.v3 import crash_and_expire
 
 V0, W0 = TopicPartition("v-0"), TopicPartition("w-0")
 
@@ -43,15 +43,15 @@ V0, W0 = TopicPartition("v-0"), TopicPartition("w-0")
 def test_broker_repeats_its_dir_notification_until_written() -> None:
     """R-299: a lost answer leaves it open; without the notification the partition would stay without a leader."""
     lab = jbod()
-    lab.muted.add(1)
+    lab.cut_off_from_zk.add(1)
     lab.disks[1].dirs[0].bad = True
     lab.fire(1, "checkpoint")
     assert notification(lab, 1) == "writing"
-    lab.tell(1, ZkReplied(lab.nodes[1].state.broker.dir_event_request, (Unknown(),)))
+    lab.handle_event(1, ZkReplied(lab.nodes[1].state.broker.dir_event_request, (Unknown(),)))
     assert notification(lab, 1) == "due"
     for node in lab.nodes.values():
         node.state.controller.step = ControllerStep.OFF  # no controller reads the notification
-    lab.muted.clear()
+    lab.cut_off_from_zk.clear()
     lab.fire(1, "dir-event")
 
     assert notification(lab, 1) == "none"
@@ -83,11 +83,11 @@ def test_late_answer_names_the_replicas_of_the_bad_dir() -> None:
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
     none, refused = ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsrReply)
+    lab.is_held = carries(LeaderAndIsrReply)
     reply = LeaderAndIsrReply(77, none, ((T0, none), (U0, none), (V0, refused)))
-    lab.tell(2, DirFailed(0, "EIO", ((Address("b1"), reply),)))
+    lab.handle_event(2, DirFailed(0, "EIO", ((Address("b1"), reply),)))
 
-    answers = [message for _, to, message in lab.letters if to == "b1" and isinstance(message, LeaderAndIsrReply)]
+    answers = [message for _, to, message in lab.in_flight if to == "b1" and isinstance(message, LeaderAndIsrReply)]
     assert answers == [replace(reply, errors=((T0, EIO), (U0, none), (V0, refused)))]
 
 
@@ -96,13 +96,13 @@ def test_broker_without_a_registration_notifies_after_the_next() -> None:
     lab = jbod()
     for node in lab.nodes.values():
         node.state.controller.step = ControllerStep.OFF  # no controller reads the notification
-    lab.muted.add(3)
+    lab.cut_off_from_zk.add(3)
     lab.expire(3)
-    lab.tell(3, ZkState("expired"))
+    lab.handle_event(3, ZkState("expired"))
     break_dir(lab, 3)
     assert (notification(lab, 3), events(lab)) == ("due", ())
-    lab.muted.clear()
-    lab.tell(3, ZkReplied(lab.nodes[3].state.broker.registration_request, (Unknown(),)))
+    lab.cut_off_from_zk.clear()
+    lab.handle_event(3, ZkReplied(lab.nodes[3].state.broker.registration_request, (Unknown(),)))
     lab.fire(3, "register")
 
     assert (notification(lab, 3), len(events(lab))) == ("none", 1)
@@ -129,7 +129,7 @@ def test_failed_dir_of_a_follower_shrinks_the_isr() -> None:
 
     assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
     for i in (1, 2):
-        die(lab, i)
+        crash_and_expire(lab, i)
     lab.wait(3000)
     assert lab.leaders() == []
     controller = lab.nodes[3].state.controller
@@ -155,12 +155,12 @@ def test_new_controller_asks_all_brokers_for_offline_replicas() -> None:
         assert lab.leaders() == [2]
         controller = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
         assert controller == 1
-        lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)  # the controller's question does not arrive
+        lab.is_held = carries(LeaderAndIsr)  # the controller's question does not arrive
         break_dir(lab, 2)
         assert events(lab) == ()
         lab.crash(1)
-        lab.letters.clear()
-        lab.held = lambda _: False
+        lab.in_flight.clear()
+        lab.is_held = lambda _: False
         lab.expire(1)
         lab.wait(3000)
 
@@ -171,7 +171,7 @@ def test_deposed_controller_deletes_no_dir_notification() -> None:
     """U-22: its successor asked before the directory failed, and would never learn of the failure."""
     lab = jbod()
     old = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
-    lab.muted.add(old)
+    lab.cut_off_from_zk.add(old)
     lab.expire(old)
     lab.wait(3000)
     epoch = lab.nodes[old].state.controller.epoch_version
@@ -195,14 +195,14 @@ def test_metadata_names_offline_replicas() -> None:
     """R-304, R-305, R-306: replicas in bad directories and on dead brokers."""
     lab = jbod()
     break_dir(lab, 3)
-    die(lab, 2)
-    lab.inbox.clear()
-    lab.tell(1, Received(Address("c1"), Metadata(1)))
-    (answer,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+    crash_and_expire(lab, 2)
+    lab.client_replies.clear()
+    lab.handle_event(1, Received(Address("c1"), Metadata(1)))
+    (answer,) = [m for m in lab.client_replies if isinstance(m, MetadataReply)]
     lab.start(2)
     lab.settle()
-    lab.tell(1, Received(Address("c1"), Metadata(2)))
-    later = [m for m in lab.inbox if isinstance(m, MetadataReply)][-1]
+    lab.handle_event(1, Received(Address("c1"), Metadata(2)))
+    later = [m for m in lab.client_replies if isinstance(m, MetadataReply)][-1]
 
     assert [state.offline for state in answer.states] == [(2, 3)]
     assert [state.offline for state in later.states] == [(3,)]
@@ -213,11 +213,11 @@ def test_requests_carry_the_fields_of_kip_112() -> None:
     lab = jbod()
     sent: list[object] = []
 
-    def watching(letter: tuple[Address, Address, object]) -> bool:
-        sent.append(letter[2])
+    def watching(envelope: Envelope) -> bool:
+        sent.append(envelope.message)
         return False
 
-    lab.held = watching
+    lab.is_held = watching
     create_topic(lab, "u", 1, 2, 3)
     break_dir(lab, 2)
 
@@ -253,18 +253,18 @@ def assert_new_topic_is_served_alone(lab: Lab, i: int) -> None:
     create_topic(lab, "u", 1, 2, 3)
     for other in lab.ids:
         if other != i:
-            die(lab, other)
+            crash_and_expire(lab, other)
     lab.wait(3000)
-    lab.inbox.clear()
+    lab.client_replies.clear()
     asker = Address("c1")
-    lab.tell(i, Received(asker, Produce(60, U0, -1, ("y",), Millis(1000))))
+    lab.handle_event(i, Received(asker, Produce(60, U0, -1, ("y",), Millis(1000))))
     lab.settle()
-    lab.tell(i, Received(asker, Fetch(61, U0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
-    lab.tell(i, Received(asker, Metadata(62)))
+    lab.handle_event(i, Received(asker, Fetch(61, U0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
+    lab.handle_event(i, Received(asker, Metadata(62)))
 
-    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
-    assert [b.values for m in lab.inbox if isinstance(m, FetchReply) for b in m.batches] == [("y",)]
-    (answer,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [b.values for m in lab.client_replies if isinstance(m, FetchReply) for b in m.batches] == [("y",)]
+    (answer,) = [m for m in lab.client_replies if isinstance(m, MetadataReply)]
     others = tuple(other for other in lab.ids if other != i)
     assert {state.tp: (state.leader, state.offline) for state in answer.states}[U0] == (i, others)
 

@@ -17,9 +17,9 @@ from reference.types import (
     BrokerId,
 )
 from tests.reference.failing_dirs import U0, break_dir, create_topic, jbod, produced, restart
-from tests.reference.lab import T0, Disk, Lab
+from tests.reference.lab import T0, Disk, Lab, carries
 from tests.reference.moving import reassign, write
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 
 def test_election_from_logs_waits_for_an_unreadable_log_dir() -> None:
@@ -47,11 +47,13 @@ def test_log_info_reply_names_unreadable_logs() -> None:
     """docs/promise.md SILENT-1: with the answer "no log" the others would be elected without this replica."""
     lab = jbod()
     break_dir(lab, 3)
-    lab.letters.clear()
+    lab.in_flight.clear()
     node = lab.nodes[3].state
-    lab.tell(3, Received(Address("b1"), LogInfo(5, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (T0,))))
+    lab.handle_event(
+        3, Received(Address("b1"), LogInfo(5, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (T0,)))
+    )
 
-    assert [m for _, _, m in lab.letters if isinstance(m, LogInfoReply)] == [LogInfoReply(5, ErrorCode.NONE, (), (T0,))]
+    assert [m for _, _, m in lab.in_flight if isinstance(m, LogInfoReply)] == [LogInfoReply(5, ErrorCode.NONE, (), (T0,))]
 
 
 def test_offline_replica_is_not_recreated_and_elected_empty() -> None:
@@ -89,7 +91,7 @@ def test_replica_in_a_replaced_dir_is_refilled_and_not_elected() -> None:
     for alone in (False, True):
         lab = jbod(2)
         if alone:
-            die(lab, 2)
+            crash_and_expire(lab, 2)
         assert produced(lab, 1, "x", 1) is ErrorCode.NONE
         lab.crash(1)
         lab.disks[1].dirs[0] = type(lab.disks[1].dirs[0])()
@@ -148,7 +150,7 @@ def test_replica_recreated_in_an_older_dir_is_not_elected() -> None:
 def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
     """R-293: a repaired directory returns an old log beside the replica created meanwhile."""
     lab = jbod()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     lab.disks[3].dirs[0].bad = True
     lab.start(3)
     lab.settle()
@@ -165,11 +167,11 @@ def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
 def test_follower_with_a_longer_log_than_its_leader_truncates() -> None:
     """B-17 (KAFKA-3924): halting the broker for one partition would lose unflushed records of all its others."""
     lab = jbod(2)
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.is_held = carries(FetchReply)
     lab.produce(1, "x", acks=1)
-    die(lab, 1)
+    crash_and_expire(lab, 1)
     assert lab.leaders() == [2]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.start(1)
     lab.wait(3000)
 

@@ -17,10 +17,10 @@ from reference.replica.partition import brokers_of
 from reference.types import Address, BrokerId, TopicPartition
 from tests.reference.failing_dirs import U0, break_dir, create_topic, events, jbod, produced, restart
 from tests.reference.interrupted import Interrupted
-from tests.reference.lab import T0, Lab, Letter
-from tests.reference.moving import cluster, silent, write
+from tests.reference.lab import T0, Envelope, Lab
+from tests.reference.moving import cluster, fetches_from, write
 from tests.reference.recorded import STATE, Recorded, leader_of, settled_cluster
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 V0 = TopicPartition("v-0")
 ASK = 70  # correlation of the questions of these tests
@@ -138,15 +138,15 @@ def test_controller_sees_a_notification_while_it_deletes_another() -> None:
     lab = cluster()
     asked: list[str] = []
 
-    def watching(letter: Letter) -> bool:
-        if isinstance(letter[2], LeaderAndIsr):
-            asked.append(letter[1])
+    def watching(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, LeaderAndIsr):
+            asked.append(envelope.receiver)
         return False
 
     def notify(broker: int) -> None:
         write(lab, Create(paths.LOG_DIR_EVENT, paths.log_dir_event_payload(BrokerId(broker)), sequential=True))
 
-    lab.held = watching
+    lab.is_held = watching
     lab.before[f"gone: {paths.LOG_DIR_EVENT}0000000000"] = partial(notify, 3)
     notify(2)
 
@@ -159,11 +159,11 @@ def test_lost_answer_of_zookeeper_loses_no_notification(lost: int) -> None:
     lab = Interrupted(4, replicas=(2, 3, 4), log_dirs=2)
     lab.wait(3000)
     assert (lab.nodes[1].state.controller.step, lab.leaders()) == ("active", [2])
-    lab.lost = lost
+    lab.unanswered_request = lost
     break_dir(lab, 2)
     lab.wait(5000)
 
-    assert lab.losses == 1
+    assert lab.lost_answers == 1
     assert (events(lab), len(lab.leaders()), lab.isr()) == ((), 1, [3, 4])
 
 
@@ -174,9 +174,9 @@ def offline_seen(lab: Lab, tp: TopicPartition = T0) -> dict[int, tuple[int, ...]
     """The offline replicas of a partition that each broker tells a client."""
     found: dict[int, tuple[int, ...]] = {}
     for i in lab.nodes:
-        lab.inbox.clear()
-        lab.tell(i, Received(Address("c1"), Metadata(ASK)))
-        (reply,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+        lab.client_replies.clear()
+        lab.handle_event(i, Received(Address("c1"), Metadata(ASK)))
+        (reply,) = [m for m in lab.client_replies if isinstance(m, MetadataReply)]
         (found[i],) = [state.offline for state in reply.states if state.tp == tp]
     return found
 
@@ -185,7 +185,7 @@ def lagging() -> Lab:
     """b4 has no replica, b3 has left the ISR: no election follows when its replica goes offline."""
     lab = Lab(4, replicas=(1, 2, 3), log_dirs=2)
     lab.wait(3000)
-    lab.held = silent(3)
+    lab.is_held = fetches_from(3)
     lab.produce(1, "x", acks=1)
     lab.wait(15_000)
     assert (lab.isr(), offline_seen(lab)) == ([1, 2], dict.fromkeys((1, 2, 3, 4), ()))
@@ -203,7 +203,7 @@ def test_every_broker_tells_of_a_replica_on_a_bad_disk() -> None:
 def test_every_broker_tells_of_a_replica_on_a_dead_broker() -> None:
     """R-304, R-305: KIP-112's union of offline replicas on live brokers and replicas on dead ones."""
     lab = lagging()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert (lab.isr(), offline_seen(lab)) == ([1, 2], dict.fromkeys((1, 2, 4), (3,)))
 
@@ -228,7 +228,7 @@ def test_offline_replicas_are_listed_without_a_leader_too() -> None:
     lab = Lab(4, replicas=(2, 3))
     lab.wait(3000)
     for i in (2, 3):
-        die(lab, i)
+        crash_and_expire(lab, i)
 
     assert offline_seen(lab) == {1: (2, 3), 4: (2, 3)}
 
@@ -236,7 +236,7 @@ def test_offline_replicas_are_listed_without_a_leader_too() -> None:
 def test_new_replica_is_offline_if_its_creation_fails() -> None:
     """R-297: b3 cannot notify the controller; its answer to the command with isNewReplica says that nothing was created."""
     lab = jbod()
-    lab.muted.add(3)
+    lab.cut_off_from_zk.add(3)
     lab.disks[3].dirs[1].bad = True  # the emptier directory, where u-0 would go
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(5000)
@@ -248,7 +248,7 @@ def test_new_replica_is_offline_if_its_creation_fails() -> None:
 def test_new_controller_asks_every_broker_for_its_partitions() -> None:
     """R-307: by LeaderAndIsr, and though nothing is to be elected: the former controller had no replica."""
     lab = settled_cluster("safe")
-    die(lab, 1)
+    crash_and_expire(lab, 1)
 
     asked = lab.sent(LeaderAndIsr)
     assert {(i, to, m.init) for i, to, m in asked if T0 in [state.tp for state in m.states]} == {
@@ -267,13 +267,13 @@ def test_new_controller_marks_only_new_replicas() -> None:
     create_topic(lab, "u", *(i for i in lab.ids if i != controller))
     told: dict[TopicPartition, set[tuple[str, bool]]] = {T0: set(), U0: set()}
 
-    def watching(letter: tuple[Address, Address, object]) -> bool:
-        if isinstance(letter[2], LeaderAndIsr):
-            for state in letter[2].states:
-                told[state.tp].add((letter[1], state.tp in letter[2].new))
+    def watching(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, LeaderAndIsr):
+            for state in envelope.message.states:
+                told[state.tp].add((envelope.receiver, state.tp in envelope.message.new))
         return False
 
-    lab.held = watching
+    lab.is_held = watching
     lab.expire(controller)
     lab.settle()
     others = [f"b{i}" for i in lab.ids if i != controller]
@@ -288,12 +288,12 @@ def test_repaired_broker_is_told_that_its_replicas_are_old() -> None:
     lab.disks[3].dirs[0] = type(lab.disks[3].dirs[0])()
     new_placements: list[tuple[TopicPartition, ...]] = []
 
-    def watching(letter: tuple[Address, Address, object]) -> bool:
-        if isinstance(letter[2], LeaderAndIsr) and letter[1] == "b3":
-            new_placements.append(letter[2].new)
+    def watching(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, LeaderAndIsr) and envelope.receiver == "b3":
+            new_placements.append(envelope.message.new)
         return False
 
-    lab.held = watching
+    lab.is_held = watching
     restart(lab, 3)
     lab.wait(3000)
 

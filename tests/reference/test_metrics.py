@@ -6,7 +6,7 @@ from reference.config import VARIANTS
 from reference.metrics import METRICS
 from reference.types import BrokerState
 from tests.reference.lab import Lab
-from tests.reference.v3 import die, full
+from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
 
 def of(lab: Lab, broker: int, *names: str) -> list[int]:
@@ -20,16 +20,16 @@ def test_metrics_have_distinct_short_names() -> None:
 
 
 def test_one_broker_counts_as_controller() -> None:
-    lab = full()
+    lab = cluster_in_sync()
 
     assert [of(lab, broker, "ActiveControllerCount") for broker in lab.ids] == [[1], [0], [0]]
 
 
 def test_leader_alone_counts_its_under_replicated_partition() -> None:
     """A follower that counted it too would make the sum over all brokers wrong."""
-    lab = full()
+    lab = cluster_in_sync()
     assert of(lab, 1, "LeaderCount", "UnderReplicatedPartitions") == [1, 0]
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert of(lab, 1, "LeaderCount", "UnderReplicatedPartitions") == [1, 1]
     assert of(lab, 2, "LeaderCount", "UnderReplicatedPartitions") == [0, 0]
@@ -39,7 +39,7 @@ def test_leader_counts_partitions_under_min_isr() -> None:
     lab = Lab(3, min_isr=3)
     lab.wait(3000)
     assert of(lab, 1, "UnderMinIsrPartitionCount") == [0]
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert of(lab, 1, "UnderMinIsrPartitionCount") == [1]
 
@@ -48,7 +48,7 @@ def test_controller_counts_partitions_without_a_leader() -> None:
     lab = Lab(3, replicas=(2,))
     lab.wait(3000)
     assert of(lab, 1, "OfflinePartitionsCount") == [0]
-    die(lab, 2)
+    crash_and_expire(lab, 2)
 
     assert of(lab, 1, "OfflinePartitionsCount") == [1]
     assert of(lab, 3, "OfflinePartitionsCount") == [0]
@@ -56,8 +56,8 @@ def test_controller_counts_partitions_without_a_leader() -> None:
 
 def test_silent_broker_is_fenced_in_both_metrics() -> None:
     """KIP-343: the controller holds it for inactive, and the broker fences itself."""
-    lab = full()
-    lab.held = lambda letter: "b3" in letter[:2]
+    lab = cluster_in_sync()
+    lab.is_held = lambda envelope: "b3" in (envelope.sender, envelope.receiver)
     lab.wait(10_000)
 
     assert of(lab, 1, "FencedBrokerCount", "BrokerState") == [1, BrokerState.ACTIVE]
@@ -68,7 +68,7 @@ def test_controller_counts_an_election_and_its_time() -> None:
     lab = Lab(3, replicas=(2, 3))
     lab.wait(3000)
     (before,) = of(lab, 1, "LeaderElectionRateAndTimeMs")
-    die(lab, lab.leader())
+    crash_and_expire(lab, lab.leader())
 
     assert of(lab, 1, "LeaderElectionRateAndTimeMs", "UncleanLeaderElectionsPerSec") == [before + 1, 0]
     assert of(lab, 1, "LastLeaderElectionTimeMs") == [lab.now]
@@ -78,9 +78,9 @@ def test_election_outside_the_isr_counts_as_unclean() -> None:
     """R-022: v3 elects any live replica when nobody of the ISR is left."""
     lab = Lab(3, variant=VARIANTS["unclean-election"], replicas=(2, 3))
     lab.wait(3000)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     before = of(lab, 1, "UncleanLeaderElectionsPerSec")
-    die(lab, 2)
+    crash_and_expire(lab, 2)
     lab.start(3)
     lab.settle()
 
@@ -89,13 +89,13 @@ def test_election_outside_the_isr_counts_as_unclean() -> None:
 
 
 def test_leader_counts_how_its_isr_shrinks_and_grows() -> None:
-    lab = full()
+    lab = cluster_in_sync()
     shrinks, expands = of(lab, 1, "IsrShrinksPerSec", "IsrExpandsPerSec")
-    lab.held = lambda letter: letter[:2] == ("b3", "b1")
+    lab.is_held = lambda envelope: (envelope.sender, envelope.receiver) == ("b3", "b1")
     lab.produce(1, "x")
     lab.wait(5500)
     shrunk = of(lab, 1, "IsrShrinksPerSec")[0]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.wait(5000)
 
     assert (lab.isr(), shrunk - shrinks) == ([1, 2, 3], 1)
@@ -104,7 +104,7 @@ def test_leader_counts_how_its_isr_shrinks_and_grows() -> None:
 
 def test_copy_of_a_process_counts_anew() -> None:
     """The counters are no part of the state, so that the explorer takes equal processes for equal."""
-    lab = full()
+    lab = cluster_in_sync()
     copy = lab.nodes[1].clone()
 
     assert (copy.fingerprint(), copy.tally.leader_elections) == (lab.nodes[1].fingerprint(), 0)

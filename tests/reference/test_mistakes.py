@@ -28,8 +28,8 @@ from reference.messages import (
 )
 from reference.replica.partition import Follower, Idle, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Millis, Offset
-from tests.reference.lab import T0, Lab
-from tests.reference.v3 import command, controllers, die, fetch, full, state_for
+from tests.reference.lab import T0, Lab, carries
+from tests.reference.v3 import cluster_in_sync, controllers, crash_and_expire, fetch, next_state, send_leader_and_isr
 
 
 def with_switches(brokers: int = 2, **switches: object) -> Lab:
@@ -50,7 +50,7 @@ def asked_by(lab: Lab, i: int) -> int:
 def answer(lab: Lab, i: int, *batches: Batch, hw: int = 0, error: ErrorCode = ErrorCode.NONE) -> None:
     """A leader's answer to the fetch of a follower."""
     epoch = lab.partition(i).leader_epoch
-    lab.tell(i, Received(Address("b1"), FetchReply(asked_by(lab, i), T0, error, epoch, Offset(hw), batches)))
+    lab.handle_event(i, Received(Address("b1"), FetchReply(asked_by(lab, i), T0, error, epoch, Offset(hw), batches)))
 
 
 def append_stray(lab: Lab, i: int, *values: str) -> None:
@@ -83,7 +83,7 @@ def test_leader_records_its_epoch_start_before_any_append(record: bool, values: 
     """B-09, KAFKA-7415: otherwise it cannot say where the epoch before ended, and followers keep stray records."""
     lab = with_switches(3, record_epoch_start=record)
     append_stray(lab, 2, "stray")
-    die(lab, 3)  # the next epoch
+    crash_and_expire(lab, 3)  # the next epoch
 
     assert lab.values(2) == values
 
@@ -94,9 +94,9 @@ def test_follower_ignores_epoch_end_reply_of_an_old_request(recheck: bool, value
     lab = with_switches(3, epoch_end_recheck=recheck)
     lab.produce(1, "x")
     lab.settle()
-    lab.held = lambda letter: isinstance(letter[2], EpochEndReply)
-    die(lab, 3)
-    lab.tell(2, Received(Address("b1"), EpochEndReply(10_000, T0, ErrorCode.NONE, LeaderEpoch(0), Offset(0))))
+    lab.is_held = carries(EpochEndReply)
+    crash_and_expire(lab, 3)
+    lab.handle_event(2, Received(Address("b1"), EpochEndReply(10_000, T0, ErrorCode.NONE, LeaderEpoch(0), Offset(0))))
 
     assert lab.values(2) == values
 
@@ -113,7 +113,7 @@ def test_epoch_cache_replaces_an_empty_epoch_by_an_earlier_one(strict: bool, end
 def test_follower_epoch_cache_obeys_the_protocol_variant() -> None:
     """B-11: the switch reaches the log of a follower."""
     for name, epochs in (("safe", [0]), ("epoch-cache-lazy", [5])):
-        lab = full(name)
+        lab = cluster_in_sync(name)
         lab.partition(2).log.epochs[:] = [EpochStart(LeaderEpoch(5), Offset(0))]
         answer(lab, 2, Batch(Offset(0), LeaderEpoch(0), ("a",)))
 
@@ -139,7 +139,7 @@ def test_follower_truncates_by_the_answer_to_its_fetch() -> None:
     lab.produce(1, "a")
     lab.settle()
     append_stray(lab, 2, "stray", "more")
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     lab.produce(1, "b", correlation=2)
     lab.settle()
     lab.wait(1000)
@@ -151,14 +151,14 @@ def test_follower_truncates_by_the_answer_to_its_fetch() -> None:
 def test_diverging_follower_does_not_advance_the_hw(counted: bool, hw: int) -> None:
     """B-12, KAFKA-13141: its fetch offset is the end of other records."""
     lab = with_switches(truncation="fetch", leo_of_diverging=counted)
-    lab.held = lambda letter: letter[1] == "b2"
-    lab.letters.clear()
+    lab.is_held = carries(receiver="b2")
+    lab.in_flight.clear()
     lab.produce(1, "x")
     incarnation = lab.nodes[2].state.broker.incarnation
     epoch = lab.partition(1).leader_epoch
     asking = Fetch(99, T0, BrokerId(2), incarnation, epoch, Offset(1), Millis(100), 10, last_epoch=LeaderEpoch(7))
-    lab.tell(1, Received(Address("b2"), asking))
-    replies = [m.diverging for _, _, m in lab.letters if isinstance(m, FetchReply) and m.correlation == 99]
+    lab.handle_event(1, Received(Address("b2"), asking))
+    replies = [m.diverging for _, _, m in lab.in_flight if isinstance(m, FetchReply) and m.correlation == 99]
 
     assert replies == [Diverging(LeaderEpoch(0), Offset(1))]
     assert lab.partition(1).hw == hw
@@ -173,7 +173,7 @@ def test_follower_truncates_before_it_adopts_the_hw(early: bool, seen: list[int]
     reply = FetchReply(
         asked_by(lab, 2), T0, ErrorCode.NONE, LeaderEpoch(0), Offset(1), diverging=Diverging(LeaderEpoch(0), Offset(0))
     )
-    lab.tell(2, Received(Address("b1"), reply))
+    lab.handle_event(2, Received(Address("b1"), reply))
 
     assert [note.hw for i, note in lab.notes if i == 2 and note.kind == "hw"] == seen
     assert lab.values(2) == []
@@ -182,8 +182,8 @@ def test_follower_truncates_before_it_adopts_the_hw(early: bool, seen: list[int]
 @pytest.mark.parametrize(("name", "refused"), [("safe", True), ("kip320-first-try", False), ("no-fetch-fencing", False)])
 def test_fetch_of_an_older_leader_epoch_is_fenced(name: str, refused: bool) -> None:
     """B-06, B-14, U-12: a known last epoch does not show that the follower follows in the current one."""
-    lab = full(name)
-    die(lab, 3)
+    lab = cluster_in_sync(name)
+    crash_and_expire(lab, 3)
     lab.produce(1, "x")
     reply = fetch(lab, 1, 0, replica=2, epoch=0)
 
@@ -204,7 +204,7 @@ def logs_after_alternating_leaders(variant: Variant) -> tuple[list[str], list[st
         lab.settle()
 
     def stop(i: int) -> None:
-        die(lab, i)
+        crash_and_expire(lab, i)
 
     def start(i: int) -> None:
         lab.start(i)
@@ -265,10 +265,10 @@ def test_hw_does_not_decrease_within_an_epoch(monotone: bool, hw: int) -> None:
 @pytest.mark.parametrize(("name", "resigned"), [("safe", True), ("no-zk-guard", False)])
 def test_controller_resigns_when_the_epoch_has_moved(name: str, resigned: bool) -> None:
     """B-44, U-08, KAFKA-6082: it may have been paused while another controller replaced it."""
-    lab = full(name)
+    lab = cluster_in_sync(name)
     lab.zk.submit(lab.admin, (SetData(paths.CONTROLLER_EPOCH, b"7", -1),))
     lab.notes.clear()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert ("controller-resigned" in [note.kind for _, note in lab.notes]) is resigned
 
@@ -278,15 +278,15 @@ def test_controller_resigns_when_the_epoch_has_moved(name: str, resigned: bool) 
 )
 def test_leader_and_isr_of_an_older_controller_is_refused(name: str, error: ErrorCode) -> None:
     """B-45, U-08, KAFKA-1188: the command was sent before the controller was replaced."""
-    lab = full(name)
-    die(lab, 1)
+    lab = cluster_in_sync(name)
+    crash_and_expire(lab, 1)
     broker = lab.nodes[3].state.broker
     assert broker.controller_epoch == 2
-    lab.letters.clear()
+    lab.in_flight.clear()
     late = LeaderAndIsr(5, BrokerId(1), ControllerEpoch(1), broker.incarnation, False, (lab.state(),))
-    lab.tell(3, Received(Address("b1"), late))
+    lab.handle_event(3, Received(Address("b1"), late))
 
-    assert [m.error for _, to, m in lab.letters if to == "b1" and isinstance(m, LeaderAndIsrReply)] == [error]
+    assert [m.error for _, to, m in lab.in_flight if to == "b1" and isinstance(m, LeaderAndIsrReply)] == [error]
 
 
 @pytest.mark.parametrize(("persist", "epochs"), [(True, (1, 2)), (False, (1, 1))])
@@ -294,7 +294,7 @@ def test_each_controller_gets_its_own_controller_epoch(persist: bool, epochs: tu
     """B-46: a controller that counts by itself would reuse the epoch of another one."""
     lab = with_switches(3, controller_epoch_persist=persist, zk_guard=persist)
     first = lab.nodes[1].state.controller.epoch
-    die(lab, 1)
+    crash_and_expire(lab, 1)
 
     assert (first, lab.nodes[2].state.controller.epoch) == epochs
 
@@ -315,7 +315,7 @@ def test_repeated_leader_and_isr_completes_the_role_change(early: bool, role: ty
     """B-56, KAFKA-9307: the session ended in the middle of it; the same command must not be ignored as old."""
     lab = with_switches(3, epoch_before_transition=early)
     lab.partition(3).role = Idle()
-    command(lab, 3, state_for(lab, 1, epoch_up=0))
+    send_leader_and_isr(lab, 3, next_state(lab, 1, epoch_up=0))
 
     assert isinstance(lab.partition(3).role, role)
 
@@ -323,7 +323,7 @@ def test_repeated_leader_and_isr_completes_the_role_change(early: bool, role: ty
 @pytest.mark.parametrize(("known", "changed"), [(True, [T0]), (False, [])])
 def test_controller_detects_a_restart_between_two_reads(known: bool, changed: list[str]) -> None:
     """B-47, U-20, KAFKA-1120: the same broker ids are registered, one with another incarnation."""
-    lab = full("safe" if known else "no-broker-incarnation")
+    lab = cluster_in_sync("safe" if known else "no-broker-incarnation")
     node = lab.nodes[1].state
     bounced = tuple(LiveBroker(b.broker, Incarnation(b.incarnation + 100 * (b.broker == 3))) for b in node.controller.live)
     turn = Turn(Now(Millis(0), Millis(0)), node.ids, node.config, node.broker.incarnation)
@@ -335,40 +335,40 @@ def test_controller_detects_a_restart_between_two_reads(known: bool, changed: li
 @pytest.mark.parametrize(("name", "error"), [("safe", ErrorCode.STALE_BROKER_EPOCH), ("no-broker-incarnation", ErrorCode.NONE)])
 def test_leader_and_isr_for_an_old_incarnation_is_refused(name: str, error: ErrorCode) -> None:
     """B-48, U-09, KIP-380: the command was meant for a process that has ended."""
-    lab = full(name)
+    lab = cluster_in_sync(name)
     broker = lab.nodes[3].state.broker
-    lab.letters.clear()
+    lab.in_flight.clear()
     late = LeaderAndIsr(5, BrokerId(1), broker.controller_epoch, Incarnation(broker.incarnation - 1), False, (lab.state(),))
-    lab.tell(3, Received(Address("b1"), late))
+    lab.handle_event(3, Received(Address("b1"), late))
 
-    assert [m.error for _, to, m in lab.letters if to == "b1" and isinstance(m, LeaderAndIsrReply)] == [error]
+    assert [m.error for _, to, m in lab.in_flight if to == "b1" and isinstance(m, LeaderAndIsrReply)] == [error]
 
 
 def test_parked_produce_fails_when_the_leader_epoch_changes() -> None:
     """B-27, KAFKA-1148: another record may have taken the offset meanwhile."""
     for name, errors in (("safe", [ErrorCode.NOT_LEADER_OR_FOLLOWER]), ("no-purgatory-epoch-check", [])):
-        lab = full(name)
-        lab.held = lambda letter: letter[1] in ("b2", "b3")
+        lab = cluster_in_sync(name)
+        lab.is_held = lambda envelope: envelope.receiver in ("b2", "b3")
         lab.produce(1, "x")
         lab.settle()
-        command(lab, 1, state_for(lab, 2))
+        send_leader_and_isr(lab, 1, next_state(lab, 2))
 
-        assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == errors
+        assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == errors
         assert not isinstance(lab.partition(1).role, Leader)
 
 
 def test_parked_requests_of_a_disconnected_client_are_dropped() -> None:
     """A client may ask for a wait of weeks, reconnect and ask again; requests of other clients and of followers stay."""
-    lab = full()
-    lab.held = lambda letter: letter[1] in ("b2", "b3")
+    lab = cluster_in_sync()
+    lab.is_held = lambda envelope: envelope.receiver in ("b2", "b3")
     assert fetch(lab, 1, 0) is None  # c9
     for gone in ("c8", "b2", "c9"):
-        lab.tell(1, ConnectionLost(Address(gone)))
+        lab.handle_event(1, ConnectionLost(Address(gone)))
     fetchers = [parked.source for parked in lab.partition(1).fetches]
     lab.produce(1, "x")  # c1
-    lab.tell(1, ConnectionLost(Address("c8")))
+    lab.handle_event(1, ConnectionLost(Address("c8")))
     producers = [parked.source for parked in lab.partition(1).produces]
-    lab.tell(1, ConnectionLost(Address("c1")))
+    lab.handle_event(1, ConnectionLost(Address("c1")))
 
     assert (fetchers, producers) == (["b2", "b3"], ["c1"])
     assert lab.partition(1).produces == []
@@ -378,10 +378,10 @@ def test_parked_requests_of_a_disconnected_client_are_dropped() -> None:
 def test_late_stop_replica_of_an_old_epoch_deletes_nothing(fenced: bool) -> None:
     """B-52, U-10, KIP-570: without an epoch of its own, a late StopReplica deletes a replica that was assigned again."""
     lab = with_switches(3, stop_replica_epoch=fenced)
-    command(lab, 3, state_for(lab, 2, epoch_up=4))
+    send_leader_and_isr(lab, 3, next_state(lab, 2, epoch_up=4))
     broker = lab.nodes[3].state.broker
     stops = (StopPartition(T0, LeaderEpoch(1)),)
-    lab.tell(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))
+    lab.handle_event(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))
 
     assert (T0 in broker.partitions) is fenced
 
@@ -390,7 +390,7 @@ def test_late_stop_replica_of_an_old_epoch_deletes_nothing(fenced: bool) -> None
 def test_incomplete_first_leader_and_isr_deletes_no_replica(deletes: bool, there: bool) -> None:
     """B-53, U-11: a controller that read only a part, or was deposed, would delete all other logs on every broker."""
     lab = with_switches(3, init_deletes=deletes)
-    command(lab, 3, init=True)
+    send_leader_and_isr(lab, 3, init=True)
 
     assert (T0 in lab.nodes[3].state.broker.partitions) is there
 
@@ -401,14 +401,14 @@ def test_incomplete_first_leader_and_isr_deletes_no_replica(deletes: bool, there
 )
 def test_epoch_end_request_without_epoch_is_not_fenced(behind: int | None, error: ErrorCode) -> None:
     """KIP-320: a current leader epoch of -1 means none; any other epoch than the leader's is refused."""
-    lab = full("safe")
-    die(lab, 3)
+    lab = cluster_in_sync("safe")
+    crash_and_expire(lab, 3)
     lab.produce(1, "x")
     lab.settle()
     epoch = lab.partition(1).leader_epoch
     current = NO_EPOCH if behind is None else LeaderEpoch(epoch - behind)
-    lab.tell(1, Received(Address("c1"), EpochEnd(7, T0, BrokerId(-1), current, epoch)))
+    lab.handle_event(1, Received(Address("c1"), EpochEnd(7, T0, BrokerId(-1), current, epoch)))
     lab.settle()
-    (reply,) = [one for one in lab.inbox if isinstance(one, EpochEndReply)]
+    (reply,) = [one for one in lab.client_replies if isinstance(one, EpochEndReply)]
 
     assert (reply.error, reply.end_offset) == (error, 1 if error is ErrorCode.NONE else None)

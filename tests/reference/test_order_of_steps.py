@@ -11,10 +11,10 @@ from reference.events import Received
 from reference.messages import LeaderAndIsr, LeaderAndIsrReply, Metadata, MetadataReply, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import Address, BrokerId, topic_partition
-from tests.reference.lab import T0
-from tests.reference.moving import entries, reassign, write
+from tests.reference.lab import T0, carries
+from tests.reference.moving import reassign, reassignment_of, write
 from tests.reference.recorded import STATE, Recorded, settled_cluster
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 # --- elections -------------------------------------------------------------------------------------------------------------
 
@@ -22,12 +22,12 @@ from tests.reference.v3 import die
 def test_command_follows_the_write_that_it_tells_of() -> None:
     """R-076, V3 §A step 4: while the controller's write is on its way, no broker hears of it, though all channels are free."""
     lab = settled_cluster("safe")
-    lab.slow = lambda i, _: i == 1
-    die(lab, 3)
+    lab.delays_write = lambda i, _: i == 1
+    crash_and_expire(lab, 3)
     lab.wait(500)
     idle = [c.broker for c in lab.nodes[1].state.controller.channels if c.in_flight is None]
     early = lab.sent(LeaderAndIsr)
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
     epochs = {to: [s.leader_epoch for s in m.states] for _, to, m in lab.sent(LeaderAndIsr)}
 
@@ -38,15 +38,15 @@ def test_command_follows_the_write_that_it_tells_of() -> None:
 def test_new_leader_refuses_produces_until_it_is_told() -> None:
     """R-075: ZooKeeper names it already, and its command is on its way; the client, refused, comes again."""
     lab = settled_cluster("safe")
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
-    die(lab, 2)
+    lab.is_held = carries(LeaderAndIsr)
+    crash_and_expire(lab, 2)
     leader = lab.state().leader
     assert leader in (3, 4)
     lab.produce(leader, "x", acks=1, correlation=1)
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
     lab.produce(leader, "x", acks=1, correlation=2)
-    answers = {m.correlation: m.error for m in lab.inbox if isinstance(m, ProduceReply)}
+    answers = {m.correlation: m.error for m in lab.client_replies if isinstance(m, ProduceReply)}
 
     assert answers == {1: ErrorCode.NOT_LEADER_OR_FOLLOWER, 2: ErrorCode.NONE}
 
@@ -54,8 +54,8 @@ def test_new_leader_refuses_produces_until_it_is_told() -> None:
 def test_command_without_an_answer_runs_into_its_timeout() -> None:
     """R-077: after request_timeout_ms, and no earlier, the controller gives up waiting and sends the command again."""
     lab = settled_cluster("safe")
-    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
-    die(lab, 4)
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
+    crash_and_expire(lab, 4)
     timeout = lab.configs[1].request_timeout_ms
     lab.wait(timeout - 1)
     before = [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
@@ -67,15 +67,15 @@ def test_command_without_an_answer_runs_into_its_timeout() -> None:
 def test_command_without_an_answer_alerts_the_administrator() -> None:
     """R-077, V3 Discussion 6: the controller notes its timeout, once for each, and names the broker and the command."""
     lab = settled_cluster("safe")
-    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], LeaderAndIsrReply)
-    die(lab, 4)
+    lab.is_held = carries(LeaderAndIsrReply, sender="b3")
+    crash_and_expire(lab, 4)
     timeout = lab.configs[1].request_timeout_ms
     incarnation = lab.nodes[3].state.broker.incarnation
     lab.wait(timeout - 1)
     early = alerts(lab)
     lab.wait(1)
     told = alerts(lab)
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
     lab.wait(2 * timeout)
 
@@ -91,14 +91,14 @@ def alerts(lab: Recorded) -> list[tuple[int, int | None, int | None, str | None]
 def test_silent_broker_holds_up_no_command_to_another() -> None:
     """R-082: each broker has its own queue; b3, which answers nothing, is told the latest when it answers again."""
     lab = settled_cluster("safe", brokers=5)
-    lab.held = lambda letter: letter[1] == "b3"
+    lab.is_held = carries(receiver="b3")
     for i in (5, 4):
-        die(lab, i)
+        crash_and_expire(lab, i)
     epoch = lab.partition(2).leader_epoch
     waiting = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 3)
     assert waiting.in_flight is not None
     assert lab.partition(3).leader_epoch < epoch == lab.state().leader_epoch
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
 
     assert lab.partition(3).leader_epoch == epoch
@@ -108,9 +108,9 @@ def test_newest_state_is_told_after_a_timeout() -> None:
     """R-082: what waits in the queue replaces what was sent without an answer, and not the other way round."""
     lab = settled_cluster("safe")
     before = lab.state().leader_epoch
-    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
     for i in (4, 2):
-        die(lab, i)
+        crash_and_expire(lab, i)
     lab.fire(1, "channel:3")
     epochs = [s.leader_epoch for _, to, m in lab.sent(LeaderAndIsr) if to == "b3" for s in m.states]
 
@@ -119,8 +119,8 @@ def test_newest_state_is_told_after_a_timeout() -> None:
 
 def leader_in_metadata(lab: Recorded, i: int) -> BrokerId | None:
     """The leader of t-0 that broker `i` names to clients."""
-    lab.tell(i, Received(Address("c9"), Metadata(1)))
-    reply = lab.inbox[-1]
+    lab.handle_event(i, Received(Address("c9"), Metadata(1)))
+    reply = lab.client_replies[-1]
     assert isinstance(reply, MetadataReply)
     return reply.states[0].leader
 
@@ -128,11 +128,11 @@ def leader_in_metadata(lab: Recorded, i: int) -> BrokerId | None:
 def test_clients_are_routed_by_what_is_in_zookeeper() -> None:
     """R-066: "the published decisions are used by clients for request routing": no earlier, and from every broker."""
     lab = settled_cluster("safe", brokers=5)
-    lab.slow = lambda i, _: i == 1
-    die(lab, 2)
+    lab.delays_write = lambda i, _: i == 1
+    crash_and_expire(lab, 2)
     lab.wait(500)
     early = [leader_in_metadata(lab, i) for i in (3, 5)]
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
 
     assert early == [2, 2]
@@ -181,14 +181,14 @@ def test_controller_watches_the_children_of_moves() -> None:
 def test_init_repeats_commands_lost_with_the_controller() -> None:
     """R-042, R-044: b1 dies before b3 hears of the epoch that it wrote. The next one elects nobody; INIT alone tells b3."""
     lab = settled_cluster("safe")
-    lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], LeaderAndIsr)
-    die(lab, 4)
+    lab.is_held = carries(LeaderAndIsr, sender="b1")
+    crash_and_expire(lab, 4)
     written = lab.state()
     assert lab.partition(3).leader_epoch < written.leader_epoch
-    lab.letters.clear()
-    lab.held = lambda _: False
-    lab.look_from_here()
-    die(lab, 1)
+    lab.in_flight.clear()
+    lab.is_held = lambda _: False
+    lab.clear_record()
+    crash_and_expire(lab, 1)
 
     assert lab.state() == written
     assert lab.partition(3).leader_epoch == written.leader_epoch
@@ -200,12 +200,12 @@ def steps_of_failover(lab: Recorded) -> list[str]:
     """The steps of V3 §D that b2 performs after the deaths of the controller b1 and of b4, in its order."""
     lab.crash(1)
     lab.crash(4)
-    write(lab, Create("/admin", b""), Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries((3, 2)))))
+    write(lab, Create("/admin", b""), Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of((3, 2)))))
     added, removed = topic_partition("t", 1), topic_partition("t", 2)
     for path in (paths.partition_add_path(added), paths.partition_remove_path(removed)):
         above, _, _ = path.rpartition("/")
         write(lab, Create(above.rpartition("/")[0], b""), Create(above, b""), Create(path, b"[2,3]"))
-    lab.look_from_here()
+    lab.clear_record()
     lab.expire(4)
     lab.expire(1)
     lab.settle()
@@ -263,7 +263,7 @@ def test_new_controller_repairs_leaders_before_it_makes_new_ones() -> None:
     lab = settled_cluster("safe")
     lab.crash(1)
     write(lab, Create(paths.topic_path("a"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
-    lab.look_from_here()
+    lab.clear_record()
     lab.expire(1)
     lab.settle()
     new = paths.state_path(topic_partition("a", 0))
@@ -280,9 +280,9 @@ def test_starting_broker_reads_in_the_order_of_v3() -> None:
     lab = settled_cluster("safe")
     other = Create(paths.topic_path("other"), paths.topic_payload(((BrokerId(2), BrokerId(3)),)))
     write(lab, other)
-    die(lab, 4)
-    lab.held = lambda letter: letter[1] == "b4"
-    lab.look_from_here()
+    crash_and_expire(lab, 4)
+    lab.is_held = carries(receiver="b4")
+    lab.clear_record()
     lab.start(4)
     lab.settle()
     reads = [op.path for i, op in lab.log if i == 4 and isinstance(op, GetData | GetChildren)]
@@ -324,8 +324,8 @@ def test_move_of_an_offline_partition_is_in_the_metadata() -> None:
     lab = settled_cluster("safe", brokers=6)
     write(lab, Create("/admin", b""))
     for dead in (2, 3, 4):
-        die(lab, dead)
-    lab.look_from_here()
+        crash_and_expire(lab, dead)
+    lab.clear_record()
     reassign(lab, (5, 6))
     told = {to: [(s.leader, s.replicas) for s in m.states] for _, to, m in lab.sent(UpdateMetadata)}
 

@@ -10,7 +10,17 @@ from reference.coordination.api import Create
 from reference.effects import AnyEffect, ZkRequest
 from reference.messages import IsrMember, PartitionState
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
-from tests.reference.admin import BROKERS, T1, add, back, bury, full, prefer, requests, write
+from tests.reference.admin import (
+    BROKERS,
+    T1,
+    cluster_in_sync,
+    pending_requests,
+    remove_broker,
+    request_partition,
+    request_preferred_election,
+    restart_broker,
+    write,
+)
 from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0
 from tests.reference.moving import Mortal, cluster, reassign
@@ -18,9 +28,9 @@ from tests.reference.moving import Mortal, cluster, reassign
 
 def led_by_another() -> Interrupted:
     """b2 is the controller; b1, the preferred replica, is in the ISR again, and follows."""
-    lab = full()
-    bury(lab, 1)
-    back(lab, 1)
+    lab = cluster_in_sync()
+    remove_broker(lab, 1)
+    restart_broker(lab, 1)
     assert (1 in lab.followers(), lab.isr()) == (True, [1, 2, 3])
     return lab
 
@@ -28,43 +38,43 @@ def led_by_another() -> Interrupted:
 def test_preferred_election_makes_the_preferred_replica_leader() -> None:
     """R-147: the request is deleted when it is done."""
     lab = led_by_another()
-    prefer(lab)
+    request_preferred_election(lab)
 
-    assert (lab.leaders(), lab.isr(), requests(lab)) == ([1], [1, 2, 3], [])
+    assert (lab.leaders(), lab.isr(), pending_requests(lab)) == ([1], [1, 2, 3], [])
 
 
 def test_preferred_election_skips_a_replica_that_is_down() -> None:
-    lab = full()
-    bury(lab, 1)
+    lab = cluster_in_sync()
+    remove_broker(lab, 1)
     before = lab.state()
-    prefer(lab)
+    request_preferred_election(lab)
 
-    assert (lab.state(), requests(lab)) == (before, [])
+    assert (lab.state(), pending_requests(lab)) == (before, [])
 
 
 def test_preferred_election_elects_nobody_but_the_first_replica() -> None:
     """R-147: b1 is down; b2 comes before b3 in the assignment, but is not the preferred replica."""
-    lab = full()
-    bury(lab, 1)
-    bury(lab, 2)
-    back(lab, 2)
+    lab = cluster_in_sync()
+    remove_broker(lab, 1)
+    remove_broker(lab, 2)
+    restart_broker(lab, 2)
     before = lab.state()
     assert (lab.leaders(), sorted(lab.isr())) == ([3], [2, 3])
-    prefer(lab)
+    request_preferred_election(lab)
 
-    assert (lab.state(), requests(lab)) == (before, [])
+    assert (lab.state(), pending_requests(lab)) == (before, [])
 
 
 def test_preferred_election_leaves_other_partitions_alone() -> None:
     """R-147: b1 is the preferred replica of t-1 too, but only t-0 is listed."""
-    lab = full()
-    add(lab, 1, 2)
-    bury(lab, 1)
-    back(lab, 1)
+    lab = cluster_in_sync()
+    request_partition(lab, 1, 2)
+    remove_broker(lab, 1)
+    restart_broker(lab, 1)
     assert (1 in lab.followers(), lab.leader(T1)) == (True, 2)
-    prefer(lab)
+    request_preferred_election(lab)
 
-    assert (lab.leader(), lab.leader(T1), requests(lab)) == (1, 2, [])
+    assert (lab.leader(), lab.leader(T1), pending_requests(lab)) == (1, 2, [])
 
 
 def test_preferred_election_ends_though_a_partition_is_unknown() -> None:
@@ -72,7 +82,7 @@ def test_preferred_election_ends_though_a_partition_is_unknown() -> None:
     lab = led_by_another()
     write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0, T1))))
 
-    assert (lab.leaders(), requests(lab)) == ([1], [])
+    assert (lab.leaders(), pending_requests(lab)) == ([1], [])
 
 
 def test_preferred_election_skips_another_incarnation() -> None:
@@ -97,20 +107,20 @@ def test_preferred_election_skips_another_incarnation() -> None:
 @pytest.mark.parametrize("before", range(4))
 def test_preferred_election_survives_a_crash_at_any_step(before: int) -> None:
     """The next controller finds the request and finishes it."""
-    lab = full()
-    bury(lab, 2)
-    back(lab, 2)
+    lab = cluster_in_sync()
+    remove_broker(lab, 2)
+    restart_broker(lab, 2)
     swap: dict[TopicPartition, tuple[BrokerId, ...]] = {T0: (BrokerId(2), BrokerId(1), BrokerId(3))}
     lab.nodes[1].state.controller.assignments[T0] = swap[T0]
     lab.zk.nodes[paths.topic_path("t")].data = paths.partitions_payload(swap)
-    lab.left = before
-    prefer(lab)
-    assert 1 in lab.muted
-    lab.left = None
-    bury(lab, 1)
+    lab.requests_left = before
+    request_preferred_election(lab)
+    assert 1 in lab.cut_off_from_zk
+    lab.requests_left = None
+    remove_broker(lab, 1)
 
     assert lab.leaders() == [2]
-    assert requests(lab) == []
+    assert pending_requests(lab) == []
 
 
 class Ordered(Mortal):
@@ -133,7 +143,7 @@ def moved(target: tuple[int, ...], moment: int | None = None) -> Ordered:
     lab = cluster(kind=Ordered)
     assert isinstance(lab, Ordered)
     lab.requests, lab.moment = 0, moment
-    lab.look_from_here()
+    lab.clear_record()
     reassign(lab, target)
     return lab
 
@@ -145,7 +155,7 @@ def test_preferred_election_costs_a_move_no_epoch() -> None:
     for moment in range(undisturbed.requests):
         lab = moved((1, 4, 5), moment)
         assert [step for step in lab.steps if step.startswith("state")] == states, moment
-        assert (lab.state().leader_epoch, requests(lab)) == (undisturbed.state().leader_epoch, []), moment
+        assert (lab.state().leader_epoch, pending_requests(lab)) == (undisturbed.state().leader_epoch, []), moment
 
 
 def test_preferred_election_is_served_beside_a_move() -> None:

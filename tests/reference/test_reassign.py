@@ -20,26 +20,26 @@ from reference.types import (
     Address,
     TopicPartition,
 )
-from tests.reference.lab import T0
+from tests.reference.lab import T0, carries
 from tests.reference.moving import (
     GHOST,
     OAR,
     RAR,
     Mortal,
-    assigned,
+    assigned_replicas,
+    broker_ids,
+    brokers_with_log,
     cluster,
-    data,
-    entries,
-    finish,
-    holders,
-    ids,
-    in_order,
-    is_at,
-    pending,
+    controller_steps,
+    fetches_from,
+    is_moved_to,
+    pending_moves,
     reassign,
-    silent,
-    stuck,
+    reassignment_of,
+    stuck_move,
+    wait_until,
     write,
+    znode_data,
 )
 
 # --- the znodes ---------------------------------------------------------------------------------------------------------------
@@ -60,9 +60,9 @@ def test_reassignment_entry_has_the_documented_json() -> None:
     with_original = b'{"version":1,"partitions":[{"topic":"foo1","partition":0,"replicas":[1,2,4],"original_replicas":[1,2,3]}]}'
     without = b'{"version":1,"partitions":[{"topic":"foo1","partition":0,"replicas":[1,2,5]}]}'
 
-    assert admin_paths.reassignments_payload(entries((1, 2, 4), (1, 2, 3), tp)) == with_original
-    assert admin_paths.reassignments_payload(entries((1, 2, 5), (), tp)) == without
-    assert admin_paths.decode_reassignments(with_original) == (entries((1, 2, 4), (1, 2, 3), tp), 0)
+    assert admin_paths.reassignments_payload(reassignment_of((1, 2, 4), (1, 2, 3), tp)) == with_original
+    assert admin_paths.reassignments_payload(reassignment_of((1, 2, 5), (), tp)) == without
+    assert admin_paths.decode_reassignments(with_original) == (reassignment_of((1, 2, 4), (1, 2, 3), tp), 0)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_malformed_reassignment_entry_is_skipped(row: str) -> None:
     good = '{"topic":"t","partition":1,"replicas":[2,3]}'
     found = admin_paths.decode_reassignments(f'{{"version":1,"partitions":[{row},{good}]}}'.encode())
 
-    assert found == (entries((2, 3), (), TopicPartition("t-1")), 1)
+    assert found == (reassignment_of((2, 3), (), TopicPartition("t-1")), 1)
 
 
 def test_v3_reassignment_path_names_one_partition() -> None:
@@ -96,11 +96,11 @@ def test_reassignment_by_the_v3_path_is_done_and_removed() -> None:
     lab = cluster(VARIANTS["v3"])
     path = admin_paths.partition_reassigned_path(T0)
     roots = (Create(admin_paths.PARTITIONS_REASSIGNED, b""), Create(f"{admin_paths.PARTITIONS_REASSIGNED}/t", b""))
-    write(lab, *roots, Create(path, paths.replicas_payload(ids(*RAR))))
+    write(lab, *roots, Create(path, paths.replicas_payload(broker_ids(*RAR))))
 
-    assert finish(lab, lambda: assigned(lab) == RAR and data(lab, path) is None)
-    assert (sorted(lab.isr()), holders(lab)) == ([4, 5, 6], [4, 5, 6])
-    assert data(lab, f"{admin_paths.PARTITIONS_REASSIGNED}/t") is None
+    assert wait_until(lab, lambda: assigned_replicas(lab) == RAR and znode_data(lab, path) is None)
+    assert (sorted(lab.isr()), brokers_with_log(lab)) == ([4, 5, 6], [4, 5, 6])
+    assert znode_data(lab, f"{admin_paths.PARTITIONS_REASSIGNED}/t") is None
 
 
 # --- V3 §F --------------------------------------------------------------------------------------------------------------------
@@ -111,20 +111,20 @@ def test_reassignment_without_dead_brokers_needs_no_timer() -> None:
     lab = cluster()
     reassign(lab)
 
-    assert is_at(lab, RAR)
+    assert is_moved_to(lab, RAR)
     assert lab.now < 4000  # before the agent's timer
 
 
 def test_controller_reads_a_reassignment_when_it_is_written() -> None:
     """R-049, V3 §F step 1: on_partitions_reassigned gets set_p; R-050, V3 §F step 1.1.2: it wakes the agent up."""
-    lab = stuck()
+    lab = stuck_move()
 
     assert list(lab.nodes[1].state.controller.agent.moves) == [T0]
 
 
 def test_new_replicas_of_a_reassignment_become_followers() -> None:
     """R-050, R-051, V3 §F step 2.1, step 2.2: LeaderAndISR to the brokers in RAR, and the move is in progress."""
-    lab = stuck()
+    lab = stuck_move()
 
     assert all(isinstance(lab.partition(i).role, Follower) for i in RAR)
     assert lab.nodes[1].state.controller.agent.moves[T0].step == "joining"
@@ -133,17 +133,17 @@ def test_new_replicas_of_a_reassignment_become_followers() -> None:
 def test_only_new_replicas_of_a_reassignment_are_marked_new() -> None:
     """R-302, R-308: is_new_replica is set for the replicas that are to be created, and for no other."""
     lab = cluster()
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    lab.is_held = carries(LeaderAndIsr)
     reassign(lab)
 
-    news = {to: m.new for _, to, m in lab.letters if isinstance(m, LeaderAndIsr)}
+    news = {to: m.new for _, to, m in lab.in_flight if isinstance(m, LeaderAndIsr)}
     assert news == {"b1": (), "b2": (), "b3": (), "b4": (T0,), "b5": (T0,), "b6": (T0,)}
 
 
 def test_reassignment_first_adds_new_replicas_to_the_assignment() -> None:
     """C-12: AR := OAR + RAR in the topic znode, so that a failover and a starting broker find the new replicas."""
-    assert assigned(stuck()) == (*OAR, *RAR)
-    assert assigned(stuck("reassign-without-widening")) == OAR
+    assert assigned_replicas(stuck_move()) == (*OAR, *RAR)
+    assert assigned_replicas(stuck_move("reassign-without-widening")) == OAR
 
 
 def test_leader_without_the_new_assignment_adds_no_replica() -> None:
@@ -152,44 +152,44 @@ def test_leader_without_the_new_assignment_adds_no_replica() -> None:
     reassign(lab)
     lab.wait(20_000)
 
-    assert (sorted(lab.isr()), assigned(lab)) == ([1, 2, 3], OAR)
+    assert (sorted(lab.isr()), assigned_replicas(lab)) == ([1, 2, 3], OAR)
 
 
 def test_reassignment_waits_for_new_replicas_to_join_the_isr() -> None:
     """R-052, V3 §F step 3.1, step 3.2: until then leader, ISR and old replicas stay as they are."""
-    lab = stuck()
+    lab = stuck_move()
     lab.wait(5000)
-    assert (lab.isr(), lab.leaders(), holders(lab)) == ([1, 2, 3], [1], [1, 2, 3, 4, 5, 6])
-    lab.held = silent(6)
+    assert (lab.isr(), lab.leaders(), brokers_with_log(lab)) == ([1, 2, 3], [1], [1, 2, 3, 4, 5, 6])
+    lab.is_held = fetches_from(6)
     lab.wait(5000)
     assert (lab.isr(), lab.leaders()) == ([1, 2, 3, 4, 5], [1])
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 @pytest.mark.parametrize(("protocol", "done"), [("safe", True), ("reassign-isr-is-all", False)])
 def test_dead_old_replica_does_not_block_the_reassignment(protocol: str, done: bool) -> None:
     """R-052, C-11: V3 §F step 3.2 waits for ISR == AR + RAR, which never comes if a member of AR is dead."""
     lab = cluster(VARIANTS[protocol])
-    lab.bury(3)
+    lab.remove_dead_broker(3)
     reassign(lab)
-    finish(lab, lambda: assigned(lab) == RAR, limit_ms=10_000)
+    wait_until(lab, lambda: assigned_replicas(lab) == RAR, limit_ms=10_000)
 
-    assert (assigned(lab) == RAR) == done
+    assert (assigned_replicas(lab) == RAR) == done
 
 
 def test_old_replica_on_a_dead_broker_is_deleted_at_its_start() -> None:
     """V3 §E step 4: replicas of a dead broker are deleted when the broker starts."""
     lab = cluster()
-    lab.bury(3)
+    lab.remove_dead_broker(3)
     reassign(lab)
-    assert finish(lab, lambda: assigned(lab) == RAR)
-    assert holders(lab) == [3, 4, 5, 6]
+    assert wait_until(lab, lambda: assigned_replicas(lab) == RAR)
+    assert brokers_with_log(lab) == [3, 4, 5, 6]
     lab.start(3)
     lab.settle()
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_reassignment_performs_its_steps_in_order() -> None:
@@ -198,9 +198,9 @@ def test_reassignment_performs_its_steps_in_order() -> None:
     V3 §F step 3.2.2, V3 §F step 3.2.3, V3 §F step 3.2.4, V3 §F step 3.2.5, V3 §F step 3.2.6, V3 §F step 3.2.7.
     """
     lab = cluster()
-    lab.look_from_here()
+    lab.clear_record()
     reassign(lab)
-    by_controller = [word for word in in_order(lab) if not word.startswith(("state: 1 leads 1,2,3,4", "command"))]
+    by_controller = [word for word in controller_steps(lab) if not word.startswith(("state: 1 leads 1,2,3,4", "command"))]
 
     assert by_controller == [
         "AR 1,2,3,4,5,6",
@@ -218,64 +218,64 @@ def test_reassignment_performs_its_steps_in_order() -> None:
 
 def test_reassignment_rereads_the_isr_after_a_version_conflict() -> None:
     """R-054, V3 §F step 3.2.2: the write is conditional on the version that was read."""
-    lab = stuck()
+    lab = stuck_move()
     before = lab.state()
     write(lab, SetData(paths.state_path(T0), paths.state_payload(before), before.zk_version))
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_reassignment_stops_old_replicas_before_it_deletes_them() -> None:
     """R-054, R-236, R-237: StopReplica(delete=false), answered by all, then StopReplica(delete=true)."""
     lab = cluster()
-    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
+    lab.is_held = carries(StopReplica, receiver="b3")
     reassign(lab)
-    stops = [m.partitions[0].delete for _, _, m in lab.letters if isinstance(m, StopReplica)]
+    stops = [m.partitions[0].delete for _, _, m in lab.in_flight if isinstance(m, StopReplica)]
 
-    assert (stops, holders(lab), assigned(lab)) == ([False], [1, 2, 3, 4, 5, 6], (*OAR, *RAR))
+    assert (stops, brokers_with_log(lab), assigned_replicas(lab)) == ([False], [1, 2, 3, 4, 5, 6], (*OAR, *RAR))
 
 
 def test_offline_replica_does_not_block_the_reassignment() -> None:
     """R-308: StopReplica fails there; the broker deletes the replica when it starts and finds no assignment."""
     lab = cluster()
-    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
+    lab.is_held = carries(StopReplica, receiver="b3")
     reassign(lab)
     for _ in range(2):
-        ((_, _, stop),) = [x for x in lab.letters if isinstance(x[2], StopReplica)]
-        lab.letters = type(lab.letters)(x for x in lab.letters if not isinstance(x[2], StopReplica))
+        ((_, _, stop),) = [envelope for envelope in lab.in_flight if isinstance(envelope.message, StopReplica)]
+        lab.drop(carries(StopReplica))
         failed = StopReplicaReply(stop.correlation, ErrorCode.NONE, ((T0, ErrorCode.KAFKA_STORAGE_ERROR),))
-        lab.tell(1, Received(Address("b3"), failed))
+        lab.handle_event(1, Received(Address("b3"), failed))
         lab.settle()
 
-    assert (assigned(lab), pending(lab), holders(lab)) == (RAR, None, [3, 4, 5, 6])
+    assert (assigned_replicas(lab), pending_moves(lab), brokers_with_log(lab)) == (RAR, None, [3, 4, 5, 6])
 
 
 def test_fenced_stop_replica_restarts_the_reassignment() -> None:
     """KIP-570: the replica knows a later epoch than the controller, from a write whose answer was lost."""
     lab = cluster()
-    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
+    lab.is_held = carries(StopReplica, receiver="b3")
     reassign(lab)
-    ((_, _, stop),) = [x for x in lab.letters if isinstance(x[2], StopReplica)]
-    lab.letters = type(lab.letters)(x for x in lab.letters if not isinstance(x[2], StopReplica))
+    ((_, _, stop),) = [envelope for envelope in lab.in_flight if isinstance(envelope.message, StopReplica)]
+    lab.drop(carries(StopReplica))
     fenced = StopReplicaReply(stop.correlation, ErrorCode.NONE, ((T0, ErrorCode.FENCED_LEADER_EPOCH),))
     epoch = lab.state().leader_epoch
-    lab.tell(1, Received(Address("b3"), fenced))
-    lab.held = lambda _: False
+    lab.handle_event(1, Received(Address("b3"), fenced))
+    lab.is_held = lambda _: False
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
     assert lab.state().leader_epoch > epoch
 
 
 def test_broker_that_read_the_old_assignment_drops_its_replica() -> None:
     """B-59: the broker registers after the last StopReplica was answered, and before AR is narrowed."""
     lab = cluster()
-    lab.bury(3)
+    lab.remove_dead_broker(3)
     lab.before["AR 4,5,6"] = lambda: lab.start(3)
     reassign(lab)
 
     assert lab.before == {}
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 class _Returning(Mortal):
@@ -283,27 +283,33 @@ class _Returning(Mortal):
 
     is_back = False
 
-    def tell(self, i: int, event: AnyEvent) -> None:
+    def handle_event(self, i: int, event: AnyEvent) -> None:
         move = self.nodes[1].state.controller.agent.moves.get(T0) if 1 in self.nodes else None
         if not self.is_back and move is not None and move.step is MoveStep.NARROWING:
             self.is_back = True
-            beats = [letter for letter in self.letters if letter[0] == "b3" and isinstance(letter[2], MetadataHeartbeat)]
-            super().tell(1, Received(Address("b3"), beats[-1][2]))
-        super().tell(i, event)
+            beats = [
+                envelope
+                for envelope in self.in_flight
+                if envelope.sender == "b3" and isinstance(envelope.message, MetadataHeartbeat)
+            ]
+            super().handle_event(1, Received(Address("b3"), beats[-1][2]))
+        super().handle_event(i, event)
 
 
 def test_broker_that_returns_is_waited_for_before_ar_narrows() -> None:
     """R-236, R-238: a silent broker counts as absent; one that is heard again answers StopReplica before AR leaves it out."""
     lab = cluster(kind=_Returning)
     assert isinstance(lab, _Returning)
-    lab.held = lambda letter: "b3" in letter[:2] and isinstance(letter[2], StopReplica | MetadataHeartbeat)
+    lab.is_held = lambda envelope: (
+        "b3" in (envelope.sender, envelope.receiver) and isinstance(envelope.message, StopReplica | MetadataHeartbeat)
+    )
     lab.wait(6000)
     reassign(lab)
-    narrowed = assigned(lab) == RAR
-    lab.held = lambda _: False
+    narrowed = assigned_replicas(lab) == RAR
+    lab.is_held = lambda _: False
 
     assert (lab.is_back, narrowed) == (True, False)
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_move_ends_though_a_broker_registers_meanwhile() -> None:
@@ -315,7 +321,7 @@ def test_move_ends_though_a_broker_registers_meanwhile() -> None:
 
     lab.before[f"gone: {admin_paths.REASSIGN}"] = registers
     reassign(lab)
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
     epoch = lab.state().leader_epoch
     lab.wait(2000)
 
@@ -330,10 +336,10 @@ def test_move_ends_though_a_broker_registers_meanwhile() -> None:
 def test_unknown_partition_does_not_block_other_reassignments() -> None:
     """KAFKA-2234, KAFKA-9478: entries with an unknown topic or partition are dropped, the others are moved."""
     lab = cluster()
-    reassignments = entries(RAR) | entries((4,), (), GHOST) | entries((5,), (), TopicPartition("t-7"))
+    reassignments = reassignment_of(RAR) | reassignment_of((4,), (), GHOST) | reassignment_of((5,), (), TopicPartition("t-7"))
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 @pytest.mark.parametrize("payload", [b"{", b"", b'{"version":1,"partitions":[]}', b'{"version":1,"partitions":[{"topic":"t"}]}'])
@@ -343,7 +349,7 @@ def test_unreadable_reassignment_is_dropped(payload: bytes) -> None:
     write(lab, Create(admin_paths.REASSIGN, payload), Create(admin_paths.REASSIGN_EXTRA, payload))
     lab.wait(3000)
 
-    assert is_at(lab, OAR)
+    assert is_moved_to(lab, OAR)
 
 
 @pytest.mark.parametrize("replicas", [(1, 2, 3), (3, 1, 2)])
@@ -352,7 +358,7 @@ def test_reassignment_to_the_present_replicas_ends_at_once(replicas: tuple[int, 
     lab = cluster()
     reassign(lab, replicas)
 
-    assert is_at(lab, replicas)
+    assert is_moved_to(lab, replicas)
 
 
 def test_reassignment_to_too_few_replicas_is_refused() -> None:
@@ -360,13 +366,13 @@ def test_reassignment_to_too_few_replicas_is_refused() -> None:
     lab = cluster()
     reassign(lab, (4,))
 
-    assert is_at(lab, OAR)
+    assert is_moved_to(lab, OAR)
     assert [n.kind for _, n in lab.notes if n.kind.startswith("reassignment")] == ["reassignment-refused"]
 
 
 def test_controller_says_which_reassignments_it_refuses() -> None:
     lab = cluster()
-    ghost = admin_paths.reassignments_payload(entries(RAR, tp=GHOST))
+    ghost = admin_paths.reassignments_payload(reassignment_of(RAR, tp=GHOST))
     write(lab, Create(admin_paths.REASSIGN, ghost))
     lab.wait(5000)
     write(lab, Create(admin_paths.REASSIGN, b'{"version":1,"partitions":[7,{"topic":"t","partition":0,"replicas":[1,1]}]}'))
@@ -377,57 +383,61 @@ def test_controller_says_which_reassignments_it_refuses() -> None:
         f"{admin_paths.REASSIGN}: no such partition: {GHOST}",
         f"{admin_paths.REASSIGN}: 2 entries are invalid",
     ]
-    assert (is_at(lab, OAR), pending(lab)) == (True, None)
+    assert (is_moved_to(lab, OAR), pending_moves(lab)) == (True, None)
 
 
 def test_reassignment_waits_for_a_new_replica_that_is_down() -> None:
     """B-58, KAFKA-4214: when the broker starts, the move goes on."""
     lab = cluster()
-    lab.bury(5)
+    lab.remove_dead_broker(5)
     reassign(lab)
     lab.wait(5000)
-    assert (sorted(lab.isr()), pending(lab)) == ([1, 2, 3, 4, 6], entries(RAR, OAR))
+    assert (sorted(lab.isr()), pending_moves(lab)) == ([1, 2, 3, 4, 6], reassignment_of(RAR, OAR))
     lab.start(5)
     lab.settle()
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_deleting_the_znode_by_hand_stops_the_reassignment() -> None:
     """The way to stop a reassignment before KIP-236: AR stays OAR + RAR and is served."""
-    lab = stuck()
+    lab = stuck_move()
     write(lab, Delete(admin_paths.REASSIGN))
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.wait(5000)
 
-    assert (assigned(lab), sorted(lab.isr()), lab.nodes[1].state.controller.agent.moves) == ((*OAR, *RAR), [1, 2, 3, 4, 5, 6], {})
+    assert (assigned_replicas(lab), sorted(lab.isr()), lab.nodes[1].state.controller.agent.moves) == (
+        (*OAR, *RAR),
+        [1, 2, 3, 4, 5, 6],
+        {},
+    )
 
 
 def test_topic_deleted_during_reassignment_leaves_no_replica() -> None:
     """Deletion goes by AR, which names all holders of a replica."""
-    lab = stuck()
+    lab = stuck_move()
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
 
-    assert finish(lab, lambda: data(lab, paths.topic_path("t")) is None)
-    assert holders(lab) == []
+    assert wait_until(lab, lambda: znode_data(lab, paths.topic_path("t")) is None)
+    assert brokers_with_log(lab) == []
 
 
 @pytest.mark.parametrize("successor", [False, True], ids=["same controller", "next controller"])
 def test_entry_of_a_move_is_gone_before_its_topic(successor: bool) -> None:
     """It names original replicas: a topic that is created again would be rolled back to those (seed 1614 of `--faults all`)."""
-    lab = stuck()
+    lab = stuck_move()
     if successor:
-        lab.bury(1)
+        lab.remove_dead_broker(1)
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
     remaining_moves = []
 
     def note(_: object) -> bool:
-        if data(lab, paths.topic_path("t")) is None:
-            remaining_moves.append(pending(lab))
+        if znode_data(lab, paths.topic_path("t")) is None:
+            remaining_moves.append(pending_moves(lab))
         return False
 
-    lab.held = note
+    lab.is_held = note
     lab.wait(20_000)
 
     assert remaining_moves
@@ -436,8 +446,8 @@ def test_entry_of_a_move_is_gone_before_its_topic(successor: bool) -> None:
 
 def test_deletion_waits_for_an_entry_that_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent's write fails once and is repeated after a pause; the topic's znode must not go before."""
-    lab = stuck()
-    entry = data(lab, admin_paths.REASSIGN)
+    lab = stuck_move()
+    entry = znode_data(lab, admin_paths.REASSIGN)
     assert entry is not None
     submit = lab.zk.submit
     raced: list[object] = []
@@ -448,11 +458,11 @@ def test_deletion_waits_for_an_entry_that_is_written_again(monkeypatch: pytest.M
             raced.append(self)
             submit(lab.admin, (SetData(admin_paths.REASSIGN, entry),))
         if any(isinstance(op, Delete) and op.path == paths.topic_path("t") for op in ops):
-            topics.append(pending(lab))
+            topics.append(pending_moves(lab))
         return submit(session, ops, atomic=atomic)
 
     monkeypatch.setattr(type(lab.zk), "submit", race)
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
     lab.wait(20_000)
 
@@ -465,13 +475,13 @@ def test_controller_sees_a_reassignment_changed_in_place() -> None:
     found = {}
     for protocol in ("safe", "reassign-failover-zombie"):
         lab = cluster(VARIANTS[protocol])
-        write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries((4, 5), (), late))))
-        if pending(lab) is None:
+        write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of((4, 5), (), late))))
+        if pending_moves(lab) is None:
             reassign(lab)
         else:
-            for reassignments in (entries((4,), (), GHOST), entries(RAR)):
+            for reassignments in (reassignment_of((4,), (), GHOST), reassignment_of(RAR)):
                 write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
         lab.wait(5000)
-        found[protocol] = assigned(lab)
+        found[protocol] = assigned_replicas(lab)
 
     assert found == {"safe": RAR, "reassign-failover-zombie": OAR}

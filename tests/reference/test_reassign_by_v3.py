@@ -10,19 +10,19 @@ from reference.events import ZkWatch
 from reference.messages import LeaderAndIsr
 from reference.replica.partition import Follower
 from reference.types import TopicPartition
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import (
     OAR,
     RAR,
     Mortal,
-    assigned,
+    assigned_replicas,
+    broker_ids,
     cluster,
-    entries,
-    finish,
-    ids,
-    is_at,
+    fetches_from,
+    is_moved_to,
     reassign,
-    silent,
+    reassignment_of,
+    wait_until,
     write,
 )
 from tests.reference.recorded import STATE, settled_cluster
@@ -33,19 +33,19 @@ U0 = TopicPartition("u-0")
 def two_topics(variant: str) -> Mortal:
     """A cluster with t-0 and u-0 on b1, b2 and b3; the fetch requests of the other brokers are held back."""
     lab = cluster(VARIANTS[variant])
-    write(lab, Create(paths.topic_path("u"), paths.topic_payload((ids(*OAR),))))
-    lab.held = silent(4, 5, 6)
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload((broker_ids(*OAR),))))
+    lab.is_held = fetches_from(4, 5, 6)
     return lab
 
 
 def request_znodes(variant: str, *tps: TopicPartition) -> tuple[AnyOp, ...]:
     """The znodes by which an administrator asks for moves of these partitions to b4, b5 and b6."""
     if variant != "v3":
-        expected_reassignments = {tp: Reassignment(ids(*RAR)) for tp in tps}
+        expected_reassignments = {tp: Reassignment(broker_ids(*RAR)) for tp in tps}
         return (Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(expected_reassignments)),)
     leaves = [admin_paths.partition_reassigned_path(tp) for tp in tps]
     above = dict.fromkeys([admin_paths.PARTITIONS_REASSIGNED, *(leaf.rpartition("/")[0] for leaf in leaves)])
-    return (*(Create(path, b"") for path in above), *(Create(leaf, paths.replicas_payload(ids(*RAR))) for leaf in leaves))
+    return (*(Create(path, b"") for path in above), *(Create(leaf, paths.replicas_payload(broker_ids(*RAR))) for leaf in leaves))
 
 
 def moves(lab: Lab) -> dict[TopicPartition, str]:
@@ -71,7 +71,7 @@ def test_known_move_keeps_its_state_when_the_path_changes() -> None:
     write(lab, *request_znodes("safe", T0))
     epoch = lab.state().leader_epoch
     assert moves(lab) == {T0: "joining"}
-    both = entries(RAR, OAR) | entries(RAR, (), U0)
+    both = reassignment_of(RAR, OAR) | reassignment_of(RAR, (), U0)
     write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(both)))
 
     assert moves(lab) == {T0: "joining", U0: "joining"}
@@ -82,9 +82,9 @@ def test_agent_wakes_up_when_its_time_has_passed() -> None:
     """R-050, V3 §F: "wakes up if notified or a certain amount of time has passed": it reads the state again."""
     lab = settled_cluster(brokers=6)
     write(lab, Create("/admin", b""))
-    lab.held = silent(5, 6)
+    lab.is_held = fetches_from(5, 6)
     reassign(lab, (5, 6))
-    lab.look_from_here()
+    lab.clear_record()
     lab.fire(1, "reassign")
 
     assert GetData(STATE, watch=True) in [op for i, op in lab.log if i == 1]
@@ -96,10 +96,10 @@ def test_agent_wakes_up_when_its_time_has_passed() -> None:
 def test_v3_tells_the_new_replicas_to_begin() -> None:
     """R-051, V3 §F step 2.1: LeaderAndISR to the brokers in RAR and to no other; they follow the present leader."""
     lab = two_topics("v3")
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    lab.is_held = carries(LeaderAndIsr)
     write(lab, *request_znodes("v3", T0))
-    receivers = sorted(to for _, to, message in lab.letters if isinstance(message, LeaderAndIsr))
-    lab.held = silent(4, 5, 6)
+    receivers = sorted(to for _, to, message in lab.in_flight if isinstance(message, LeaderAndIsr))
+    lab.is_held = fetches_from(4, 5, 6)
     lab.settle()
     roles = [lab.partition(i).role for i in RAR]
 
@@ -117,12 +117,12 @@ def test_agent_of_a_former_controller_changes_nothing() -> None:
 
     def deposed() -> None:
         lab.zk.submit(lab.admin, (SetData(paths.CONTROLLER_EPOCH, b"9", -1),))
-        lab.before["AR 4,5,6"] = lambda: found.append(assigned(lab))
+        lab.before["AR 4,5,6"] = lambda: found.append(assigned_replicas(lab))
 
     lab.before["AR 4,5,6"] = deposed
     reassign(lab)
 
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
     assert found == [(*OAR, *RAR)]
 
 
@@ -130,12 +130,12 @@ def test_agent_does_one_round_at_a_time() -> None:
     """R-053: a notification during a round begins no other one beside it; the round that follows sees what has changed."""
     lab = settled_cluster(brokers=6)
     write(lab, Create("/admin", b""))
-    lab.held = silent(5, 6)
+    lab.is_held = fetches_from(5, 6)
     reassign(lab, (5, 6))
-    lab.muted.add(1)  # ZooKeeper's answer is on its way
+    lab.cut_off_from_zk.add(1)  # ZooKeeper's answer is on its way
     lab.fire(1, "reassign")
-    lab.look_from_here()
-    lab.tell(1, ZkWatch(admin_paths.REASSIGN, "changed"))
+    lab.clear_record()
+    lab.handle_event(1, ZkWatch(admin_paths.REASSIGN, "changed"))
 
     assert [op for i, op in lab.log if i == 1] == []
     assert lab.nodes[1].state.controller.agent.again

@@ -15,18 +15,18 @@ from tests.reference.lab import T0
 from tests.reference.moving import (
     OAR,
     RAR,
-    assigned,
+    assigned_replicas,
+    broker_ids,
     cluster,
-    data,
-    entries,
-    extra,
-    finish,
-    ids,
-    is_at,
-    pending,
+    is_moved_to,
+    pending_moves,
     reassign,
-    stuck,
+    reassignment_of,
+    request_extra_move,
+    stuck_move,
+    wait_until,
     write,
+    znode_data,
 )
 
 
@@ -35,24 +35,24 @@ def test_new_controller_starts_reassignments_requested_before() -> None:
     lab = cluster()
     lab.crash(1)
     reassign(lab, (2, 3, 4))
-    assert assigned(lab) == OAR
+    assert assigned_replicas(lab) == OAR
     lab.expire(1)
     lab.settle()
 
-    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
+    assert wait_until(lab, lambda: assigned_replicas(lab) == (2, 3, 4) and pending_moves(lab) is None)
 
 
 def test_added_reassignment_overrides_the_main_one_at_failover() -> None:
     """R-243: no controller read the extra znode before the main one was filled; the main one's move is rolled back."""
     lab = cluster()
     lab.crash(1)
-    extra(lab, (2, 3, 4))
+    request_extra_move(lab, (2, 3, 4))
     reassign(lab, (3, 4, 5))
     lab.expire(1)
     lab.settle()
 
-    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
-    assert data(lab, admin_paths.REASSIGN_EXTRA) is None
+    assert wait_until(lab, lambda: assigned_replicas(lab) == (2, 3, 4) and pending_moves(lab) is None)
+    assert znode_data(lab, admin_paths.REASSIGN_EXTRA) is None
 
 
 def test_new_controller_resumes_a_reassignment_from_zookeeper() -> None:
@@ -66,17 +66,17 @@ def test_aborted_reassignment_at_failover_keeps_all_replicas() -> None:
 
 
 def _after_a_failover(protocol: str) -> tuple[tuple[int, ...], object]:
-    lab = stuck(protocol)
+    lab = stuck_move(protocol)
     lab.crash(5)
     lab.expire(5)
-    lab.bury(1)
-    lab.held = lambda _: False
+    lab.remove_dead_broker(1)
+    lab.is_held = lambda _: False
     lab.wait(3000)
     lab.start(5)
     lab.start(1)
     lab.settle()
-    finish(lab, lambda: is_at(lab, RAR), limit_ms=15_000)
-    return assigned(lab), pending(lab)
+    wait_until(lab, lambda: is_moved_to(lab, RAR), limit_ms=15_000)
+    return assigned_replicas(lab), pending_moves(lab)
 
 
 @pytest.mark.parametrize(("protocol", "both"), [("safe", True), ("reassign-failover-premature", False)])
@@ -85,14 +85,14 @@ def test_new_controller_keeps_all_reassignment_entries(protocol: str, both: bool
     lab = cluster(VARIANTS[protocol])
     other = TopicPartition("t-1")
     lab.crash(1)
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
-    reassignments = entries((2, 3, 4)) | entries((4, 5), (), other)
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: broker_ids(*OAR), other: broker_ids(2, 3)})))
+    reassignments = reassignment_of((2, 3, 4)) | reassignment_of((4, 5), (), other)
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
     lab.expire(1)
     lab.settle()
 
-    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
-    assert (assigned(lab, other) == (4, 5)) == both
+    assert wait_until(lab, lambda: assigned_replicas(lab) == (2, 3, 4) and pending_moves(lab) is None)
+    assert (assigned_replicas(lab, other) == (4, 5)) == both
 
 
 @pytest.mark.slow
@@ -104,19 +104,19 @@ def test_reassignment_survives_a_lost_zookeeper_answer() -> None:
         lab.wait(1000)
         lab.produce(1, "m1")
         lab.settle()
-        lab.lost = lost
+        lab.unanswered_request = lost
         reassign(lab)
 
-        assert lab.losses == 1
-        assert finish(lab, partial(is_at, lab, RAR))
+        assert lab.lost_answers == 1
+        assert wait_until(lab, partial(is_moved_to, lab, RAR))
 
 
 def test_controller_timer_runs_only_while_a_reassignment_pends() -> None:
     """V3 §F: "a certain amount of time has passed (e.g., 30 secs)"; without a move there is no timer."""
-    lab = stuck()
+    lab = stuck_move()
     assert "reassign" in lab.timers[1]
-    lab.held = lambda _: False
-    assert finish(lab, lambda: is_at(lab, RAR))
+    lab.is_held = lambda _: False
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
     lab.wait(2000)
 
     assert "reassign" not in lab.timers[1]

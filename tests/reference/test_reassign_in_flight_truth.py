@@ -7,7 +7,17 @@ import pytest
 from reference.config import VARIANTS
 from reference.coordination import admin_paths
 from tests.reference.lab import T0
-from tests.reference.moving import OAR, Mortal, assigned, cluster, finish, holders, in_flight, reassign, request
+from tests.reference.moving import (
+    OAR,
+    Mortal,
+    assigned_replicas,
+    brokers_with_log,
+    cluster,
+    move_in_flight,
+    reassign,
+    request_move,
+    wait_until,
+)
 from tests.reference.test_reassign_truth import MOVES, outcomes, return_later, stuck, unfinished
 
 B = VARIANTS["reassignment-by-requests"]
@@ -23,15 +33,15 @@ CHANGES = [
 def cluster_in_move(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
     """A cluster with a move in flight whose new replicas have their command and cannot fetch."""
     lab = cluster(B, replicas=replicas)
-    lab.held = stuck(replicas)
-    request(lab, *first)
+    lab.is_held = stuck(replicas)
+    request_move(lab, *first)
     lab.wait(1000)
     return lab
 
 
 def crash_and_release(lab: Mortal) -> None:
     """The controller dies, and the new replicas may fetch."""
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     return_later(lab)
 
 
@@ -46,7 +56,7 @@ def test_requested_reassignment_survives_any_controller_crash(replicas: tuple[in
 
 
 def _ask(lab: Mortal, target: tuple[int, ...]) -> None:
-    request(lab, *target)
+    request_move(lab, *target)
     lab.wait(1500)
 
 
@@ -64,7 +74,7 @@ def test_changed_reassignment_survives_any_controller_crash(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
 ) -> None:
     """R-247, R-254, R-255: the drop set is stored with the change, so the next controller uses the same one."""
-    labs = outcomes(lambda: cluster_in_move(replicas, first), lambda lab: request(lab, *then), crash_and_release)
+    labs = outcomes(lambda: cluster_in_move(replicas, first), lambda lab: request_move(lab, *then), crash_and_release)
 
     assert len(labs) > 10
     assert unfinished(labs, then) == []
@@ -79,8 +89,8 @@ def test_reassignment_changed_after_any_step_ends_at_new_target(
     changed: list[Mortal] = []
 
     def after(lab: Mortal) -> None:
-        if in_flight(lab) is not None:
-            request(lab, *then)
+        if move_in_flight(lab) is not None:
+            request_move(lab, *then)
             changed.append(lab)
         return_later(lab)
 
@@ -102,9 +112,9 @@ def test_reassignment_changed_before_any_step_ends_at_new_target() -> None:
 
 
 def _changed_before(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
-    lab.look_from_here()
+    lab.clear_record()
     for word, replicas in then.items():
-        lab.before[word] = partial(request, lab, *replicas)
+        lab.before[word] = partial(request_move, lab, *replicas)
     _ask(lab, (4, 5, 6))
     lab.wait(3000)
     return lab
@@ -114,10 +124,10 @@ def _changed_before(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
 def test_broker_dropped_while_down_keeps_no_replica(word: str) -> None:
     """B-59, R-255: 3 is dropped while its broker is down, and the broker starts right before a later step."""
     lab = cluster_in_move((1, 2), (2, 3))
-    lab.bury(3)
+    lab.remove_dead_broker(3)
     lab.before[word] = partial(_start_now, lab)
-    lab.held = lambda _: False
-    request(lab, 2, 4)
+    lab.is_held = lambda _: False
+    request_move(lab, 2, 4)
 
     assert unfinished([lab], (2, 4)) == []
     assert lab.before == {}
@@ -130,17 +140,17 @@ def test_next_controller_deletes_an_intermediate_replica() -> None:
     reads the wide AR, and the controller dies once the narrow one is written.
     """
     lab = cluster_in_move((1, 2), (3, 5))
-    lab.held = stuck((1, 2, 3))
-    assert finish(lab, lambda: lab.isr() == [1, 2, 3])
-    lab.bury(2)
-    request(lab, 4, 5)
-    assert finish(lab, lambda: assigned(lab) == (1, 3, 5, 4))
-    lab.bury(3)
+    lab.is_held = stuck((1, 2, 3))
+    assert wait_until(lab, lambda: lab.isr() == [1, 2, 3])
+    lab.remove_dead_broker(2)
+    request_move(lab, 4, 5)
+    assert wait_until(lab, lambda: assigned_replicas(lab) == (1, 3, 5, 4))
+    lab.remove_dead_broker(3)
     lab.before["AR 4,5"] = partial(_start_and_die, lab)
-    lab.held = lambda _: False
-    assert finish(lab, lambda: lab.dead is not None)
-    assert holders(lab) == [2, 3, 4, 5]
-    lab.letters.clear()
+    lab.is_held = lambda _: False
+    assert wait_until(lab, lambda: lab.dead_broker is not None)
+    assert brokers_with_log(lab) == [2, 3, 4, 5]
+    lab.in_flight.clear()
     crash_and_release(lab)
     lab.start(2)
     lab.settle()
@@ -150,13 +160,13 @@ def test_next_controller_deletes_an_intermediate_replica() -> None:
 
 def _start_and_die(lab: Mortal) -> None:
     """Start b3, which gets no message from b1, and let b1 die right after its next step."""
-    lab.held = lambda letter: letter[:2] == ("b1", "b3")
+    lab.is_held = lambda envelope: (envelope.sender, envelope.receiver) == ("b1", "b3")
     _start_now(lab)
-    lab.left = 1
+    lab.steps_left = 1
 
 
 def _start_now(lab: Mortal) -> None:
     """Start b3 before the controller's next step, so that it reads the assignment before that."""
-    lab.busy = False
+    lab.is_handling = False
     lab.start(3)
-    lab.busy = True
+    lab.is_handling = True

@@ -1,6 +1,5 @@
 """Moves while a broker reaches ZooKeeper and not the controller: it becomes inactive, as good as absent (KIP-343)."""
 
-from collections import deque
 from collections.abc import Callable
 
 import pytest
@@ -10,37 +9,37 @@ from reference.controller import standings
 from reference.events import Received
 from reference.messages import IsrMember, UpdateMetadata
 from reference.types import BrokerId, BrokerState, ControllerEpoch, LeaderEpoch, broker_address
-from tests.reference.lab import T0, Lab, Letter
+from tests.reference.lab import T0, Envelope, Lab
 from tests.reference.moving import (
     OAR,
     RAR,
     Mortal,
-    assigned,
-    cancel,
+    assigned_replicas,
+    broker_ids,
+    brokers_with_log,
     cluster,
-    finish,
-    holders,
-    ids,
-    is_at,
-    pending,
+    is_moved_to,
+    pending_moves,
     reassign,
-    remove_cancel,
-    stuck,
+    request_rollback,
+    stuck_move,
+    wait_until,
+    withdraw_rollback,
 )
 
 INACTIVE_MS = 6000  # controller.heartbeat.timeout.ms
 
 
-def between(one: int, other: int) -> Callable[[Letter], bool]:
+def between(one: int, other: int) -> Callable[[Envelope], bool]:
     """Match the messages between two brokers, in both directions."""
-    return lambda letter: {letter[0], letter[1]} == {f"b{one}", f"b{other}"}
+    return lambda envelope: {envelope.sender, envelope.receiver} == {f"b{one}", f"b{other}"}
 
 
 def heal(lab: Lab, *, lost: bool = True) -> None:
     """End the cut; the messages that it held back are lost, or arrive late."""
     if lost:
-        lab.letters = deque(letter for letter in lab.letters if not lab.held(letter))
-    lab.held = lambda _: False
+        lab.drop(lab.is_held)
+    lab.is_held = lambda _: False
     lab.settle()
 
 
@@ -54,15 +53,15 @@ def is_inactive(lab: Lab, broker: int) -> bool:
 
 def cancelled_with_b4_cut_off() -> Mortal:
     """A rollback that drops b4, b5 and b6, while b4 reaches ZooKeeper and not the controller."""
-    lab = stuck()
-    lab.held = between(1, 4)
-    cancel(lab)
+    lab = stuck_move()
+    lab.is_held = between(1, 4)
+    request_rollback(lab)
     return lab
 
 
 def is_rolled_back(lab: Lab) -> bool:
     """Whether AR is OAR again and no entry is pending."""
-    return (assigned(lab), pending(lab)) == (OAR, None)
+    return (assigned_replicas(lab), pending_moves(lab)) == (OAR, None)
 
 
 def test_rollback_does_not_wait_for_an_inactive_broker() -> None:
@@ -73,56 +72,56 @@ def test_rollback_does_not_wait_for_an_inactive_broker() -> None:
 
     assert is_inactive(lab, 4)
     assert is_rolled_back(lab)
-    assert holders(lab) == [1, 2, 3, 4]
+    assert brokers_with_log(lab) == [1, 2, 3, 4]
 
 
 def test_move_does_not_wait_for_an_inactive_old_replica() -> None:
     """R-183, R-244: "the slowest partition prevents other reassignments"; b3 holds an old replica and is cut off."""
     lab = cluster()
-    lab.held = between(1, 3)
+    lab.is_held = between(1, 3)
     reassign(lab)
     lab.wait(INACTIVE_MS)
 
     assert is_inactive(lab, 3)
-    assert finish(lab, lambda: (assigned(lab), pending(lab)) == (RAR, None), limit_ms=3000)
-    assert holders(lab) == [3, 4, 5, 6]
+    assert wait_until(lab, lambda: (assigned_replicas(lab), pending_moves(lab)) == (RAR, None), limit_ms=3000)
+    assert brokers_with_log(lab) == [3, 4, 5, 6]
     heal(lab)
-    assert finish(lab, lambda: is_at(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_returning_broker_deletes_its_dropped_replica(lost: bool) -> None:
     """R-183, R-237: the controller repeats StopReplica until the broker answers, also after the move has ended."""
     lab = cancelled_with_b4_cut_off()
-    assert finish(lab, lambda: is_rolled_back(lab))
-    remove_cancel(lab)
+    assert wait_until(lab, lambda: is_rolled_back(lab))
+    withdraw_rollback(lab)
     lab.wait(3000)
-    assert holders(lab) == [1, 2, 3, 4]
+    assert brokers_with_log(lab) == [1, 2, 3, 4]
     heal(lab, lost=lost)
 
-    assert finish(lab, lambda: is_at(lab, OAR), limit_ms=3000)
+    assert wait_until(lab, lambda: is_moved_to(lab, OAR), limit_ms=3000)
 
 
 def test_next_controller_lets_a_returning_broker_delete() -> None:
     """R-183, R-237: no znode names the replica any more, so the broker finds it itself, by the new controller's metadata."""
     lab = cancelled_with_b4_cut_off()
-    assert finish(lab, lambda: is_rolled_back(lab))
-    remove_cancel(lab)
-    lab.bury(1)
+    assert wait_until(lab, lambda: is_rolled_back(lab))
+    withdraw_rollback(lab)
+    lab.remove_dead_broker(1)
 
-    assert finish(lab, lambda: holders(lab) == [1, 2, 3], limit_ms=3000)
+    assert wait_until(lab, lambda: brokers_with_log(lab) == [1, 2, 3], limit_ms=3000)
     assert 4 in lab.nodes
 
 
 def test_broker_that_returns_into_a_new_move_holds_a_replica() -> None:
     """R-183: the late StopReplica of the rollback must not delete what the next move creates."""
     lab = cancelled_with_b4_cut_off()
-    assert finish(lab, lambda: is_rolled_back(lab))
-    remove_cancel(lab)
+    assert wait_until(lab, lambda: is_rolled_back(lab))
+    withdraw_rollback(lab)
     reassign(lab, (1, 2, 4))
     heal(lab, lost=False)
 
-    assert finish(lab, lambda: is_at(lab, (1, 2, 4)))
+    assert wait_until(lab, lambda: is_moved_to(lab, (1, 2, 4)))
 
 
 def test_rollback_goes_on_as_soon_as_a_broker_is_inactive() -> None:
@@ -144,19 +143,19 @@ def test_rollback_goes_on_as_soon_as_a_broker_is_inactive() -> None:
 )
 def test_broker_suspects_a_replica_listed_for_other_brokers(epoch: int, isr: tuple[int, ...], suspected: bool) -> None:
     """R-183: b4 asks ZooKeeper about a replica that a new controller lists for other brokers, unless it may still be needed."""
-    lab = stuck()
-    lab.muted.add(4)  # ZooKeeper's answer stays out, so the question can be seen
+    lab = stuck_move()
+    lab.cut_off_from_zk.add(4)  # ZooKeeper's answer stays out, so the question can be seen
     replica, broker = lab.partition(4), lab.nodes[4].state.broker
     broker.metadata.clear()  # it comes after the command that creates the replica
     state = replace(
         lab.state(),
         leader_epoch=LeaderEpoch(replica.leader_epoch + epoch),
-        isr=tuple(IsrMember(member, broker.incarnation) for member in ids(*isr)),
-        replicas=ids(*OAR),
+        isr=tuple(IsrMember(member, broker.incarnation) for member in broker_ids(*isr)),
+        replicas=broker_ids(*OAR),
         topic_id=replica.log.topic_id,
     )
     reign = ControllerEpoch(broker.controller_epoch + 1)
     update = UpdateMetadata(1, BrokerId(2), reign, broker.incarnation, (), (state,), full=True)
-    lab.tell(4, Received(broker_address(BrokerId(2)), update))
+    lab.handle_event(4, Received(broker_address(BrokerId(2)), update))
 
     assert [suspect.tp for suspect in lab.nodes[4].state.broker.strays.suspects] == [T0] * suspected

@@ -25,13 +25,13 @@ from reference.types import (
     Millis,
     ZkVersion,
 )
-from tests.reference.lab import T0, Lab, Letter
+from tests.reference.lab import T0, Envelope, Lab, carries
 from tests.reference.moving import (
     OAR,
     RAR,
+    broker_ids,
     cluster,
-    ids,
-    is_at,
+    is_moved_to,
     reassign,
 )
 
@@ -42,15 +42,15 @@ def state(leader: int | None, isr: tuple[int, ...], replicas: tuple[int, ...]) -
         leader=None if leader is None else BrokerId(leader),
         leader_incarnation=Incarnation(leader or -1),
         leader_epoch=LeaderEpoch(3),
-        isr=tuple(IsrMember(b, Incarnation(b)) for b in ids(*isr)),
+        isr=tuple(IsrMember(b, Incarnation(b)) for b in broker_ids(*isr)),
         controller_epoch=ControllerEpoch(1),
         zk_version=ZkVersion(5),
-        replicas=ids(*replicas),
+        replicas=broker_ids(*replicas),
     )
 
 
 def live(*brokers: int) -> dict[BrokerId, Incarnation]:
-    return {b: Incarnation(b) for b in ids(*brokers)}
+    return {b: Incarnation(b) for b in broker_ids(*brokers)}
 
 
 def test_reassignment_elects_a_leader_from_the_target_replicas() -> None:
@@ -77,7 +77,7 @@ def test_reassignment_keeps_its_leader_while_too_few_are_in_sync() -> None:
 
 def test_reassignment_shrinks_the_isr_to_the_target_replicas() -> None:
     """R-236, V3 §F step 3.2.2: a leader that leaves is replaced by a member that stays."""
-    remaining_members = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
+    remaining_members = tuple(IsrMember(b, Incarnation(b)) for b in broker_ids(4, 5))
 
     assert shrink_to_target(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(
         remaining_members[0], remaining_members
@@ -91,7 +91,7 @@ def test_reassignment_shrinks_the_isr_to_the_target_replicas() -> None:
 def test_rollback_waits_for_min_isr_replicas_only(protocol: str, back: bool, wanted: int) -> None:
     """R-244, U-21: min.insync.replicas of OAR, where a forward move waits for all of RAR."""
     config = cluster(VARIANTS[protocol]).configs[1]
-    move = Move(target=ids(*OAR), original=ids(*OAR), back=back)
+    move = Move(target=broker_ids(*OAR), original=broker_ids(*OAR), back=back)
 
     assert members_wanted(config, state(1, OAR, OAR), move) == wanted
 
@@ -104,13 +104,13 @@ def test_dropped_replica_that_fetches_does_not_rejoin_the_isr() -> None:
 
 def _fetch_late(lab: Lab) -> Leader:
     """Dropped b2 fetches at the log end of the new leader, b4, before it is stopped."""
-    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    lab.is_held = carries(StopReplica)
     reassign(lab)
     leader = lab.partition(4)
     assert isinstance(leader.role, Leader)
     incarnation = next(b.incarnation for b in lab.nodes[1].state.controller.live if b.broker == 2)
     fetch = Fetch(99, T0, BrokerId(2), incarnation, leader.leader_epoch, leader.log.leo, Millis(0), 10)
-    lab.tell(4, Received(Address("b2"), fetch))
+    lab.handle_event(4, Received(Address("b2"), fetch))
     return leader.role
 
 
@@ -128,7 +128,7 @@ def test_leader_does_not_ask_for_a_dropped_replica() -> None:
     leader = _fetch_late(lab)
 
     assert leader.change is None
-    assert [letter for letter in lab.letters if isinstance(letter[2], IsrChange)] == []
+    assert [envelope for envelope in lab.in_flight if isinstance(envelope.message, IsrChange)] == []
 
 
 def test_leader_removes_unassigned_members_from_the_isr() -> None:
@@ -140,9 +140,9 @@ def test_leader_removes_unassigned_members_from_the_isr() -> None:
 def _isr_of_a_leader_with_too_wide_an_isr(protocol: str) -> list[int]:
     lab = cluster(msgspec.structs.replace(VARIANTS[protocol], isr_change_via="zookeeper"))
     held_state = lab.state()
-    narrow = msgspec.structs.replace(held_state, leader_epoch=LeaderEpoch(held_state.leader_epoch + 1), replicas=ids(1, 2))
+    narrow = msgspec.structs.replace(held_state, leader_epoch=LeaderEpoch(held_state.leader_epoch + 1), replicas=broker_ids(1, 2))
     controller = lab.nodes[1].state.controller
-    lab.tell(
+    lab.handle_event(
         1,
         Received(Address("b1"), LeaderAndIsr(99, BrokerId(1), controller.epoch, held_state.leader_incarnation, False, (narrow,))),
     )
@@ -154,11 +154,11 @@ def test_late_leader_and_isr_copy_does_not_widen_replicas() -> None:
     """B-38: the command that widened the assignment arrives again after the one that narrowed it."""
     lab = cluster()
     copies: list[LeaderAndIsr] = []
-    lab.held = lambda letter: _copied(letter, copies)
+    lab.is_held = lambda envelope: _copied(envelope, copies)
     reassign(lab)
-    assert is_at(lab, RAR)
+    assert is_moved_to(lab, RAR)
     for copy in copies:
-        lab.tell(4, Received(Address("b1"), copy))
+        lab.handle_event(4, Received(Address("b1"), copy))
 
     assert lab.partition(4).replicas == RAR
 
@@ -168,11 +168,11 @@ def test_late_leader_and_isr_copy_does_not_recreate_a_replica(fenced: bool, made
     """B-38, R-237: no controller would know of that log, so it would never be deleted."""
     lab = cluster(msgspec.structs.replace(VARIANTS["safe"], stop_replica_epoch=fenced))
     copies: list[LeaderAndIsr] = []
-    lab.held = lambda letter: _copied(letter, copies)
+    lab.is_held = lambda envelope: _copied(envelope, copies)
     reassign(lab)
     reassign(lab, OAR)
-    assert is_at(lab, OAR)
-    lab.tell(4, Received(Address("b1"), copies[0]))
+    assert is_moved_to(lab, OAR)
+    lab.handle_event(4, Received(Address("b1"), copies[0]))
 
     assert (T0 in lab.disks[4].logs) is made
 
@@ -183,10 +183,10 @@ def test_dropped_replica_can_be_assigned_again() -> None:
     for target in (RAR, OAR, RAR):
         reassign(lab, target)
 
-    assert is_at(lab, RAR)
+    assert is_moved_to(lab, RAR)
 
 
-def _copied(letter: Letter, copies: list[LeaderAndIsr]) -> bool:
-    if letter[1] == "b4" and isinstance(letter[2], LeaderAndIsr) and letter[2] not in copies:
-        copies.append(letter[2])
+def _copied(envelope: Envelope, copies: list[LeaderAndIsr]) -> bool:
+    if envelope.receiver == "b4" and isinstance(envelope.message, LeaderAndIsr) and envelope.message not in copies:
+        copies.append(envelope.message)
     return False

@@ -13,16 +13,27 @@ from reference.machine import Now, Turn
 from reference.messages import StopReplica
 from reference.types import BrokerId, BrokerState, Millis
 from tests.reference.failing_dirs import break_dir, restart
-from tests.reference.lab import T0, Lab, Letter
-from tests.reference.moving import OAR, RAR, assigned, cluster, finish, ids, pending, reassign, silent, write
-from tests.reference.v3 import die
+from tests.reference.lab import T0, Envelope, Lab
+from tests.reference.moving import (
+    OAR,
+    RAR,
+    assigned_replicas,
+    broker_ids,
+    cluster,
+    fetches_from,
+    pending_moves,
+    reassign,
+    wait_until,
+    write,
+)
+from tests.reference.v3 import crash_and_expire
 
 
 def may_let_go(lab: Lab, controller: Controller) -> bool:
     """Whether the controller would let the other replicas go, if b1, b2 and b3 were the target of a move."""
     state = lab.nodes[1].state
     turn = Turn(Now(Millis(lab.now), Millis(lab.now)), state.ids, state.config, state.broker.incarnation)
-    return is_ready(turn, controller, lab.state(), Move(target=ids(*OAR), original=ids(*OAR), back=False))
+    return is_ready(turn, controller, lab.state(), Move(target=broker_ids(*OAR), original=broker_ids(*OAR), back=False))
 
 
 def test_move_counts_replicas_online_by_liveness_and_answer() -> None:
@@ -49,7 +60,7 @@ def moving_with_b4_behind() -> Lab:
     lab = Lab(6, replicas=OAR, min_isr=2, log_dirs=2)
     write(lab, Create("/admin", b""))
     lab.wait(2000)
-    lab.held = silent(4)
+    lab.is_held = fetches_from(4)
     reassign(lab)
     assert sorted(lab.isr()) == [1, 2, 3, 5, 6]
     return lab
@@ -64,22 +75,22 @@ def test_move_waits_for_a_replica_in_a_bad_directory() -> None:
     lab.settle()
     assert 5 in lab.nodes
     assert sorted(lab.isr()) == [1, 2, 3, 6]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.wait(1500)
 
     assert sorted(lab.isr()) == [1, 2, 3, 4, 6]
-    assert assigned(lab) == (*OAR, *RAR)
+    assert assigned_replicas(lab) == (*OAR, *RAR)
 
 
 def test_move_waits_for_a_replica_on_a_dead_broker() -> None:
     """R-308: the broker has answered before without an error, and is gone now."""
     lab = moving_with_b4_behind()
-    die(lab, 5)
-    lab.held = lambda _: False
+    crash_and_expire(lab, 5)
+    lab.is_held = lambda _: False
     lab.wait(1500)
 
     assert sorted(lab.isr()) == [1, 2, 3, 4, 6]
-    assert assigned(lab) == (*OAR, *RAR)
+    assert assigned_replicas(lab) == (*OAR, *RAR)
 
 
 def with_two_directories() -> Lab:
@@ -95,18 +106,18 @@ def test_move_ends_though_an_old_replica_cannot_be_deleted(known: bool) -> None:
     """R-308: StopReplica fails, or its deletion is what finds the failure. The replica goes when its broker starts again."""
     lab = with_two_directories()
 
-    def failing(letter: Letter) -> bool:
-        if isinstance(letter[2], StopReplica) and letter[1] == "b3":
+    def failing(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, StopReplica) and envelope.receiver == "b3":
             lab.disks[3].dirs[0].bad = True
         return False
 
-    lab.held = failing
+    lab.is_held = failing
     if known:
         break_dir(lab, 3)
     reassign(lab)
 
-    assert finish(lab, lambda: pending(lab) is None)
-    assert (assigned(lab), sorted(lab.isr()), 3 in lab.nodes) == (RAR, [4, 5, 6], True)
+    assert wait_until(lab, lambda: pending_moves(lab) is None)
+    assert (assigned_replicas(lab), sorted(lab.isr()), 3 in lab.nodes) == (RAR, [4, 5, 6], True)
     assert T0 in lab.disks[3].dirs[0].logs
     lab.disks[3].dirs[0].bad = False
     restart(lab, 3)

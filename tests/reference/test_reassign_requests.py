@@ -7,12 +7,12 @@ from reference.coordination import reassignment_requests
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.reassignment_requests import Request
 from reference.types import BrokerId, TopicPartition
-from tests.reference.moving import ids
+from tests.reference.moving import broker_ids
 
 
 def dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int) -> tuple[int, ...]:
     chosen = None if leader is None else BrokerId(leader)
-    return reassign_requests.droppable(ids(*assigned), leader=chosen, isr=ids(*isr), top=top)
+    return reassign_requests.droppable(broker_ids(*assigned), leader=chosen, isr=broker_ids(*isr), top=top)
 
 
 def test_changed_reassignment_drops_its_intermediate_replica() -> None:
@@ -42,8 +42,8 @@ def test_reassignment_change_keeps_leader_and_isr_first(
 
 def test_reassignment_needs_min_isr_original_replicas() -> None:
     """R-253: top >= min.insync.replicas."""
-    assert not reassign_requests.is_allowed(original=ids(1), min_isr=2)
-    assert reassign_requests.is_allowed(original=ids(1, 2), min_isr=2)
+    assert not reassign_requests.is_allowed(original=broker_ids(1), min_isr=2)
+    assert reassign_requests.is_allowed(original=broker_ids(1, 2), min_isr=2)
 
 
 T, U = TopicPartition("my-topic-0"), TopicPartition("your-topic-3")
@@ -52,17 +52,17 @@ EXAMPLE = b'{"version":1,"assignments":{"my-topic":{"0":[1,2,3]},"your-topic":{"
 
 def test_reassignment_request_has_the_documented_json() -> None:
     """R-245, R-250: the example of KIP-236, a legacy request; without the key a request is not legacy."""
-    request = Request({T: ids(1, 2, 3), U: ids(4, 5, 6)}, legacy=True)
+    request = Request({T: broker_ids(1, 2, 3), U: broker_ids(4, 5, 6)}, legacy=True)
 
     assert reassignment_requests.request_payload(request) == EXAMPLE
     assert reassignment_requests.decode_request(EXAMPLE) == request
-    assert b"legacy" not in reassignment_requests.request_payload(Request({T: ids(1)}))
+    assert b"legacy" not in reassignment_requests.request_payload(Request({T: broker_ids(1)}))
     assert reassignment_requests.decode_request(b"{") == Request({})
 
 
 def test_reassignment_request_cannot_change_a_legacy_entry() -> None:
     """R-251: a request of the other way is ignored."""
-    entry = Reassignment(ids(1), legacy=True)
+    entry = Reassignment(broker_ids(1), legacy=True)
 
     assert not reassign_requests.may_change(entry, legacy=False)
     assert reassign_requests.may_change(entry, legacy=True)
@@ -73,12 +73,12 @@ def test_malformed_reassignment_requests_are_skipped() -> None:
     """KAFKA-2234: no replicas, one replica twice, a negative id, a partition that is not a number."""
     data = b'{"version":1,"assignments":{"t":{"0":[],"1":[1,1],"2":[-1],"x":[1],"3":[2,3]}}}'
 
-    assert reassignment_requests.decode_request(data) == Request({TopicPartition("t-3"): ids(2, 3)})
+    assert reassignment_requests.decode_request(data) == Request({TopicPartition("t-3"): broker_ids(2, 3)})
 
 
 def test_reassignment_is_unchanged_after_znode_round_trip() -> None:
     """R-246, R-253: it stores `top` and the drop set for the next controller; a payload of another form is no entry."""
-    entry = Reassignment(ids(2, 4), ids(1, 2), top=2, held=ids(1, 2, 3), drop=ids(3), legacy=True)
+    entry = Reassignment(broker_ids(2, 4), broker_ids(1, 2), top=2, held=broker_ids(1, 2, 3), drop=broker_ids(3), legacy=True)
     data = reassignment_requests.entry_payload(entry)
 
     assert data == b'{"version":1,"replicas":[2,4],"top":2,"original_replicas":[1,2],"held":[1,2,3],"drop":[3],"legacy":true}'

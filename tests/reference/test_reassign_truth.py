@@ -12,8 +12,21 @@ import pytest
 from reference.config import VARIANTS
 from reference.coordination import admin_paths
 from reference.messages import Fetch
-from tests.reference.lab import Letter
-from tests.reference.moving import OAR, RAR, Mortal, assigned, cancel, cluster, data, extra, finish, holders, is_at, reassign
+from tests.reference.lab import Envelope
+from tests.reference.moving import (
+    OAR,
+    RAR,
+    Mortal,
+    assigned_replicas,
+    brokers_with_log,
+    cluster,
+    is_moved_to,
+    reassign,
+    request_extra_move,
+    request_rollback,
+    wait_until,
+    znode_data,
+)
 
 STEPS_MAX = 200
 MOVES = [(OAR, RAR), (OAR, (2, 3, 4)), (OAR, (3, 1)), (OAR, (1, 2, 3, 4)), ((4, 5, 6), (1, 2, 3)), ((2, 3, 4), (4, 3, 5))]
@@ -21,26 +34,26 @@ MOVES = [(OAR, RAR), (OAR, (2, 3, 4)), (OAR, (3, 1)), (OAR, (1, 2, 3, 4)), ((4, 
 
 def is_dead(lab: Mortal) -> bool:
     """Whether the controller has reached the step after which it dies."""
-    return lab.dead is not None
+    return lab.dead_broker is not None
 
 
 def is_narrowed(lab: Mortal) -> bool:
     """Whether AR in the topic znode is RAR."""
-    return assigned(lab) == RAR
+    return assigned_replicas(lab) == RAR
 
 
 def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: Callable[[Mortal], None]) -> list[Mortal]:
     """One cluster for each step after which its controller can die."""
     mortals = []
     first = begin()
-    first.twice = False
+    first.checks_clones = False
     for n in range(1, STEPS_MAX):
         lab = deepcopy(first)
-        lab.left = n
+        lab.steps_left = n
         act(lab)
-        finish(lab, partial(is_dead, lab), limit_ms=3000)
-        lab.left = None
-        if lab.dead is None:
+        wait_until(lab, partial(is_dead, lab), limit_ms=3000)
+        lab.steps_left = None
+        if lab.dead_broker is None:
             break
         after(lab)
         mortals.append(lab)
@@ -50,22 +63,22 @@ def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: 
 
 def return_later(lab: Mortal) -> None:
     """Another broker becomes controller; the dead one starts again 2 s later."""
-    assert lab.dead is not None
-    dead = lab.dead
-    lab.bury(dead)
+    assert lab.dead_broker is not None
+    dead = lab.dead_broker
+    lab.remove_dead_broker(dead)
     lab.wait(2000)
     lab.start(dead)
     lab.settle()
 
 
-def stuck(replicas: tuple[int, ...]) -> Callable[[Letter], bool]:
+def stuck(replicas: tuple[int, ...]) -> Callable[[Envelope], bool]:
     """Holds the fetches of brokers outside of `replicas`, so that a move cannot end."""
-    return lambda letter: isinstance(letter[2], Fetch) and int(letter[0][1:]) not in replicas
+    return lambda envelope: isinstance(envelope.message, Fetch) and int(envelope.sender[1:]) not in replicas
 
 
 def unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
     """The numbers of the steps after which the cluster did not end at `replicas`."""
-    return [n for n, lab in enumerate(labs, 1) if not finish(lab, partial(is_at, lab, replicas))]
+    return [n for n, lab in enumerate(labs, 1) if not wait_until(lab, partial(is_moved_to, lab, replicas))]
 
 
 @pytest.mark.slow
@@ -85,19 +98,19 @@ def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...
 
     def begin() -> Mortal:
         lab = cluster(replicas=replicas)
-        lab.held = stuck(replicas)
+        lab.is_held = stuck(replicas)
         reassign(lab, target)
         return lab
 
     def after(lab: Mortal) -> None:
-        lab.held = lambda _: False
+        lab.is_held = lambda _: False
         return_later(lab)
 
-    labs = outcomes(begin, cancel, after)
+    labs = outcomes(begin, request_rollback, after)
 
     assert len(labs) > 10
     assert unfinished(labs, replicas) == []
-    assert all(data(lab, admin_paths.REASSIGN_CANCEL) is not None for lab in labs)
+    assert all(znode_data(lab, admin_paths.REASSIGN_CANCEL) is not None for lab in labs)
 
 
 @pytest.mark.slow
@@ -106,12 +119,12 @@ def test_reassignment_cancelled_after_any_step_is_rolled_back(replicas: tuple[in
     """R-244: also if only new replicas are in the ISR and the old ones are deleted already (U-21)."""
 
     def after(lab: Mortal) -> None:
-        if data(lab, admin_paths.REASSIGN) is not None:
-            cancel(lab)
+        if znode_data(lab, admin_paths.REASSIGN) is not None:
+            request_rollback(lab)
         return_later(lab)
 
     labs = outcomes(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), after)
-    cancelled = [lab for lab in labs if data(lab, admin_paths.REASSIGN_CANCEL) is not None]
+    cancelled = [lab for lab in labs if znode_data(lab, admin_paths.REASSIGN_CANCEL) is not None]
 
     assert len(cancelled) > 10
     assert unfinished(cancelled, replicas) == []
@@ -123,13 +136,13 @@ def test_conflicting_reassignment_survives_controller_crash() -> None:
 
     def begin() -> Mortal:
         lab = cluster()
-        lab.held = stuck(OAR)
+        lab.is_held = stuck(OAR)
         reassign(lab)
         return lab
 
     def act(lab: Mortal) -> None:
-        lab.held = lambda _: False
-        extra(lab, (2, 3, 4))
+        lab.is_held = lambda _: False
+        request_extra_move(lab, (2, 3, 4))
 
     labs = outcomes(begin, act, return_later)
 
@@ -140,15 +153,15 @@ def test_conflicting_reassignment_survives_controller_crash() -> None:
 def test_shrinking_the_assignment_first_leaves_old_replicas() -> None:
     """B-59: the controller dies after AR := RAR, and no znode names the brokers that held a replica (KAFKA-16120)."""
     labs = outcomes(lambda: cluster(VARIANTS["reassign-ar-first"]), reassign, return_later_elsewhere)
-    strays = [lab for lab in labs if finish(lab, partial(is_narrowed, lab)) and set(holders(lab)) - {*RAR, 1}]
+    strays = [lab for lab in labs if wait_until(lab, partial(is_narrowed, lab)) and set(brokers_with_log(lab)) - {*RAR, 1}]
 
     assert strays != []
 
 
 def return_later_elsewhere(lab: Mortal) -> None:
     """The dead broker stays down: at its start it would delete its own stray replica."""
-    assert lab.dead is not None
-    lab.bury(lab.dead)
+    assert lab.dead_broker is not None
+    lab.remove_dead_broker(lab.dead_broker)
     lab.wait(8000)
 
 
@@ -158,17 +171,17 @@ def test_rollback_past_an_inactive_broker_survives_any_crash() -> None:
 
     def begin() -> Mortal:
         lab = cluster()
-        lab.held = stuck((*OAR, 4))
+        lab.is_held = stuck((*OAR, 4))
         reassign(lab)
-        lab.held = lambda letter: stuck(OAR)(letter) or {letter[0], letter[1]} == {"b1", "b4"}
+        lab.is_held = lambda envelope: stuck(OAR)(envelope) or {envelope.sender, envelope.receiver} == {"b1", "b4"}
         lab.wait(7000)
         return lab
 
     def after(lab: Mortal) -> None:
-        lab.held = lambda _: False
+        lab.is_held = lambda _: False
         return_later(lab)
 
-    labs = outcomes(begin, cancel, after)
+    labs = outcomes(begin, request_rollback, after)
 
     assert len(labs) > 10
     assert unfinished(labs, OAR) == []

@@ -8,7 +8,7 @@ from reference.errors import ErrorCode
 from reference.messages import Fetch, IsrMember, LeaderAndIsr, LogEnd, PartitionState, ProduceReply
 from reference.replica import eligible
 from reference.types import NO_INCARNATION, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Offset, ZkVersion
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, carries
 
 REPLICAS = (BrokerId(1), BrokerId(2), BrokerId(3))
 
@@ -109,7 +109,7 @@ def test_hw_does_not_advance_while_the_isr_is_too_short() -> None:
     for name, expected in (("safe", 0), ("hw-under-min-isr", 1)):
         lab = Lab(2, variant=VARIANTS[name], min_isr=2)
         lab.wait(3000)
-        lab.held = lambda letter: isinstance(letter[2], Fetch)
+        lab.is_held = carries(Fetch)
         lab.produce(1, "x")
         lab.wait(9000)
 
@@ -123,13 +123,13 @@ def test_elr_member_leads_after_the_last_isr_member_is_wiped() -> None:
     lab.produce(1, "x")
     lab.settle()
     lab.wait(1000)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch)
     lab.produce(1, "y")  # reaches b2 by its parked fetch, and is not committed
     lab.wait(9000)
     assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([1], [2])
     lab.crash(1)
     lab.disks[1].logs[T0].clear()
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.expire(1)
     lab.settle()
     lab.start(1)
@@ -137,19 +137,19 @@ def test_elr_member_leads_after_the_last_isr_member_is_wiped() -> None:
 
     assert lab.leaders() == [2]
     assert lab.values(1) == lab.values(2) == ["x", "y"]
-    assert next(m.error for m in lab.inbox if isinstance(m, ProduceReply)) is ErrorCode.NONE
+    assert next(m.error for m in lab.client_replies if isinstance(m, ProduceReply)) is ErrorCode.NONE
 
 
 def test_broker_that_crashed_before_creating_its_log_may_lead() -> None:
     """The replica never held a record: a missing log counts as empty while all directories are the old ones."""
     lab = Lab(1, start=False)
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)  # the command to lead never arrives
+    lab.is_held = carries(LeaderAndIsr)  # the command to lead never arrives
     lab.start(1)
     lab.settle()
     assert lab.isr() == [1]
     assert T0 not in lab.disks[1].logs
     lab.crash(1)
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.expire(1)
     lab.start(1)
     lab.settle()

@@ -9,7 +9,7 @@ from tests.reference.v3 import fetch
 def test_single_broker_serves_a_produce_and_a_fetch() -> None:
     lab = Lab(1)
     lab.produce(1, "x", acks=1)
-    (produced,) = [m for m in lab.inbox if isinstance(m, ProduceReply)]
+    (produced,) = [m for m in lab.client_replies if isinstance(m, ProduceReply)]
     read = fetch(lab, 1, 0)
 
     assert produced.error is ErrorCode.NONE

@@ -15,7 +15,7 @@ AT_ONCE = VARIANTS["no-heartbeat"]  # without controlled shutdown (see test_cont
 
 def shut_down(lab: Lab, i: int) -> None:
     """Ask a broker to shut down, and wait until it has moved its leaderships and its process has ended."""
-    lab.tell(i, ShutDown())
+    lab.handle_event(i, ShutDown())
     lab.settle()
     lab.wait(60_000)
     assert i not in lab.nodes
@@ -26,7 +26,7 @@ def test_clean_shutdown_writes_checkpoint_and_clean_marker() -> None:
     lab = Lab(2, variant=AT_ONCE)
     lab.produce(1, "a")
     lab.settle()
-    lab.tell(1, ShutDown())
+    lab.handle_event(1, ShutDown())
 
     assert (1 in lab.nodes, lab.disks[1].clean, lab.disks[1].checkpoint) == (False, True, ((T0, 1),))
 
@@ -35,7 +35,7 @@ def test_broker_that_shuts_down_appends_nothing() -> None:
     """R-048: the next start would trust records behind the last flush, which may be torn."""
     lab = Lab(2, variant=AT_ONCE, before_ack=True)
     lab.held_flushes = True
-    lab.tell(1, ShutDown())
+    lab.handle_event(1, ShutDown())
     lab.produce(1, "late")
     lab.release_flushes()
 
@@ -45,7 +45,7 @@ def test_broker_that_shuts_down_appends_nothing() -> None:
 def test_clean_marker_is_removed_before_logs_are_loaded() -> None:
     """B-64, KAFKA-10471: a crash during loading must not look like a clean shutdown."""
     lab = Lab(2)
-    lab.tell(1, ShutDown())
+    lab.handle_event(1, ShutDown())
     lab.start(1)
 
     assert not lab.disks[1].clean
@@ -74,7 +74,7 @@ def test_log_is_not_scanned_after_a_clean_shutdown() -> None:
     lab = Lab(1, variant=AT_ONCE)
     lab.produce(1, "a")
     lab.produce(1, "b")
-    lab.tell(1, ShutDown())
+    lab.handle_event(1, ShutDown())
     torn(lab, 1)
     lab.start(1)
 
@@ -87,7 +87,7 @@ def test_crash_during_start_after_clean_shutdown_is_unclean(variant: str, trusts
     lab = Lab(1, variant=VARIANTS[variant])
     lab.produce(1, "a")
     shut_down(lab, 1)
-    lab.muted.add(1)  # it cannot register in ZooKeeper
+    lab.cut_off_from_zk.add(1)  # it cannot register in ZooKeeper
     lab.start(1)
     lab.crash(1)
     torn(lab, 1)
@@ -103,7 +103,7 @@ def test_clean_shutdown_keeps_the_high_watermark(variant: str, kept: int) -> Non
     lab.produce(1, "a")
     lab.settle()
     shut_down(lab, 1)
-    lab.muted.add(1)  # without ZooKeeper it gets no role, so this is the HW of its checkpoint
+    lab.cut_off_from_zk.add(1)  # without ZooKeeper it gets no role, so this is the HW of its checkpoint
     lab.start(1)
 
     assert lab.partition(1).hw == kept
@@ -137,7 +137,7 @@ def test_leader_and_isr_without_leader_creates_the_replica() -> None:
         state = replace(lab.state(), leader=None, replicas=(BrokerId(1), BrokerId(2)))
         broker = lab.nodes[2].state.broker
         command = LeaderAndIsr(9, BrokerId(1), broker.controller_epoch, broker.incarnation, False, (state,))
-        lab.tell(2, Received(Address("b1"), command))
+        lab.handle_event(2, Received(Address("b1"), command))
 
         assert (T0 in broker.partitions) == made
 
@@ -151,6 +151,6 @@ def test_checkpoint_drops_the_hw_of_a_deleted_replica() -> None:
     later = replace(lab.state(), topic_id=TopicId(999), leader=None, replicas=(BrokerId(1),))
     broker = lab.nodes[1].state.broker
     command = LeaderAndIsr(9, BrokerId(1), broker.controller_epoch, broker.incarnation, False, (later,))
-    lab.tell(1, Received(Address("b1"), command))
+    lab.handle_event(1, Received(Address("b1"), command))
 
     assert (before, lab.disks[1].checkpoint) == (((T0, 1),), ())

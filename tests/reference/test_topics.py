@@ -36,9 +36,19 @@ from reference.types import (
     TopicId,
     topic_partition,
 )
-from tests.reference.admin import BROKERS, back, bury, delete_topic, exists, full, holders, requests, write
-from tests.reference.lab import T0, Lab
-from tests.reference.v3 import die
+from tests.reference.admin import (
+    BROKERS,
+    brokers_with_log,
+    cluster_in_sync,
+    exists,
+    pending_requests,
+    remove_broker,
+    request_topic_deletion,
+    restart_broker,
+    write,
+)
+from tests.reference.lab import T0, Envelope, Lab
+from tests.reference.v3 import crash_and_expire
 
 CLIENT = Address("c1")
 
@@ -62,7 +72,9 @@ def produced(lab: Lab, *values: str) -> None:
 
 def ids(lab: Lab) -> set[TopicId]:
     """The topic ids of all logs of t-0, in memory and on disk."""
-    in_memory = {lab.nodes[i].state.broker.partitions[T0].log.topic_id for i in lab.ids if i in lab.nodes and holders(lab, T0)}
+    in_memory = {
+        lab.nodes[i].state.broker.partitions[T0].log.topic_id for i in lab.ids if i in lab.nodes and brokers_with_log(lab, T0)
+    }
     return in_memory | {lab.disks[i].topic_ids[T0] for i in lab.ids if T0 in lab.disks[i].logs}
 
 
@@ -71,24 +83,24 @@ def ids(lab: Lab) -> set[TopicId]:
 
 def test_log_keeps_its_topic_id_over_a_restart() -> None:
     """KIP-516: a restarted broker distinguishes topics of one name by the id stored with the log."""
-    lab = full()
-    bury(lab, 2)
-    back(lab, 2)
+    lab = cluster_in_sync()
+    remove_broker(lab, 2)
+    restart_broker(lab, 2)
 
     assert ids(lab) == {topic_id(lab)}
 
 
 def test_metadata_carries_the_topic_id_after_a_failover() -> None:
     """R-310, R-311: LeaderAndIsr and UpdateMetadata carry the topic id."""
-    lab = full()
-    bury(lab, 1)
+    lab = cluster_in_sync()
+    remove_broker(lab, 1)
 
     assert {state.topic_id for i in (2, 3) for state in lab.nodes[i].state.broker.metadata.values()} == {topic_id(lab)}
 
 
 def test_controller_starts_a_topic_that_appears_in_the_list() -> None:
     """R-026, R-027, C-02, C-03: the controller watches the list; an administrator need only create the topic's znode."""
-    lab = full()
+    lab = cluster_in_sync()
     write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),),))))
     state = paths.state_path(topic_partition("u", 0))
 
@@ -102,32 +114,32 @@ def test_controller_starts_a_topic_that_appears_in_the_list() -> None:
 @pytest.mark.parametrize(("variant", "expected"), [("safe", ["new"]), ("no-topic-id", ["old"])])
 def test_log_of_a_deleted_topic_is_not_used_when_recreated(variant: str, expected: list[str]) -> None:
     """B-61, R-046, R-074, U-14: while broker 3 is down, its topic is deleted and created again with broker 3 as a replica."""
-    lab = full(VARIANTS[variant])
+    lab = cluster_in_sync(VARIANTS[variant])
     produced(lab, "old")
-    bury(lab, 3)
-    delete_topic(lab)
+    remove_broker(lab, 3)
+    request_topic_deletion(lab)
     make(lab, 2, 1, 3)
     produced(lab, "new")
-    back(lab, 3)
+    restart_broker(lab, 3)
 
     assert lab.values(3)[: len(expected)] == expected
 
 
 def test_v3_startup_deletes_what_is_not_assigned_any_more() -> None:
     """R-074: so V3 needs no id of a topic where the next topic of that name has other replicas (U-14)."""
-    lab = full(VARIANTS["no-topic-id"])
+    lab = cluster_in_sync(VARIANTS["no-topic-id"])
     produced(lab, "old")
-    bury(lab, 3)
-    delete_topic(lab)
+    remove_broker(lab, 3)
+    request_topic_deletion(lab)
     make(lab, 2, 1)
-    back(lab, 3)
+    restart_broker(lab, 3)
 
-    assert holders(lab, T0) == [1, 2]
+    assert brokers_with_log(lab, T0) == [1, 2]
 
 
 def test_topic_recreated_at_once_is_a_new_topic() -> None:
     """V3 §B step 2, R-028, B-61: an administrator may delete the znodes himself; the names stay the same, the id changes."""
-    lab = full()
+    lab = cluster_in_sync()
     produced(lab, "old")
     lab.zk.submit(lab.admin, (Delete(paths.state_path(T0)), *(Delete(p) for p in reversed(paths.state_parents(T0)))))
     _, fired = lab.zk.submit(lab.admin, (Delete(paths.topic_path("t")),))
@@ -140,21 +152,21 @@ def test_topic_recreated_at_once_is_a_new_topic() -> None:
 
 def test_leader_and_isr_of_a_recreated_topic_deletes_the_log() -> None:
     """KIP-516, B-61: one name, a larger id: the topic with the smaller id is deleted, even if no StopReplica came."""
-    lab = full()
+    lab = cluster_in_sync()
     produced(lab, "old")
     node = lab.nodes[2].state
     later = TopicId(1_000)
     state = replace(lab.nodes[1].state.controller.states[T0], topic_id=later, leader_epoch=LeaderEpoch(0))
     broker = node.broker
     command = LeaderAndIsr(99, BrokerId(1), broker.controller_epoch, broker.incarnation, False, (state,))
-    lab.tell(2, Received(Address("b1"), command))
+    lab.handle_event(2, Received(Address("b1"), command))
 
     assert (lab.values(2), lab.partition(2).leader_epoch, lab.disks[2].topic_ids[T0]) == ([], 0, later)
 
 
 def test_leader_and_isr_of_a_deleted_topic_is_refused() -> None:
     """KIP-516 INCONSISTENT_TOPIC_ID: otherwise a late command would use the log of the later topic."""
-    lab = full()
+    lab = cluster_in_sync()
     node = lab.nodes[2].state
     state = lab.nodes[1].state.controller.states[T0]
     stale = LeaderAndIsr(
@@ -165,9 +177,9 @@ def test_leader_and_isr_of_a_deleted_topic_is_refused() -> None:
         False,
         (replace(state, topic_id=TopicId(1), leader_epoch=LeaderEpoch(50)),),
     )
-    lab.tell(2, Received(Address("b1"), stale))
+    lab.handle_event(2, Received(Address("b1"), stale))
 
-    reply = lab.letters[-1][2]
+    reply = lab.in_flight[-1][2]
     assert getattr(reply, "errors", None) == ((T0, ErrorCode.INCONSISTENT_TOPIC_ID),)
     assert lab.partition(2).leader_epoch == state.leader_epoch
 
@@ -175,12 +187,12 @@ def test_leader_and_isr_of_a_deleted_topic_is_refused() -> None:
 @pytest.mark.parametrize(("variant", "survives"), [("safe", True), ("no-topic-id", False)])
 def test_late_stop_replica_keeps_the_log_of_a_recreated_topic(variant: str, survives: bool) -> None:
     """B-48, B-52, B-61, KIP-570: a StopReplica delayed past deletion and creation deletes nothing."""
-    lab = full(VARIANTS[variant])
+    lab = cluster_in_sync(VARIANTS[variant])
     node = lab.nodes[2].state
     for held_topic_id in (TopicId(1), topic_id(lab)):
         stop = StopPartition(T0, LeaderEpoch(1_000), True, held_topic_id)
         request = StopReplica(98, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (stop,))
-        lab.tell(2, Received(Address("b1"), request))
+        lab.handle_event(2, Received(Address("b1"), request))
         if held_topic_id == 1:
             assert (T0 in node.broker.partitions) == survives
 
@@ -193,18 +205,18 @@ def test_late_stop_replica_keeps_the_log_of_a_recreated_topic(variant: str, surv
 @pytest.mark.parametrize("variant", ["safe", "no-topic-id"])
 def test_request_with_another_topic_id_is_refused(variant: str) -> None:
     """KIP-516: clients get UNKNOWN_TOPIC_ID and refresh; replicas get INCONSISTENT_TOPIC_ID and wait for the controller."""
-    lab = full(VARIANTS[variant])
+    lab = cluster_in_sync(VARIANTS[variant])
     epoch, other = lab.partition(1).leader_epoch, TopicId(1)
     consumer = Fetch(1, T0, None, NO_INCARNATION, epoch, Offset(0), Millis(0), 10, other)
     replica = Fetch(2, T0, BrokerId(2), lab.nodes[2].state.broker.incarnation, epoch, Offset(0), Millis(0), 10, other)
-    lab.tell(1, Received(CLIENT, consumer))
-    lab.tell(1, Received(CLIENT, replica))
-    lab.tell(1, Received(CLIENT, EpochEnd(3, T0, BrokerId(2), epoch, epoch, other)))
-    lab.tell(1, Received(CLIENT, ListOffsets(4, T0, epoch, other)))
-    lab.tell(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), other)))
+    lab.handle_event(1, Received(CLIENT, consumer))
+    lab.handle_event(1, Received(CLIENT, replica))
+    lab.handle_event(1, Received(CLIENT, EpochEnd(3, T0, BrokerId(2), epoch, epoch, other)))
+    lab.handle_event(1, Received(CLIENT, ListOffsets(4, T0, epoch, other)))
+    lab.handle_event(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), other)))
 
     kinds = (FetchReply, EpochEndReply, ListOffsetsReply, ProduceReply)
-    errors = {m.correlation: m.error for m in lab.inbox if isinstance(m, kinds)}
+    errors = {m.correlation: m.error for m in lab.client_replies if isinstance(m, kinds)}
     unknown, inconsistent = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID
     expected = {1: unknown, 2: inconsistent, 3: inconsistent, 4: unknown, 5: unknown}
     assert all((errors.get(c) == error) == (variant == "safe") for c, error in expected.items())
@@ -212,10 +224,10 @@ def test_request_with_another_topic_id_is_refused(variant: str) -> None:
 
 def test_request_without_topic_id_is_served() -> None:
     """KIP-516: requests of versions before topic ids are not checked."""
-    lab = full()
-    lab.tell(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), NO_TOPIC_ID)))
+    lab = cluster_in_sync()
+    lab.handle_event(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), NO_TOPIC_ID)))
 
-    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------------------
@@ -223,41 +235,41 @@ def test_request_without_topic_id_is_served() -> None:
 
 def test_all_brokers_drop_the_metadata_of_a_deleted_topic() -> None:
     """B-62: otherwise a broker sends clients to the leader of a deleted topic until it restarts."""
-    lab = full()
-    delete_topic(lab)
+    lab = cluster_in_sync()
+    request_topic_deletion(lab)
 
     assert [dict(lab.nodes[i].state.broker.metadata) for i in lab.ids] == [{}, {}, {}]
 
 
 def test_isolated_broker_drops_topics_deleted_meanwhile() -> None:
     """B-62: its process lived on, cut off from the others, with its old metadata."""
-    lab = full()
-    lab.muted.add(3)
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(3)
     lab.zk.expire(lab.sessions[3])
-    lab.held = lambda letter: "b3" in letter[:2]
+    lab.is_held = lambda envelope: "b3" in (envelope.sender, envelope.receiver)
     write(lab)
     lab.watches([(lab.sessions[1], paths.BROKER_IDS, "children")])
     lab.settle()
-    delete_topic(lab)
-    lab.letters.clear()
-    lab.held = lambda _: False
-    lab.muted.clear()
+    request_topic_deletion(lab)
+    lab.in_flight.clear()
+    lab.is_held = lambda _: False
+    lab.cut_off_from_zk.clear()
     assert T0 in lab.nodes[3].state.broker.metadata
     lab.expire(3)
     lab.wait(5000)
 
-    assert (dict(lab.nodes[3].state.broker.metadata), holders(lab, T0)) == ({}, [])
+    assert (dict(lab.nodes[3].state.broker.metadata), brokers_with_log(lab, T0)) == ({}, [])
 
 
 def test_late_full_metadata_does_not_remove_a_topic() -> None:
     """B-62: a full update arrives twice, the second time after the topic was created again."""
-    lab = full()
-    delete_topic(lab)
+    lab = cluster_in_sync()
+    request_topic_deletion(lab)
     node = lab.nodes[2].state.broker
     epoch, order = node.metadata_order
     make(lab, 1, 2, 3)
     late = UpdateMetadata(99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), full=True, number=order)
-    lab.tell(2, Received(Address("b1"), late))
+    lab.handle_event(2, Received(Address("b1"), late))
 
     assert list(node.metadata) == [T0]
 
@@ -265,10 +277,10 @@ def test_late_full_metadata_does_not_remove_a_topic() -> None:
 def test_finished_deletion_is_not_repeated_on_recreated_topic() -> None:
     """B-62: the answer to the last write is lost, and the topic is created again before the controller reads."""
     for lost in range(12):
-        lab = full()
-        lab.lost = lost
-        delete_topic(lab)
-        if lab.losses and not exists(lab, paths.topic_path("t")):
+        lab = cluster_in_sync()
+        lab.unanswered_request = lost
+        request_topic_deletion(lab)
+        if lab.lost_answers and not exists(lab, paths.topic_path("t")):
             make(lab, 1, 2, 3)
             lab.wait(5000)
             assert (exists(lab, paths.state_path(T0)), len(lab.leaders())) == (True, 1)
@@ -277,18 +289,18 @@ def test_finished_deletion_is_not_repeated_on_recreated_topic() -> None:
 @pytest.mark.parametrize("before", range(7))
 def test_deletion_survives_controller_crash_at_any_step(before: int) -> None:
     """B-62, KAFKA-2937: the next controller ends the deletion, and the topic created afterwards is new."""
-    lab = full()
+    lab = cluster_in_sync()
     produced(lab, "old")
-    lab.left = before
-    delete_topic(lab)
-    lab.left = None
-    if 1 in lab.muted:
-        bury(lab, 1)
+    lab.requests_left = before
+    request_topic_deletion(lab)
+    lab.requests_left = None
+    if 1 in lab.cut_off_from_zk:
+        remove_broker(lab, 1)
     lab.wait(5000)
-    assert (requests(lab), exists(lab, paths.topic_path("t"))) == ([], False)
+    assert (pending_requests(lab), exists(lab, paths.topic_path("t"))) == ([], False)
     make(lab, 2, 1, 3)
     if 1 not in lab.nodes:
-        back(lab, 1)
+        restart_broker(lab, 1)
     lab.wait(9000)
 
     assert (len(lab.leaders()), [lab.values(i) for i in lab.ids], ids(lab)) == (1, [[], [], []], {topic_id(lab)})
@@ -296,60 +308,63 @@ def test_deletion_survives_controller_crash_at_any_step(before: int) -> None:
 
 def test_deletion_is_not_blocked_by_unknown_topics() -> None:
     """B-62, KAFKA-6650: one topic that never had a leader, one that never existed, one in use."""
-    lab = full()
+    lab = cluster_in_sync()
     write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(9),),))))
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("none", "t", "u"))))
 
     left = [exists(lab, paths.topic_path(name)) for name in ("t", "u")]
-    assert (left, requests(lab), holders(lab, T0)) == ([False, False], [], [])
+    assert (left, pending_requests(lab), brokers_with_log(lab, T0)) == ([False, False], [], [])
 
 
 def test_late_leader_and_isr_copy_does_not_recreate_a_topic() -> None:
     """R-149, B-61: no controller would ever delete that log; the replica of the next topic is created all the same."""
-    lab = full()
+    lab = cluster_in_sync()
     copies: list[LeaderAndIsr] = []
-    lab.held = lambda letter: _copied(letter, copies)
-    die(lab, 1)
-    delete_topic(lab)
-    lab.tell(2, Received(Address(f"b{copies[0].controller}"), copies[0]))
-    late = holders(lab, T0)
+    lab.is_held = lambda envelope: _copied(envelope, copies)
+    crash_and_expire(lab, 1)
+    request_topic_deletion(lab)
+    lab.handle_event(2, Received(Address(f"b{copies[0].controller}"), copies[0]))
+    late = brokers_with_log(lab, T0)
     make(lab, 1, 2, 3)
 
-    assert (late, holders(lab, T0)) == ([1], [1, 2, 3])  # b1 is down
+    assert (late, brokers_with_log(lab, T0)) == ([1], [1, 2, 3])  # b1 is down
 
 
-def _copied(letter: tuple[Address, Address, object], copies: list[LeaderAndIsr]) -> bool:
-    if letter[1] == "b2" and isinstance(letter[2], LeaderAndIsr):
-        copies.append(letter[2])
+def _copied(envelope: Envelope, copies: list[LeaderAndIsr]) -> bool:
+    if envelope.receiver == "b2" and isinstance(envelope.message, LeaderAndIsr):
+        copies.append(envelope.message)
     return False
 
 
 def test_stop_replica_is_answered_after_pending_zk_requests() -> None:
     """B-61: a late ISR change would reach the znode of the next topic of that name, whose versions begin at 0 again."""
-    lab = full()
+    lab = cluster_in_sync()
     node = lab.nodes[2].state.broker
-    lab.muted.add(2)
+    lab.cut_off_from_zk.add(2)
     stop = StopPartition(T0, LeaderEpoch(9), True, topic_id(lab))
     request = StopReplica(98, BrokerId(1), node.controller_epoch, node.incarnation, (stop,))
-    lab.tell(2, Received(Address("b1"), request))
-    waits = not [x for x in lab.letters if isinstance(x[2], StopReplicaReply)]
-    lab.muted.clear()
-    lab.tell(2, Received(Address("b1"), request))
+    lab.handle_event(2, Received(Address("b1"), request))
+    waits = not [envelope for envelope in lab.in_flight if isinstance(envelope.message, StopReplicaReply)]
+    lab.cut_off_from_zk.clear()
+    lab.handle_event(2, Received(Address("b1"), request))
 
-    assert (waits, [x[2].error for x in lab.letters if isinstance(x[2], StopReplicaReply)]) == (True, [ErrorCode.NONE])
+    assert (waits, [envelope.message.error for envelope in lab.in_flight if isinstance(envelope.message, StopReplicaReply)]) == (
+        True,
+        [ErrorCode.NONE],
+    )
 
 
 def test_starting_broker_does_not_undo_a_deletion() -> None:
     """R-046: the StopReplica may arrive before the answer to the read of V3 §E step 2; once answered, the znodes go."""
-    lab = full()
+    lab = cluster_in_sync()
     node = lab.nodes[3].state
     broker, state = node.broker, lab.state()
     broker.registration, broker.registration_request = Registration.LEARNING_STATES, 999
     broker.learning = [Assigned(T0, state.replicas, topic_id(lab))]
     read, _ = lab.zk.submit(lab.admin, (GetData(paths.state_path(T0)),))
     stop = StopPartition(T0, state.leader_epoch, delete=True, topic_id=topic_id(lab))
-    lab.tell(3, Received(CLIENT, StopReplica(77, BrokerId(1), broker.controller_epoch, broker.incarnation, (stop,))))
-    lab.tell(3, ZkReplied(999, read))
+    lab.handle_event(3, Received(CLIENT, StopReplica(77, BrokerId(1), broker.controller_epoch, broker.incarnation, (stop,))))
+    lab.handle_event(3, ZkReplied(999, read))
 
     assert broker.learned
     assert not broker.learning

@@ -3,11 +3,11 @@
 from reference.coordination import paths
 from reference.coordination.api import Create
 from reference.messages import Fetch
-from tests.reference.admin import back, bury, delete_topic
-from tests.reference.lab import T0, Lab
+from tests.reference.admin import remove_broker, request_topic_deletion, restart_broker
+from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import write
 from tests.reference.test_topics import make
-from tests.reference.v3 import die
+from tests.reference.v3 import crash_and_expire
 
 
 def request_unclean_election(lab: Lab) -> None:
@@ -36,14 +36,14 @@ def one_behind() -> Lab:
     lab = Lab(3, min_isr=2)
     lab.wait(3000)
     write(lab, Create("/admin", b""))
-    delete_topic(lab)  # created again, the topic is younger than the directories, as usual
-    bury(lab, 3)
+    request_topic_deletion(lab)  # created again, the topic is younger than the directories, as usual
+    remove_broker(lab, 3)
     make(lab, 1, 2, 3)
-    back(lab, 3)
+    restart_broker(lab, 3)
     lab.produce(lab.leader(), "x")
     lab.settle()
     lab.wait(1000)
-    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b3")
     lab.wait(9000)
     lab.produce(lab.leader(), "y")
     lab.wait(1000)
@@ -56,7 +56,7 @@ def test_replica_outside_isr_and_elr_leads_only_by_request() -> None:
     lab = one_behind()
     replace_disks(lab, 1, 2)
     before = lab.leaders()
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     request_unclean_election(lab)
     lab.wait(3000)
 
@@ -79,8 +79,8 @@ def test_unclean_election_does_not_wait_for_dead_isr_members() -> None:
     """DUR-7: b1 and b2 hold y and are down; by the request the operator gives up y instead of waiting."""
     lab = one_behind()
     for i in (1, 2):
-        die(lab, i)
-    lab.held = lambda _: False
+        crash_and_expire(lab, i)
+    lab.is_held = lambda _: False
     lab.wait(3000)
     before = lab.leaders()
     request_unclean_election(lab)

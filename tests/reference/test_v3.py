@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reference.config import SAFE, V3
+from reference.config import SAFE, V3, Variant
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
@@ -13,17 +13,29 @@ from reference.errors import ErrorCode
 from reference.messages import Fetch, LeaderAndIsr, ProduceReply, StopReplica
 from reference.replica.partition import Follower, Idle
 from reference.types import NO_INCARNATION, BrokerId
-from tests.reference.lab import T0, Lab, Letter
-from tests.reference.v3 import OTHER, add_topic, command, controllers, die, fetch, full, live, member, state, state_for
+from tests.reference.lab import T0, Envelope, Lab, carries
+from tests.reference.v3 import (
+    OTHER,
+    add_topic,
+    cluster_in_sync,
+    controllers,
+    crash_and_expire,
+    fetch,
+    isr_member,
+    live_brokers,
+    next_state,
+    partition_state,
+    send_leader_and_isr,
+)
 
 # --- A: failover during broker failure -----------------------------------------------------------------------------------------
 
 
 def test_controller_reads_the_live_brokers() -> None:
     """R-018, V3 §A step 1: get the current live brokers from BrokerPath."""
-    lab = full()
+    lab = cluster_in_sync()
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3]
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2]
 
@@ -33,61 +45,65 @@ def test_controller_changes_only_partitions_of_a_dead_broker() -> None:
     lab = Lab(3, replicas=(1, 2))
     lab.wait(3000)
     before = lab.state()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert lab.state() == before
 
 
 def test_controller_changes_each_partition_of_a_dead_broker() -> None:
     """V3 §A step 3: for each partition in set_p."""
-    lab = full()
-    die(lab, 2)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 2)
 
     assert lab.isr() == [1, 3]
 
 
 def test_controller_reads_the_isr_before_it_elects() -> None:
     """R-020, R-155, V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
-    lab = full("isr-via-zookeeper")
+    lab = cluster_in_sync("isr-via-zookeeper")
     known_state = lab.nodes[1].state.controller.states[T0]
     assert known_state.isr != lab.state().isr  # the leader added b2 and b3 itself
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert lab.isr() == [1, 2]
 
 
 @pytest.mark.parametrize("variant", [SAFE, V3])
-def test_election_picks_leader_and_isr_from_live_isr_members(variant: object) -> None:
+def test_election_picks_leader_and_isr_from_live_isr_members(variant: Variant) -> None:
     """R-021, V3 §A step 3.2, first case: leader and ISR come from ISR ∩ live."""
-    assert leader_selection.select(variant, state(1, (1, 2, 3)), live(2, 3)) == Elect(member(2), (member(2), member(3)))  # type: ignore[arg-type]  # a Variant
+    elected = leader_selection.select(variant, partition_state(leader=1, isr=(1, 2, 3)), live_brokers(2, 3))
+
+    assert elected == Elect(isr_member(2), (isr_member(2), isr_member(3)))
 
 
 def test_election_prefers_the_first_live_member_assigned() -> None:
     """R-021: not the member with the least id, nor the last one."""
-    state_found = replace(state(1, (1, 2, 3, 4)), replicas=(1, 3, 4, 2))
+    state_found = replace(partition_state(1, (1, 2, 3, 4)), replicas=(1, 3, 4, 2))
 
-    assert leader_selection.select(SAFE, state_found, live(2, 3, 4)) == Elect(member(3), (member(2), member(3), member(4)))
+    assert leader_selection.select(SAFE, state_found, live_brokers(2, 3, 4)) == Elect(
+        isr_member(3), (isr_member(2), isr_member(3), isr_member(4))
+    )
 
 
 def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
     """R-022, V3 §A step 3.2, second case (potential data loss); `safe` stays offline and keeps the ISR (KAFKA-708)."""
-    state_found = state(1, (1,))
+    state_found = partition_state(1, (1,))
 
-    assert leader_selection.select(V3, state_found, live(2, 3)) == Elect(member(2), (member(2),))
-    assert leader_selection.select(SAFE, state_found, live(2, 3)) == Offline((member(1),))
+    assert leader_selection.select(V3, state_found, live_brokers(2, 3)) == Elect(isr_member(2), (isr_member(2),))
+    assert leader_selection.select(SAFE, state_found, live_brokers(2, 3)) == Offline((isr_member(1),))
 
 
 def test_partition_goes_offline_without_a_live_replica() -> None:
     """R-023, R-155, V3 §A step 3.2, third case: leader -1."""
-    assert leader_selection.select(V3, state(1, (1,)), live()) == Offline((member(1),))
-    assert leader_selection.select(SAFE, state(None, (1,)), live()) == Keep()
+    assert leader_selection.select(V3, partition_state(1, (1,)), live_brokers()) == Offline((isr_member(1),))
+    assert leader_selection.select(SAFE, partition_state(None, (1,)), live_brokers()) == Keep()
 
 
 def test_election_writes_conditionally_with_a_new_epoch() -> None:
     """R-024, V3 §A step 3.3: a controller that lost the race must not overwrite the ISR; it reads again (step 3.1)."""
-    lab = full()
+    lab = cluster_in_sync()
     before = lab.state()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     after = lab.state()
 
     assert after.leader_epoch == before.leader_epoch + 1
@@ -96,8 +112,8 @@ def test_election_writes_conditionally_with_a_new_epoch() -> None:
 
 def test_election_is_sent_to_all_replicas() -> None:
     """R-025, V3 §A step 4: LeaderAndISRCommand to the replicas of the changed partitions."""
-    lab = full()
-    die(lab, 1)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 1)
 
     (follower,) = lab.followers()
     assert isinstance(lab.partition(follower).role, Follower)
@@ -109,7 +125,7 @@ def test_election_is_sent_to_all_replicas() -> None:
 
 def test_new_topic_is_assigned_as_its_znode_says() -> None:
     """R-027, V3 §B step 1: read the TopicPath to get the replica assignment."""
-    lab = full()
+    lab = cluster_in_sync()
     add_topic(lab, "other", 2, 3)
 
     assert lab.nodes[1].state.controller.assignments[OTHER] == (2, 3)
@@ -117,7 +133,7 @@ def test_new_topic_is_assigned_as_its_znode_says() -> None:
 
 def test_new_topic_gets_leaders() -> None:
     """R-027, V3 §B step 1.1: init_leaders() on all newly created partitions."""
-    lab = full()
+    lab = cluster_in_sync()
     add_topic(lab, "other", 2, 3)
 
     (follower,) = lab.followers(OTHER)
@@ -126,15 +142,17 @@ def test_new_topic_gets_leaders() -> None:
 
 def test_deleted_topic_is_deleted_on_all_brokers() -> None:
     """R-028, V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
-    lab = full()
+    lab = cluster_in_sync()
     asked: set[str] = set()
 
-    def seen(letter: Letter) -> bool:
-        if isinstance(letter[2], StopReplica) and any(stop.tp == T0 and stop.delete for stop in letter[2].partitions):
-            asked.add(letter[1])
+    def seen(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, StopReplica) and any(
+            stop.tp == T0 and stop.delete for stop in envelope.message.partitions
+        ):
+            asked.add(envelope.receiver)
         return False
 
-    lab.held = seen
+    lab.is_held = seen
     for path in (paths.state_path(T0), *reversed(paths.state_parents(T0)), paths.topic_path("t")):
         _, fired = lab.zk.submit(lab.admin, (Delete(path),))
         lab.watches(fired)
@@ -147,10 +165,10 @@ def test_deleted_topic_is_deleted_on_all_brokers() -> None:
 
 def test_first_isr_is_all_live_replicas_with_the_first_leading() -> None:
     """R-029, V3 §B init_leaders step 1.1."""
-    first = leader_selection.first_leader((BrokerId(3), BrokerId(2), BrokerId(1)), live(1, 2))
+    first = leader_selection.first_leader((BrokerId(3), BrokerId(2), BrokerId(1)), live_brokers(1, 2))
 
-    assert first == Elect(member(2), (member(1), member(2)))
-    assert leader_selection.first_leader((BrokerId(3),), live(1, 2)) is None
+    assert first == Elect(isr_member(2), (isr_member(1), isr_member(2)))
+    assert leader_selection.first_leader((BrokerId(3),), live_brokers(1, 2)) is None
 
 
 def test_first_state_is_created_with_epoch_zero() -> None:
@@ -165,44 +183,44 @@ def test_first_state_is_created_with_epoch_zero() -> None:
 
 def test_first_broker_to_create_the_znode_is_controller() -> None:
     """V3 §D step 1: create /controller."""
-    lab = full()
+    lab = cluster_in_sync()
 
     assert controllers(lab) == [1]
 
 
 def test_other_brokers_watch_the_controller_znode() -> None:
     """R-040, R-041, V3 §D step 2: if not successful, return; the exists watch fires when the znode is deleted."""
-    lab = full()
+    lab = cluster_in_sync()
     assert lab.nodes[2].state.controller.step == "watching"
-    die(lab, 1)
+    crash_and_expire(lab, 1)
     assert (controllers(lab), lab.nodes[3].state.controller.step) == ([2], "watching")
-    die(lab, 2)
+    crash_and_expire(lab, 2)
 
     assert controllers(lab) == [3]
 
 
 def test_new_controller_reads_every_state() -> None:
     """V3 §D step 3."""
-    lab = full()
-    die(lab, 1)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 1)
 
     assert lab.nodes[2].state.controller.states[T0].leader == lab.leader()
 
 
 def test_new_controller_sends_init_to_every_broker() -> None:
     """R-042, V3 §D step 4: LeaderAndISR with INIT, since commands of the former controller may have been lost."""
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
-    die(lab, 1)
-    first = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, LeaderAndIsr)]
+    lab = cluster_in_sync()
+    lab.is_held = carries(LeaderAndIsr)
+    crash_and_expire(lab, 1)
+    first = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, LeaderAndIsr)]
 
     assert [m.init for m in first] == [True]
 
 
 def test_new_controller_handles_brokers_that_died_before() -> None:
     """V3 §D step 5: call on_broker_change()."""
-    lab = full()
-    die(lab, 1)  # both leader and controller
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 1)  # both leader and controller
 
     assert lab.leader() in lab.isr() == [2, 3]
 
@@ -221,7 +239,7 @@ def test_new_controller_elects_for_leaderless_partitions() -> None:
 
 def test_fetch_from_a_follower_is_refused() -> None:
     """V3 §G on_ReplicaFetchRequest, R-055, R-131: NotLeaderException; a follower's log may hold uncommitted records."""
-    reply = fetch(full(), 2, 0)
+    reply = fetch(cluster_in_sync(), 2, 0)
 
     assert reply is not None
     assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -229,12 +247,12 @@ def test_fetch_from_a_follower_is_refused() -> None:
 
 def test_hw_waits_for_the_whole_isr() -> None:
     """V3 §G: leader.hw = min of leo of every replica in ISR."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(receiver="b3")
     lab.produce(1, "x")
     lab.settle()
     assert lab.partition(1).hw == 0
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
 
     assert lab.partition(1).hw == 1
@@ -242,21 +260,21 @@ def test_hw_waits_for_the_whole_isr() -> None:
 
 def test_produce_reply_waits_for_the_hw() -> None:
     """V3 §G: trigger potential acks to produce requests."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(receiver="b3")
     lab.produce(1, "x")
     lab.settle()
-    assert lab.inbox == []
-    lab.held = lambda _: False
+    assert lab.client_replies == []
+    lab.is_held = lambda _: False
     lab.settle()
 
-    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
 
 
 def test_consumer_between_hw_and_leo_gets_no_records() -> None:
     """V3 §C becomeLeader and Discussion 7: a new leader's HW may lag: an empty set, OutOfRange only beyond the log end."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3"
+    lab = cluster_in_sync()
+    lab.is_held = carries(receiver="b3")
     lab.produce(1, "x")
     lab.settle()
     assert fetch(lab, 1, 0) is None  # parked: no committed record yet
@@ -268,8 +286,10 @@ def test_consumer_between_hw_and_leo_gets_no_records() -> None:
 
 def test_silent_follower_leaves_the_isr() -> None:
     """R-060, V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come."""
-    lab = full()
-    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)  # it lives, as its heartbeats say
+    lab = cluster_in_sync()
+    lab.is_held = lambda envelope: (
+        envelope.sender == "b3" and isinstance(envelope.message, Fetch)
+    )  # it lives, as its heartbeats say
     lab.produce(1, "x")
     lab.settle()
     lab.wait(9000)
@@ -280,8 +300,8 @@ def test_silent_follower_leaves_the_isr() -> None:
 
 def test_caught_up_follower_joins_the_isr() -> None:
     """V3 §G maybe_change_ISR: newISR = ISR + r, by a conditional write, in force only when ZooKeeper has answered."""
-    lab = full()
-    die(lab, 3)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 3)
     assert lab.isr() == [1, 2]
     lab.start(3)
     lab.settle()
@@ -292,7 +312,7 @@ def test_caught_up_follower_joins_the_isr() -> None:
 
 def test_idle_partition_keeps_its_isr() -> None:
     """KAFKA-7152 on V3 §G maybe_change_ISR: a follower at the log end is caught up; by V3's letter it would leave the ISR."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.wait(20_000)
 
     assert lab.isr() == [1, 2, 3]
@@ -300,7 +320,7 @@ def test_idle_partition_keeps_its_isr() -> None:
 
 def test_follower_appends_and_adopts_the_hw() -> None:
     """V3 §G run(), R-009, R-016: append, r.hw = response.hw, advance."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
     lab.wait(600)
@@ -310,7 +330,7 @@ def test_follower_appends_and_adopts_the_hw() -> None:
 
 def test_replica_is_idle_without_a_leader() -> None:
     """V3 §A step 3.2, third case, at the brokers (C-10)."""
-    lab = full()
-    command(lab, 3, msgspec.structs.replace(state_for(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
+    lab = cluster_in_sync()
+    send_leader_and_isr(lab, 3, msgspec.structs.replace(next_state(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
 
     assert isinstance(lab.partition(3).role, Idle)

@@ -11,16 +11,27 @@ from reference.events import Received
 from reference.messages import EpochEnd, Fetch, FetchReply, LeaderAndIsr, ProduceReply, StopPartition, StopReplica
 from reference.replica.partition import Follower, Leader
 from reference.types import Address, BrokerId, LeaderEpoch
-from tests.reference.lab import T0, Lab
-from tests.reference.v3 import OTHER, THIRD, add_topic, ahead, command, die, fetch, full, start_without_commands, state_for
+from tests.reference.lab import T0, Lab, carries
+from tests.reference.v3 import (
+    OTHER,
+    THIRD,
+    add_topic,
+    cluster_in_sync,
+    crash_and_expire,
+    fetch,
+    hold_record_above_hw,
+    next_state,
+    send_leader_and_isr,
+    start_without_commands,
+)
 
 # --- C: brokers act on commands -------------------------------------------------------------------------------------------
 
 
 def test_broker_creates_the_log_of_an_unknown_partition() -> None:
     """R-030, R-038, V3 §C step 2.0 and V3 §C startReplica(): if P does not exist locally, its directory is created."""
-    lab = full()
-    command(lab, 3, state_for(lab, 1, tp=OTHER))
+    lab = cluster_in_sync()
+    send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
 
     assert lab.disks[3].logs[OTHER] == []
 
@@ -28,19 +39,19 @@ def test_broker_creates_the_log_of_an_unknown_partition() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_broker_becomes_leader_by_leader_and_isr(variant: str) -> None:
     """R-031, V3 §C step 2.1: asked to be the new leader, and not already."""
-    lab = full(variant)
-    command(lab, 3, state_for(lab, 3))
+    lab = cluster_in_sync(variant)
+    send_leader_and_isr(lab, 3, next_state(lab, 3))
 
     assert isinstance(lab.partition(3).role, Leader)
 
 
 def test_new_leader_starts_its_epoch_at_its_log_end() -> None:
     """R-010, R-034, V3 §C step 2.1.1, becomeLeader(): the old fetcher is stopped; ISR and version come from the command."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
-    state = state_for(lab, 3)
-    command(lab, 3, state)
+    state = next_state(lab, 3)
+    send_leader_and_isr(lab, 3, state)
     role = lab.partition(3).role
 
     assert isinstance(role, Leader)
@@ -51,9 +62,9 @@ def test_new_leader_starts_its_epoch_at_its_log_end() -> None:
 def test_v3_leader_ignores_a_command_to_lead_again() -> None:
     """R-031, V3 §C step 2.1: "and this broker is not already the leader" (U-06): ISR and version stay stale; `safe` obeys."""
     for name, expected in (("v3", 0), ("safe", 1)):
-        lab = full(name)
+        lab = cluster_in_sync(name)
         before = lab.partition(1).leader_epoch
-        command(lab, 1, state_for(lab, 1))
+        send_leader_and_isr(lab, 1, next_state(lab, 1))
 
         assert lab.partition(1).leader_epoch - before == expected
 
@@ -61,8 +72,8 @@ def test_v3_leader_ignores_a_command_to_lead_again() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_broker_becomes_follower_by_leader_and_isr(variant: str) -> None:
     """R-032, V3 §C step 2.2: asked to follow L, and not already following L."""
-    lab = full(variant)
-    command(lab, 3, state_for(lab, 2))
+    lab = cluster_in_sync(variant)
+    send_leader_and_isr(lab, 3, next_state(lab, 2))
     role = lab.partition(3).role
 
     assert isinstance(role, Follower)
@@ -71,10 +82,10 @@ def test_broker_becomes_follower_by_leader_and_isr(variant: str) -> None:
 
 def test_v3_follower_changes_its_leader_whatever_its_id() -> None:
     """R-032, V3 §C step 2.2: "not already following L" asks which broker it follows, and not which id is greater."""
-    lab = full("v3")
+    lab = cluster_in_sync("v3")
     followed = []
     for leader in (2, 1, 2):
-        command(lab, 3, state_for(lab, leader))
+        send_leader_and_isr(lab, 3, next_state(lab, leader))
         role = lab.partition(3).role
         followed.append(role.leader if isinstance(role, Follower) else None)
 
@@ -84,23 +95,23 @@ def test_v3_follower_changes_its_leader_whatever_its_id() -> None:
 def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
     """R-032, R-080, V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` truncates again."""
     for name, expected in (("v3", 0), ("safe", 1)):
-        lab = full(name)
+        lab = cluster_in_sync(name)
         before = lab.partition(3).leader_epoch
-        command(lab, 3, state_for(lab, 1))
+        send_leader_and_isr(lab, 3, next_state(lab, 1))
 
         assert lab.partition(3).leader_epoch - before == expected
 
 
 def test_v3_follower_truncates_to_its_hw() -> None:
     """R-037, V3 §C step 2.2.1 and V3 §C becomeFollower(): the log is truncated to r.hw, fetching starts at r.leo."""
-    lab = full("v3")
+    lab = cluster_in_sync("v3")
     lab.produce(1, "a")
     lab.settle()
     lab.wait(600)
-    ahead(lab, 3)
+    hold_record_above_hw(lab, 3)
     assert (lab.values(3), lab.partition(3).hw) == (["a", "x"], 1)
-    command(lab, 3, state_for(lab, 2))
-    fetches = [m for _, to, m in lab.letters if to == "b2" and isinstance(m, Fetch)]
+    send_leader_and_isr(lab, 3, next_state(lab, 2))
+    fetches = [m for _, to, m in lab.in_flight if to == "b2" and isinstance(m, Fetch)]
 
     assert lab.values(3) == ["a"]
     assert [f.offset for f in fetches] == [1]
@@ -109,9 +120,9 @@ def test_v3_follower_truncates_to_its_hw() -> None:
 def test_v3_init_command_deletes_unlisted_partitions() -> None:
     """R-033, V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
     for name, expected in (("v3", False), ("safe", True)):
-        lab = full(name)
-        command(lab, 3, state_for(lab, 1, tp=OTHER))
-        command(lab, 3, state_for(lab, 1, tp=THIRD), init=True)
+        lab = cluster_in_sync(name)
+        send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
+        send_leader_and_isr(lab, 3, next_state(lab, 1, tp=THIRD), init=True)
         tps = sorted(lab.nodes[3].state.broker.partitions)
 
         assert tps == ([OTHER, T0, THIRD] if expected else [THIRD])
@@ -120,10 +131,10 @@ def test_v3_init_command_deletes_unlisted_partitions() -> None:
 
 def test_v3_init_command_keeps_listed_partitions() -> None:
     """R-033: only with the flag INIT, and only what is not listed: set_p of a later command is never complete."""
-    lab = full("v3")
-    command(lab, 3, state_for(lab, 1, tp=OTHER))
+    lab = cluster_in_sync("v3")
+    send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
     assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
-    command(lab, 3, state_for(lab, 1, tp=OTHER), state_for(lab, 1), init=True)
+    send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER), next_state(lab, 1), init=True)
 
     assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
     assert (sorted(lab.disks[3].logs), lab.halted) == ([OTHER, T0], {})
@@ -132,9 +143,9 @@ def test_v3_init_command_keeps_listed_partitions() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_every_replica_knows_the_assigned_ones(variant: str) -> None:
     """R-010: AR, at the leader and at the followers, as the last command names it."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     before = [lab.partition(i).replicas for i in lab.ids]
-    command(lab, 3, msgspec.structs.replace(state_for(lab, 2), replicas=(BrokerId(3), BrokerId(2))))
+    send_leader_and_isr(lab, 3, msgspec.structs.replace(next_state(lab, 2), replicas=(BrokerId(3), BrokerId(2))))
 
     assert before == [(1, 2, 3)] * 3
     assert lab.partition(3).replicas == (3, 2)
@@ -143,12 +154,12 @@ def test_every_replica_knows_the_assigned_ones(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_new_leader_serves_before_its_hw_has_risen(variant: str) -> None:
     """R-035: isLeader enables reads and writes; the follower that fetches is what will raise the HW."""
-    lab = full(variant)
-    ahead(lab, 3)
-    command(lab, 3, state_for(lab, 3))
+    lab = cluster_in_sync(variant)
+    hold_record_above_hw(lab, 3)
+    send_leader_and_isr(lab, 3, next_state(lab, 3))
     read = fetch(lab, 3, 0, replica=2, epoch=lab.partition(3).leader_epoch)
     lab.produce(3, "y", acks=1, correlation=9)
-    written = [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9]
+    written = [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 9]
 
     assert read is not None
     assert (read.error, [b.base_offset for b in read.batches]) == (ErrorCode.NONE, [0])
@@ -158,12 +169,12 @@ def test_new_leader_serves_before_its_hw_has_risen(variant: str) -> None:
 @pytest.mark.parametrize("offset", [0, 1])
 def test_consumer_from_hw_to_leo_gets_an_empty_set(offset: int) -> None:
     """R-036: the HW of the new leader is 0 and its log end 1; no record, and no error either."""
-    lab = full()
-    ahead(lab, 3)
-    command(lab, 3, state_for(lab, 3))
+    lab = cluster_in_sync()
+    hold_record_above_hw(lab, 3)
+    send_leader_and_isr(lab, 3, next_state(lab, 3))
     assert fetch(lab, 3, offset) is None  # it waits for the HW
     lab.wait(100)
-    (reply,) = [m for m in lab.inbox if isinstance(m, FetchReply)]
+    (reply,) = [m for m in lab.client_replies if isinstance(m, FetchReply)]
 
     assert (lab.partition(3).hw, lab.partition(3).log.leo) == (0, 1)
     assert (reply.error, reply.batches) == (ErrorCode.NONE, ())
@@ -172,13 +183,13 @@ def test_consumer_from_hw_to_leo_gets_an_empty_set(offset: int) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     """R-032, R-037: isLeader becomes false, which disables reads and writes; it fetches from the new leader."""
-    lab = full(variant)
-    command(lab, 1, state_for(lab, 2))
+    lab = cluster_in_sync(variant)
+    send_leader_and_isr(lab, 1, next_state(lab, 2))
     role = lab.partition(1).role
-    addresses = [to for _, to, m in lab.letters if isinstance(m, Fetch | EpochEnd)]
+    addresses = [to for _, to, m in lab.in_flight if isinstance(m, Fetch | EpochEnd)]
     read = fetch(lab, 1, 0)
     lab.produce(1, "x", acks=1, correlation=9)
-    written = [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9]
+    written = [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 9]
 
     assert isinstance(role, Follower)
     assert (role.leader, addresses) == (2, ["b2"])
@@ -189,28 +200,28 @@ def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
 
 def test_former_leader_commits_nothing_more() -> None:
     """R-037, V3 §C becomeFollower: the commit thread is stopped; a record that not all replicas had stays uncommitted."""
-    lab = full("v3")
-    lab.held = lambda letter: letter[1] == "b1"
+    lab = cluster_in_sync("v3")
+    lab.is_held = carries(receiver="b1")
     lab.produce(1, "x", correlation=9)
     lab.settle()
     before = lab.partition(1).hw
-    command(lab, 1, state_for(lab, 2))
-    lab.held = lambda letter: letter[1] != "b1"
+    send_leader_and_isr(lab, 1, next_state(lab, 2))
+    lab.is_held = lambda envelope: envelope.receiver != "b1"
     lab.settle()
 
-    acknowledged = [m for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    acknowledged = [m for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
     assert (before, lab.partition(1).hw, acknowledged) == (0, 0, [])
 
 
 def test_follower_ignores_a_late_answer_of_its_former_leader() -> None:
     """R-037: the fetcher of the old leader is stopped before the log is truncated."""
-    lab = full("v3")
-    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], FetchReply)
+    lab = cluster_in_sync("v3")
+    lab.is_held = carries(FetchReply, receiver="b3")
     lab.produce(1, "x")
     lab.settle()
-    (late,) = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, FetchReply)]
-    command(lab, 3, state_for(lab, 2))
-    lab.tell(3, Received(Address("b1"), late))
+    (late,) = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, FetchReply)]
+    send_leader_and_isr(lab, 3, next_state(lab, 2))
+    lab.handle_event(3, Received(Address("b1"), late))
 
     assert lab.values(3) == []
 
@@ -218,9 +229,9 @@ def test_follower_ignores_a_late_answer_of_its_former_leader() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_follower_fetches_from_its_log_end(variant: str) -> None:
     """R-016: topic and partition, its own id, and the offset behind its last record, committed or not."""
-    lab = full(variant)
-    ahead(lab, 3)
-    fetches = [(to, m.tp, m.replica, m.offset) for source, to, m in lab.letters if source == "b3" and isinstance(m, Fetch)]
+    lab = cluster_in_sync(variant)
+    hold_record_above_hw(lab, 3)
+    fetches = [(to, m.tp, m.replica, m.offset) for source, to, m in lab.in_flight if source == "b3" and isinstance(m, Fetch)]
 
     assert fetches == [("b1", T0, 3, 1)]
 
@@ -228,11 +239,11 @@ def test_follower_fetches_from_its_log_end(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_checkpoint_has_the_hw_of_every_replica(variant: str) -> None:
     """R-038: a follower's too, and from its start on that of a replica that was created later."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     lab.produce(1, "x")
     lab.settle()
     lab.wait(600)
-    command(lab, 3, state_for(lab, 1, tp=OTHER))
+    send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
     lab.wait(6000)
 
     assert [lab.disks[i].checkpoint for i in (1, 2)] == [((T0, 1),)] * 2
@@ -242,11 +253,11 @@ def test_checkpoint_has_the_hw_of_every_replica(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_restarted_replica_has_the_hw_of_the_checkpoint(variant: str) -> None:
     """R-038: without it V3 would truncate a follower that starts again to nothing."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     lab.produce(1, "x")
     lab.settle()
     lab.wait(6000)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     start_without_commands(lab, 3)
 
     assert (lab.values(3), lab.partition(3).hw) == (["x"], 1)
@@ -255,7 +266,7 @@ def test_restarted_replica_has_the_hw_of_the_checkpoint(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_stopped_replica_leaves_the_checkpoint(variant: str) -> None:
     """R-039: else the next partition of that name would begin with its HW."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     lab.produce(1, "x")
     lab.settle()
     lab.wait(6000)
@@ -268,12 +279,12 @@ def test_stopped_replica_leaves_the_checkpoint(variant: str) -> None:
 def stop(lab: Lab, i: int, epoch: int) -> None:
     node = lab.nodes[i].state.broker
     request = StopReplica(78, BrokerId(2), node.controller_epoch, node.incarnation, (StopPartition(T0, LeaderEpoch(epoch)),))
-    lab.tell(i, Received(Address("b2"), request))
+    lab.handle_event(i, Received(Address("b2"), request))
 
 
 def test_stop_replica_deletes_the_log() -> None:
     """R-039, V3 §C stopReplica(): stop the fetcher, delete the partition directory."""
-    lab = full()
+    lab = cluster_in_sync()
     stop(lab, 3, 99)
 
     assert T0 not in lab.disks[3].logs
@@ -283,8 +294,8 @@ def test_stop_replica_deletes_the_log() -> None:
 def test_stop_replica_of_an_older_epoch_deletes_nothing() -> None:
     """KIP-570 on V3 §C on_StopReplicaCommand(): a later command assigned the replica again; V3 itself deletes it."""
     for name, expected in (("v3", False), ("safe", True)):
-        lab = full(name)
-        command(lab, 3, state_for(lab, 2, epoch_up=4))
+        lab = cluster_in_sync(name)
+        send_leader_and_isr(lab, 3, next_state(lab, 2, epoch_up=4))
         stop(lab, 3, 1)
 
         assert (T0 in lab.nodes[3].state.broker.partitions) is expected
@@ -295,8 +306,8 @@ def test_stop_replica_of_an_older_epoch_deletes_nothing() -> None:
 
 def test_starting_broker_reads_its_assigned_partitions() -> None:
     """V3 §E step 1: read the replica assignment of all topics."""
-    lab = full()
-    die(lab, 3)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 3)
     add_topic(lab, "other", 3)
     start_without_commands(lab, 3)
 
@@ -305,8 +316,8 @@ def test_starting_broker_reads_its_assigned_partitions() -> None:
 
 def test_starting_broker_reads_leader_and_isr() -> None:
     """V3 §E step 2: read the leader and the ISR of each partition assigned to this broker."""
-    lab = full()
-    die(lab, 3)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 3)
     start_without_commands(lab, 3)
 
     assert lab.partition(3).leader_epoch == lab.state().leader_epoch
@@ -314,10 +325,10 @@ def test_starting_broker_reads_leader_and_isr() -> None:
 
 def test_starting_broker_starts_its_replicas() -> None:
     """R-038, R-045, R-046, V3 §E step 3.1: start replica, with the records of its log."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     start_without_commands(lab, 3)
 
     assert lab.values(3) == ["x"]
@@ -328,7 +339,7 @@ def test_v3_starting_broker_leads_without_leader_and_isr() -> None:
     for name, expected in (("v3", [1]), ("safe", [])):
         lab = Lab(1, variant=VARIANTS[name])
         lab.crash(1)
-        lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+        lab.is_held = carries(LeaderAndIsr)
         fired = lab.zk.expire(lab.sessions[1])
         lab.watches(fired)
         lab.start(1)
@@ -339,8 +350,8 @@ def test_v3_starting_broker_leads_without_leader_and_isr() -> None:
 
 def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
     """R-045, V3 §E step 3.3: become follower."""
-    lab = full()
-    die(lab, 3)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 3)
     start_without_commands(lab, 3)
     role = lab.partition(3).role
 
@@ -351,10 +362,10 @@ def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_starting_broker_follows_in_each_partition(variant: str) -> None:
     """R-045: for each replica assigned to this broker, of all topics."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     for topic in ("other", "third"):
         add_topic(lab, topic, 1, 3)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     start_without_commands(lab, 3)
     roles = {tp: p.role for tp, p in lab.nodes[3].state.broker.partitions.items()}
 
@@ -364,8 +375,8 @@ def test_starting_broker_follows_in_each_partition(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_starting_broker_deletes_unassigned_partitions(variant: str) -> None:
     """R-046, V3 §E step 4: partitions deleted while the broker was down; V3 never looks again."""
-    lab = full(variant)
-    die(lab, 3)
+    lab = cluster_in_sync(variant)
+    crash_and_expire(lab, 3)
     lab.disks[3].logs[OTHER] = []
     lab.disks[3].logs[THIRD] = []
     start_without_commands(lab, 3)
@@ -376,8 +387,8 @@ def test_starting_broker_deletes_unassigned_partitions(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_starting_broker_deletes_what_has_moved_away(variant: str) -> None:
     """R-046: the topic is still there, and its partition has other replicas now."""
-    lab = full(variant)
-    die(lab, 3)
+    lab = cluster_in_sync(variant)
+    crash_and_expire(lab, 3)
     lab.zk.submit(lab.admin, (SetData(paths.topic_path("t"), paths.topic_payload(((BrokerId(1), BrokerId(2)),))),))
     start_without_commands(lab, 3)
 

@@ -25,8 +25,18 @@ from reference.messages import (
 )
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, LeaderEpoch, topic_partition
-from tests.reference.lab import T0, Lab
-from tests.reference.v3 import OTHER, command, die, fetch, full, live, member, state, state_for
+from tests.reference.lab import T0, Lab, carries
+from tests.reference.v3 import (
+    OTHER,
+    cluster_in_sync,
+    crash_and_expire,
+    fetch,
+    isr_member,
+    live_brokers,
+    next_state,
+    partition_state,
+    send_leader_and_isr,
+)
 
 
 class Watched(Lab):
@@ -65,9 +75,9 @@ def state_writes(lab: Watched) -> list[tuple[int, SetData]]:
 
 def test_leader_and_isr_reply_has_an_error_for_each_partition() -> None:
     """R-013: a partition with an older epoch is refused, the others are obeyed."""
-    lab = full()
-    new, old = state_for(lab, 1, tp=OTHER), state_for(lab, 2, epoch_up=-1)
-    reply = command(lab, 3, new, old)
+    lab = cluster_in_sync()
+    new, old = next_state(lab, 1, tp=OTHER), next_state(lab, 2, epoch_up=-1)
+    reply = send_leader_and_isr(lab, 3, new, old)
 
     assert reply.errors == ((OTHER, ErrorCode.NONE), (T0, ErrorCode.FENCED_LEADER_EPOCH))
     assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
@@ -76,7 +86,7 @@ def test_leader_and_isr_reply_has_an_error_for_each_partition() -> None:
 def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
     """R-017, R-025, R-042, R-156: direct RPC with all partitions together, not a queue in ZooKeeper."""
     lab = watched(partitions=4)
-    die(lab, 1)
+    crash_and_expire(lab, 1)
     commands = [(to, m) for i, to, m in lab.sent if i == 2 and isinstance(m, LeaderAndIsr) and m.init]
 
     assert sorted(to for to, _ in commands) == ["b2", "b3"]
@@ -85,12 +95,12 @@ def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
 
 def test_refused_partition_does_not_stop_the_others() -> None:
     """R-080, R-082: each command of a request is processed independently; each replica has an epoch of its own."""
-    lab = full()
-    die(lab, 2)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 2)
     assert lab.partition(3).leader_epoch > 0
-    old = state_for(lab, 2, epoch_up=-1)
-    new = replace(state_for(lab, 2, tp=topic_partition("u", 0)), leader_epoch=LeaderEpoch(0))
-    reply = command(lab, 3, old, new)
+    old = next_state(lab, 2, epoch_up=-1)
+    new = replace(next_state(lab, 2, tp=topic_partition("u", 0)), leader_epoch=LeaderEpoch(0))
+    reply = send_leader_and_isr(lab, 3, old, new)
 
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (new.tp, ErrorCode.NONE))
     assert isinstance(lab.nodes[3].state.broker.partitions[new.tp].role, Follower)
@@ -98,12 +108,12 @@ def test_refused_partition_does_not_stop_the_others() -> None:
 
 def test_unanswered_leader_and_isr_is_repeated_after_timeout() -> None:
     """R-017, R-077: the controller's timeout finds brokers that do not answer."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
-    die(lab, 2)
-    first = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, LeaderAndIsr)]
+    lab = cluster_in_sync()
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
+    crash_and_expire(lab, 2)
+    first = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, LeaderAndIsr)]
     lab.fire(1, "channel:3")
-    both = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, LeaderAndIsr)]
+    both = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, LeaderAndIsr)]
 
     assert (len(first), len(both)) == (1, 2)
     assert both[1].states == first[0].states
@@ -114,23 +124,25 @@ def test_unanswered_leader_and_isr_is_repeated_after_timeout() -> None:
 
 def test_election_ignores_live_replicas_outside_the_isr() -> None:
     """R-021, R-144: only members of the ISR have all committed records."""
-    choice = leader_selection.select(SAFE, state(1, (1, 3)), live(2, 3))
+    choice = leader_selection.select(SAFE, partition_state(1, (1, 3)), live_brokers(2, 3))
 
-    assert choice == Elect(member(3), (member(3),))
+    assert choice == Elect(isr_member(3), (isr_member(3),))
 
 
-@pytest.mark.parametrize(("unclean", "expected"), [(True, Elect(member(2), (member(2),))), (False, Offline((member(1),)))])
+@pytest.mark.parametrize(
+    ("unclean", "expected"), [(True, Elect(isr_member(2), (isr_member(2),))), (False, Offline((isr_member(1),)))]
+)
 def test_dead_isr_is_replaced_only_with_unclean_election_enabled(unclean: bool, expected: object) -> None:
     """R-022, R-145, C-15, U-02: the first live replica leads (data may be lost), or none does."""
     variant = Variant(unclean_election=unclean)
 
-    assert leader_selection.select(variant, state(1, (1,)), live(2, 3)) == expected
+    assert leader_selection.select(variant, partition_state(1, (1,)), live_brokers(2, 3)) == expected
 
 
-@pytest.mark.parametrize(("empty", "isr"), [(False, (member(1),)), (True, ())])
+@pytest.mark.parametrize(("empty", "isr"), [(False, (isr_member(1),)), (True, ())])
 def test_isr_is_kept_when_no_replica_is_live(empty: bool, isr: tuple[object, ...]) -> None:
     """R-023, U-18, B-57 (KAFKA-708): with an empty ISR the controller forgets its members, and later elections are unclean."""
-    assert leader_selection.select(Variant(empty_isr=empty), state(1, (1,)), live()) == Offline(isr)  # type: ignore[arg-type]  # members
+    assert leader_selection.select(Variant(empty_isr=empty), partition_state(1, (1,)), live_brokers()) == Offline(isr)  # type: ignore[arg-type]  # members
 
 
 # --- controller and brokers ------------------------------------------------------------------------------------------------
@@ -138,7 +150,7 @@ def test_isr_is_kept_when_no_replica_is_live(empty: bool, isr: tuple[object, ...
 
 def test_every_broker_watches_the_controller_znode() -> None:
     """R-040: one watch for each broker, whatever the number of partitions; the first to create the znode is controller."""
-    lab = full()
+    lab = cluster_in_sync()
     fired = lab.zk.expire(lab.sessions[1])
     of = [session for session, path, _ in fired if path == paths.CONTROLLER]
 
@@ -158,8 +170,8 @@ def test_leader_death_fires_only_controller_and_broker_watches() -> None:
 def test_no_broker_watches_the_state_of_a_partition() -> None:
     """R-146: a watch on every partition would overload ZooKeeper; brokers hear of a leader from the controller."""
     lab = watched(partitions=5)
-    die(lab, 3)
-    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)
+    crash_and_expire(lab, 3)
+    lab.is_held = carries(Fetch, sender="b3")
     lab.start(3)  # it reads all states, which stay as they are
     lab.settle()
     watches = {**lab.zk.data_watches, **lab.zk.child_watches}
@@ -172,13 +184,13 @@ def test_no_broker_watches_the_state_of_a_partition() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3", "article"])
 def test_only_one_contender_becomes_controller(variant: str) -> None:
     """R-146: b2 and b3 both find no /controller; the first to create it elects, so that no two brokers do."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     lab.notes = []
     lab.crash(1)
-    lab.busy = True
+    lab.is_handling = True
     lab.expire(1)
-    lab.busy = False
-    lab.tell(*lab.told.pop())  # the watches of both are on their way when the first of them looks
+    lab.is_handling = False
+    lab.handle_event(*lab.events.pop())  # the watches of both are on their way when the first of them looks
     lab.settle()
 
     assert {i for i, note in lab.notes if note.kind == "controller-elected"} == {2}
@@ -188,14 +200,14 @@ def test_only_one_contender_becomes_controller(variant: str) -> None:
 
 def test_next_controller_repeats_undelivered_commands() -> None:
     """R-044: a command that was lost with the controller comes again with INIT."""
-    lab = full()
-    lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], LeaderAndIsr)
-    die(lab, 3)
+    lab = cluster_in_sync()
+    lab.is_held = carries(LeaderAndIsr, sender="b1")
+    crash_and_expire(lab, 3)
     missed = lab.state().leader_epoch
     assert lab.partition(2).leader_epoch < missed
-    lab.letters.clear()
-    lab.held = lambda _: False
-    die(lab, 1)
+    lab.in_flight.clear()
+    lab.is_held = lambda _: False
+    crash_and_expire(lab, 1)
 
     assert lab.partition(2).leader_epoch > missed
 
@@ -204,7 +216,7 @@ def test_isr_change_is_conditional_and_keeps_the_leader() -> None:
     """R-065, R-004, R-005: every write is conditional, and a leader leaves leader and epoch as they are."""
     lab = watched()
     before = lab.state()
-    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b3")
     lab.produce(1, "x")
     lab.wait(9000)
     ((writer, op),) = state_writes(lab)
@@ -220,9 +232,9 @@ def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
     lab = watched(partitions=2)
     create_request(lab, paths.topic_path("u"), paths.topic_payload((tuple(BrokerId(i) for i in lab.ids),)))
     lab.wait(1000)
-    die(lab, 3)
-    die(lab, 1)
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    crash_and_expire(lab, 3)
+    crash_and_expire(lab, 1)
+    lab.is_held = carries(LeaderAndIsr)
     lab.start(3)
     lab.settle()
     roles = {tp: partition.role for tp, partition in lab.nodes[3].state.broker.partitions.items()}
@@ -234,7 +246,7 @@ def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
 def test_failover_costs_one_write_per_partition() -> None:
     """R-067, R-155: and one message for each live broker; the dead broker held replicas of six partitions."""
     lab = watched(4, partitions=6)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     lab.asked.clear()
     lab.sent.clear()
     lab.wait(100)  # no work is left
@@ -244,7 +256,7 @@ def test_failover_costs_one_write_per_partition() -> None:
     lab.wait(3000)
     lab.asked.clear()
     lab.sent.clear()
-    die(lab, 2)
+    crash_and_expire(lab, 2)
     writes = [op.path for i, op in state_writes(lab) if i == 1]
     commands = [to for i, to, m in lab.sent if i == 1 and isinstance(m, LeaderAndIsr)]
 
@@ -275,7 +287,7 @@ class Slow(Watched):
             for request in zk_requests:
                 answers, fired = self.zk.submit(self.sessions[1], request.ops, atomic=request.atomic)
                 self.waiting = later
-                self.tell(1, ZkReplied(request.id, answers))
+                self.handle_event(1, ZkReplied(request.id, answers))
                 self.watches(fired)
             count += 1
         return count
@@ -302,7 +314,7 @@ def test_failover_writes_are_sent_in_parallel(partitions: int) -> None:
 def test_leader_and_isr_costs_one_message_and_one_answer() -> None:
     """R-069, R-156: through a queue in ZooKeeper it would cost two writes, a watch and a read."""
     lab = watched()
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     commands = [m for i, to, m in lab.sent if i == 1 and to == "b2" and isinstance(m, LeaderAndIsr)]
     answers = [m for i, to, m in lab.sent if i == 2 and to == "b1" and isinstance(m, LeaderAndIsrReply)]
 
@@ -315,9 +327,9 @@ def test_leader_and_isr_costs_one_message_and_one_answer() -> None:
 
 def two_leaders() -> Lab:
     """b1 is cut off from ZooKeeper and the controller, and another broker has replaced it as leader."""
-    lab = full()
-    lab.muted.add(1)
-    lab.held = lambda letter: letter[1] == "b1" and isinstance(letter[2], LeaderAndIsr)
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(1)
+    lab.is_held = carries(LeaderAndIsr, receiver="b1")
     lab.expire(1)
     lab.settle()
     return lab
@@ -331,7 +343,7 @@ def test_only_the_leader_in_zookeeper_commits() -> None:
     lab.produce(new, "new", correlation=9)
     lab.settle()
     lab.wait(900)
-    acknowledged = [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    acknowledged = [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
     assert "old" in lab.values(old)
     assert acknowledged == [9]
@@ -341,7 +353,7 @@ def test_only_the_leader_in_zookeeper_commits() -> None:
 def test_replaced_leader_cannot_shrink_its_isr() -> None:
     """R-071, R-076: its write is conditional on a version that the controller's write has replaced."""
     lab = two_leaders()
-    lab.muted.discard(1)
+    lab.cut_off_from_zk.discard(1)
     before = lab.state()
     lab.sessions[1] = lab.zk.connect(timeout_ms=6000)  # its earlier write, over a connection that still works
     lab.produce(1, "old")
@@ -372,7 +384,7 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
         zk_requests, lab.waiting = lab.waiting, []
         for request in zk_requests:
             answers, _ = lab.zk.submit(lab.sessions[1], request.ops, atomic=request.atomic)
-            lab.tell(1, ZkReplied(request.id, answers))
+            lab.handle_event(1, ZkReplied(request.id, answers))
     told_of = [m.states[0].leader_epoch for _, _, m in lab.sent if isinstance(m, LeaderAndIsr)]
     assert told_of == []
     lab.rounds()
@@ -385,22 +397,22 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
 @pytest.mark.parametrize("up", [-1, 0])
 def test_leader_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
     """R-080: its role begins again only with a larger epoch."""
-    lab = full()
+    lab = cluster_in_sync()
     role = lab.partition(1).role
-    state = state_for(lab, 1, epoch_up=up)
-    command(lab, 1, replace(state, isr=state.isr[:1]))
+    state = next_state(lab, 1, epoch_up=up)
+    send_leader_and_isr(lab, 1, replace(state, isr=state.isr[:1]))
 
     assert lab.partition(1).role == role
-    command(lab, 1, state_for(lab, 2, epoch_up=up))
+    send_leader_and_isr(lab, 1, next_state(lab, 2, epoch_up=up))
     assert isinstance(lab.partition(1).role, Leader)
 
 
 @pytest.mark.parametrize("up", [-1, 0])
 def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
     """R-080: reordered commands end with the latest."""
-    lab = full()
+    lab = cluster_in_sync()
     before = lab.partition(3).leader_epoch
-    command(lab, 3, state_for(lab, 2, epoch_up=up))
+    send_leader_and_isr(lab, 3, next_state(lab, 2, epoch_up=up))
     role = lab.partition(3).role
 
     assert lab.partition(3).leader_epoch == before
@@ -413,14 +425,14 @@ def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
 
 def test_new_leader_ignores_a_late_fetch_reply() -> None:
     """R-034, R-035, R-071: the records are not appended; ISR and version are those of the command."""
-    lab = full()
-    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], FetchReply)
+    lab = cluster_in_sync()
+    lab.is_held = carries(FetchReply, receiver="b3")
     lab.produce(1, "x")
     lab.settle()
-    (late,) = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, FetchReply)]
-    state_told = state_for(lab, 3)
-    command(lab, 3, state_told)
-    lab.tell(3, Received(Address("b1"), late))
+    (late,) = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, FetchReply)]
+    state_told = next_state(lab, 3)
+    send_leader_and_isr(lab, 3, state_told)
+    lab.handle_event(3, Received(Address("b1"), late))
     role = lab.partition(3).role
 
     assert isinstance(role, Leader)
@@ -433,7 +445,7 @@ def test_consumer_above_the_hw_of_a_new_leader_waits(between: str, error: ErrorC
     """R-036, R-078: the new leader cannot know yet that the offset is valid; only beyond the log end it is out of range."""
     lab = Lab(3, variant=replace(SAFE, fetch_between_hw_leo=between))
     lab.wait(3000)
-    lab.held = lambda letter: letter[1] == "b3"
+    lab.is_held = carries(receiver="b3")
     lab.produce(1, "x", "y")
     lab.settle()
     reply = fetch(lab, 1, 1)
@@ -446,7 +458,7 @@ def test_consumer_above_the_hw_of_a_new_leader_waits(between: str, error: ErrorC
 
 def test_followers_hold_records_in_the_leaders_order() -> None:
     """R-131: every follower fetches one log in its order."""
-    lab = full()
+    lab = cluster_in_sync()
     for values in ("ab", "c", "de"):
         lab.produce(1, *values, correlation=ord(values[0]))
     lab.settle()
@@ -457,9 +469,9 @@ def test_followers_hold_records_in_the_leaders_order() -> None:
 
 def test_isr_change_takes_effect_only_after_the_write() -> None:
     """R-059: otherwise the leader would commit with an ISR that no election uses."""
-    lab = full()
-    lab.muted.add(1)
-    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(1)
+    lab.is_held = carries(Fetch, sender="b3")
     lab.produce(1, "x")
     lab.wait(9000)
     role = lab.partition(1).role
@@ -475,7 +487,7 @@ def test_leader_needs_a_timer_to_notice_the_last_silent_follower(look: str, isr:
     """R-060, U-15: if the leader checks only at a fetch, it never notices that the last follower is silent."""
     lab = Lab(2, variant=replace(SAFE, isr_shrink=look))
     lab.wait(3000)
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b2")
     lab.produce(1, "x")
     lab.wait(20_000)
 
@@ -486,9 +498,9 @@ def test_follower_below_the_hw_does_not_join_the_isr() -> None:
     """R-058, C-07, U-05: by V3's letter any lagging replica would join."""
     for rule, isr in (("epoch_start", [1]), ("hw_only", [1]), ("v3_literal", [1, 2])):
         lab = Lab(2, variant=replace(SAFE, isr_join=rule))
-        die(lab, 2)
+        crash_and_expire(lab, 2)
         lab.produce(1, "x")
-        lab.held = lambda letter: isinstance(letter[2], FetchReply)
+        lab.is_held = carries(FetchReply)
         lab.start(2)
         lab.wait(1000)
 
@@ -503,7 +515,7 @@ def test_v3_follower_many_records_behind_leaves_the_isr(rule: str, isr: list[int
     for i in lab.ids:
         lab.nodes[i].state.config = lab.configs[i]
     lab.wait(3000)
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b2")
     lab.produce(1, *"abcdef")
     lab.fire(1, "isr")
     lab.settle()
@@ -522,14 +534,14 @@ def test_leader_never_removes_itself_from_the_isr(rule: str) -> None:
 
 def test_latest_offset_is_unavailable_until_the_hw_is_known() -> None:
     """R-036, B-22, KIP-207: after an election the HW may be below what another consumer has read."""
-    lab = full()
+    lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
-    lab.held = lambda letter: isinstance(letter[2], Fetch)
-    die(lab, 1)
-    lab.inbox.clear()
-    lab.tell(lab.leader(), Received(Address("c1"), ListOffsets(3, T0, NO_EPOCH)))
-    (reply,) = [m for m in lab.inbox if isinstance(m, ListOffsetsReply)]
+    lab.is_held = carries(Fetch)
+    crash_and_expire(lab, 1)
+    lab.client_replies.clear()
+    lab.handle_event(lab.leader(), Received(Address("c1"), ListOffsets(3, T0, NO_EPOCH)))
+    (reply,) = [m for m in lab.client_replies if isinstance(m, ListOffsetsReply)]
 
     assert reply.error is ErrorCode.OFFSET_NOT_AVAILABLE
 
@@ -555,7 +567,7 @@ def exists(lab: Lab, path: str) -> bool:
 
 def test_partition_is_added_and_removed_by_request_znodes() -> None:
     """R-007, R-008: the first names its replicas, the second has no value; the controller deletes them when done."""
-    lab = full()
+    lab = cluster_in_sync()
     added = topic_partition("t", 1)
     create_request(lab, paths.partition_add_path(added), b"[3,2]")
     assert exists(lab, paths.state_path(added))
@@ -568,7 +580,7 @@ def test_partition_is_added_and_removed_by_request_znodes() -> None:
 
 def test_delete_topics_request_is_deleted_with_the_topics() -> None:
     """R-149: the list names two topics, one of which does not exist."""
-    lab = full()
+    lab = cluster_in_sync()
     create_request(lab, paths.DELETE_TOPICS, b'{"version":1,"topics":["nowhere","t"]}')
 
     assert not exists(lab, paths.topic_path("t"))
@@ -578,12 +590,12 @@ def test_delete_topics_request_is_deleted_with_the_topics() -> None:
 
 def test_stop_replica_reply_has_an_error_for_each_partition() -> None:
     """R-014, R-015: an older epoch is refused; a partition that does not exist counts as stopped."""
-    lab = full()
-    command(lab, 3, state_for(lab, 2, epoch_up=4))
-    lab.letters.clear()
+    lab = cluster_in_sync()
+    send_leader_and_isr(lab, 3, next_state(lab, 2, epoch_up=4))
+    lab.in_flight.clear()
     broker = lab.nodes[3].state.broker
     stops = (StopPartition(T0, LeaderEpoch(1)), StopPartition(topic_partition("t", 7), LeaderEpoch(1)))
-    lab.tell(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))
-    (reply,) = [m for _, _, m in lab.letters if isinstance(m, StopReplicaReply)]
+    lab.handle_event(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))
+    (reply,) = [m for _, _, m in lab.in_flight if isinstance(m, StopReplicaReply)]
 
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (topic_partition("t", 7), ErrorCode.NONE))

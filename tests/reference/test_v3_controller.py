@@ -13,15 +13,15 @@ from reference.effects import AnyEffect, Send, ZkRequest
 from reference.events import ZkReplied
 from reference.messages import Fetch, LeaderAndIsr, StopReplica
 from reference.types import BrokerId, TopicPartition, topic_partition
-from tests.reference.lab import T0, Lab
-from tests.reference.moving import data, ids, write
+from tests.reference.lab import T0, Lab, carries
+from tests.reference.moving import broker_ids, write, znode_data
 from tests.reference.recorded import STATE, Recorded, settled_cluster, shrink
-from tests.reference.v3 import die, live, member, state
+from tests.reference.v3 import crash_and_expire, isr_member, live_brokers, partition_state
 
 
 def create(lab: Lab, topic: str, *assignment: tuple[int, ...]) -> None:
     """Create a topic as an administrator does."""
-    write(lab, Create(paths.topic_path(topic), paths.topic_payload(tuple(ids(*replicas) for replicas in assignment))))
+    write(lab, Create(paths.topic_path(topic), paths.topic_payload(tuple(broker_ids(*replicas) for replicas in assignment))))
 
 
 def destroy(lab: Lab, topic: str, *, partitions: int) -> None:
@@ -41,7 +41,7 @@ def test_controller_sees_each_registration_and_each_death(variant: str) -> None:
     lab = settled_cluster(variant, brokers=5)
     broker_sets = []
     for i in (5, 4):
-        die(lab, i)
+        crash_and_expire(lab, i)
         broker_sets.append([b.broker for b in lab.nodes[1].state.controller.live])
     lab.start(5)
     lab.settle()
@@ -68,7 +68,7 @@ class LateAnswers(Recorded):
         """Hand over the answers, and delay no later ones."""
         self.late = ""
         for answer in self.answers:
-            self.tell(1, answer)
+            self.handle_event(1, answer)
         self.settle()
 
 
@@ -79,7 +79,7 @@ def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
         lab.start(i)
         lab.settle()
     lab.late, lab.answers = paths.BROKER_IDS, []
-    die(lab, 5)
+    crash_and_expire(lab, 5)
     lab.start(4)
     lab.settle()
     assert len(lab.answers) == 1
@@ -91,7 +91,7 @@ def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
 def test_death_of_a_broker_without_replicas_reads_no_state() -> None:
     """R-019: a partition is not in set_p if neither its leader nor its ISR changes."""
     lab = settled_cluster("safe", brokers=5)
-    die(lab, 5)
+    crash_and_expire(lab, 5)
 
     assert [i for i, op in lab.log if isinstance(op, GetData) and op.path == STATE] == []
 
@@ -100,7 +100,7 @@ def test_death_of_a_broker_without_replicas_reads_no_state() -> None:
 def test_dead_leader_is_replaced_by_a_live_isr_member(variant: str) -> None:
     """R-019, R-021: its partition is in set_p; the new ISR is what of the old one is alive."""
     lab = settled_cluster(variant)
-    die(lab, 2)
+    crash_and_expire(lab, 2)
 
     assert (lab.state().leader, lab.isr()) == (3, [3, 4])
 
@@ -109,7 +109,7 @@ def test_dead_leader_is_replaced_by_a_live_isr_member(variant: str) -> None:
 def test_isr_loses_a_dead_follower(variant: str) -> None:
     """R-019, R-021: the leader stays, and the partition is in set_p because its ISR changes."""
     lab = settled_cluster(variant)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert (lab.state().leader, lab.isr()) == (2, [2, 4])
 
@@ -119,7 +119,7 @@ def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
     """R-019: those that it led and those that it followed, of all topics."""
     lab = settled_cluster(variant)
     create(lab, "u", (3, 2), (2, 3), (4, 3))
-    die(lab, 3)
+    crash_and_expire(lab, 3)
 
     assert [lab.leader(topic_partition("u", i)) for i in range(3)] == [2, 2, 4]
     assert (lab.state().leader, lab.isr()) == (2, [2, 4])
@@ -129,10 +129,10 @@ def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
 def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
     """R-019: while the write after the death of b4 is on its way, b3 dies."""
     lab = settled_cluster(variant)
-    lab.slow = lambda i, _: i == 1
+    lab.delays_write = lambda i, _: i == 1
     for i in (4, 3):
-        die(lab, i)
-    lab.write_now()
+        crash_and_expire(lab, i)
+    lab.release_writes()
     lab.settle()
 
     assert lab.isr() == [2]
@@ -140,16 +140,16 @@ def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
 
 def test_unclean_leader_is_an_assigned_replica() -> None:
     """R-022: one of the live brokers in AR, alone in the ISR; brokers 4 and 5 hold no replica."""
-    state_found = state(1, (1,))
+    state_found = partition_state(1, (1,))
 
-    assert leader_selection.select(V3, state_found, live(3, 4, 5)) == Elect(member(3), (member(3),))
-    assert leader_selection.select(V3, state_found, live(4, 5)) == Offline((member(1),))
+    assert leader_selection.select(V3, state_found, live_brokers(3, 4, 5)) == Elect(isr_member(3), (isr_member(3),))
+    assert leader_selection.select(V3, state_found, live_brokers(4, 5)) == Offline((isr_member(1),))
 
 
 @pytest.mark.parametrize("variant", [SAFE, V3])
 def test_leader_in_the_isr_is_no_unclean_election(variant: Variant) -> None:
     """R-021, R-022: live replicas outside the ISR change nothing while one of its members is alive."""
-    assert leader_selection.select(variant, state(1, (1,)), live(1, 2, 3)) == Keep()
+    assert leader_selection.select(variant, partition_state(1, (1,)), live_brokers(1, 2, 3)) == Keep()
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -157,10 +157,10 @@ def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> N
     """R-023: the state znode says so, in a new epoch, and b1 stays controller."""
     lab = settled_cluster(variant)
     for i in (4, 3):
-        die(lab, i)
+        crash_and_expire(lab, i)
     before = lab.state().leader_epoch
-    die(lab, 2)
-    found = json.loads(data(lab, STATE) or b"")
+    crash_and_expire(lab, 2)
+    found = json.loads(znode_data(lab, STATE) or b"")
 
     assert (found["leader"], found["leader_epoch"]) == (-1, before + 1)
     assert lab.state().leader is None
@@ -171,7 +171,7 @@ def test_v3_partition_is_led_by_whoever_returns(variant: str, leader: int | None
     """R-022, C-15: b3 returns, and the last member of the ISR, b2, does not; `safe` waits for b2."""
     lab = settled_cluster(variant)
     for i in (4, 3, 2):
-        die(lab, i)
+        crash_and_expire(lab, i)
     lab.start(3)
     lab.settle()
 
@@ -184,7 +184,7 @@ def test_every_election_writes_the_next_epoch(variant: str) -> None:
     lab = settled_cluster(variant)
     epochs = [lab.state().leader_epoch]
     for i in (4, 2):
-        die(lab, i)
+        crash_and_expire(lab, i)
         epochs.append(lab.state().leader_epoch)
 
     assert epochs == [epochs[0], epochs[0] + 1, epochs[0] + 2]
@@ -194,7 +194,7 @@ def test_every_election_writes_the_next_epoch(variant: str) -> None:
 def test_command_carries_leader_isr_and_version_of_its_write(variant: str) -> None:
     """R-012, R-025: to each replica that is alive. A leader needs the version for its next ISR change."""
     lab = settled_cluster(variant)
-    die(lab, 4)
+    crash_and_expire(lab, 4)
     now = lab.state()
     told = {to: (s.leader, s.isr, s.leader_epoch, s.zk_version) for _, to, m in lab.sent(LeaderAndIsr) for s in m.states}
 
@@ -205,10 +205,10 @@ def test_command_carries_leader_isr_and_version_of_its_write(variant: str) -> No
 def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> None:
     """R-011, R-042: isInit says whether this is the first command issued by a controller."""
     lab = settled_cluster(variant)
-    die(lab, 4)
+    crash_and_expire(lab, 4)
     later = [(m.controller, m.init) for _, _, m in lab.sent(LeaderAndIsr)]
-    lab.look_from_here()
-    die(lab, 1)
+    lab.clear_record()
+    crash_and_expire(lab, 1)
     first = {to: (m.controller, m.init) for _, to, m in reversed(lab.sent(LeaderAndIsr))}
 
     assert later == [(1, False), (1, False)]
@@ -229,7 +229,7 @@ def test_controller_keeps_a_list_of_topics(variant: str) -> None:
     destroy(lab, "u", partitions=1)
     known.append(lab.nodes[1].state.controller.topics)
     partitions = sorted(lab.nodes[1].state.controller.assignments)
-    die(lab, 1)
+    crash_and_expire(lab, 1)
     known.append(lab.nodes[2].state.controller.topics)
 
     assert known == [("t",), ("t", "u"), ("t", "u", "w"), ("t", "w"), ("t", "w")]
@@ -240,8 +240,8 @@ def test_controller_keeps_a_list_of_topics(variant: str) -> None:
 def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
     """R-027, R-029: a live replica leads, and all live replicas are the ISR; b4 is dead."""
     lab = settled_cluster(variant)
-    die(lab, 4)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)  # nobody joins the ISR by itself
+    crash_and_expire(lab, 4)
+    lab.is_held = carries(Fetch)  # nobody joins the ISR by itself
     create(lab, "u", (3, 2), (4, 2, 3), (2, 4))
     created = [topic_partition("u", i) for i in range(3)]
 
@@ -253,7 +253,7 @@ def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
 def test_topics_created_at_once_all_get_leaders(variant: str) -> None:
     """R-027: the watch fires once for all of them."""
     lab = settled_cluster(variant)
-    write(lab, *(Create(paths.topic_path(topic), paths.topic_payload((ids(3, 2),))) for topic in ("u", "w", "x")))
+    write(lab, *(Create(paths.topic_path(topic), paths.topic_payload((broker_ids(3, 2),))) for topic in ("u", "w", "x")))
 
     assert [len(lab.leaders(topic_partition(topic, 0))) for topic in ("u", "w", "x")] == [1, 1, 1]
 
@@ -262,10 +262,10 @@ def test_topics_created_at_once_all_get_leaders(variant: str) -> None:
 def test_first_command_follows_the_first_state(variant: str) -> None:
     """R-029: while the creation of the state znode is on its way, no replica is told to lead or follow."""
     lab = settled_cluster(variant)
-    lab.slow = lambda *_: True
+    lab.delays_write = lambda *_: True
     create(lab, "u", (3, 2))
     early = lab.sent(LeaderAndIsr)
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
 
     assert early == []
@@ -276,11 +276,11 @@ def test_first_command_follows_the_first_state(variant: str) -> None:
 def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
     """R-017, R-028: b3 has not answered the command that creates its replica when the topic is deleted."""
     lab = settled_cluster(variant)
-    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
     create(lab, "u", (3, 2))
     destroy(lab, "u", partitions=1)
     assert [to for _, to, m in lab.sent(StopReplica)] == ["b2"]
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
     lab.settle()
 
     assert [to for _, to, m in lab.sent(StopReplica)] == ["b2", "b3"]
@@ -292,7 +292,7 @@ def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
     """R-014, R-017, R-028, R-039: one StopReplicaCommand for each affected broker, with all partitions; b1 hears nothing."""
     lab = settled_cluster(variant)
     create(lab, "u", (3, 2), (2, 3), (3, 4))
-    lab.look_from_here()
+    lab.clear_record()
     destroy(lab, "u", partitions=3)
     stopped = [(to, tuple(stop.tp for stop in m.partitions)) for _, to, m in lab.sent(StopReplica) if m.controller == 1]
 
@@ -308,11 +308,11 @@ def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> N
     """R-044: the next controller lists what exists: with INIT in V3 (R-033), in the first full metadata in `safe`."""
     lab = settled_cluster(variant)
     create(lab, "u", (3, 2))
-    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    lab.is_held = carries(StopReplica)
     destroy(lab, "u", partitions=1)
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == [2, 3]
-    lab.letters.clear()
-    die(lab, 1)
+    lab.in_flight.clear()
+    crash_and_expire(lab, 1)
 
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
 
@@ -321,11 +321,11 @@ def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> N
 def test_new_controller_tells_replicas_outside_the_isr(variant: str) -> None:
     """R-042: b4 is no member of the ISR, and one of the brokers of the partition all the same."""
     lab = settled_cluster(variant)
-    lab.held = lambda letter: letter[0] == "b4" and isinstance(letter[2], Fetch)
+    lab.is_held = carries(Fetch, sender="b4")
     shrink(lab, 4)
     assert lab.isr() == [2, 3]
-    lab.look_from_here()
-    die(lab, 1)
+    lab.clear_record()
+    crash_and_expire(lab, 1)
     first = next(m for _, to, m in lab.sent(LeaderAndIsr) if to == "b4")
 
     assert (first.init, [s.tp for s in first.states]) == (True, [T0])
@@ -335,8 +335,8 @@ def test_new_controller_tells_replicas_outside_the_isr(variant: str) -> None:
 def test_init_without_an_answer_is_repeated_with_its_flag(variant: str) -> None:
     """R-042, R-044: the first command to b3 is lost, and with it what only INIT says."""
     lab = settled_cluster(variant)
-    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
-    die(lab, 1)
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
+    crash_and_expire(lab, 1)
     lab.wait(lab.configs[2].request_timeout_ms)
     to_b3 = [(m.init, [s.tp for s in m.states]) for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
 
@@ -351,8 +351,8 @@ def test_new_controller_sends_states_it_has_no_replica_of(variant: str) -> None:
         lab.start(i)
         lab.settle()
     lab.wait(3000)
-    lab.look_from_here()
-    die(lab, 1)
+    lab.clear_record()
+    crash_and_expire(lab, 1)
     first: dict[str, tuple[bool, tuple[TopicPartition, ...]]] = {}
     for i, step in lab.log:
         if i == 2 and isinstance(step, Send) and isinstance(step.message, LeaderAndIsr):

@@ -13,9 +13,9 @@ from reference.replica.partition import Leader
 from reference.types import NO_INCARNATION, topic_partition
 from tests.reference.admin import T1
 from tests.reference.lab import Lab
-from tests.reference.moving import cluster, finish, silent, write
+from tests.reference.moving import cluster, fetches_from, wait_until, write
 from tests.reference.recorded import restart_leader, settled_cluster, shrink
-from tests.reference.v3 import die, full
+from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
 U0 = topic_partition("u", 0)
 
@@ -49,7 +49,7 @@ def leader_and_isr(lab: Lab, partition: str) -> object:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_controller_znode_ends_with_the_session_of_its_broker(variant: str) -> None:
     """R-001: /controller is an ephemeral node that holds the id of the broker which created it."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     znode = znode_at(lab, "/controller")
 
     assert content(lab, "/controller") == {"version": 1, "brokerid": 1}
@@ -112,8 +112,8 @@ def test_only_the_first_to_create_the_znode_is_controller(variant: str, watch_fi
 
 def test_every_broker_reads_there_who_is_controller() -> None:
     """R-001: it is where heartbeats and ISR changes go (R-185, R-192)."""
-    lab = full()
-    die(lab, 1)
+    lab = cluster_in_sync()
+    crash_and_expire(lab, 1)
 
     assert [lab.nodes[i].state.controller.elected for i in (2, 3)] == [2, 2]
     assert [lab.nodes[i].state.broker.membership.controller for i in (2, 3)] == [2, 2]
@@ -125,21 +125,21 @@ def test_every_broker_reads_there_who_is_controller() -> None:
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_each_live_broker_has_an_ephemeral_registration(variant: str) -> None:
     """R-002: /brokers/ids/[broker_id] has host and port, and ends with the broker's session."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     owners = {name: znode.owner for name in names(lab, "/brokers/ids") if (znode := znode_at(lab, f"/brokers/ids/{name}"))}
     registration = content(lab, "/brokers/ids/2")
 
     assert owners == {str(i): lab.sessions[i] for i in lab.ids}
     assert isinstance(registration, dict)
     assert (registration["host"], registration["port"]) == ("localhost", 9092)
-    die(lab, 3)
+    crash_and_expire(lab, 3)
     assert names(lab, "/brokers/ids") == ("1", "2")
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_restarted_broker_registers_after_its_former_session(variant: str) -> None:
     """R-002: the node of its former life ends with that session, and a broker that relied on it would be taken for dead."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     former = lab.sessions[3]
     lab.crash(3)
     lab.start(3)
@@ -156,7 +156,7 @@ def test_restarted_broker_registers_after_its_former_session(variant: str) -> No
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_broker_without_a_session_registers_again(variant: str) -> None:
     """R-002: its process lives on, and the node of the session that has expired is gone."""
-    lab = full(variant)
+    lab = cluster_in_sync(variant)
     former = lab.sessions[3]
     lab.expire(3)
     lab.settle()
@@ -171,7 +171,7 @@ def test_broker_without_a_session_registers_again(variant: str) -> None:
 
 def test_topic_znode_lists_the_preferred_replica_first() -> None:
     """R-003, R-029: an administrator creates /brokers/topics/[topic]; the first replica of each leads while all are alive."""
-    lab = full()
+    lab = cluster_in_sync()
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[3,1,2],"1":[2,3]}}'))
 
     assert (leader_and_isr(lab, "u-0"), leader_and_isr(lab, "u-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
@@ -183,7 +183,7 @@ def test_state_znode_is_written_whole_by_the_controller() -> None:
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
     before = content(lab, "/brokers/topics/u/partitions/0/state")
     first = lab.leader(U0)
-    die(lab, first)
+    crash_and_expire(lab, first)
     after = content(lab, "/brokers/topics/u/partitions/0/state")
 
     assert isinstance(before, dict)
@@ -211,11 +211,11 @@ def test_leader_writes_nothing_but_the_isr(variant: str) -> None:
 def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
     """R-005: the state znode is created only if it is not there; what is there is read."""
     lab = settled_cluster("v3")
-    lab.slow = lambda *_: True
+    lab.delays_write = lambda *_: True
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
     state = b'{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":7,"isr":[3]}'
     write(lab, Create("/brokers/topics/u/partitions/0/state", state))
-    lab.write_now()
+    lab.release_writes()
     lab.settle()
     known_state = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
 
@@ -236,19 +236,19 @@ def ask(lab: Lab, path: str, data: bytes = b"") -> None:
 def test_partition_is_moved_by_its_v3_path_which_then_goes() -> None:
     """R-006: /admin/partitions_reassigned/[topic]/[partition_id] is there until the new replicas have caught up."""
     lab = cluster(VARIANTS["v3"])
-    lab.held = silent(4, 5, 6)
+    lab.is_held = fetches_from(4, 5, 6)
     ask(lab, "/admin/partitions_reassigned/t/0", b"[4,5,6]")
     lab.wait(3000)
     assert (names(lab, "/admin/partitions_reassigned/t"), lab.isr()) == (("0",), [1, 2, 3])
-    lab.held = lambda _: False
+    lab.is_held = lambda _: False
 
-    assert finish(lab, lambda: znode_at(lab, "/admin/partitions_reassigned/t/0") is None)
+    assert wait_until(lab, lambda: znode_at(lab, "/admin/partitions_reassigned/t/0") is None)
     assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5, 6]}}
 
 
 def test_partition_is_added_by_its_path_which_then_goes() -> None:
     """R-003, R-007: /admin/partitions_add/[topic]/[partition_id] names the replicas, the preferred one first."""
-    lab = full()
+    lab = cluster_in_sync()
     ask(lab, "/admin/partitions_add/t/1", b"[3,2]")
 
     assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3], "1": [3, 2]}}
@@ -264,14 +264,14 @@ def test_all_requested_partitions_are_moved() -> None:
     above = [Create(path, b"") for path in (root, f"{root}/t", f"{root}/u")]
     write(lab, *above, *(Create(f"{root}/{tp}", b"[4,5]") for tp in ("t/0", "u/0", "u/1")))
 
-    assert finish(lab, lambda: names(lab, "/admin/partitions_reassigned") == ())
+    assert wait_until(lab, lambda: names(lab, "/admin/partitions_reassigned") == ())
     assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5]}}
     assert content(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "1": [4, 5]}}
 
 
 def test_all_requested_partitions_are_added_and_removed() -> None:
     """R-007, R-008: every partition below every topic of the path, by one request."""
-    lab = full()
+    lab = cluster_in_sync()
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2,3]}}'))
     for what, data in (("add", b"[3,2]"), ("remove", b"")):
         root = f"/admin/partitions_{what}"
@@ -286,7 +286,7 @@ def test_all_requested_partitions_are_added_and_removed() -> None:
 @pytest.mark.parametrize("replicas", [b"[2,2]", b"[]", b"2"])
 def test_partition_is_not_added_with_invalid_replicas(replicas: bytes) -> None:
     """R-003, R-007: a partition has at most one replica on a broker."""
-    lab = full()
+    lab = cluster_in_sync()
     ask(lab, "/admin/partitions_add/t/1", replicas)
 
     assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
@@ -295,7 +295,7 @@ def test_partition_is_not_added_with_invalid_replicas(replicas: bytes) -> None:
 
 def test_partition_is_removed_by_its_path_which_then_goes() -> None:
     """R-008: /admin/partitions_remove/[topic]/[partition_id] has no value; the other partitions stay."""
-    lab = full()
+    lab = cluster_in_sync()
     ask(lab, "/admin/partitions_add/t/1", b"[3,2]")
     ask(lab, "/admin/partitions_remove/t/1")
 

@@ -20,13 +20,13 @@ from reference.types import (
     TopicPartition,
     ZkVersion,
 )
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, carries
 
 OTHER = TopicPartition("other-0")
 THIRD = TopicPartition("third-0")
 
 
-def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
+def cluster_in_sync(variant: str = "safe", *, min_isr: int = 1) -> Lab:
     """Three brokers, all in the ISR, b1 leading."""
     lab = Lab(3, variant=VARIANTS[variant], min_isr=min_isr)
     lab.wait(3000)
@@ -34,31 +34,31 @@ def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
     return lab
 
 
-def die(lab: Lab, i: int) -> None:
+def crash_and_expire(lab: Lab, i: int) -> None:
     lab.crash(i)
     lab.expire(i)
     lab.settle()
 
 
-def member(i: int, incarnation: int = 10) -> IsrMember:
+def isr_member(i: int, incarnation: int = 10) -> IsrMember:
     return IsrMember(BrokerId(i), Incarnation(incarnation + i))
 
 
-def state(leader: int | None, isr: tuple[int, ...], *, epoch: int = 3) -> PartitionState:
+def partition_state(leader: int | None, isr: tuple[int, ...], *, epoch: int = 3) -> PartitionState:
     return PartitionState(
         tp=T0,
         leader=None if leader is None else BrokerId(leader),
-        leader_incarnation=NO_INCARNATION if leader is None else member(leader).incarnation,
+        leader_incarnation=NO_INCARNATION if leader is None else isr_member(leader).incarnation,
         leader_epoch=LeaderEpoch(epoch),
-        isr=tuple(member(i) for i in isr),
+        isr=tuple(isr_member(i) for i in isr),
         controller_epoch=ControllerEpoch(1),
         zk_version=ZkVersion(5),
         replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
     )
 
 
-def live(*ids: int) -> dict[BrokerId, Incarnation]:
-    return {BrokerId(i): member(i).incarnation for i in ids}
+def live_brokers(*ids: int) -> dict[BrokerId, Incarnation]:
+    return {BrokerId(i): isr_member(i).incarnation for i in ids}
 
 
 def add_topic(lab: Lab, name: str, *replicas: int) -> None:
@@ -68,17 +68,17 @@ def add_topic(lab: Lab, name: str, *replicas: int) -> None:
     lab.settle()
 
 
-def command(lab: Lab, i: int, *states: PartitionState, init: bool = False) -> LeaderAndIsrReply:
-    lab.letters.clear()
+def send_leader_and_isr(lab: Lab, i: int, *states: PartitionState, init: bool = False) -> LeaderAndIsrReply:
+    lab.in_flight.clear()
     epoch = lab.nodes[i].state.broker.controller_epoch
     incarnation = lab.nodes[i].state.broker.incarnation
-    lab.tell(i, Received(Address("b2"), LeaderAndIsr(77, BrokerId(2), epoch, incarnation, init, states)))
-    replies = [m for _, _, m in lab.letters if isinstance(m, LeaderAndIsrReply)]
+    lab.handle_event(i, Received(Address("b2"), LeaderAndIsr(77, BrokerId(2), epoch, incarnation, init, states)))
+    replies = [m for _, _, m in lab.in_flight if isinstance(m, LeaderAndIsrReply)]
     assert len(replies) == 1
     return replies[0]
 
 
-def state_for(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -> PartitionState:
+def next_state(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -> PartitionState:
     now = lab.state()
     incarnation = next((m.incarnation for m in now.isr if m.broker == leader), NO_INCARNATION)
     return msgspec.structs.replace(
@@ -91,30 +91,30 @@ def state_for(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = 
     )
 
 
-def ahead(lab: Lab, i: int) -> None:
+def hold_record_above_hw(lab: Lab, i: int) -> None:
     """Let broker `i` hold a record above its HW; from here on no message arrives by itself."""
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.is_held = carries(FetchReply)
     lab.produce(1, "x")
     lab.settle()
-    lab.deliver(lambda x: isinstance(x[2], FetchReply))
-    lab.held = lambda _: True
+    lab.deliver(carries(FetchReply))
+    lab.is_held = lambda _: True
     assert (lab.values(i)[-1], lab.partition(i).log.leo - lab.partition(i).hw) == ("x", 1)
 
 
 def start_without_commands(lab: Lab, i: int) -> None:
     """Start the broker again; neither commands of the controller nor records of the leader arrive."""
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr | FetchReply)
+    lab.is_held = carries(LeaderAndIsr, FetchReply)
     lab.start(i)
     lab.settle()
 
 
 def fetch(lab: Lab, i: int, offset: int, *, replica: int | None = None, epoch: int = NO_EPOCH) -> FetchReply | None:
-    lab.inbox.clear()
+    lab.client_replies.clear()
     incarnation = lab.nodes[replica].state.broker.incarnation if replica else NO_INCARNATION
     asker = None if replica is None else BrokerId(replica)
     request = Fetch(5, T0, asker, incarnation, LeaderEpoch(epoch), Offset(offset), Millis(100), 10)
-    lab.tell(i, Received(Address("c9"), request))
-    return next((m for m in lab.inbox if isinstance(m, FetchReply)), None)
+    lab.handle_event(i, Received(Address("c9"), request))
+    return next((m for m in lab.client_replies if isinstance(m, FetchReply)), None)
 
 
 def controllers(lab: Lab) -> list[int]:

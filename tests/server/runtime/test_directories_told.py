@@ -4,19 +4,19 @@ from reference.errors import ErrorCode
 from reference.types import TopicPartition
 from server.runtime.process import directories_told
 from server.wire.clients.tasks import Directory, Dirs
-from tests.reference.v3 import full
+from tests.reference.v3 import cluster_in_sync
 
 DIRECTORIES = (Directory("/a", online=True, sizes=((TopicPartition("t-0"), 120),)), Directory("/b", online=False))
 
 
 def test_broker_in_service_tells_the_sizes_of_its_logs() -> None:
-    assert directories_told(full().nodes[3], 7, DIRECTORIES) == Dirs(7, DIRECTORIES)
+    assert directories_told(cluster_in_sync().nodes[3], 7, DIRECTORIES) == Dirs(7, DIRECTORIES)
 
 
 def test_fenced_broker_names_its_directories_and_no_logs() -> None:
     """R-186: new requests are not accepted; its logs may be out of date, and it cannot know."""
-    lab = full()
-    lab.held = lambda letter: "b3" in letter[:2]
+    lab = cluster_in_sync()
+    lab.is_held = lambda envelope: "b3" in (envelope.sender, envelope.receiver)
     lab.wait(10_000)
 
     told = directories_told(lab.nodes[3], 7, DIRECTORIES)
