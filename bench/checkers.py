@@ -125,9 +125,9 @@ def _median(subject: Subject, size: int, folder: Path, rounds: int) -> Measured:
         for _ in range(rounds)
     ]
     return Measured(
-        processor=median(one.processor for one in found),
-        clock=median(one.clock for one in found),
-        peak_mb=round(median(one.peak_mb for one in found)),
+        processor=median(measurement.processor for measurement in found),
+        clock=median(measurement.clock for measurement in found),
+        peak_mb=round(median(measurement.peak_mb for measurement in found)),
     )
 
 
@@ -141,7 +141,7 @@ def _corpora(folder: Path, rounds: int) -> None:
                 start, clock = process_time(), perf_counter()
                 judge_file(path, ModelChoice(model=model))
                 took.append((path.name, process_time() - start, perf_counter() - clock))
-        each = {path: median(p for _, p, _ in group) for path, group in groupby(sorted(took), key=lambda one: one[0])}
+        each = {path: median(p for _, p, _ in group) for path, group in groupby(sorted(took), key=lambda row: row[0])}
         whole = median(sum(p for _, p, _ in took[at : at + len(files)]) for at in range(0, len(took), len(files)))
         slowest = max(each, key=each.__getitem__)
         say(f"{name:<24} {len(files):>4} files {whole:7.2f} s of processor, the slowest {slowest} {each[slowest]:.2f} s")
@@ -174,7 +174,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         name, size, folder = arguments.one
-        subject = next(one for one in SUBJECTS if one.name == name)
+        subject = next(subject_named for subject_named in SUBJECTS if subject_named.name == name)
         sys.stdout.buffer.write(msgspec.json.encode(_round(subject, int(size), Path(folder))))
         return
     series = []

@@ -153,9 +153,9 @@ def failover_ms(target: Target) -> float:
 def _leader(brokers: Mapping[BrokerId, tuple[str, int]]) -> BrokerId | None:
     """The leader of partition 0 in the metadata of the first broker that answers; None if unknown."""
     question = MetadataRequest(topics=(MetadataRequestTopic(TOPIC),))
-    for where in brokers.values():
+    for address in brokers.values():
         try:
-            metadata_response = told_by(where, question)
+            metadata_response = told_by(address, question)
         except (OSError, WireError):
             continue
         found = [p.leader_id for topic in metadata_response.topics for p in topic.partitions if p.partition_index == 0]

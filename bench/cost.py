@@ -102,7 +102,7 @@ def _descendants() -> list[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError):
             children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-    found = [os.getpid()]
-    for pid in found:
-        found.extend(children.get(pid, []))
-    return found[1:]
+    process_ids = [os.getpid()]
+    for pid in process_ids:
+        process_ids.extend(children.get(pid, []))
+    return process_ids[1:]

@@ -65,23 +65,23 @@ def mutated(frame: bytes, draw: random.Random) -> bytes:
 class Fire:
     """A thread that sends damaged requests to one port, one connection after the other, until `stop`."""
 
-    def __init__(self, where: tuple[str, int], requests: Sequence[bytes], seed: int) -> None:
+    def __init__(self, address: tuple[str, int], requests: Sequence[bytes], seed: int) -> None:
         self.ends: Counter[str] = Counter()
         self.bytes = 0
-        self._where = where
+        self._where = address
         self._requests = requests
         self._draw = random.Random(seed)
-        self._over = threading.Event()
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop sending damaged requests and wait for the thread to end."""
-        self._over.set()
+        self._is_over.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        while not self._is_over.is_set():
             data = mutated(self._draw.choice(self._requests), self._draw)
             self.bytes += len(data)
             self.ends[self._one(data)] += 1
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fire(cluster: LocalCluster, requests: Sequence[bytes], seconds: int, seed: int) -> int:
     customer = Customer(cluster.bootstrap)
     ports = (cluster.listening[TARGET], cluster.listening[TARGET], cluster.between[TARGET])
-    fires = [Fire(where, requests, seed + number) for number, where in enumerate(ports)]
+    fires = [Fire(address, requests, seed + number) for number, address in enumerate(ports)]
     sizes = [cluster.resident_kb(TARGET)]
     start_s = time.monotonic()
     while (passed_s := time.monotonic() - start_s) < seconds:
@@ -172,10 +172,10 @@ def _fire(cluster: LocalCluster, requests: Sequence[bytes], seconds: int, seed: 
         fire.stop()
     sizes.append(cluster.resident_kb(TARGET))
     lost = customer.lost()
-    ends: Counter[str] = sum((fire.ends for fire in fires), Counter())
+    answers: Counter[str] = sum((fire.ends for fire in fires), Counter())
     growth_kb = max(sizes[2:]) - sizes[1]
     sys.stdout.write(
-        f"{sum(fire.bytes for fire in fires):,} bytes, {dict(sorted(ends.items()))}; resident {sizes[0]:,} kB at first,"
+        f"{sum(fire.bytes for fire in fires):,} bytes, {dict(sorted(answers.items()))}; resident {sizes[0]:,} kB at first,"
         f" {sizes[-1]:,} kB at last, at most {growth_kb:,} kB more than after a tenth;"
         f" {len(customer.acknowledged):,} records acknowledged, {len(lost)} lost\n"
     )

@@ -130,14 +130,14 @@ def _shared_events(clock: _Clock) -> list[ClusterEvent]:
     early.append((EventKind.CONTROLLER_ELECTED, {"node": "b1", "controller_epoch": 1}))
     fault: dict[str, object] = {"fault": "f1", "node": "b2", "detail": "clog"}
     begun = clock.load_turns // 3
-    late: list[tuple[int, EventKind, dict[str, object]]] = [
+    late_rows: list[tuple[int, EventKind, dict[str, object]]] = [
         (begun, EventKind.FAULT_BEGUN, fault),
         (begun + 1, EventKind.FAULT_ACTED, {**fault, "count": 7}),
         (begun + 9, EventKind.FAULT_ENDED, fault),
         (_healed_ns(clock), EventKind.HEALED, {}),
         (clock.load_turns - 1, EventKind.FINAL_READS, {}),
     ]
-    rows = [(turn, kind, columns) for turn, (kind, columns) in enumerate(early)] + late
+    rows = [(turn, kind, columns) for turn, (kind, columns) in enumerate(early)] + late_rows
     return [_event(clock, turn, clock.partitions, kind, columns) for turn, kind, columns in rows]
 
 
@@ -205,10 +205,10 @@ def _plant(frame: pl.DataFrame, name: tuple[str, int], draws: np.random.Generato
 
 def _sites(frame: pl.DataFrame, draws: np.random.Generator, count: int) -> list[_Site]:
     read = frame.filter((pl.col("f") == "poll") & (pl.col("type") == "ok")).select("process", "index", "offset", "value")
-    late = read.filter(pl.col("process") == frame["process"].max()).drop("process").rename({"index": "late"})
+    late_reads = read.filter(pl.col("process") == frame["process"].max()).drop("process").rename({"index": "late"})
     beside = read.filter(pl.col("process") < frame["process"].max()).select("offset", beside="index")
-    told = frame.filter((pl.col("f") == "produce") & (pl.col("type") == "ok")).select("offset", told="index")
-    known_frame = late.join(beside, on="offset").join(told, on="offset").sort("offset")
+    acknowledged = frame.filter((pl.col("f") == "produce") & (pl.col("type") == "ok")).select("offset", told="index")
+    known_frame = late_reads.join(beside, on="offset").join(acknowledged, on="offset").sort("offset")
     # A poll must return only what was acknowledged before it began, which holds for the first half of its records.
     middle = known_frame.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL // 2))
     # Records of different polls, so that no error hides another.
@@ -227,11 +227,11 @@ def _never_sent(frame: pl.DataFrame, site: _Site) -> pl.DataFrame:
 
 
 def _refused_frame(frame: pl.DataFrame, site: _Site) -> pl.DataFrame:
-    here = pl.col("index") == site.told
+    is_refused = pl.col("index") == site.told
     return frame.with_columns(
-        type=pl.when(here).then(pl.lit("fail")).otherwise("type"),
-        offset=pl.when(~here).then("offset"),
-        leader_epoch=pl.when(~here).then("leader_epoch"),
+        type=pl.when(is_refused).then(pl.lit("fail")).otherwise("type"),
+        offset=pl.when(~is_refused).then("offset"),
+        leader_epoch=pl.when(~is_refused).then("leader_epoch"),
     )
 
 
@@ -311,10 +311,10 @@ def _tree(root: int) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError):
             children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-    found = [root]
-    for pid in found:
-        found.extend(children.get(pid, []))
-    return found
+    process_ids = [root]
+    for pid in process_ids:
+        process_ids.extend(children.get(pid, []))
+    return process_ids
 
 
 def judge(folder: Path, *, master: str | None, ledger: Path) -> tuple[Verdict, Measured]:
@@ -338,14 +338,14 @@ def unexpected(verdict: Verdict, errors: Sequence[Planted]) -> list[str]:
     """Compare the anomalies with the planted errors: what is missing, and what no error explains."""
     wanted = {(error.key, kind): error.index for error in errors for kind in error.kinds}
     anomalies = {(anomaly.key, anomaly.kind): anomaly for anomaly in verdict.anomalies}
-    why = [f"missing: {kind} in {key}" for key, kind in sorted(wanted.keys() - anomalies.keys())]
-    why += [f"not planted: {anomalies[key].words}" for key in sorted(anomalies.keys() - wanted.keys())]
-    why += [
+    complaints = [f"missing: {kind} in {key}" for key, kind in sorted(wanted.keys() - anomalies.keys())]
+    complaints += [f"not planted: {anomalies[key].words}" for key in sorted(anomalies.keys() - wanted.keys())]
+    complaints += [
         f"other row: {anomaly.words}"
         for anomaly in verdict.anomalies
         if wanted.get((anomaly.key, anomaly.kind)) not in (None, *anomaly.witness)
     ]
-    return [*why, *verdict.unchecked, *verdict.not_live]
+    return [*complaints, *verdict.unchecked, *verdict.not_live]
 
 
 def main() -> None:
@@ -368,9 +368,9 @@ def main() -> None:
     say(f"{verdict.validity.name}, live {verdict.live}: {len(verdict.anomalies)} anomalies, {verdict.counts['read']:,} reads")
     say(f"{measured.clock_s:.1f} s by the clock, {measured.cpu_s:.1f} s of processor, peaks: {peaks}")
     errors = msgspec.json.decode((arguments.folder / _PLANTED).read_bytes(), type=tuple[Planted, ...])
-    why = unexpected(verdict, errors)
-    say("\n".join(why) or f"all {len(errors)} planted errors were found, and nothing else")
-    raise SystemExit(1 if why else 0)
+    complaints = unexpected(verdict, errors)
+    say("\n".join(complaints) or f"all {len(errors)} planted errors were found, and nothing else")
+    raise SystemExit(1 if complaints else 0)
 
 
 if __name__ == "__main__":

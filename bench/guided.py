@@ -66,12 +66,15 @@ class Row(Struct, frozen=True, kw_only=True):
 
 def measure(variant: str, mode: Mode, first: int, budget: int) -> Row:
     """Perform runs until one catches the variant or the budget is used."""
-    runs, cpu_s, commit = 0, 0.0, present_build().commit[:7]
+    runs = 0
+    cpu_s = 0.0
+    commit = present_build().commit[:7]
     for plan, summary in _runs(Request(protocol=variant, faults=faults_of(variant)), mode, first, budget):
         runs, cpu_s = runs + 1, cpu_s + summary.cpu_seconds
         by = caught_by(summary)
         if by is not None and _spares_safe(plan):
-            caught, found = True, plan.name
+            caught = True
+            found = plan.name
             break
     else:
         caught, by, found = False, "", ""
@@ -103,9 +106,9 @@ def _runs(request: Request, mode: Mode, first: int, budget: int) -> Iterator[tup
     search = Search(request, first=first, runs=budget, generation=GENERATION)
     while planned := search.planned():
         summaries = []
-        for one in planned:
-            summaries.append(perform(Task(plan=one.plan, repeat="", build=_BUILD, branches=True)))
-            yield one.plan, summaries[-1]
+        for planned_run in planned:
+            summaries.append(perform(Task(plan=planned_run.plan, repeat="", build=_BUILD, branches=True)))
+            yield planned_run.plan, summaries[-1]
         search.learn(planned, [reach_of(summary) for summary in summaries])
 
 

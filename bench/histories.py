@@ -67,7 +67,7 @@ def log_calls(count: int, *, seed: int = 1) -> list[Call]:
     draws = np.random.default_rng(seed)
     appends = draws.random(count) < _APPENDS
     appends[0] = True
-    starts, ends = _intervals(draws, count)
+    starts, end_times = _intervals(draws, count)
     offsets = np.cumsum(appends) - 1
     read = (draws.random(count) * (offsets + 1)).astype(np.int64)
     recent = draws.random(count) < 0.5
@@ -77,7 +77,7 @@ def log_calls(count: int, *, seed: int = 1) -> list[Call]:
         if append
         else Call(index=i, line=i + 1, process=i % _PROCESSES, f="read", argument=old, result=old, start=start, end=end)
         for i, (append, at, old, start, end) in enumerate(
-            zip(appends.tolist(), offsets.tolist(), read.tolist(), starts.tolist(), ends.tolist(), strict=True)
+            zip(appends.tolist(), offsets.tolist(), read.tolist(), starts.tolist(), end_times.tolist(), strict=True)
         )
     ]
 
@@ -89,35 +89,36 @@ def transactions(count: int, *, seed: int = 1, writes: int = 32) -> Paired:
     one has an unknown outcome. Every transaction takes effect at one moment within its call.
     """
     draws = np.random.default_rng(seed)
-    starts, ends = (column.tolist() for column in _intervals(draws, count))
+    starts, end_times = (column.tolist() for column in _intervals(draws, count))
     sizes, fates = draws.integers(1, 5, count).tolist(), draws.integers(0, 100, count).tolist()
     micro = iter(draws.integers(0, 2 * _KEYS, int(sum(sizes))).tolist())
-    keys, made = list(range(_KEYS)), [0] * _KEYS
+    keys = list(range(_KEYS))
+    writes_of_key = [0] * _KEYS
     lists: list[tuple[int, ...]] = [()] * _KEYS
     calls: list[Call] = []
     failed: list[Call] = []
     for i, (size, fate) in enumerate(zip(sizes, fates, strict=True)):
         lands = fate > 1 or (fate == 1 and i % 2 == 0)
-        asked: list[tuple[str, int, object]] = []
-        told: list[tuple[str, int, object]] = []
+        invoked_micros: list[tuple[str, int, object]] = []
+        answers: list[tuple[str, int, object]] = []
         kept = list(lists)
         for place, reads in (divmod(drawn, 2) for drawn in islice(micro, size)):
             key = keys[place]
-            told.append((_READ, key, lists[place]) if reads else (_APPEND, key, made[place]))
-            asked.append((_READ, key, None) if reads else told[-1])
+            answers.append((_READ, key, lists[place]) if reads else (_APPEND, key, writes_of_key[place]))
+            invoked_micros.append((_READ, key, None) if reads else answers[-1])
             if not reads:
-                lists[place] = (*lists[place], made[place])
-                made[place] += 1
+                lists[place] = (*lists[place], writes_of_key[place])
+                writes_of_key[place] += 1
         if not lands:
             lists = kept
         for place in range(_KEYS):
-            if made[place] >= writes:
-                keys[place], made[place], lists[place] = max(keys) + 1, 0, ()
+            if writes_of_key[place] >= writes:
+                keys[place], writes_of_key[place], lists[place] = max(keys) + 1, 0, ()
         into = failed if fate == 0 else calls
         into.append(
             Call(
-                index=len(into), line=i + 1, process=i % _PROCESSES, f="txn", argument=tuple(asked), start=starts[i],
-                result=tuple(told) if fate > 1 else UNKNOWN, end=ends[i] if fate > 1 else None,
+                index=len(into), line=i + 1, process=i % _PROCESSES, f="txn", argument=tuple(invoked_micros), start=starts[i],
+                result=tuple(answers) if fate > 1 else UNKNOWN, end=end_times[i] if fate > 1 else None,
             )
         )  # fmt: skip
     return Paired(calls=tuple(calls), failed=tuple(failed), steps=2 * count)
@@ -132,12 +133,12 @@ def with_unread_appends(history: Paired) -> Paired:
     for number, call in enumerate(history.calls):
         calls.append(call)
         if number % 100 == 0:
-            one, two, unread, other = (f"{name}{number}" for name in ("skew", "skewed", "unread", "seen"))
+            skew_key, skewed_key, unread, seen_key = (f"{name}{number}" for name in ("skew", "skewed", "unread", "seen"))
             for added in (
-                ((_READ, one, None), (_APPEND, two, 1)),
-                ((_READ, two, None), (_APPEND, one, 1)),
-                ((_APPEND, other, 1), (_APPEND, unread, 1)),
-                ((_READ, other, None), (_APPEND, unread, 2)),
+                ((_READ, skew_key, None), (_APPEND, skewed_key, 1)),
+                ((_READ, skewed_key, None), (_APPEND, skew_key, 1)),
+                ((_APPEND, seen_key, 1), (_APPEND, unread, 1)),
+                ((_READ, seen_key, None), (_APPEND, unread, 2)),
             ):
                 calls.append(replace(call, process=len(calls), argument=added, result=added, end=call.end or call.start + 1))
     numbered = tuple(replace(call, index=at, line=at + 1) for at, call in enumerate(calls))
@@ -169,14 +170,14 @@ def partition_rows(draws: np.random.Generator, place: int, records: int, *, rere
     slots = np.tile(np.arange(_BATCH), count)
     each = {name: np.repeat(column, _BATCH) for name, column in produces.items()}
     value = np.arange(count * _BATCH)
-    asked = _rows(each, "begin", kind=INVOKE, f=0, slot=slots, value=value, place=place)
-    told = _rows(each, "end", kind=np.repeat(kind, _BATCH), f=0, slot=slots, value=value, place=place)
-    told["offset"] = np.where(told["kind"] == OK, np.repeat(base, _BATCH) + slots, -1)
+    invocations = _rows(each, "begin", kind=INVOKE, f=0, slot=slots, value=value, place=place)
+    poll_answers = _rows(each, "end", kind=np.repeat(kind, _BATCH), f=0, slot=slots, value=value, place=place)
+    poll_answers["offset"] = np.where(poll_answers["kind"] == OK, np.repeat(base, _BATCH) + slots, -1)
     in_log = np.flatnonzero(np.repeat(lands, _BATCH))  # offset -> value
     appended = np.repeat(moment, _BATCH)[in_log]
     after = [(2 + count) * _GAP_NS if rereads and reader else 0 for reader in range(_READERS)]
     polls = [_polls(draws, place, reader, in_log, appended + after[reader]) for reader in range(_READERS)]
-    parts = [asked, told, *(part for pair in polls for part in pair)]
+    parts = [invocations, poll_answers, *(part for pair in polls for part in pair)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

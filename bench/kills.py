@@ -67,7 +67,8 @@ class _Campaign:
         while last < rows and self.driver.poll() is None:
             time.sleep(_LOOK_S)
             if (now := self.rows()) > last:
-                last, since = now, time.monotonic()
+                last = now
+                since = time.monotonic()
             if time.monotonic() > since + _STUCK_S:
                 raise HarnessError(f"no new run for {_STUCK_S} s; {last} of {rows} have a row")
         return last >= rows
@@ -83,7 +84,7 @@ def kill_all_kinds(campaign: _Campaign, cluster: LocalSpark, *, wanted: int, rou
         ("executor", cluster.executors),
         ("driver", lambda: [campaign.driver.pid]),
     )
-    said = []
+    report = []
     begun_with = campaign.rows()
     for number in range(rounds * len(kinds)):
         name, find = kinds[number % len(kinds)]
@@ -91,15 +92,15 @@ def kill_all_kinds(campaign: _Campaign, cluster: LocalSpark, *, wanted: int, rou
         if share <= begun_with:
             continue
         if not campaign.wait_for(share):
-            said.append(f"the campaign ended before a {name} was killed")
+            report.append(f"the campaign ended before a {name} was killed")
             break
         pid = _one_of(find)
         os.kill(pid, signal.SIGKILL)
-        said.append(f"killed {name} {pid} after {campaign.rows()} runs")
-        say(f"  {said[-1]}")
+        report.append(f"killed {name} {pid} after {campaign.rows()} runs")
+        say(f"  {report[-1]}")
         if name == "driver":
             campaign.resume()
-    return said
+    return report
 
 
 def _resumed(store: Path) -> tuple[str, ...]:
@@ -112,8 +113,8 @@ def _one_of(find: Callable[[], list[int]]) -> int:
     end_s = time.monotonic() + 60
     while time.monotonic() < end_s:
         with suppress(OSError):
-            if found := find():
-                return found[-1]
+            if differences := find():
+                return differences[-1]
         time.sleep(_LOOK_S)
     raise HarnessError("no process to kill")
 
@@ -145,16 +146,16 @@ def digest_of_histories(store: Path) -> str:
 def complaints(local: Path, killed: Path, wanted: int) -> list[str]:
     """How the killed campaign differs from the local one; empty if it does not."""
     repeats = [summary.repeat for summary in summaries(killed)]
-    found = []
+    differences = []
     if len(repeats) != wanted:
-        found.append(f"{len(repeats)} runs instead of {wanted}")
+        differences.append(f"{len(repeats)} runs instead of {wanted}")
     if len(set(repeats)) != len(repeats):
-        found.append(f"{len(repeats) - len(set(repeats))} runs twice")
+        differences.append(f"{len(repeats) - len(set(repeats))} runs twice")
     if digest_of_runs(killed) != digest_of_runs(local):
-        found.append("other summaries than those of the local campaign")
+        differences.append("other summaries than those of the local campaign")
     if digest_of_histories(killed) != digest_of_histories(local):
-        found.append("other histories than those of the local campaign")
-    return found
+        differences.append("other histories than those of the local campaign")
+    return differences
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -165,30 +166,30 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=int)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="keep both stores here")
-    asked = parser.parse_args(arguments)
-    options = ["--seeds", f"0..{asked.seeds - 1}", "--protocol", asked.protocol]
-    options += ["--seconds", str(asked.seconds)] if asked.seconds else []
-    wanted = asked.seeds * len(asked.protocol.split(","))
+    options_given = parser.parse_args(arguments)
+    options = ["--seeds", f"0..{options_given.seeds - 1}", "--protocol", options_given.protocol]
+    options += ["--seconds", str(options_given.seconds)] if options_given.seconds else []
+    wanted = options_given.seeds * len(options_given.protocol.split(","))
     with TemporaryDirectory(prefix="highwater-kills-") as aside:
-        folder = asked.folder or Path(aside)
+        folder = options_given.folder or Path(aside)
         local, killed = folder / "local", folder / "killed"
         with local_spark() as cluster:
             settings = [word for key, value in CONF.items() for word in ("--spark-conf", f"{key}={value}")]
             campaign = _Campaign(killed, [*options, "--spark", cluster.master, *settings])
             try:
-                kill_all_kinds(campaign, cluster, wanted=wanted, rounds=asked.rounds)
+                kill_all_kinds(campaign, cluster, wanted=wanted, rounds=options_given.rounds)
                 campaign.driver.wait()
             finally:
                 campaign.driver.kill()
                 campaign.driver.wait()
         say(f"killed  runs {digest_of_runs(killed)}, histories {digest_of_histories(killed)}")
-        here = cost_of([*_HIGHWATER, "campaign", *options, "--store", str(local), *_resumed(local)])
-        if here.exit_code == ExitCode.USAGE:
+        local_cost = cost_of([*_HIGHWATER, "campaign", *options, "--store", str(local), *_resumed(local)])
+        if local_cost.exit_code == ExitCode.USAGE:
             raise HarnessError(f"the local campaign was refused; {killed} is kept only with --folder")
-        say(f"local   runs {digest_of_runs(local)}, histories {digest_of_histories(local)}; {_words(here)}")
-        found = complaints(local, killed, wanted)
-    say("equal" if not found else f"DIFFERENT: {'; '.join(found)}")
-    return 1 if found else 0
+        say(f"local   runs {digest_of_runs(local)}, histories {digest_of_histories(local)}; {_words(local_cost)}")
+        differences = complaints(local, killed, wanted)
+    say("equal" if not differences else f"DIFFERENT: {'; '.join(differences)}")
+    return 1 if differences else 0
 
 
 def _words(cost: Cost) -> str:

@@ -74,8 +74,8 @@ def write_template(folder: Path) -> None:
     """Perform and judge one short run, and keep its summary and its record."""
     order = Order(first=1, last=1, seconds=_SECONDS)
     task = order.request(trial := order.trial(0)).task(trial.seed, build=_BUILD, keep=Keep())
-    summary, judged = attempt(task)
-    record = performed_record(summary, judged, task.plan, mix="", workload=order.workload, commit="")
+    summary, judged_run = attempt(task)
+    record = performed_record(summary, judged_run, task.plan, mix="", workload=order.workload, commit="")
     (folder / _SUMMARY).write_bytes(msgspec.json.encode(summary))
     (folder / _RECORD).write_bytes(encode(record))
 
@@ -98,12 +98,12 @@ def _record_of_seed(folder: Path, seed: int) -> Record:
     """The record of the template as that of another run."""
     record = _template(folder)[1]
     _, _, run_id = record.run.partition("/")
-    told = {"run": f"seed-{seed}/{run_id}"}
+    own_columns = {"run": f"seed-{seed}/{run_id}"}
     live = summary_of_seed(folder, seed).live
     own: dict[str, dict[str, object]] = {"runs": {"seed": seed, "plan": f"seed-{seed}", "live": live}, "verdicts": {"live": live}}
     tables = {}
     for table, rows in record.tables.items():
-        for name, value in (told | own.get(table, {})).items():
+        for name, value in (own_columns | own.get(table, {})).items():
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(name), pa.array([value] * rows.num_rows, rows.schema.field(name).type))
         tables[table] = rows
@@ -222,22 +222,22 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep the campaign here")
     parser.add_argument("--drive", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--killed-at", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.drive:
-        say(msgspec.json.encode(drive(given.folder, given.runs, given.master, killed_at=given.killed_at)).decode())
+    options = parser.parse_args()
+    if options.drive:
+        say(msgspec.json.encode(drive(options.folder, options.runs, options.master, killed_at=options.killed_at)).decode())
         return
     message = machine()
     with tempfile.TemporaryDirectory(prefix="highwater-million-") as aside:
-        folder = Path(given.folder or aside).absolute()
+        folder = Path(options.folder or aside).absolute()
         for name in ("store", "dataset"):
             shutil.rmtree(folder / name, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         write_template(folder)
-        if given.master == STANDALONE:
+        if options.master == STANDALONE:
             with local_spark() as cluster:
-                words = _measured(folder, given.runs, cluster.master)
+                words = _measured(folder, options.runs, cluster.master)
         else:
-            words = _measured(folder, given.runs, given.master)
+            words = _measured(folder, options.runs, options.master)
     say(f"`python -m bench.million {' '.join(sys.argv[1:])}`: {message}.\n{words}")
 
 

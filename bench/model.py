@@ -81,7 +81,8 @@ def measure(rounds: int) -> Measured:
     """Run both, alternating; AssertionError if their counts differ."""
     explored = [_explore() for _ in range(rounds)]
     checked = [run_tlc(REPLICATION, replication_constants(VARIANTS[_VARIANT], _SIZES)) for _ in range(rounds)]
-    explored_model, seconds = explored[0][0], statistics.median(used for _, used in explored)
+    explored_model = explored[0][0]
+    seconds = statistics.median(used for _, used in explored)
     assert {_counts(run) for run in checked} == {(explored_model.generated, explored_model.distinct, explored_model.depth)}, (
         "TLC counts other states"
     )

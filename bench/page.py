@@ -44,7 +44,7 @@ def load(browser: Browser, page: Path) -> Load:
     if tab.inner_text("#window") == before:
         raise SystemExit(f"{page}: its first control does nothing")
     answered = perf_counter()
-    spent = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    spent = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
     tab.close()
     return Load(shown=shown - began, answered=answered - shown, processor=spent["TaskDuration"])
 

@@ -53,11 +53,11 @@ def spend(seeds: Sequence[int], folder: Path, *, stores: bool) -> Spent:
         verdict = judge(run.history)
         summary = summarize(plan, run.history, verdict, repeat="make bench", wall_seconds=0.0)
         marks.append(process_time())
-        judged = Judged(plan=plan, history=run.history, verdict=verdict, summary=summary)
+        judged_run = Judged(plan=plan, history=run.history, verdict=verdict, summary=summary)
         directory = store_evidence(plan, run.history, folder) if stores else folder
         marks.append(process_time())
         if stores:
-            store_judgement(judged, directory, folder, report=True)
+            store_judgement(judged_run, directory, folder, report=True)
         marks.append(process_time())
         for name, since, until in zip(("perform_s", "judge_s", "store_s", "page_s"), marks, marks[1:], strict=False):
             setattr(spent, name, getattr(spent, name) + until - since)

@@ -77,7 +77,7 @@ def sends_and_polls(lines: int, *, seed: int = 1) -> list[Step]:
         _tell(steps_told, process, "assign", keys, keys)
     while len(steps_told) < lines:
         process = int(draws.integers(_PROCESSES))
-        asked: list[tuple[object, ...]] = []
+        invoked: list[tuple[object, ...]] = []
         answer: list[tuple[object, ...]] = []
         sent: list[tuple[int, int]] = []
         f = ("send", "poll", "txn", "txn")[int(draws.integers(4))]
@@ -85,18 +85,18 @@ def sends_and_polls(lines: int, *, seed: int = 1) -> list[Step]:
         for sends in micros:
             if sends:
                 key = int(draws.integers(_KEYS))
-                value = len(logs[key]) + sum(1 for other, _ in sent if other == key)
+                value = len(logs[key]) + sum(1 for sent_key, _ in sent if sent_key == key)
                 sent.append((key, value))
-                asked.append(("send", key, value))
+                invoked.append(("send", key, value))
                 answer.append(("send", key, (2 * value, value)))
             else:
-                asked.append(("poll",))
+                invoked.append(("poll",))
                 answer.append(
                     ("poll", _polled_pairs(logs, position[process], draws.permutation(_KEYS)[:_POLLED_KEYS].tolist(), _POLL))
                 )
         for key, value in sent:  # a transaction does not see its own records
             logs[key].append(value)
-        _tell(steps_told, process, f, tuple(asked), tuple(answer))
+        _tell(steps_told, process, f, tuple(invoked), tuple(answer))
     for process in range(_PROCESSES):
         other_pairs = _polled_pairs(logs, position[process], list(keys), max(map(len, logs)))
         _tell(steps_told, process, "poll", (("poll",),), (("poll", other_pairs),))
@@ -133,10 +133,10 @@ def _seconds_of_check(path: Path, model: str) -> float:
     """Seconds of processor of one `highwater check`, imports included. SystemExit if the verdict is not VALID."""
     before = os.times()
     command = [sys.executable, "-m", "highwater", "check", str(path), "--model", model]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    completed = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     after = os.times()
-    if done.returncode != ExitCode.VALID:
-        raise SystemExit(f"{path.name}: the generated history is valid, but highwater check said: {done.stdout.strip()}")
+    if completed.returncode != ExitCode.VALID:
+        raise SystemExit(f"{path.name}: the generated history is valid, but highwater check said: {completed.stdout.strip()}")
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 

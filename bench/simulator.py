@@ -52,25 +52,25 @@ class Measurement(Struct, frozen=True, kw_only=True):
     peak_memory_mib: int
 
 
-def measure(here: Build) -> Measurement:
+def measure(build: Build) -> Measurement:
     """Simulate and judge the standard plan once, in this process."""
     start = process_time()
-    run = _perform(here)
+    run = _perform(build)
     performed = process_time()
     verdict = judge(run.history)
     judged = process_time()
     summary = summarize(standard_bench_plan(), run.history, verdict, repeat="make bench", wall_seconds=judged - start)
-    return _measurement(summary, here, perform_seconds=performed - start, judge_seconds=judged - performed)
+    return _measurement(summary, build, perform_seconds=performed - start, judge_seconds=judged - performed)
 
 
 def _perform(here: Build) -> Run:
     return perform(standard_bench_plan(), backend_named("sim"), here)
 
 
-def _measurement(summary: Summary, here: Build, *, perform_seconds: float, judge_seconds: float) -> Measurement:
+def _measurement(summary: Summary, build: Build, *, perform_seconds: float, judge_seconds: float) -> Measurement:
     seconds = perform_seconds + judge_seconds
     return Measurement(
-        commit=here.commit,
+        commit=build.commit,
         plan_digest=summary.plan_digest,
         verdict=summary.verdict,
         sim_seconds=round(summary.sim_seconds, 1),
@@ -124,12 +124,12 @@ def _say_whole(name: str, whole: Whole) -> None:
     say(f"{name:<24} {whole.cpu_seconds} s, {whole.sim_seconds_per_second} simulated seconds a second: {shares}")
 
 
-def profile_lines(here: Build) -> str:
+def profile_lines(build: Build) -> str:
     """Profile one round by function; a first round without profiling absorbs imports and first calls."""
-    judge(_perform(here).history)
+    judge(_perform(build).history)
     profiler = cProfile.Profile()
     profiler.enable()
-    judge(_perform(here).history)
+    judge(_perform(build).history)
     profiler.disable()
     text = io.StringIO()
     pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(_PROFILE_LINES)
@@ -144,11 +144,11 @@ def main() -> None:
     parser.add_argument("--warm", action="store_true", help="leave out the cold run and the campaign")
     parser.add_argument("--profile", action="store_true", help="print a profile instead of measuring")
     arguments = parser.parse_args()
-    here = present_build()
+    build = present_build()
     if arguments.profile:
-        say(profile_lines(here))
+        say(profile_lines(build))
         return
-    best = min((measure(here) for _ in range(arguments.rounds)), key=lambda m: m.perform_seconds + m.judge_seconds)
+    best = min((measure(build) for _ in range(arguments.rounds)), key=lambda m: m.perform_seconds + m.judge_seconds)
     for name, value in msgspec.structs.asdict(best).items():
         say(f"{name:<24} {value}")
     say(f"{'help_seconds':<24} {_cpu_seconds('--help')}")

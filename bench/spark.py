@@ -55,15 +55,15 @@ class Row(Struct, frozen=True, kw_only=True):
 def campaign(sizes: Sizes) -> Iterator[Row]:
     """A campaign on local processes and on Spark."""
     command = (*_HIGHWATER, "campaign", "--seeds", f"0..{sizes.seeds - 1}", "--json", "--store")
-    here = _run(*command, str(sizes.folder / "local"), "--jobs", str(_cores(sizes)))
+    local_cost = _run(*command, str(sizes.folder / "local"), "--jobs", str(_cores(sizes)))
     spark = _run(*command, str(sizes.folder / "spark"), "--spark", sizes.master)
-    _same(here, spark, "tally")
+    _same(local_cost, spark, "tally")
     yield Row(
         name=f"campaign of {sizes.seeds:,} seeds",
         ask="≤ 1.05 x local + 15 s",
-        here=here,
+        here=local_cost,
         spark=spark,
-        met=spark.cpu_s <= 1.05 * here.cpu_s + 15,
+        met=spark.cpu_s <= 1.05 * local_cost.cpu_s + 15,
     )
 
 
@@ -71,27 +71,27 @@ def judge(sizes: Sizes) -> Iterator[Row]:
     """Stored runs judged on local processes and on Spark, and once more with nothing new."""
     store = _stored_runs(sizes)
     command = (*_HIGHWATER, "judge", str(store), "--json", "--ledger")
-    here = _run(*command, str(sizes.folder / "judged-here"), "--jobs", str(_cores(sizes)))
+    local_cost = _run(*command, str(sizes.folder / "judged-here"), "--jobs", str(_cores(sizes)))
     on_spark = (*command, str(sizes.folder / "judged-on-spark"), "--spark", sizes.master)
     spark = _run(*on_spark)
     again = _run(*on_spark)
     for cost in (spark, again):
-        _same(here, cost, "digest")
+        _same(local_cost, cost, "digest")
     name = f"{sizes.runs:,} stored runs judged"
-    yield Row(name=name, ask="≤ 1.2 x local + 20 s", here=here, spark=spark, met=spark.cpu_s <= 1.2 * here.cpu_s + 20)
+    yield Row(name=name, ask="≤ 1.2 x local + 20 s", here=local_cost, spark=spark, met=spark.cpu_s <= 1.2 * local_cost.cpu_s + 20)
     yield Row(name="again, with nothing new", ask="≤ 20 s", here=None, spark=again, met=again.cpu_s <= 20)
 
 
 def giant(sizes: Sizes) -> Iterator[Row]:
     """One large history with planted anomalies in one process, and a larger one on Spark. Writing them is not counted."""
     small, large = (_written_path(sizes, rows) for rows in (sizes.rows, sizes.giant_rows))
-    here = _run(*_GIANT, "judge", str(small))
+    local_cost = _run(*_GIANT, "judge", str(small))
     yield Row(
         name=f"one history of {sizes.rows:,} rows, all checkers, one process",
         ask="≤ 60 s, ≤ 3 GB",
-        here=here,
+        here=local_cost,
         spark=None,
-        met=here.cpu_s <= 60 and here.peak_mib["python"] <= 3 * 1024,
+        met=local_cost.cpu_s <= 60 and local_cost.peak_mib["python"] <= 3 * 1024,
     )
     spark = _run(*_GIANT, "judge", str(large), "--spark", sizes.master)
     yield Row(
@@ -108,15 +108,15 @@ def dataset(sizes: Sizes) -> Iterator[Row]:
     (campaign,) = (_stored_runs(sizes) / "campaigns").iterdir()
     place = str(sizes.folder / "dataset")
     ingest = (*_HIGHWATER, "store", "ingest", str(campaign), "--campaign", "runs", "--json", "--dataset")
-    here = _run(*ingest, place)
+    local_cost = _run(*ingest, place)
     spark = _run(*ingest, str(sizes.folder / "dataset-by-spark"), "--spark", sizes.master)
-    _same(here, spark, "new")
+    _same(local_cost, spark, "new")
     yield Row(
         name=f"ingest of a campaign of {sizes.runs:,} runs",
         ask="≤ 40 s; ≤ 1.2 x local + 20 s",
-        here=here,
+        here=local_cost,
         spark=spark,
-        met=here.cpu_s <= 40 and spark.cpu_s <= 1.2 * here.cpu_s + 20,
+        met=local_cost.cpu_s <= 40 and spark.cpu_s <= 1.2 * local_cost.cpu_s + 20,
     )
     page = str(sizes.folder / "questions.html")
     spark = _run(*_HIGHWATER, "query", "all", "--dataset", place, "--spark", sizes.master, "--page", page, "--json")
@@ -151,10 +151,10 @@ def machine() -> str:
     """The machine and the build, in one line."""
     cpu = next((line.partition(": ")[2] for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
     memory = next(int(line.split()[1]) >> 20 for line in _lines("/proc/meminfo") if line.startswith("MemTotal"))
-    here = present_build()
-    commit = here.commit[:12] + ("+" if here.dirty else "")
+    build = present_build()
+    commit = build.commit[:12] + ("+" if build.dirty else "")
     return (
-        f"{os.cpu_count()} cores ({cpu}), {memory} GiB, Python {here.versions['python']}, commit {commit}; "
+        f"{os.cpu_count()} cores ({cpu}), {memory} GiB, Python {build.versions['python']}, commit {commit}; "
         f"load at the start {os.getloadavg()[0]:.1f}"
     )
 
@@ -193,11 +193,11 @@ def _run(*command: str) -> Cost:
     return cost
 
 
-def _same(here: Cost, spark: Cost, field: str) -> None:
+def _same(local_cost: Cost, spark: Cost, field: str) -> None:
     """Check that both sides gave the same result, or their seconds mean nothing."""
-    one, other = (msgspec.json.decode(cost.output)[field] for cost in (here, spark))
-    if one != other:
-        raise HarnessError(f"{field} differs: {one} without Spark, {other} on Spark")
+    without_spark, on_spark = (msgspec.json.decode(cost.output)[field] for cost in (local_cost, spark))
+    if without_spark != on_spark:
+        raise HarnessError(f"{field} differs: {without_spark} without Spark, {on_spark} on Spark")
 
 
 def main() -> None:

@@ -151,8 +151,8 @@ def performed(plan: Plan, runs: int, folder: Path) -> Iterator[Measured]:
     """Perform the plan so many times."""
     build = present_build()
     for _ in range(runs):
-        judged = carry_out(plan, backend_named("process"), build=build, repeat="", keep=Keep(store=folder))
-        yield measured(plan, judged.history, judged.summary)
+        judged_run = carry_out(plan, backend_named("process"), build=build, repeat="", keep=Keep(store=folder))
+        yield measured(plan, judged_run.history, judged_run.summary)
 
 
 def stored(folder: Path, known: Container[str]) -> Iterator[Measured]:
@@ -187,9 +187,9 @@ def counted(runs: Iterable[Measured]) -> list[Measured]:
 def record(runs: Iterable[Measured]) -> None:
     """Add runs to the record, as they come."""
     with RECORD.open("ab", buffering=0) as file:
-        for one in runs:
-            file.write(msgspec.json.encode(one) + b"\n")
-            print(f"{one.plan} on {one.subject}: {one.outcome}; {one.first_anomaly or one.failure or one.verdict}", flush=True)  # noqa: T201
+        for run in runs:
+            file.write(msgspec.json.encode(run) + b"\n")
+            print(f"{run.plan} on {run.subject}: {run.outcome}; {run.first_anomaly or run.failure or run.verdict}", flush=True)  # noqa: T201
 
 
 # --- the page -------------------------------------------------------------------------------------------------------------
@@ -242,25 +242,26 @@ Brokers become another release one after the other, with crashes ([systems.md](s
 
 def _rolls(runs: list[Measured]) -> str:
     """The section of rolling upgrades: the plans, and seeds whose faults are named with the kind `roll`."""
-    mine = [one for one in runs if _is_rolled(one)]
+    rolled_runs = [run for run in runs if _is_rolled(run)]
     lines = _ROLLS_HEAD.splitlines()
     lines += [f"{_COUNTED} seeds |", f"|{'---|' * 8}"]
-    for subject, plan in sorted({(one.subject, _plan_or_seeds(one)) for one in mine}):
-        these = [one for one in mine if (one.subject, _plan_or_seeds(one)) == (subject, plan)]
+    for subject, plan in sorted({(run.subject, _plan_or_seeds(run)) for run in rolled_runs}):
+        these = [run for run in rolled_runs if (run.subject, _plan_or_seeds(run)) == (subject, plan)]
         lines.append(_counted_row(f"{subject}, {plan}", these))
-    lines += ["", _SLOWED, *_reasons(mine), ""]
+    lines += ["", _SLOWED, *_reasons(rolled_runs), ""]
     return "\n".join(lines)
 
 
 def _seeds(runs: list[Measured]) -> str:
-    mine = [one for one in runs if one.plan.startswith(SEED) and not _is_rolled(one)]
+    seed_runs = [run for run in runs if run.plan.startswith(SEED) and not _is_rolled(run)]
     lines = ["## Fresh seeds", "", "Runs of campaigns within the promise, with the faults that a release can suffer:", ""]
     lines += ["`highwater campaign --system kafka:3.9.1 --seeds 1..50 --seconds 60 --jobs 1 --keep-all`", ""]
     lines += [f"{_COUNTED} seeds |", f"|{'---|' * 8}"]
     lines += [
-        _counted_row(subject, [one for one in mine if one.subject == subject]) for subject in sorted({o.subject for o in mine})
+        _counted_row(subject, [run for run in seed_runs if run.subject == subject])
+        for subject in sorted({o.subject for o in seed_runs})
     ]
-    return "\n".join([*lines, "", _SLOWED, *_reasons(mine)]).rstrip() + "\n"
+    return "\n".join([*lines, "", _SLOWED, *_reasons(seed_runs)]).rstrip() + "\n"
 
 
 def _is_rolled(run: Measured) -> bool:
@@ -273,18 +274,18 @@ def _plan_or_seeds(run: Measured) -> str:
 
 def _counted_row(name: str, runs: list[Measured]) -> str:
     """A row of a table with _COUNTED and the seeds of the runs."""
-    valid = [one for one in runs if one.verdict == "VALID" and one.failure is None]
-    invalid = sum(one.verdict == "INVALID" for one in runs)
-    live = sum(one.live is True for one in valid)
-    seeds = sorted(int(one.plan.removeprefix(SEED)) for one in runs if one.plan.startswith(SEED))
+    valid = [run for run in runs if run.verdict == "VALID" and run.failure is None]
+    invalid = sum(run.verdict == "INVALID" for run in runs)
+    live = sum(run.live is True for run in valid)
+    seeds = sorted(int(run.plan.removeprefix(SEED)) for run in runs if run.plan.startswith(SEED))
     counts = (len(runs), live, len(valid) - live, invalid, len(runs) - len(valid) - invalid)
     return f"| {name} | {' | '.join(map(str, counts))} | {_slowed_in_words(runs)} | {', '.join(map(str, seeds))} |"
 
 
 def _reasons(runs: list[Measured]) -> list[str]:
     """A line for each run that is not VALID and live."""
-    bad = [one for one in runs if one.verdict != "VALID" or one.failure is not None or not one.live]
-    lines = [f"* {one.plan} on {one.subject}: {one.first_anomaly or one.failure or one.why or 'not live'}" for one in bad]
+    bad = [run for run in runs if run.verdict != "VALID" or run.failure is not None or not run.live]
+    lines = [f"* {run.plan} on {run.subject}: {run.first_anomaly or run.failure or run.why or 'not live'}" for run in bad]
     head = "Each run that is not VALID and live, with its reason ([systems.md](systems.md#fresh-seeds) explains them):"
     return ["", head, "", *lines] if lines else []
 
@@ -295,11 +296,11 @@ def _slowed_in_words(runs: Iterable[Measured]) -> str:
 
 
 def _section(plan: Plan, runs: list[Measured]) -> str:
-    mine = [one for one in runs if one.plan == plan.name]
+    plan_runs = [run for run in runs if run.plan == plan.name]
     path = f"corpus/real/{plan.name}.yaml"
     head = f"| on | backend | runs | {' | '.join(COLUMNS)} | first write after |\n|{'---|' * (4 + len(COLUMNS))}"
-    rows = sorted({(one.backend != "sim", not one.subject.startswith(REFERENCE), one.subject, one.backend) for one in mine})
-    table = [_row(subject, backend, mine) for _, _, subject, backend in rows]
+    rows = sorted({(run.backend != "sim", not run.subject.startswith(REFERENCE), run.subject, run.backend) for run in plan_runs})
+    table = [_row(subject, backend, plan_runs) for _, _, subject, backend in rows]
     parts = [
         f"## {plan.name}",
         "",
@@ -312,19 +313,19 @@ def _section(plan: Plan, runs: list[Measured]) -> str:
         "",
     ]
     example = next(
-        (one for one in mine if one.outcome == COLUMNS[0] and one.backend != "sim" and one.subject.startswith("kafka")), None
+        (run for run in plan_runs if run.outcome == COLUMNS[0] and run.backend != "sim" and run.subject.startswith("kafka")), None
     )
     if example is not None:
         parts += [f"`highwater run --plan {path} --system {example.subject}`:", "", "```", str(example.first_anomaly), "```", ""]
-    for one in _quotable(mine):
-        parts += [f"{one.subject}, {one.outcome}:", "", "```", *one.said, "```", ""]
+    for run in _quotable(plan_runs):
+        parts += [f"{run.subject}, {run.outcome}:", "", "```", *run.said, "```", ""]
     return "\n".join(parts)
 
 
 def _row(subject: str, backend: str, runs: list[Measured]) -> str:
-    these = [one for one in runs if (one.subject, one.backend) == (subject, backend)]
-    counts = " | ".join(str(sum(one.outcome == column for one in these)) for column in COLUMNS)
-    first = sorted({round(one.first_write_s) for one in these if one.first_write_s is not None and backend != "sim"})
+    these = [run for run in runs if (run.subject, run.backend) == (subject, backend)]
+    counts = " | ".join(str(sum(run.outcome == column for run in these)) for column in COLUMNS)
+    first = sorted({round(run.first_write_s) for run in these if run.first_write_s is not None and backend != "sim"})
     writes = "never" if not first else f"{first[0]} s" if len(first) == 1 else f"{first[0]} to {first[-1]} s"
     writes = "" if backend == "sim" or plan_named(runs[0].plan).workload.name == "transactions" else writes
     return f"| {subject} | {backend} | {len(these)} | {counts} | {writes} |"
@@ -350,7 +351,7 @@ def main() -> None:
         sys.stdout.write(page(counted(recorded())))
         return
     for folder in options.read:
-        record(stored(folder, {one.run for one in recorded()}))
+        record(stored(folder, {run.run for run in recorded()}))
     for system in () if options.read else options.systems:
         record(performed(on_system(plan_named(options.plan), parsed_system(system)), options.runs, options.store))
 

@@ -50,8 +50,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _runs_named(mark: pytest.Mark, root: Path) -> list[tuple[str, str]]:
     """The plan files or seeds of a marker, as `("plan", "plans/failover.yaml")`; fails the collection if it names none."""
-    strange = sorted(set(mark.kwargs) - set(_KNOWN))
-    if mark.args or strange or ("plan" in mark.kwargs) == ("seed" in mark.kwargs):
+    unknown = sorted(set(mark.kwargs) - set(_KNOWN))
+    if mark.args or unknown or ("plan" in mark.kwargs) == ("seed" in mark.kwargs):
         arguments = ", ".join([*map(repr, mark.args), *mark.kwargs]) or "nothing"
         usage = f"needs plan=… or seed=…, and may have {', '.join(_KNOWN[2:])}"
         pytest.fail(f"@pytest.mark.highwater {usage}; given: {arguments}", pytrace=False)

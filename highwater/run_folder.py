@@ -97,9 +97,9 @@ def remove(folder: Path) -> None:
     """Unmount everything below a run's folder and delete the folder. Raises OSError on failure."""
     mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in sorted((place for place in mounted if place.startswith(f"{folder}/")), reverse=True):
-        done = subprocess.run(["umount", place], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise OSError(errno.EBUSY, done.stderr.strip(), place)
+        completed = subprocess.run(["umount", place], capture_output=True, text=True, check=False)
+        if completed.returncode:
+            raise OSError(errno.EBUSY, completed.stderr.strip(), place)
     for path, names, _ in os.walk(folder):
         for name in names:
             entry = Path(path) / name

@@ -26,21 +26,23 @@ def perform(chosen: Chosen, *, folder: Path = Path("store")) -> Judged:
 
 
 def complaint(
-    judged: Judged, *, kinds: Collection[str] = (), folder: Path = Path("store"), plan: Path | None = None
+    judged_run: Judged, *, kinds: Collection[str] = (), folder: Path = Path("store"), plan: Path | None = None
 ) -> str | None:
     """Say how a run differs from what is expected, with anomalies, plan, page and the command to repeat it; None if it does not.
 
     Expected is VALID and live; with `kinds`, INVALID with an anomaly of each of these kinds. `folder` is the one that the run is
     stored in, `plan` the file of its plan.
     """
-    summary = judged.summary
+    summary = judged_run.summary
     expected = Expectation(
         protocol=summary.played,
         verdict="INVALID" if kinds else "VALID",
         kinds=tuple(kinds),
         live=None if kinds else True,
     )
-    sentence = _sentence(Case(entry=judged.plan.name, expectation=expected, plan=judged.plan, repeat=summary.repeat), summary)
+    sentence = _sentence(
+        Case(entry=judged_run.plan.name, expectation=expected, plan=judged_run.plan, repeat=summary.repeat), summary
+    )
     if sentence is None:
         return None
     red = red_of(summary, folder, sentence=sentence, plan=str(plan or ""))

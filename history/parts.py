@@ -52,9 +52,9 @@ def cut(operations: pa.Table, events: pa.Table, *, part_rows: int) -> Iterator[P
 def index_ranges(groups: Sequence[IndexedRows], rows_max: int) -> list[tuple[int, int]]:
     """Cut the index into ranges (first, last) of about `rows_max` rows, if the rows of each row group lie evenly in it."""
     starts = np.array([rows.first for rows in groups], np.float64)
-    ends = np.array([rows.last + 1 for rows in groups], np.float64)
-    density = np.array([rows.rows for rows in groups]) / np.maximum(ends - starts, 1)
-    edges, place = np.unique(np.concatenate([starts, ends]), return_inverse=True)
+    end_places = np.array([rows.last + 1 for rows in groups], np.float64)
+    density = np.array([rows.rows for rows in groups]) / np.maximum(end_places - starts, 1)
+    edges, place = np.unique(np.concatenate([starts, end_places]), return_inverse=True)
     change = np.bincount(place, np.concatenate([density, -density]), len(edges))
     before = np.append(0, np.cumsum(np.cumsum(change)[:-1] * np.diff(edges)))  # rows before each edge
     wanted = np.arange(rows_max, before[-1], rows_max)

@@ -114,10 +114,10 @@ def content_complaint(table: TableName, arrow: pa.Table) -> str | None:
         if not field.nullable and field.name in arrow.column_names and arrow.column(field.name).null_count:
             return f"column {field.name} of {table} holds nulls"
     name, words = ("type", [str(t) for t in OpType]) if table == "operations" else ("kind", [str(k) for k in EventKind])
-    strange = (
+    unknown_values = (
         [text for text in arrow.column(name).unique().to_pylist() if text not in words] if name in arrow.column_names else []
     )
-    return f"column {name} of {table} holds {min(strange)!r}, which this version does not know" if strange else None
+    return f"column {name} of {table} holds {min(unknown_values)!r}, which this version does not know" if unknown_values else None
 
 
 def schema_complaint(table: TableName, actual: pa.Schema) -> str | None:
@@ -135,9 +135,9 @@ def schema_complaint(table: TableName, actual: pa.Schema) -> str | None:
             return f"column {field.name} is missing from {table}"
         if actual.field(field.name).type != field.type:
             return f"column {field.name} of {table} is {actual.field(field.name).type}, not {field.type}"
-    strange = sorted(name for name in actual.names if name not in expected.names)
-    if strange:
-        return f"column {strange[0]} of {table} is unknown"
+    unknown_columns = sorted(name for name in actual.names if name not in expected.names)
+    if unknown_columns:
+        return f"column {unknown_columns[0]} of {table} is unknown"
     return None if actual.names == expected.names else f"the columns of {table} are out of order"
 
 

@@ -105,13 +105,13 @@ def _partition_led_by_dead(outcome: Outcome, memory: Memory) -> Iterable[Key]:
     Nobody is asked for the end of a log before such an election: that needs all of the ISR. An operator's order does not, so the
     rule is silent once one was read, and for a partition that is deleted.
     """
-    tp, told = paths.tp_of_state_path(outcome.op.path), memory.of("told-live")
+    tp, live_brokers = paths.tp_of_state_path(outcome.op.path), memory.of("told-live")
     if tp is None or not (outcome.alone and outcome.last) or outcome.op.watch:
         return
-    if told is None or not isinstance(outcome.answer, Data):
+    if live_brokers is None or not isinstance(outcome.answer, Data):
         return
     leader = paths.decode_state(tp, (), outcome.answer).leader
-    gone = leader is not None and leader not in told and leader not in memory.of("registered", default=())
+    gone = leader is not None and leader not in live_brokers and leader not in memory.of("registered", default=())
     if gone and not memory.of("ordered", tp) and not memory.of("deleted", tp):
         yield (tp,)
 

@@ -83,7 +83,7 @@ class Watch:
     def __init__(self, config: BrokerConfig, rules: Iterable[Rule], facts: Iterable[Keep]) -> None:
         self.memory = Memory(config)
         self._broken: list[Note] = []
-        self._ends: list[Callable[[], None]] = []  # to be done at the end of the turn
+        self._at_turn_end: list[Callable[[], None]] = []  # to be done at the end of the turn
         on: defaultdict[str, _Steps] = defaultdict(dict)
         self._on_side = on
         for rule in rules:
@@ -128,7 +128,7 @@ class Watch:
 
         def begin(key: Key) -> None:
             if rule.in_turn and not spans:
-                self._ends.append(spans.clear)
+                self._at_turn_end.append(spans.clear)
             spans[key] = None
 
         self._on(rule.since, begin)
@@ -146,7 +146,7 @@ class Watch:
             if self.memory.facts.get("shutting-down"):
                 return  # a process that closes ignores all but its disks
             if not wanted:
-                self._ends.append(end)
+                self._at_turn_end.append(end)
             wanted[key] = None
 
         self._on(rule.then, lambda key: wanted.pop(key, None), wanted)
@@ -224,10 +224,10 @@ class Watch:
                 steps = did.get(cls)
             if steps is not None:
                 self._run_steps(steps, effect)
-        if self._ends:
-            for end in self._ends:
+        if self._at_turn_end:
+            for end in self._at_turn_end:
                 end()
-            self._ends.clear()
+            self._at_turn_end.clear()
         if not self._broken:
             return []
         broken, self._broken = self._broken, []

@@ -131,11 +131,11 @@ def _is_no_older(state: PartitionState, known: PartitionState) -> bool:
     return (state.leader_epoch, state.zk_version) >= (known.leader_epoch, known.zk_version)
 
 
-def is_same_isr(isr: tuple[IsrMember, ...], other: tuple[IsrMember, ...]) -> bool:
+def is_same_isr(isr: tuple[IsrMember, ...], other_isr: tuple[IsrMember, ...]) -> bool:
     """Whether two ISRs are one; a member without a registration, as in an older layout, stands for its broker (R-316)."""
-    return isr == other or (
-        [member.broker for member in isr] == [member.broker for member in other]
-        and all(a == b or NO_INCARNATION in (a.incarnation, b.incarnation) for a, b in zip(isr, other, strict=True))
+    return isr == other_isr or (
+        [member.broker for member in isr] == [member.broker for member in other_isr]
+        and all(a == b or NO_INCARNATION in (a.incarnation, b.incarnation) for a, b in zip(isr, other_isr, strict=True))
     )
 
 
@@ -295,8 +295,8 @@ def _legacy_registration(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any
 def _version_led_from(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """(partition, version of the state by which its replica leads), None when it no longer does."""
     command = memory.event.message if isinstance(memory.event, Received) else None
-    told = command.states if note.kind == "became-leader" and isinstance(command, LeaderAndIsr) else ()
-    yield note.tp, next((state.zk_version for state in told if state.tp == note.tp), None)
+    commanded_states = command.states if note.kind == "became-leader" and isinstance(command, LeaderAndIsr) else ()
+    yield note.tp, next((state.zk_version for state in commanded_states if state.tp == note.tp), None)
 
 
 def _readable_after_stop(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -320,9 +320,9 @@ def _live_brokers_told(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
 
 def _live_with_sender(event: Heard, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """The live brokers told last, and the sender of this heartbeat."""
-    told = memory.of("told-live")
-    if told is not None:
-        yield None, told | {event.message.broker}
+    live_brokers = memory.of("told-live")
+    if live_brokers is not None:
+        yield None, live_brokers | {event.message.broker}
 
 
 def _standing_dropped(effect: CancelTimer, memory: Memory) -> Iterable[tuple[Any, Any]]:

@@ -23,14 +23,16 @@ def _answers_from_elsewhere(exchange: Exchange, memory: Memory) -> Iterable[Key]
 
 def _refusals_in_range(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """An OFFSET_OUT_OF_RANGE for an offset that is not beyond the log end."""
-    request, end = exchange.request, memory.of("leo", exchange.request.tp)
+    request = exchange.request
+    end = memory.of("leo", exchange.request.tp)
     if exchange.reply.error is ErrorCode.OFFSET_OUT_OF_RANGE and end is not None and 0 <= request.offset <= end:
         yield request.tp, request.offset, end
 
 
 def _answers_beyond_the_end(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """An answer without error to a fetch beyond the log end that names no epoch."""
-    request, end = exchange.request, memory.of("leo", exchange.request.tp)
+    request = exchange.request
+    end = memory.of("leo", exchange.request.tp)
     names_its_epoch = request.last_epoch != NO_EPOCH  # then it is told where the logs diverge
     is_beyond = not names_its_epoch and end is not None and request.offset > end
     return [(request.tp, request.offset, end)] if is_beyond else ()

@@ -71,7 +71,7 @@ def _peer_given_wrong_codes(exchange: Exchange, memory: Memory) -> Iterable[Key]
     request: Any = exchange.request
     partitions = request.states if isinstance(request, LeaderAndIsr) else request.partitions
     codes = [tp for tp, _ in exchange.reply.errors]
-    if exchange.reply.error is ErrorCode.NONE and codes != [one.tp for one in partitions]:
+    if exchange.reply.error is ErrorCode.NONE and codes != [partition.tp for partition in partitions]:
         yield (exchange.peer,)
 
 
@@ -79,10 +79,10 @@ def _untold_states(exchange: Exchange, memory: Memory) -> Iterator[Key]:
     """Partitions whose state is not the one that the controller told last, and those that are missing or too many."""
     if exchange.reply.error is not ErrorCode.NONE:
         return
-    told = memory.facts["metadata"]
+    metadata = memory.facts["metadata"]
     states = {state.tp: state for state in exchange.reply.states}
-    for tp in [*states, *(tp for tp in told if tp not in states)]:
-        if states.get(tp) != told.get(tp):
+    for tp in [*states, *(tp for tp in metadata if tp not in states)]:
+        if states.get(tp) != metadata.get(tp):
             yield tp, exchange.peer
 
 

@@ -78,8 +78,8 @@ def _appends_out_of_role(note: Note, memory: Memory) -> Iterable[Key]:
 def _closes_while_leading(note: Note, memory: Memory) -> Iterable[Key]:
     """A replica that leads resigns in the turn of an answered heartbeat, or of the order to shut down."""
     event = memory.event
-    told = isinstance(event, Received) and isinstance(event.message, MetadataHeartbeatReply)
-    if memory.of("shutting-down") and not memory.of("fenced") and memory.of("role", note.tp) == "" and told:
+    is_heartbeat_reply = isinstance(event, Received) and isinstance(event.message, MetadataHeartbeatReply)
+    if memory.of("shutting-down") and not memory.of("fenced") and memory.of("role", note.tp) == "" and is_heartbeat_reply:
         yield (note.tp,)
 
 
@@ -89,34 +89,41 @@ def _served_without_leading(exchange: Exchange, memory: Memory) -> Iterable[Key]
 
 def _fetches_in_other_epoch(send: Sent, memory: Memory) -> Iterable[Key]:
     """A follower's fetch in another leader epoch than its own: (partition, epoch of the fetch, own epoch)."""
-    message, epoch = send.message, memory.of("epoch", send.message.tp)
+    message = send.message
+    epoch = memory.of("epoch", send.message.tp)
     is_other = message.replica is not None and message.leader_epoch != epoch
     return [(message.tp, message.leader_epoch, epoch)] if is_other else ()
 
 
 def _fetches_off_log_end(send: Sent, memory: Memory) -> Iterable[Key]:
     """A follower's fetch from another offset than its log end: (partition, offset, log end)."""
-    message, end = send.message, memory.of("leo", send.message.tp)
+    message = send.message
+    end = memory.of("leo", send.message.tp)
     is_elsewhere = message.replica is not None and end is not None and message.offset != end
     return [(message.tp, message.offset, end)] if is_elsewhere else ()
 
 
 def _acknowledged_above_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """An acks=all acknowledgement beyond the HW: (partition, offset of the first record, HW)."""
-    request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
+    request = exchange.request
+    reply = exchange.reply
+    hw = memory.of("hw", exchange.request.tp)
     is_above = request.acks == -1 and hw is not None and reply.offset + count(request.values) > hw
     return [(request.tp, reply.offset, hw)] if is_above else ()
 
 
 def _fetch_with_wrong_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """(partition, HW told, HW)."""
-    reply, hw = exchange.reply, memory.of("hw", exchange.request.tp)
+    reply = exchange.reply
+    hw = memory.of("hw", exchange.request.tp)
     return [(exchange.request.tp, reply.hw, hw)] if hw is not None and reply.hw != hw else ()
 
 
 def _latest_other_than_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """(partition, latest offset told, HW)."""
-    request, reply, hw = exchange.request, exchange.reply, memory.of("hw", exchange.request.tp)
+    request = exchange.request
+    reply = exchange.reply
+    hw = memory.of("hw", exchange.request.tp)
     is_other = request.timestamp == LATEST and hw is not None and reply.offset != hw
     return [(request.tp, reply.offset, hw)] if is_other else ()
 
@@ -175,7 +182,8 @@ def _replicas_not_stopped(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
     A late copy of a command from before a deletion is about the replica that was deleted, not about the one made since.
     """
-    request, errors = exchange.request, dict(exchange.reply.errors)
+    request = exchange.request
+    errors = dict(exchange.reply.errors)
     for stop in request.partitions if exchange.reply.error is ErrorCode.NONE else ():
         is_late = (request.controller_epoch, request.number) <= memory.of("buried", stop.tp, (-1, -1))
         claims = not stop.delete and not is_late and errors.get(stop.tp) is ErrorCode.NONE

@@ -180,8 +180,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     ids_known = {id_ for row in rows() for id_ in (row.id, row.statement)}
-    if strange := [id_ for id_ in options.ids if id_ not in ids_known]:
-        parser.error(f"no row has the id {', '.join(strange)}")
+    if unknown_ids := [id_ for id_ in options.ids if id_ not in ids_known]:
+        parser.error(f"no row has the id {', '.join(unknown_ids)}")
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
     return options

@@ -141,17 +141,17 @@ def performed(*, judged: Mapping[str, Behaviour] | None = None, rows_max: int | 
     With `judged` each run that behaves otherwise is judged, too.
     """
     outcomes = {}
-    known = load(ROOT / PLACE)
+    cached = load(ROOT / PLACE)
     for name, plan in plans().items():
-        if name not in known or (rows_max is not None and len(known[name].marks) > rows_max):
+        if name not in cached or (rows_max is not None and len(cached[name].marks) > rows_max):
             continue
         try:
-            with attempting(f"performing {name}", ""), tapped() as (backend, told):
+            with attempting(f"performing {name}", ""), tapped() as (backend, messages_sent):
                 run = perform(plan, backend, _BUILD)
         except HarnessError:
             outcomes[name] = Outcome(None, "crash")
             continue
-        behaviour = Behaviour(plan_digest(plan), rows_of(run.history, told))
+        behaviour = Behaviour(plan_digest(plan), rows_of(run.history, messages_sent))
         ended = ""
         if judged is not None and judged[name] != behaviour:
             verdict = judge(run.history)
@@ -234,10 +234,10 @@ def commit_rows(number: int, rows_max: int | None) -> Iterator[str]:
     """The lines of the table of commits, the newest first."""
     yield "| commit | subject | plans that behave otherwise | first difference of most plans | only code was moved |"
     yield "|---|---|---|---|---|"
-    known: dict[str, dict[str, Outcome] | None] = {}
+    cached: dict[str, dict[str, Outcome] | None] = {}
     for line in _git("log", f"-{number}", "--format=%h %s", "--", "reference").splitlines():
         commit, _, subject = line.partition(" ")
-        before, now = (_of_tree(revision, known, rows_max) for revision in (f"{commit}^", commit))
+        before, now = (_of_tree(revision, cached, rows_max) for revision in (f"{commit}^", commit))
         moved = "yes" if _same_code(f"{commit}^", commit) else ""
         if before is None or now is None:
             yield f"| {commit} | {subject} | does not run on this harness | | {moved} |"
@@ -246,14 +246,14 @@ def commit_rows(number: int, rows_max: int | None) -> Iterator[str]:
         yield f"| {commit} | {subject} | {len(found)} of {len(now)} | {_most(found)} | {moved} |"
 
 
-def _of_tree(revision: str, known: dict[str, dict[str, Outcome] | None], rows_max: int | None) -> dict[str, Outcome] | None:
+def _of_tree(revision: str, cached: dict[str, dict[str, Outcome] | None], rows_max: int | None) -> dict[str, Outcome] | None:
     """What the plans do on the `reference/` of a commit; performed once for each content of that folder."""
     tree = _git("rev-parse", f"{revision}:reference").strip()
-    if tree not in known:
+    if tree not in cached:
         with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
             _copy(revision, Path(folder))
-            known[tree] = performed_on(Path(folder), rows_max=rows_max)
-    return known[tree]
+            cached[tree] = performed_on(Path(folder), rows_max=rows_max)
+    return cached[tree]
 
 
 def _same_code(before: str, after: str) -> bool:
@@ -304,11 +304,11 @@ def main() -> int:
             verdict = judge(perform(plans()[name], SimBackend(), _BUILD).history)
             lines = iter(sorted({anomaly.kind for anomaly in verdict.anomalies}))
         case ["perform", out, against, rows_max]:
-            judged = None
+            behaviours = None
             if against:
                 base = msgspec.msgpack.decode(Path(against).read_bytes(), type=dict[str, Outcome])
-                judged = {name: outcome.behaviour for name, outcome in base.items() if outcome.behaviour is not None}
-            Path(out).write_bytes(msgspec.msgpack.encode(performed(judged=judged, rows_max=int(rows_max or 0) or None)))
+                behaviours = {name: outcome.behaviour for name, outcome in base.items() if outcome.behaviour is not None}
+            Path(out).write_bytes(msgspec.msgpack.encode(performed(judged=behaviours, rows_max=int(rows_max or 0) or None)))
             return 0
         case _:
             sys.stderr.write("python -m mutation.behaviour planted | commits NUMBER [ROWS]\n")

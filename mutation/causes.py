@@ -103,7 +103,9 @@ def _key(one: Caught, plan: Plan) -> str:
 
 def perform(chosen: Sequence[Caught], of_gate: Mapping[str, Plan], *, jobs: int, say: Callable[[str], None]) -> None:
     """Perform the runs that the ledger does not hold, each in a copy of the tree with its edit."""
-    missing = [one for one in chosen if _held(one) != _key(one, of_gate[one.run])]
+    missing = [
+        caught_mutant for caught_mutant in chosen if _held(caught_mutant) != _key(caught_mutant, of_gate[caught_mutant.run])
+    ]
     if not missing:
         return
     with ExitStack() as stack:
@@ -113,10 +115,10 @@ def perform(chosen: Sequence[Caught], of_gate: Mapping[str, Plan], *, jobs: int,
             copy_of_the_tree(tree)
             trees.put(tree)
 
-        def do(one: Caught) -> None:
+        def do(caught_mutant: Caught) -> None:
             tree = trees.get()
             try:
-                _perform(tree, one, of_gate[one.run])
+                _perform(tree, caught_mutant, of_gate[caught_mutant.run])
             finally:
                 trees.put(tree)
 
@@ -131,8 +133,9 @@ def _held(one: Caught) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _perform(tree: Path, one: Caught, plan: Plan) -> None:
-    row, folder = one.row, LEDGER / one.row.id
+def _perform(tree: Path, caught_mutant: Caught, plan: Plan) -> None:
+    row = caught_mutant.row
+    folder = LEDGER / caught_mutant.row.id
     folder.mkdir(parents=True, exist_ok=True)
     for name in (_KEY, HISTORY, TOLD):
         (folder / name).unlink(missing_ok=True)
@@ -150,7 +153,7 @@ def _perform(tree: Path, one: Caught, plan: Plan) -> None:
             if done.returncode != 0:
                 last = (done.stderr.strip().splitlines() or ["no words"])[-1]
                 (folder / TOLD).write_bytes(msgspec.msgpack.encode(Watched(crash=last)))
-    (folder / _KEY).write_text(_key(one, plan), encoding="utf-8")
+    (folder / _KEY).write_text(_key(caught_mutant, plan), encoding="utf-8")
 
 
 def is_in_function(row: Row) -> bool:
@@ -161,11 +164,11 @@ def is_in_function(row: Row) -> bool:
 # --- judging --------------------------------------------------------------------------------------------------------------------
 
 
-def judged(one: Caught) -> Judged:
+def judged(caught_mutant: Caught) -> Judged:
     """Judge the history of an edit and ask which row its cause begins with."""
-    folder = LEDGER / one.row.id
+    folder = LEDGER / caught_mutant.row.id
     watched = msgspec.msgpack.decode((folder / TOLD).read_bytes(), type=Watched)
-    found = Judged(id=one.row.id, at=one.row.aim.at, run=one.run)
+    found = Judged(id=caught_mutant.row.id, at=caught_mutant.row.aim.at, run=caught_mutant.run)
     if watched.crash:
         return msgspec.structs.replace(found, words=f"crash: {watched.crash}")
     history = store.load(folder / HISTORY)
@@ -195,14 +198,14 @@ def held_out(count: int, *, jobs: int, say: Callable[[str], None]) -> tuple[Judg
     """
     left = [row for row in clauses() if row.file.startswith("reference/") and row.tests]
     Random(_HELD_OUT).shuffle(left)
-    left, found = left[:count], list[Judged]()
+    left, judged_mutants = left[:count], list[Judged]()
     for run in TRIED:
         chosen = [Caught(row=row, run=run) for row in left]
         perform(chosen, plans(), jobs=jobs, say=say)
-        red = [one for one in _judge(chosen, jobs) if one.checker]
-        found += red
-        left = [row for row in left if row.id not in {one.id for one in red}]
-    return tuple(found)
+        red = [judged_mutant for judged_mutant in _judge(chosen, jobs) if judged_mutant.checker]
+        judged_mutants += red
+        left = [row for row in left if row.id not in {judged_mutant.id for judged_mutant in red}]
+    return tuple(judged_mutants)
 
 
 def _judge(chosen: Sequence[Caught], jobs: int) -> list[Judged]:
@@ -220,53 +223,54 @@ def measured(ids: Sequence[str], *, jobs: int, say: Callable[[str], None]) -> tu
 # --- telling --------------------------------------------------------------------------------------------------------------------
 
 
-def table(found: Iterable[Judged]) -> Iterator[str]:
+def table(judged_mutants: Iterable[Judged]) -> Iterator[str]:
     """Lines of Markdown: for each checker how many causes begin with a row in which the edited function decided."""
-    with_cause = [one for one in found if one.checker]
+    with_cause = [judged_mutant for judged_mutant in judged_mutants if judged_mutant.checker]
     yield "| checker | edits | in its row | asked for it | on it | another row | no row |"
     yield "|---|---|---|---|---|---|---|"
-    for checker in [*sorted({one.checker for one in with_cause}), ""]:
-        of = [one for one in with_cause if checker in (one.checker, "")]
-        seen = Counter(one.first for one in of)
-        empty = sum(not one.rows for one in of)
-        cells = (len(of), seen["here"], seen["asked"], seen["answered"], seen[None] - empty, empty)
+    for checker in [*sorted({judged_mutant.checker for judged_mutant in with_cause}), ""]:
+        caught = [judged_mutant for judged_mutant in with_cause if checker in (judged_mutant.checker, "")]
+        seen = Counter(judged_mutant.first for judged_mutant in caught)
+        empty = sum(not judged_mutant.rows for judged_mutant in caught)
+        cells = (len(caught), seen["here"], seen["asked"], seen["answered"], seen[None] - empty, empty)
         yield f"| {checker or '**all**'} | {' | '.join(map(str, cells))} |"
 
 
-def summary(found: Sequence[Judged]) -> str:
+def summary(judged_mutants: Sequence[Judged]) -> str:
     """The figure in one sentence."""
-    causes = [one for one in found if one.checker]
-    hits = sum(one.is_hit for one in causes)
-    chance = sum(one.chance for one in causes) / max(1, len(causes))
+    causes = [judged_mutant for judged_mutant in judged_mutants if judged_mutant.checker]
+    hits = sum(judged_mutant.is_hit for judged_mutant in causes)
+    chance = sum(judged_mutant.chance for judged_mutant in causes) / max(1, len(causes))
     share = 100 * hits // max(1, len(causes))
-    none = len(found) - len(causes)
+    none = len(judged_mutants) - len(causes)
     return (
         f"{hits} of {len(causes)} causes ({share} %) begin with a row in which the edited function decided; "
-        f"a row drawn blindly would in {100 * chance:.0f} %; {none} of {len(found)} edits have no cause"
+        f"a row drawn blindly would in {100 * chance:.0f} %; {none} of {len(judged_mutants)} edits have no cause"
     )
 
 
-def missed(found: Iterable[Judged]) -> Iterator[str]:
+def missed(judged_mutants: Iterable[Judged]) -> Iterator[str]:
     """A line for each cause that does not begin with a row of the edited function, and for each edit without a cause."""
-    for one in found:
-        if not one.checker:
-            yield f"{one.id} {one.at}: no cause: {one.words}"
-        elif not one.is_hit:
-            first = one.rows[0] if one.rows else "none"
-            yield f"{one.id} {one.at} in {one.run}: {one.checker}/{one.kind} begins with row {first}: {one.words}"
+    for mutant in judged_mutants:
+        if not mutant.checker:
+            yield f"{mutant.id} {mutant.at}: no cause: {mutant.words}"
+        elif not mutant.is_hit:
+            first = mutant.rows[0] if mutant.rows else "none"
+            cause = f"{mutant.checker}/{mutant.kind} begins with row {first}"
+            yield f"{mutant.id} {mutant.at} in {mutant.run}: {cause}: {mutant.words}"
 
 
-def tell(found: Sequence[Judged], others: Sequence[Judged], *, say: Callable[[str], None], write: bool) -> None:
+def tell(judged_mutants: Sequence[Judged], others: Sequence[Judged], *, say: Callable[[str], None], write: bool) -> None:
     """Print the table, the misses and the figures; with `write` put table and figures into docs/evidence.md.
 
     `others`: edits by which the rules were not made; none were measured if it is empty.
     """
-    figures = [f"{summary(found)}."]
+    figures = [f"{summary(judged_mutants)}."]
     if others:
         figures.append(f"Of clauses that were not looked at when the rules were written: {summary(others)}.")
-    for line in (*table(found), *missed(found), *missed(others), *figures):
+    for line in (*table(judged_mutants), *missed(judged_mutants), *missed(others), *figures):
         say(line)
     if write:
         before, _, rest = _PAGE.read_text(encoding="utf-8").partition(f"{_BEGIN}\n")
-        text = "\n".join([_BEGIN, "", *table(found), "", *figures, "", _END])
+        text = "\n".join([_BEGIN, "", *table(judged_mutants), "", *figures, "", _END])
         _PAGE.write_text(f"{before}{text}{rest.partition(_END)[2]}", encoding="utf-8")

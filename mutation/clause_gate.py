@@ -44,38 +44,38 @@ def measured(
         return [gate.progress(row) for row in chosen]
 
 
-def table(found: Sequence[Progress], *, after: int) -> Iterator[str]:
+def table(progress_rows: Sequence[Progress], *, after: int) -> Iterator[str]:
     """Lines of Markdown: what became of the edits of a sample from `after` on, and which checkers turn runs red."""
     looked_at = max(0, _LOOKED_AT - after)
     yield "| clauses | drawn | act in a run of `corpus` or `plans` | red by judges alone |"
     yield "|---|---|---|---|"
-    parts = {"looked at when the rules were written": found[:looked_at], "others": found[looked_at:]}
+    parts = {"looked at when the rules were written": progress_rows[:looked_at], "others": progress_rows[looked_at:]}
     yield from (_line(what, part) for what, part in parts.items() if part)
     yield ""
     yield "| red by | edits |"
     yield "|---|---|"
-    by = Counter(one.kill.killed_by.partition("/")[0] for one in found if one.kill is not None)
+    by = Counter(row.kill.killed_by.partition("/")[0] for row in progress_rows if row.kill is not None)
     for name, number in sorted(by.items(), key=lambda item: (-item[1], item[0])):
         yield f"| {name} | {number} |"
 
 
-def _line(what: str, found: Sequence[Progress]) -> str:
-    red = [one for one in found if one.kill is not None]
-    acts = len(red) + sum(1 for one in found if one.kill is None and one.differed)
-    undecided = sum(one.outcome == "undecided" for one in found)
-    drawn = f"{len(found)}, {undecided} of them undecided" if undecided else str(len(found))
+def _line(what: str, progress_rows: Sequence[Progress]) -> str:
+    red = [row for row in progress_rows if row.kill is not None]
+    acts = len(red) + sum(1 for row in progress_rows if row.kill is None and row.differed)
+    undecided = sum(row.outcome == "undecided" for row in progress_rows)
+    drawn = f"{len(progress_rows)}, {undecided} of them undecided" if undecided else str(len(progress_rows))
     return f"| {what} | {drawn} | {acts} | {len(red)} ({100 * len(red) // max(1, acts)} %) |"
 
 
-def missed(found: Sequence[Progress]) -> Iterator[str]:
+def missed(progress_rows: Sequence[Progress]) -> Iterator[str]:
     """A line for each edit that acts and is not red."""
-    for one in found:
-        if one.outcome == "survived" and one.differed:
-            yield f"{one.mutant.id} {one.mutant.aim.at}: differs in {one.differed} of {one.reached} runs: {one.mutant.text}"
+    for row in progress_rows:
+        if row.outcome == "survived" and row.differed:
+            yield f"{row.mutant.id} {row.mutant.aim.at}: differs in {row.differed} of {row.reached} runs: {row.mutant.text}"
 
 
-def write(found: Sequence[Progress], *, after: int) -> None:
+def write(progress_rows: Sequence[Progress], *, after: int) -> None:
     """Put the table into docs/evidence.md."""
     before, _, rest = _PAGE.read_text(encoding="utf-8").partition(f"{_BEGIN}\n")
-    text = "\n".join([_BEGIN, "", *table(found, after=after), "", _END])
+    text = "\n".join([_BEGIN, "", *table(progress_rows, after=after), "", _END])
     _PAGE.write_text(f"{before}{text}{rest.partition(_END)[2]}", encoding="utf-8")

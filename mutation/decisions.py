@@ -84,23 +84,23 @@ class Decisions(Struct, frozen=True, kw_only=True):
 
 def decisions(of: Watched) -> Decisions:
     """The rows of a run that tell of a decision."""
-    called, told = {*of.called}, {*of.steps}
+    called, steps_with_rows = {*of.called}, {*of.steps}
 
     def ancestor(step: int) -> int:
         """The last step before this one, on its way, that called the function or recorded a row; 0 if there is none."""
         step = of.parents[step]
-        while step not in told and step not in called and step != _OUTSIDE:
+        while step not in steps_with_rows and step not in called and step != _OUTSIDE:
             step = of.parents[step]
         return step
 
     def teller(step: int) -> int:
         """The last step before this one, on its way, that recorded a row; 0 if there is none."""
         step = of.parents[step]
-        while step not in told and step != _OUTSIDE:
+        while step not in steps_with_rows and step != _OUTSIDE:
             step = of.parents[step]
         return step
 
-    asking = {step for step in told if ancestor(step) in called}
+    asking = {step for step in steps_with_rows if ancestor(step) in called}
     answering = {teller(step) for step in called} - {_OUTSIDE}
     rows = list(enumerate(of.steps))
     return Decisions(
@@ -185,7 +185,7 @@ def names_given(old: str) -> tuple[str, ...]:
 def _calls_of(order: Order, call: Callable[[], None]) -> Iterator[None]:
     """Call `call` at each call of the ordered function, or of the functions that read an ordered name."""
     file, folder = str(ROOT / order.file), str(ROOT / "reference")
-    known: dict[CodeType, bool] = {}
+    cached: dict[CodeType, bool] = {}
 
     def is_wanted(code: CodeType) -> bool:
         if order.names:
@@ -194,9 +194,9 @@ def _calls_of(order: Order, call: Callable[[], None]) -> Iterator[None]:
 
     def trace(frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        found = known.get(code)
+        found = cached.get(code)
         if found is None:
-            found = known[code] = is_wanted(code)
+            found = cached[code] = is_wanted(code)
         if found:
             call()
 

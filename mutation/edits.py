@@ -180,8 +180,8 @@ class _Finder:
         others = _RELATIONS[type(node.ops[0])]
         if isinstance(node.ops[0], ast.Eq | ast.NotEq) and _ORDERED.search(self._text(node.left)):
             others = (*others, "<=", ">=") if isinstance(node.ops[0], ast.Eq) else (*others, "<", ">")
-        for other in others:
-            yield Edit(token.start(), token.end(), other, "comparison")
+        for operator in others:
+            yield Edit(token.start(), token.end(), operator, "comparison")
 
     def _boolean(self, node: ast.AST) -> Iterator[Edit]:
         """`not` taken away, `and` for `or`, an operand left out."""
@@ -189,11 +189,11 @@ class _Finder:
             yield self._instead("boolean", node, f"({self._text(node.operand)})")
         if not isinstance(node, ast.BoolOp):
             return
-        word, other = (" and ", " or ") if isinstance(node.op, ast.And) else (" or ", " and ")
+        word, opposite = (" and ", " or ") if isinstance(node.op, ast.And) else (" or ", " and ")
         texts = [f"({self._text(v)})" if isinstance(v, _LOOSE) else self._text(v) for v in node.values]
         switches = [reads_switch(value) for value in node.values]
         if not any(switches):
-            yield self._instead("boolean", node, f"({other.join(texts)})")
+            yield self._instead("boolean", node, f"({opposite.join(texts)})")
         for index, switch in enumerate(switches):
             if not switch:
                 others = texts[:index] + texts[index + 1 :]
@@ -274,8 +274,8 @@ class _Finder:
         match node:
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
                 kind = self._types.get(owner.id) if isinstance(owner, ast.Name) else None
-                for other in _others(name, kind):
-                    yield self._instead("set", node, f"{self._text(owner)}.{other}")
+                for member in _others(name, kind):
+                    yield self._instead("set", node, f"{self._text(owner)}.{member}")
                 if b"brokers_of" in self._source and kind in _with("isr", "replicas") and name == "replicas":
                     yield self._instead("set", node, f"brokers_of({self._text(owner)}.isr)")
             case ast.Call(
@@ -422,7 +422,7 @@ def _others(field: str, owner: str | None) -> tuple[str, ...]:
     choices: defaultdict[str, int] = defaultdict(int)
     for name in owners:
         has = _fields()[name]
-        for other, annotation in has.items():
-            if other != field and annotation == has[field] and _MEMBERS.match(annotation):
-                choices[other] += 1
-    return tuple(sorted(other for other, count in choices.items() if count == len(owners)))
+        for other_field, annotation in has.items():
+            if other_field != field and annotation == has[field] and _MEMBERS.match(annotation):
+                choices[other_field] += 1
+    return tuple(sorted(other_field for other_field, count in choices.items() if count == len(owners)))

@@ -62,19 +62,21 @@ def order_of(seed: int) -> list[Row]:
 
 def measured(count: int, *, seed: int, say: Callable[[str], None]) -> list[Localised]:
     """Draw edits and look at the pages of the red ones, until there are so many pages."""
-    known = {one.row.id: one.run for one in caught()}
-    found: list[Localised] = []
+    cached = {measured_row.row.id: measured_row.run for measured_row in caught()}
+    localised_rows: list[Localised] = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder)
         copy_of_the_tree(tree)
         _commit(tree)
         for row in order_of(seed):
-            if sum(one.hit in HITS for one in found) >= count:
+            if sum(measured_row.hit in HITS for measured_row in localised_rows) >= count:
                 break
-            found.append(_localised(tree, row, (known[row.id],) if row.id in known else TRIED))
-            one = found[-1]
-            say(f"{one.hit:<7}  {row.id} {row.aim.at}: {one.words or 'no sentence'} {one.run}".rstrip())
-    return found
+            localised_rows.append(_localised(tree, row, (cached[row.id],) if row.id in cached else TRIED))
+            measured_row = localised_rows[-1]
+            say(
+                f"{measured_row.hit:<7}  {row.id} {row.aim.at}: {measured_row.words or 'no sentence'} {measured_row.run}".rstrip()
+            )
+    return localised_rows
 
 
 def _commit(tree: Path) -> None:
@@ -116,11 +118,11 @@ def judged(row: Row, run: str, page: str, tree: Path) -> Localised:
     section = _SECTION.search(page)
     if section is None:
         return Localised(row=row, run=run, hit="none", words=words)
-    told = [unescape(name) for name in _CODE.findall(section[1])]
-    named = told[-1]
+    names = [unescape(name) for name in _CODE.findall(section[1])]
+    named = names[-1]
     edited = row.aim.at.removeprefix("reference.")
     if is_in_function(row):
-        dotted = [name.replace("/", ".") for name in told]
+        dotted = [name.replace("/", ".") for name in names]
         hit: Hit = "exact" if dotted[-1] == edited else "near" if edited in dotted[-3:] else "another"
     else:
         hit = "exact" if names_read(tree, named) & {*names_given(row.aim.old)} else "another"
@@ -138,11 +140,19 @@ def names_read(tree: Path, function: str) -> set[str]:
     return names | {found.attr for found in ast.walk(node) if isinstance(found, ast.Attribute)}
 
 
-def table(found: Sequence[Localised], *, seed: int) -> Iterator[str]:
+def table(localised_rows: Sequence[Localised], *, seed: int) -> Iterator[str]:
     """Lines of Markdown: what the pages of one draw name."""
-    counts = Counter(one.hit for one in found)
-    other = counts["another"] + counts["none"]
-    cells = (f"`Random({seed})`", len(found), counts["not red"], counts["no page"], counts["exact"], counts["near"], other)
+    counts = Counter(measured_row.hit for measured_row in localised_rows)
+    elsewhere = counts["another"] + counts["none"]
+    cells = (
+        f"`Random({seed})`",
+        len(localised_rows),
+        counts["not red"],
+        counts["no page"],
+        counts["exact"],
+        counts["near"],
+        elsewhere,
+    )
     yield "| draw | edits | not red | no page | exact | near | another or none |"
     yield "|---|---|---|---|---|---|---|"
     yield f"| {' | '.join(map(str, cells))} |"

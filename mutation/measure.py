@@ -120,7 +120,7 @@ class Bench:
         self._deadline_s = deadline_s  # of a run that takes a second of CPU in the baseline; longer ones have more
         self.jobs = jobs
         self.say = say
-        self._ends = monotonic() + within_s
+        self._end_s = monotonic() + within_s
         self._stop = Event()
         self._workers: set[subprocess.Popen[bytes]] = set()
         self._trees: SimpleQueue[Path] = SimpleQueue()
@@ -160,7 +160,7 @@ class Bench:
     @property
     def is_over(self) -> bool:
         """Whether nothing more may begin."""
-        return monotonic() >= self._ends or self._stop.is_set()
+        return monotonic() >= self._end_s or self._stop.is_set()
 
     def measure(
         self,
@@ -263,10 +263,10 @@ class Bench:
 
     def _answer(self, worker: "subprocess.Popen[bytes]", name: str, base: RunRow | None) -> RunRow | None:
         """The next line of a worker; None if it has died."""
-        late = Event()
+        is_cancelled = Event()
 
         def end() -> None:
-            late.set()
+            is_cancelled.set()
             _end(worker)
 
         seconds = self._deadline_s * max(1.0, base.cpu_seconds if base is not None else 10.0)
@@ -277,7 +277,7 @@ class Bench:
             line = worker.stdout.readline()
         finally:
             watch.cancel()
-        if late.is_set():
+        if is_cancelled.is_set():
             return RunRow(run=name, differs=True, killed_by="hang", words=f"not ready after {seconds:.0f} s")
         return msgspec.json.decode(line, type=RunRow) if line.endswith(b"\n") else None
 

@@ -112,24 +112,24 @@ Readers who did not know each other made some of them twice; one of each is kept
 
 def page(results: Sequence[Result], mutants: Sequence[Row], by_hand: Sequence[Row]) -> str:
     """docs/mutation.md, of all drawn mutants and the mistakes made by hand."""
-    there = {mutant.id: mutant for mutant in mutants if not mutant.gone}
+    mutant_by_id = {mutant.id: mutant for mutant in mutants if not mutant.gone}
     by_id = {row.id: row for row in results}
     mutants_gone = [mutant for mutant in mutants if mutant.gone]
     dead = [row for row in results if row.outcome == "does not serve"]
-    chosen = [m for m in there if m not in {row.id for row in dead}][:SIZE]
+    chosen = [m for m in mutant_by_id if m not in {row.id for row in dead}][:SIZE]
     found = [by_id.get(id_, Result(id=id_, stamp="", outcome="undecided")) for id_ in chosen]
     survivors = [row for row in found if row.outcome == "survived"]
     parts = [
         _HEAD,
         "## Score\n\n",
-        _score(found, there, mutants_gone),
-        _table_of_counts("module", found, there, lambda row: there[row.id].module, MODULES),
-        _table_of_counts("operator", found, there, lambda row: there[row.id].text, OPERATORS),
+        _score(found, mutant_by_id, mutants_gone),
+        _table_of_counts("module", found, mutant_by_id, lambda row: mutant_by_id[row.id].module, MODULES),
+        _table_of_counts("operator", found, mutant_by_id, lambda row: mutant_by_id[row.id].text, OPERATORS),
         _killers(found),
-        "## Survivors\n\n" + "".join(_survivor(there[row.id], row) for row in survivors),
-        "## Undecided\n\nNot all of their runs were performed yet.\n\n" + _table(there, found, "undecided"),
-        "## Killed\n\n" + _table(there, found, "killed"),
-        "## Does not serve\n\n" + _table(there, dead, "does not serve"),
+        "## Survivors\n\n" + "".join(_survivor(mutant_by_id[row.id], row) for row in survivors),
+        "## Undecided\n\nNot all of their runs were performed yet.\n\n" + _table(mutant_by_id, found, "undecided"),
+        "## Killed\n\n" + _table(mutant_by_id, found, "killed"),
+        "## Does not serve\n\n" + _table(mutant_by_id, dead, "does not serve"),
         "## Gone\n\n" + _gone_rows(mutants_gone),
         _BY_HAND + _mistakes(by_hand),
     ]
@@ -142,22 +142,26 @@ def _exclusion(row: Result, there: Mapping[str, Row]) -> str:
     return review if row.outcome == "survived" and review != "missing" else ""
 
 
-def _score(results: Sequence[Result], there: Mapping[str, Row], mutants_gone: Sequence[Row]) -> str:
+def _score(results: Sequence[Result], mutant_by_id: Mapping[str, Row], mutants_gone: Sequence[Row]) -> str:
     """The paragraph with the score."""
     counts = Counter(row.outcome for row in results)
-    excluded = Counter(word for row in results if (word := _exclusion(row, there)))
-    killed, undecided, judged = counts["killed"], counts["undecided"], len(results) - excluded.total()
+    excluded = Counter(word for row in results if (word := _exclusion(row, mutant_by_id)))
+    killed = counts["killed"]
+    undecided = counts["undecided"]
+    judged_count = len(results) - excluded.total()
     hangs = sum(row.by == "hang" for row in results)
     survived = f"{counts['survived']} survived, {undecided} are undecided"
     lines = [
-        f"**{killed} of {judged} mutants are killed: {_percent(killed, judged)}.**",
+        f"**{killed} of {judged_count} mutants are killed: {_percent(killed, judged_count)}.**",
         f"Of {len(results)} mutants, {killed} are killed ({hangs} by `hang`), {survived}.",
         f"Of the survivors, {excluded['equivalent']} are equivalent and {excluded['masked']} are masked; they do not count.",
         f"{len(mutants_gone)} drawn mutants are gone: their code was redundant and is deleted. The reserve takes their places.",
     ]
     if undecided:
-        most = _percent(killed + undecided, judged)
-        lines.append(f"The measurement is **not complete**: {_percent(killed, judged)} is the least score and {most} the most.")
+        most = _percent(killed + undecided, judged_count)
+        lines.append(
+            f"The measurement is **not complete**: {_percent(killed, judged_count)} is the least score and {most} the most."
+        )
     stamps = sorted({row.stamp for row in results if row.stamp})
     lines.append(f"Code and corpus: {', '.join(stamps) or 'not measured'}.")
     return "\n".join(lines) + "\n"
@@ -168,14 +172,14 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _table_of_counts(
-    name: str, results: Sequence[Result], there: Mapping[str, Row], key: Callable[[Result], str], values: Sequence[str]
+    name: str, results: Sequence[Result], mutant_by_id: Mapping[str, Row], key: Callable[[Result], str], values: Sequence[str]
 ) -> str:
     """A table of outcomes by one property of the mutants."""
     lines = [f"| {name} | mutants | killed | survived | equivalent or masked | undecided |", "|---|---|---|---|---|---|"]
     for value in values:
-        mine = [row for row in results if key(row) == value]
-        counts = Counter("excluded" if _exclusion(row, there) else row.outcome for row in mine)
-        numbers = (len(mine), counts["killed"], counts["survived"], counts["excluded"], counts["undecided"])
+        rows_of_value = [row for row in results if key(row) == value]
+        counts = Counter("excluded" if _exclusion(row, mutant_by_id) else row.outcome for row in rows_of_value)
+        numbers = (len(rows_of_value), counts["killed"], counts["survived"], counts["excluded"], counts["undecided"])
         lines.append(f"| {value} | {' | '.join(map(str, numbers))} |")
     return "\n".join(lines) + "\n"
 
@@ -201,7 +205,7 @@ def _survivor(mutant: Row, row: Result) -> str:
     return f"### {mutant.id} {mutant.text}, {mutant.aim.at}\n\n```diff\n{edit}```\n\n{differ}\n{review_words}\n\n"
 
 
-def _table(there: Mapping[str, Row], results: Sequence[Result], outcome: Outcome) -> str:
+def _table(mutant_by_id: Mapping[str, Row], results: Sequence[Result], outcome: Outcome) -> str:
     """The table of the mutants with this outcome."""
     chosen = [row for row in results if row.outcome == outcome]
     if not chosen:
@@ -211,7 +215,7 @@ def _table(there: Mapping[str, Row], results: Sequence[Result], outcome: Outcome
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in chosen:
-        mutant = there[row.id]
+        mutant = mutant_by_id[row.id]
         numbers = f"{row.performed} | {row.differed} | {row.unknown} | {row.reached}"
         lines.append(f"| {row.id} | {mutant.aim.at} | {mutant.text} | {row.by} | {row.run} | {numbers} |")
     return "\n".join(lines) + "\n"

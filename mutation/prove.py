@@ -95,7 +95,7 @@ def verdict(tree: Path, row: Row, deadline_s: float) -> str:
 
 def verdicts(chosen: Sequence[Row], *, jobs: int, deadline_s: float, within_s: float) -> Iterator[tuple[Row, str]]:
     """Each row with its verdict, as they come."""
-    ends = monotonic() + within_s
+    end_s = monotonic() + within_s
     stop = Event()
     with ExitStack() as stack:
         trees: SimpleQueue[Path] = SimpleQueue()
@@ -105,7 +105,7 @@ def verdicts(chosen: Sequence[Row], *, jobs: int, deadline_s: float, within_s: f
             trees.put(tree)
 
         def judge(row: Row) -> str:
-            if stop.is_set() or monotonic() > ends:
+            if stop.is_set() or monotonic() > end_s:
                 return "left out"
             tree = trees.get()
             try:

@@ -22,10 +22,10 @@ def _dir_gone_at_restart(rng: Rng, aim: Aim) -> Blow:
 
 def _power_loss_unseen(rng: Rng, aim: Aim) -> Blow:
     """Draw a fault: brokers lose power and start again before their sessions end."""
-    lost = PowerLoss(torn=rng.ratio(1, 2), lose_all=rng.ratio(1, 2))
+    loss = PowerLoss(torn=rng.ratio(1, 2), lose_all=rng.ratio(1, 2))
     lasts_ms = rng.between(_UNSEEN_MS_MIN, max(_UNSEEN_MS_MIN, aim.shape.session_timeout_ms // 2))
     isr = WholeIsr(topic=aim.topic, partition=aim.partition)
-    return Blow(fault=lost, target=rng.pick((isr, leader(rng, aim))), lasts_ms=lasts_ms)
+    return Blow(fault=loss, target=rng.pick((isr, leader(rng, aim))), lasts_ms=lasts_ms)
 
 
 def _truncated_in_retries(rng: Rng, aim: Aim) -> Blow:

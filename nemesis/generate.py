@@ -144,7 +144,7 @@ def _drawn_windows(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window])
             _window(kind, at, strike) for strike in (blow, *(_spare(rng, site.ground, strike) for strike in blow.beside))
         )
         fit = all(window.until_ms <= site.ground.shape.end_ms for window in windows)
-        if fit and not any(clash(window, other) for window in windows for other in earlier):
+        if fit and not any(clash(window, drawn_window) for window in windows for drawn_window in earlier):
             return windows
     return ()
 

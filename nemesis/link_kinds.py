@@ -67,8 +67,10 @@ def _some_links(rng: Rng) -> tuple[Links, ...]:
 def _commands_late(rng: Rng, aim: Aim) -> Blow:
     """Draw a fault: one kind of control request to a broker, or its answers, wait while all other messages pass."""
     kind, answers = command(rng, aim.shape), rng.ratio(1, 4)
-    late = Clog(links=("peers",), kinds=(f"{kind}-reply" if answers else kind,), direction="outbound" if answers else "inbound")
-    return Blow(fault=late, target=some_role(rng, aim), lasts_ms=around_session(rng, aim.shape))
+    late_commands = Clog(
+        links=("peers",), kinds=(f"{kind}-reply" if answers else kind,), direction="outbound" if answers else "inbound"
+    )
+    return Blow(fault=late_commands, target=some_role(rng, aim), lasts_ms=around_session(rng, aim.shape))
 
 
 def _commands_doubled(rng: Rng, aim: Aim) -> Blow:

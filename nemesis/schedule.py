@@ -91,7 +91,7 @@ def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
         if window.id in ids:
             sentences.append("an earlier window has the same id")
         ids.add(window.id)
-        earlier = next((other for other in windows[:index] if clash(other, window)), None)
+        earlier = next((earlier_window for earlier_window in windows[:index] if clash(earlier_window, window)), None)
         if earlier is not None:
             sentences.append(
                 f"it partly overlaps window {earlier.id}, the same fault on the same brokers: nest them or separate them"

@@ -59,15 +59,15 @@ def _answer_lost(rng: Rng, aim: Aim) -> Blow:
         return _with_election(
             rng, Blow(fault=AnswerLost(step=rng.pick(_ELECTION)), target=Everyone(), lasts_ms=above_session(rng, aim.shape))
         )
-    lost = AnswerLost(step=rng.pick(_WRITES), nth=rng.between(1, _NTH_MAX))
-    return _with_work(rng, aim, Blow(fault=lost, target=_whom(rng, aim), lasts_ms=lasting(rng, aim.shape)))
+    loss = AnswerLost(step=rng.pick(_WRITES), nth=rng.between(1, _NTH_MAX))
+    return _with_work(rng, aim, Blow(fault=loss, target=_whom(rng, aim), lasts_ms=lasting(rng, aim.shape)))
 
 
 def _answer_late(rng: Rng, aim: Aim) -> Blow:
     """Draw a fault: commands of the controller and requests of brokers overtake the answer to a read, or to a write."""
     steps = _READS if rng.ratio(3, 4) else _WRITES
-    late = AnswerLate(step=rng.pick(steps), nth=rng.between(1, _NTH_MAX))
-    return _with_work(rng, aim, Blow(fault=late, target=_whom(rng, aim), lasts_ms=below_session(rng, aim.shape)))
+    late_answer = AnswerLate(step=rng.pick(steps), nth=rng.between(1, _NTH_MAX))
+    return _with_work(rng, aim, Blow(fault=late_answer, target=_whom(rng, aim), lasts_ms=below_session(rng, aim.shape)))
 
 
 def _deposed_blow(rng: Rng, aim: Aim) -> Blow:

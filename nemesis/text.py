@@ -207,7 +207,8 @@ def _path_and_reason(message: str, type: type[object], value: object) -> tuple[P
     """Split msgspec's message, about a value of this type, into the path of the wrong part and a sentence without its terms."""
     match = _AT.match(message)
     assert match is not None  # every message matches: the path is optional
-    words, trail = match["said"], match["path"] or ""
+    words = match["said"]
+    trail = match["path"] or ""
     path: Path = tuple(_steps(trail))
     place = trail.removeprefix(".")
     field = _FIELD.search(words)

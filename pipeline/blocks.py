@@ -149,7 +149,8 @@ class Blocks:
         Blocks of a `series` hold its items, and what their batch adds up. Of a block with rows of lost items the other rows are
         kept, as rows of their own.
         """
-        wanted, told = sorted(self.finished()), []
+        wanted = sorted(self.finished())
+        mended = []
         ledger = Ledger(self._storage)
         for block, text in zip(wanted, self._storage.read_each(map(_path, wanted), ahead=_AHEAD), strict=True):
             words, kept = _why_not_counted(block, text, code, complaint, series)
@@ -157,9 +158,9 @@ class Blocks:
                 continue
             for row in kept:
                 ledger.commit(row)
-            told.append(f"{self._storage.path(_path(block))}: {words}; done again")
+            mended.append(f"{self._storage.path(_path(block))}: {words}; done again")
             self.forget([block])
-        return told
+        return mended
 
     def forget(self, blocks: Iterable[int]) -> None:
         """Delete these blocks, so that they are done again."""

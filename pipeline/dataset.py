@@ -145,7 +145,7 @@ class Intake:
         self._storage, self._campaign = storage, campaign
         self._present = {run: part for part in present if part.campaign == campaign for run in part.runs}
         self._results_by_run = lru_cache(_PARTS_READ)(partial(_results_by_run, storage))
-        self._taken: set[str] = set()
+        self._runs_taken: set[str] = set()
         self.tally = Ingested()
 
     def parts(self, entries: Iterable[Entry | Refused]) -> Iterator[Part]:
@@ -166,26 +166,27 @@ class Intake:
         if isinstance(entry, Refused):
             self.tally += Ingested(refused=1, words=(entry.words,))
             return None
-        if entry.run in self._present or entry.run in self._taken:
-            other = self._difference_of_result(entry)
-            self.tally += Ingested(present=1) if other is None else Ingested(refused=1, words=(other,))
+        if entry.run in self._present or entry.run in self._runs_taken:
+            difference = self._difference_of_result(entry)
+            self.tally += Ingested(present=1) if difference is None else Ingested(refused=1, words=(difference,))
             return None
         try:
             record = entry.load()
         except (PipelineError, HistoryError) as error:
             self.tally += Ingested(refused=1, words=(str(error),))
             return None
-        self._taken.add(entry.run)
+        self._runs_taken.add(entry.run)
         return record
 
     def _difference_of_result(self, entry: Entry) -> str | None:
         """How the run that the dataset has differs from this one in words; None if it does not, or if that is not known."""
         if entry.told is None or entry.run not in self._present:
             return None
-        here, now = self._results_by_run(self._present[entry.run].path("runs")).get(entry.run), {n: entry.told[n] for n in RESULT}
-        if here in (None, now):
+        stored_result = self._results_by_run(self._present[entry.run].path("runs")).get(entry.run)
+        now = {n: entry.told[n] for n in RESULT}
+        if stored_result in (None, now):
             return None
-        words = ", ".join(f"{name} {here[name]}, now {now[name]}" for name in RESULT if here[name] != now[name])
+        words = ", ".join(f"{name} {stored_result[name]}, now {now[name]}" for name in RESULT if stored_result[name] != now[name])
         return (
             f"{entry.run}: campaign {self._campaign} of the dataset has it with another result: {words}; give another --campaign"
         )

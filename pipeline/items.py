@@ -63,13 +63,13 @@ def attempt_item(job: Job, item: Item, *, attempt: int, on_hang: Callable[[Row],
         seconds = round(perf_counter() - start, 3)
         return Row(key=item.key, state=state, attempt=attempt, seconds=seconds, words=words, result=msgspec.Raw(result))
 
-    late = f"not ready after {job.deadline_s} s"
-    deadline = _Deadline(job, on_hang=None if on_hang is None else (lambda: on_hang(ended("late", late))))
+    late_words = f"not ready after {job.deadline_s} s"
+    deadline = _Deadline(job, on_hang=None if on_hang is None else (lambda: on_hang(ended("late", late_words))))
     try:
         with deadline:
             row = ended("done", result=job.function(item.payload))
     except _LateError:
-        row = ended("late", late)
+        row = ended("late", late_words)
     except Exception as error:  # noqa: BLE001 - the ledger records it; other items must go on
         environment = isinstance(error, OSError | MemoryError | PipelineError)
         row = ended("lost" if environment else "failed", " ".join(f"{type(error).__name__}: {error}".split()))

@@ -73,7 +73,7 @@ class StoredObjects:
 
     def __init__(self, store: "S3Store | MemoryStore", where: str) -> None:
         self._store = store
-        self._where = where
+        self._path = where
 
     def numbers(self) -> dict[int, datetime]:
         """As in `Objects`."""
@@ -128,12 +128,12 @@ class StoredObjects:
         try:
             yield
         except NotSupportedError as error:
-            raise PipelineError(_NO_CONDITIONS.format(self._where)) from error
+            raise PipelineError(_NO_CONDITIONS.format(self._path)) from error
         except BaseError as error:
             words = str(error)
             if "NotImplemented" in words or "501" in words:
-                raise PipelineError(_NO_CONDITIONS.format(self._where)) from error
-            raise PipelineError(f"{self._where}: the lease of the folder: {' '.join(words.split())[:200]}") from error
+                raise PipelineError(_NO_CONDITIONS.format(self._path)) from error
+            raise PipelineError(f"{self._path}: the lease of the folder: {' '.join(words.split())[:200]}") from error
 
 
 _NO_CONDITIONS = (
@@ -171,7 +171,7 @@ class Lease:
     def __init__(self, objects: Objects, where: str, *, seconds: float = LEASE_S, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._objects = objects
-        self._where = where
+        self._path = where
         self._held = Held(who=_me(), seconds=seconds)
         self._number = 0
         self._until = 0.0  # by this clock, which is monotonic
@@ -192,7 +192,7 @@ class Lease:
             raise self._refusal(self._number)
         if self._objects.create(self._number, msgspec.json.encode(self._held)):
             self._objects.delete(self._number)
-            raise PipelineError(_NO_CONDITIONS.format(self._where))
+            raise PipelineError(_NO_CONDITIONS.format(self._path))
         present = self._objects.numbers()
         higher = max(present, default=0)
         if higher > self._number:  # the lease that was read had been replaced, and its successor deleted
@@ -221,7 +221,7 @@ class Lease:
         data = self._objects.read(number)
         held = None if data is None else _content_of(data)
         who = "another process" if held is None else held.who
-        return OwnedError(f"{self._where}: {who} writes here; wait for its end{more}")
+        return OwnedError(f"{self._path}: {who} writes here; wait for its end{more}")
 
     def renew(self) -> None:
         """Prolong the lease. Raises PipelineError if it is lost, or if the store does not answer."""
@@ -234,7 +234,7 @@ class Lease:
 
     def loss_error(self) -> PipelineError:
         """The error of an owner that was paused for too long, or whose store did not answer."""
-        return PipelineError(f"{self._where}: the lease was not renewed in time, and another process may write here")
+        return PipelineError(f"{self._path}: the lease was not renewed in time, and another process may write here")
 
     def give_back(self) -> None:
         """Free the folder, if the lease is still held."""

@@ -113,7 +113,8 @@ class Ledger:
         These are damaged rows, rows of lost items, rows that `complaint` finds wrong and, if `code` is given, rows that other
         code has written. Call it before the work begins, while nobody else writes.
         """
-        wanted, bad = sorted(self.keys()), {}
+        wanted = sorted(self.keys())
+        bad = {}
         for key, text in zip(wanted, self._storage.read_each(key + SUFFIX for key in wanted), strict=True):
             try:
                 row = row_of(key, text)

@@ -91,11 +91,11 @@ class _Worker(Generic[T, R]):
 
     def __init__(self, do: Callable[[T, int], R]) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve_orders, args=(theirs, do))
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=_serve_orders, args=(child_pipe, do))
         with _signals_held_back():
             self.process.start()
-        theirs.close()
+        child_pipe.close()
         self.order: tuple[T, int] | None = None
 
     def give(self, order: tuple[T, int]) -> None:
@@ -212,5 +212,5 @@ def _signals_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    for late in arrived:
-        signal.raise_signal(late)
+    for late_signal in arrived:
+        signal.raise_signal(late_signal)

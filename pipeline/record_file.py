@@ -64,11 +64,11 @@ def encode_block(records: Sequence[Record], keys: Sequence[str]) -> bytes:
 def _together_of(records: Sequence[Record]) -> _Together:
     """Records as flat tables, one for all of them, with the ends of each record's rows."""
     tables = {table: pa.concat_tables([record.tables[table] for record in records]) for table in OF_A_RECORD}
-    ends = {
+    list_ends = {
         table: np.array([*accumulate((record.tables[table].num_rows for record in records), initial=0)], np.int64)
         for table in OF_A_RECORD
     }
-    return _Together([record.protocol for record in records], tables, ends)
+    return _Together([record.protocol for record in records], tables, list_ends)
 
 
 def _list_columns(together: _Together) -> dict[str, pa.Array]:
@@ -150,13 +150,15 @@ class RecordFile:
             lists = {table: _one_array(whole.column(table)) for table in OF_A_RECORD}
             if any(column.null_count for column in lists.values()):
                 raise ValueError("a table is null")
-            ends = {table: np.asarray(column.offsets, np.int64) - column.offsets[0].as_py() for table, column in lists.items()}
+            list_ends = {
+                table: np.asarray(column.offsets, np.int64) - column.offsets[0].as_py() for table, column in lists.items()
+            }
             tables = {
                 table: pa.Table.from_struct_array(column.flatten()).cast(arrow_schema(table)) for table, column in lists.items()
             }
         except _UNREADABLE as error:
             raise self._unreadable(error) from error
-        return _Together(self._protocols, tables, ends)
+        return _Together(self._protocols, tables, list_ends)
 
     @cached_property
     def _complaints(self) -> list[str | None]:
@@ -194,10 +196,10 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _are_sound(together: _Together) -> bool:
     """Whether no record has a `complaint`: the same questions, asked of whole columns."""
-    tables, ends = together.tables, together.ends
+    tables, list_ends = together.tables, together.ends
     if any(column_complaint(tables[table][column.name], column) for table in OF_A_RECORD for column in COLUMNS[table]):
         return False
-    counts = {table: np.diff(ends[table]) for table in OF_A_RECORD}
+    counts = {table: np.diff(list_ends[table]) for table in OF_A_RECORD}
     runs, verdicts = tables["runs"], tables["verdicts"]
     if (counts["runs"] != 1).any():
         return False
@@ -228,9 +230,9 @@ def complaint(record: Record) -> str | None:
     if others:
         return f"rows of another run, {min(others)}"
     for name in ("verdict", "live") if judged else ():
-        one, two = (record.tables[table][name][0].as_py() for table in ("runs", "verdicts"))
-        if one != two:
-            return f"runs.{name} is {one}, verdicts.{name} is {two}"
+        verdict_of_run, verdict_of_judge = (record.tables[table][name][0].as_py() for table in ("runs", "verdicts"))
+        if verdict_of_run != verdict_of_judge:
+            return f"runs.{name} is {verdict_of_run}, verdicts.{name} is {verdict_of_judge}"
     return None
 
 
@@ -240,8 +242,8 @@ def column_complaint(values: pa.ChunkedArray, column: Column) -> str | None:
         return "is null"
     held = values.drop_null()
     if column.among:
-        strange = sorted(set(held.unique().to_pylist()) - set(column.among))
-        return f"is {strange[0]!r}, none of {', '.join(column.among)}" if strange else None
+        unknown_values = sorted(set(held.unique().to_pylist()) - set(column.among))
+        return f"is {unknown_values[0]!r}, none of {', '.join(column.among)}" if unknown_values else None
     if not len(held) or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return None
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(held)).as_py():
@@ -257,10 +259,10 @@ def _seals(together: _Together) -> list[str]:
     """A checksum of each record: of its protocol and all values. It depends on no encoding, neither Parquet's nor Arrow's."""
     digests = [blake2b(protocol.encode(), digest_size=8) for protocol in together.protocols]
     for table in OF_A_RECORD:
-        ends = together.ends[table]
-        counts = np.diff(ends).tolist()
+        list_ends = together.ends[table]
+        counts = np.diff(list_ends).tolist()
         for name, values in zip(together.tables[table].column_names, together.tables[table].columns, strict=True):
-            parts = [(memoryview(data), at.tolist()) for data, at in _bytes_of(_one_array(values), ends)]
+            parts = [(memoryview(data), at.tolist()) for data, at in _bytes_of(_one_array(values), list_ends)]
             head = f"{table}.{name} "
             for number, digest in enumerate(digests):
                 of_record = [data[at[number] : at[number + 1]] for data, at in parts]
@@ -268,15 +270,16 @@ def _seals(together: _Together) -> list[str]:
     return [digest.hexdigest() for digest in digests]
 
 
-def _bytes_of(values: pa.Array, ends: _Ends) -> Iterator[tuple[bytes, _Ends]]:
+def _bytes_of(values: pa.Array, list_ends: _Ends) -> Iterator[tuple[bytes, _Ends]]:
     """The values of a column as bytes, and where those of each record end: nulls, lengths of texts and lists, what they hold."""
     if values.null_count:
         nulls = values.is_null().to_numpy(zero_copy_only=False)
-        yield nulls.tobytes(), ends
-        held, held_ends = values.drop_null(), ends - np.concatenate(([0], np.cumsum(nulls)))[ends]
+        yield nulls.tobytes(), list_ends
+        held = values.drop_null()
+        held_ends = list_ends - np.concatenate(([0], np.cumsum(nulls)))[list_ends]
     else:
-        yield bytes(len(values)), ends
-        held, held_ends = values, ends
+        yield bytes(len(values)), list_ends
+        held, held_ends = values, list_ends
     if pa.types.is_list(held.type):
         lengths = pc.list_value_length(held).to_numpy(zero_copy_only=False)
         yield lengths.tobytes(), held_ends * lengths.itemsize
@@ -292,10 +295,10 @@ def _bytes_of(values: pa.Array, ends: _Ends) -> Iterator[tuple[bytes, _Ends]]:
 
 def _joined_texts(values: pa.StringArray) -> bytes:
     """All texts of an array without nulls, one after the other."""
-    _, ends, data = values.buffers()
+    _, offsets_buffer, data = values.buffers()
     if data is None or not len(values):
         return b""
-    at = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
+    at = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
     return memoryview(data)[at[0] : at[-1]].tobytes()
 
 

@@ -214,7 +214,8 @@ def _new_blocks(blocks: Blocks, waiting: set[int]) -> Iterator[tuple[int, Header
 
 
 def _frame_of_blocks(spark: "SparkSession", missing: set[int], task: _Task) -> "DataFrame":
-    first, end = min(missing), max(missing) + 1
+    first = min(missing)
+    end = max(missing) + 1
     return spark.range(first, end, 1, end - first).mapInArrow(task, "block long")
 
 

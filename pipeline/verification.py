@@ -123,7 +123,8 @@ def _complaints_of_file(storage: Storage, part: Part, table: Table) -> list[str]
     words = {column.name: column for column in COLUMNS.get(table, ()) if column.among}
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            schema, rows = file.schema_arrow, file.read(columns=["run", *words], use_threads=False)
+            schema = file.schema_arrow
+            rows = file.read(columns=["run", *words], use_threads=False)
     except (OSError, pa.ArrowException) as error:
         return [f"not a complete Parquet file: {' '.join(str(error).split())}"]
     expected = arrow_schema(table)
@@ -162,9 +163,9 @@ def orphaned_files(storage: Storage, parts: Sequence[Part], current: Sequence[Pa
     for name in storage.names():
         of_refused = name in refused or (is_of_a_part(name) and name.rpartition("/")[2].removesuffix(".parquet") in ids)
         if name not in named and not of_refused:
-            why = (
+            reason = (
                 "in no part: left by unfinished work, the next ingest deletes it"
                 if is_of_a_part(name)
                 else "no file of a dataset"
             )
-            yield Damage(name, why)
+            yield Damage(name, reason)

@@ -31,7 +31,8 @@ def _is_denied(call: Call, events: Events) -> bool:
         return False
     if (request.delivery, request.acks, request.error) != ("once", -1, None):
         return False
-    node, values = call.answer[0].node, {row.value for row in call.asked}
+    node = call.answer[0].node
+    values = {row.value for row in call.asked}
     during = [row for row in events if request.index < row.index < call.answer[0].index]
     own = [row for row in during if row.node == node]
     appends = [row.index for row in own if row.kind is K.APPEND and row.detail == "leader" and row.value in values]
@@ -86,7 +87,7 @@ def drawn_answers(rng: Rng) -> Case:
     def about_next(process: int) -> dict[str, object]:
         return {"process": process, "f": "produce", "topic": "t", "partition": 0, "value": f"v{len(rows)}"}
 
-    def told(type_: OpType, **columns: object) -> None:
+    def write_call(type_: OpType, **columns: object) -> None:
         index = len(rows) + len(events)
         rows.append(Operation(index=index, type=type_, time_ns=index, **columns))  # type: ignore[arg-type]
 
@@ -95,30 +96,31 @@ def drawn_answers(rng: Rng) -> Case:
         about["acks"] = -1 if good or rng.below(2) else 1
         about["delivery"] = "once" if good or rng.below(4) else None
         deserved = None if good or rng.below(3) == 0 else rng.pick(_ERRORS[:-1])
-        told(OpType.INVOKE, error=deserved, **about)
+        write_call(OpType.INVOKE, error=deserved, **about)
         if good or rng.below(5) == 0:
-            told(OpType.OK, offset=len(rows), **about)
+            write_call(OpType.OK, offset=len(rows), **about)
             return
-        type_, error = rng.pick((OpType.FAIL, OpType.INFO)), deserved if rng.below(3) == 0 else rng.pick((None, *_ERRORS))
-        told(type_, error=error, **about)
+        type_ = rng.pick((OpType.FAIL, OpType.INFO))
+        error = deserved if rng.below(3) == 0 else rng.pick((None, *_ERRORS))
+        write_call(type_, error=error, **about)
 
     def retried(process: int) -> None:
         about = {**about_next(process), "acks": -1 if rng.below(6) else 1, "delivery": "once" if rng.below(6) else None}
-        told(OpType.INVOKE, error=None, **about)
+        write_call(OpType.INVOKE, error=None, **about)
         for _ in range(rng.below(4)):
             value = about["value"] if rng.below(4) else "another"
             events.append(_drawn_event(rng, len(rows) + len(events), str(value)))
         error = rng.pick(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"))
-        told(OpType.INFO, error=error, node="b1", **about)
+        write_call(OpType.INFO, error=error, node="b1", **about)
 
-    def asked() -> None:
+    def write_invocation() -> None:
         about = {"process": 2, "f": rng.pick(("earliest", "latest")), "topic": "t", "partition": 0}
-        told(OpType.INVOKE, **about)
+        write_call(OpType.INVOKE, **about)
         error = rng.pick((None, *sorted(_OF_OFFSETS), "NOT_LEADER_OR_FOLLOWER"))
-        told(OpType.OK if error is None else OpType.INFO, error=error, offset=0 if error is None else None, **about)
+        write_call(OpType.OK if error is None else OpType.INFO, error=error, offset=0 if error is None else None, **about)
 
     if rng.below(4) == 0:
-        asked()
+        write_invocation()
     for _ in range(1 + rng.below(4)):
         process = rng.below(2)
         for _ in range(rng.pick((0, 0, 1, 7, 8))):
@@ -133,7 +135,8 @@ def drawn_answers(rng: Rng) -> Case:
 def _drawn_event(rng: Rng, index: int, value: str) -> ClusterEvent:
     """An event of the partition, mostly an append of the leader."""
     kind = rng.pick((K.APPEND, K.APPEND, K.APPEND, K.BECAME_FOLLOWER, K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED))
-    node, isr = rng.pick(("b1", "b1", "b1", "b2")), ("b1",)
+    node = rng.pick(("b1", "b1", "b1", "b2"))
+    isr = ("b1",)
     where = {
         "index": index,
         "kind": kind,

@@ -70,8 +70,8 @@ def duplicates(operations: Operations, events: Events) -> set[str]:
     sent = [
         (call.asked[0].process, row.value or "") for call in produced if call.asked[0].delivery == "once" for row in call.asked
     ]
-    for (process, first), (other, then) in combinations(sent, 2):
-        if process == other and places.get(first) and places.get(then) and places[then][0] < places[first][0]:
+    for (process, first), (other_process, then) in combinations(sent, 2):
+        if process == other_process and places.get(first) and places.get(then) and places[then][0] < places[first][0]:
             kinds.add("reordered")
     return kinds
 
@@ -122,8 +122,10 @@ def _falling_ends(operations: Operations) -> Iterator[str]:
     """VIS-2: an end offset is never below one that the same client knew from the same or an older epoch."""
     for process in {row.process for row in operations}:
         end_seen: tuple[int, int] | None = None  # end and epoch
-        mine = [c for f in ("poll", "latest") for c in calls(operations, f) if c.answer and c.asked[0].process == process]
-        for call in sorted(mine, key=lambda c: c.answer[0].index):
+        calls_of_process = [
+            c for f in ("poll", "latest") for c in calls(operations, f) if c.answer and c.asked[0].process == process
+        ]
+        for call in sorted(calls_of_process, key=lambda c: c.answer[0].index):
             if call.failed and call.answer[0].error == "OFFSET_OUT_OF_RANGE":
                 if end_seen is not None and (call.asked[0].offset or 0) <= end_seen[0]:
                     yield "out-of-range"
@@ -187,15 +189,23 @@ def committed_offsets(operations: Operations, events: Events) -> set[str]:
     kinds: set[str] = set()
     commits = [call for call in calls(operations, "commit") if not call.failed and call.asked[0].offset is not None]
     for question in (call for call in calls(operations, "committed") if call.ok):
-        answer, mine = question.answer[0], [one for one in commits if one.asked[0].value == question.asked[0].value]
-        begun = [one for one in mine if one.asked[0].index < answer.index]
-        sure = [one for one in mine if one.ok and one.answer[0].index < question.asked[0].index]
+        answer = question.answer[0]
+        calls_of_member = [commit_call for commit_call in commits if commit_call.asked[0].value == question.asked[0].value]
+        begun = [commit_call for commit_call in calls_of_member if commit_call.asked[0].index < answer.index]
+        sure = [
+            commit_call
+            for commit_call in calls_of_member
+            if commit_call.ok and commit_call.answer[0].index < question.asked[0].index
+        ]
         if answer.offset is None:
             kinds |= {"commit-lost"} if sure else set()
             continue
-        source = [one for one in begun if one.asked[0].offset == answer.offset]
+        source = [commit_call for commit_call in begun if commit_call.asked[0].offset == answer.offset]
         replaced = [
-            one for one in source if one.ok and any(one.answer[0].index < then.asked[0].index for then in sure if then is not one)
+            commit_call
+            for commit_call in source
+            if commit_call.ok
+            and any(commit_call.answer[0].index < then.asked[0].index for then in sure if then is not commit_call)
         ]
         kinds |= {"phantom-commit"} if not source else {"commit-lost"} if len(replaced) == len(source) else set()
     for commit in calls(operations, "commit"):
@@ -207,8 +217,8 @@ def committed_offsets(operations: Operations, events: Events) -> set[str]:
 def _known_end(operations: Operations, commit: Call) -> int | None:
     """The highest offset that a client knew of from polls and end offsets; None if it had neither."""
     answered = [call for f in ("poll", "latest", "committed") for call in calls(operations, f) if call.ok]
-    mine = [call for call in answered if call.asked[0].process == commit.asked[0].process]
-    before = [call for call in mine if call.answer[0].index < commit.asked[0].index]
-    ends = [row.offset + (call.asked[0].f == "poll") for call in before for row in call.answer if row.offset is not None]
-    ends.extend(call.asked[0].offset or 0 for call in before if call.asked[0].f == "poll")
-    return max(ends, default=0) if any(call.asked[0].f != "committed" for call in before) else None
+    calls_of_process = [call for call in answered if call.asked[0].process == commit.asked[0].process]
+    before = [call for call in calls_of_process if call.answer[0].index < commit.asked[0].index]
+    ends_known = [row.offset + (call.asked[0].f == "poll") for call in before for row in call.answer if row.offset is not None]
+    ends_known.extend(call.asked[0].offset or 0 for call in before if call.asked[0].f == "poll")
+    return max(ends_known, default=0) if any(call.asked[0].f != "committed" for call in before) else None

@@ -158,7 +158,7 @@ def _time(cycle: Cycle) -> int:
 
 def shortest(edges: Sequence[Edge]) -> dict[str, int]:
     """For each kind of cycle to be reported, the length of the shortest cycle that proves it."""
-    told: dict[Edge, dict[tuple[int, int], int]] = {}
+    lengths_by_edge: dict[Edge, dict[tuple[int, int], int]] = {}
     cycles = [(named(cycle), cycle) for cycle in all_cycles(edges)]
     cycles.extend(((_time(cycle), 3), cycle) for cycle in apart_cycles(edges))
     for name, cycle in cycles:
@@ -166,10 +166,10 @@ def shortest(edges: Sequence[Edge]) -> dict[str, int]:
             continue
         for edge in cycle:
             if edge[2] == _MUST[KINDS[name[1]]]:
-                lengths = told.setdefault(edge, {})
+                lengths = lengths_by_edge.setdefault(edge, {})
                 lengths[name] = min(lengths.get(name, len(cycle)), len(cycle))
     found: dict[str, int] = {}
-    for lengths in told.values():
+    for lengths in lengths_by_edge.values():
         for (time, kind), length in lengths.items():
             if not any((t, k) != (time, kind) and t <= time and k <= kind for t, k in lengths):
                 full = KINDS[kind] + (TIMES[time] and f"-{TIMES[time]}")
@@ -181,5 +181,5 @@ def _false_steps(words: str, history: Paired) -> list[tuple[str, ...]]:
     """The steps that the judge's words name and that are no dependencies; all of them if they form no cycle."""
     true = {(str(history.calls[a].line), str(history.calls[b].line), kind) for a, b, kind in _all_dependencies(history)}
     steps = _STEP.findall(words)
-    joined = all(one[1] == next_step[0] for one, next_step in pairwise([*steps, steps[0]]))
+    joined = all(edge[1] == next_step[0] for edge, next_step in pairwise([*steps, steps[0]]))
     return [step for step in steps if step not in true] or ([] if joined else steps)

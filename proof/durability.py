@@ -57,7 +57,7 @@ def acked_loss(case: Case) -> set[str]:
     lowest = [
         (epoch, offset)
         for (epoch, at), offset in cuts.items()
-        if not any(other == epoch and before < at and lower <= offset for (other, before), lower in cuts.items())
+        if not any(other_epoch == epoch and before < at and lower <= offset for (other_epoch, before), lower in cuts.items())
     ]
     return kinds | {f"cut at {offset} of {epoch}" for epoch, offset in lowest}
 
@@ -99,8 +99,10 @@ def _records_missing(case: Case) -> Iterator[Missing]:
 
 def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> bool:
     """Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log."""
-    ends = [row.index - 1 for row in events if row.node == leader.node and row.index > leader.index and row.kind is K.WOUND]
-    last = min(ends, default=events[-1].index)
+    ends_of_log = [
+        row.index - 1 for row in events if row.node == leader.node and row.index > leader.index and row.kind is K.WOUND
+    ]
+    last = min(ends_of_log, default=events[-1].index)
     is_held = log_at(events, str(leader.node), last).get(record.offset) == record.value
     return record.epoch <= (leader.leader_epoch or 0) and not is_held
 
@@ -171,8 +173,10 @@ def _holds_record(case: Case, node: str, record: Promised, index: int) -> bool:
     """Whether the node holds the record. A destroyed copy counts as held until its wound is noticed."""
     if log_at(case.events, node, index).get(record.offset) == record.value:
         return True
-    mine = [row for row in wounds(case) if row.node == node and row.index <= index and _destroys(case.events, row, record)]
-    return any((noticed(case.events, row) or index + 1) > index for row in mine)
+    wounds_of_node = [
+        row for row in wounds(case) if row.node == node and row.index <= index and _destroys(case.events, row, record)
+    ]
+    return any((noticed(case.events, row) or index + 1) > index for row in wounds_of_node)
 
 
 def _wounded_nodes(case: Case, index: int) -> set[str | None]:

@@ -57,11 +57,11 @@ class Tally:
         return self.possible + self.impossible + self.older
 
 
-def is_possible(history: Paired, consistency: str, of: Objects) -> bool:
+def is_possible(history: Paired, consistency: str, objects: Objects) -> bool:
     """Whether the definition of this isolation level allows the history, from these first values of the keys."""
     kind, time = LEVELS[consistency]
     decide = is_ordered if kind.startswith("PL") else is_explained
-    return decide(history, kind, time, of)
+    return decide(history, kind, time, objects)
 
 
 # --- every history of two or three transactions with three micro-operations ----------------------------------------------
@@ -135,11 +135,11 @@ def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
     number = 0
     while len(seen) < count - tally.exhaustive:
         number += 1
-        one = _DRAWS[number % len(_DRAWS)](Rng(number).fork(writes), writes)
-        name = tuple((c.process, c.argument, c.result, c.start, c.end) for c in (*one.calls, *one.failed))
+        history = _DRAWS[number % len(_DRAWS)](Rng(number).fork(writes), writes)
+        name = tuple((c.process, c.argument, c.result, c.start, c.end) for c in (*history.calls, *history.failed))
         if name not in seen:
             seen.add(name)
-            yield one
+            yield history
 
 
 def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
@@ -151,16 +151,16 @@ def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
         if consistency.endswith("read-uncommitted") and not is_of_one_order(history):
             consistency = consistency.replace("un", "")  # with unrestricted reads the order of versions is unknown
         firsts = [Objects(writes, first) for first in first_states(history, Objects(writes))]
-        strange = bool(phantoms(history, Objects(writes)))
+        has_phantoms = bool(phantoms(history, Objects(writes)))
         explained = any(is_possible(history, consistency, first) for first in firsts)
-        possible, older = explained and not strange, explained and strange
+        possible, older = explained and not has_phantoms, explained and has_phantoms
         tally.possible += possible
         tally.older += older
         tally.impossible += not explained
         found = judge(model, history, (consistency,))
-        tally.unordered += any(one.kind == NO_ORDER for one in found.anomalies)
+        tally.unordered += any(anomaly.kind == NO_ORDER for anomaly in found.anomalies)
         silent = not any(f == "r" for call in history.calls if not call.crashed for f, _, _ in micros(call))
-        right = Validity.INVALID if not explained else Validity.UNKNOWN if strange or silent else Validity.VALID
+        right = Validity.INVALID if not explained else Validity.UNKNOWN if has_phantoms or silent else Validity.VALID
         if found.validity is not right:
             tally.wrong.append(f"{found.validity.name}, not {right.name}, under {consistency} ({found.anomalies}): {history}")
         elif right is not Validity.UNKNOWN:

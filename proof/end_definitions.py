@@ -23,19 +23,19 @@ def convergence(case: Case) -> set[str]:
     if orders[-1:] == [K.TOPIC_DELETED]:
         return set()  # its deletion goes on
     written = [row.node for row in case.events if row.kind is K.STATE_WRITTEN]
-    found: set[str] = set()
+    complaints: set[str] = set()
     for node in BROKERS:
-        mine = [row for row in views if row.node == node]
-        found |= {f"mute {node}"} if not mine and state.leader is not None else set()
-        for view in mine:
-            found |= {f"leader {node}"} if not _agree(_reign(view), _reign(state)) else set()
-            found |= {f"assignment {node}"} if view.replicas != state.replicas else set()
-            found |= {f"view-id {node}"} if view.topic_id not in (None, state.topic_id) else set()
+        views_of_node = [row for row in views if row.node == node]
+        complaints |= {f"mute {node}"} if not views_of_node and state.leader is not None else set()
+        for view in views_of_node:
+            complaints |= {f"leader {node}"} if not _agree(_reign(view), _reign(state)) else set()
+            complaints |= {f"assignment {node}"} if view.replicas != state.replicas else set()
+            complaints |= {f"view-id {node}"} if view.topic_id not in (None, state.topic_id) else set()
             # No message tells the other brokers of a state that the leader wrote itself.
             told_of = written[-1:] != [state.leader] if written else state.leader is not None
-            found |= {f"isr {node}"} if told_of and set(view.isr or ()) != set(state.isr or ()) else set()
-        found |= _logs_of(node, state, logs)
-    return found
+            complaints |= {f"isr {node}"} if told_of and set(view.isr or ()) != set(state.isr or ()) else set()
+        complaints |= _logs_of(node, state, logs)
+    return complaints
 
 
 def _reign(row: ClusterEvent) -> tuple[str | None, int | None]:
@@ -49,15 +49,15 @@ def _agree(one: tuple[object, object], other: tuple[object, object]) -> bool:
 
 def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
     """LIVE-2: one log on each assigned replica, equal to the leader's, and none elsewhere."""
-    mine = [row for row in logs if row.node == node]
-    found = {f"log-id {node} {row.dir}" for row in mine if row.topic_id not in (None, state.topic_id)}
+    logs_of_node = [row for row in logs if row.node == node]
+    complaints = {f"log-id {node} {row.dir}" for row in logs_of_node if row.topic_id not in (None, state.topic_id)}
     if node not in (state.replicas or ()):
-        return found | {f"stray {node} {row.dir}" for row in mine}
-    found |= {f"twice {node}"} if len(mine) > 1 else set()
-    found |= {f"missing {node}"} if not mine and state.leader is not None else set()
+        return complaints | {f"stray {node} {row.dir}" for row in logs_of_node}
+    complaints |= {f"twice {node}"} if len(logs_of_node) > 1 else set()
+    complaints |= {f"missing {node}"} if not logs_of_node and state.leader is not None else set()
     right = [(row.leo, row.digest) for row in logs if row.node == state.leader][:1]
-    unlike = node != state.leader and any(right and not _agree((row.leo, row.digest), right[0]) for row in mine)
-    return found | ({f"unlike {node}"} if unlike else set())
+    unlike = node != state.leader and any(right and not _agree((row.leo, row.digest), right[0]) for row in logs_of_node)
+    return complaints | ({f"unlike {node}"} if unlike else set())
 
 
 def cluster(case: Case) -> set[str]:
@@ -66,26 +66,27 @@ def cluster(case: Case) -> set[str]:
     if K.REGISTERED not in kinds or (K.BECAME_LEADER in kinds and K.STATE_WRITTEN not in kinds):
         return {"unjudged"}
     in_time = [row for row in case.events if row.time_ns <= (case.healed_at_ns or 0) + BOUND_NS]
-    found = {f"{what} at the end" for what in _cluster_lacks(case.events)}
+    complaints = {f"{what} at the end" for what in _cluster_lacks(case.events)}
     if len(in_time) < len(case.events):
-        found |= {f"{what} in time" for what in _cluster_lacks(in_time)}
-    led = [row.leader for row in case.events if row.kind is K.STATE_WRITTEN][-1:] != [None]
+        complaints |= {f"{what} in time" for what in _cluster_lacks(in_time)}
+    is_led = [row.leader for row in case.events if row.kind is K.STATE_WRITTEN][-1:] != [None]
     looks = [call for call in calls(case.operations, "admin-pending") if call.asked[0].time_ns >= (case.final_reads_at_ns or 0)]
-    found |= {"unlooked"} if looks and not any(call.ok for call in looks) else set()
+    complaints |= {"unlooked"} if looks and not any(call.ok for call in looks) else set()
     pending = [row.value for call in looks if call.ok for row in call.answer if row.value is not None]
-    return found | {f"pending {value}" for value in pending if led or not value.startswith("/admin/reassign")}
+    return complaints | {f"pending {value}" for value in pending if is_led or not value.startswith("/admin/reassign")}
 
 
 def _cluster_lacks(rows: Events) -> set[str]:
     """LIVE-1: brokers without a live registration; no controller, or the last elected one has gone or resigned."""
-    found = {f"unregistered {node}" for node in BROKERS if not _is_registered(rows, node)}
+    complaints = {f"unregistered {node}" for node in BROKERS if not _is_registered(rows, node)}
     elected = [row for row in rows if row.kind is K.CONTROLLER_ELECTED]
     if not elected:
-        return found | {"uncontrolled"}
-    node, since = elected[-1].node, [row for row in rows if row.index > elected[-1].index]
+        return complaints | {"uncontrolled"}
+    node = elected[-1].node
+    since = [row for row in rows if row.index > elected[-1].index]
     resigned = any(row.kind is K.CONTROLLER_RESIGNED and row.node == node for row in since)
     ended = any(row.kind is K.SESSION_ENDED and row.node == node and _had_session(rows, row) for row in since)
-    return found | ({"uncontrolled"} if resigned or ended else set())
+    return complaints | ({"uncontrolled"} if resigned or ended else set())
 
 
 def _is_registered(rows: Events, node: str) -> bool:

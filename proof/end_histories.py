@@ -38,8 +38,8 @@ class _End:
         isr = tuple(reversed(self.isr)) if self.odd(4) else self.replicas[:1] if self.odd(16) else self.isr
         epoch = 3 if self.odd() else 4
         topic_id = "9" if self.odd() else None if self.odd(8) else "10"
-        told = {"leader": leader, "leader_epoch": epoch, "isr": isr, "replicas": replicas, "topic_id": topic_id}
-        self.note(K.METADATA_VIEW, node=node, **told)
+        columns = {"leader": leader, "leader_epoch": epoch, "isr": isr, "replicas": replicas, "topic_id": topic_id}
+        self.note(K.METADATA_VIEW, node=node, **columns)
 
     def log(self, node: str, dir: int = 0) -> None:
         """Append a log on disk to the random history, sometimes wrong."""
@@ -83,31 +83,31 @@ def drawn_cluster(rng: Rng) -> Case:
             at += 1
     operations: list[Operation] = []
     for process in range(rng.below(3)):
-        asked = {"process": process, "f": "admin-pending", "time_ns": (rng.pick((31, 33, 33)) + process) * _SECOND}
-        operations.append(Operation(index=at, type=OpType.INVOKE, **asked))  # type: ignore[arg-type]
+        invocation = {"process": process, "f": "admin-pending", "time_ns": (rng.pick((31, 33, 33)) + process) * _SECOND}
+        operations.append(Operation(index=at, type=OpType.INVOKE, **invocation))  # type: ignore[arg-type]
         type_ = rng.pick((OpType.OK, OpType.OK, OpType.INFO))
         value = rng.pick((None, None, "/admin/reassign_partitions", "/admin/delete_topics/t")) if type_ is OpType.OK else None
-        operations.append(Operation(index=at + 1, type=type_, value=value, **asked))  # type: ignore[arg-type]
+        operations.append(Operation(index=at + 1, type=type_, value=value, **invocation))  # type: ignore[arg-type]
         at += 2
     return _TIMES._replace(operations=operations, events=rows)
 
 
 def _drawn_event(rng: Rng, node: str, session: dict[str, int | None], step: int) -> tuple[K | None, dict[str, object]]:
     """One event: first registrations, an election and a state; then sessions end and begin, and others are elected."""
-    what = step if step < 5 else 5 + rng.below(14)
-    if what < 3 or (not 8 <= what <= 12 and session[node] is None):
+    draw = step if step < 5 else 5 + rng.below(14)
+    if draw < 3 or (not 8 <= draw <= 12 and session[node] is None):
         session[node] = 10 + step
         return K.REGISTERED, {"node": node, "incarnation": session[node], "life": 1}
-    if what in (3, 8) and session[node] is not None:
+    if draw in (3, 8) and session[node] is not None:
         return K.CONTROLLER_ELECTED, {"node": node, "controller_epoch": step}
-    if what in (4, 9) and rng.below(8):
+    if draw in (4, 9) and rng.below(8):
         about = {"topic": "t", "partition": 0, "leader_epoch": step, "isr": (node,), "zk_version": 0}
         return K.STATE_WRITTEN, {"node": node, "leader": node if rng.below(3) else None, **about}
-    if what in (4, 13):
+    if draw in (4, 13):
         return K.BECAME_LEADER, {"node": node, "topic": "t", "partition": 0, "leader_epoch": step, "hw": 0, "leo": 0, "life": 1}
-    if what == 10:
+    if draw == 10:
         return K.CONTROLLER_RESIGNED, {"node": node, "controller_epoch": step}
-    if what in (11, 12) and session[node] is not None:
+    if draw in (11, 12) and session[node] is not None:
         ended = session[node] if rng.below(6) else 9  # sometimes an older session of the broker
         session[node] = session[node] if ended == 9 else None
         return K.SESSION_ENDED, {"node": node, "incarnation": ended}

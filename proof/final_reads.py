@@ -42,9 +42,9 @@ def black_box(case: Case) -> set[str]:
 
 def _promised_records(case: Case) -> dict[Record, Seen]:
     """Each record that was acknowledged under acks=all, or read, with the first row that says so."""
-    told = [call for call in calls(case.operations, "produce") if call.ok and call.asked[0].acks == -1]
-    told += [call for call in calls(case.operations, "poll") if call.ok]
-    rows = [(row.offset, row.value, row) for call in told for row in call.answer]
+    reading_calls = [call for call in calls(case.operations, "produce") if call.ok and call.asked[0].acks == -1]
+    reading_calls += [call for call in calls(case.operations, "poll") if call.ok]
+    rows = [(row.offset, row.value, row) for call in reading_calls for row in call.answer]
     promised: dict[Record, Seen] = {}
     for offset, value, row in sorted(rows, key=lambda named: named[2].index):
         if offset is not None and value is not None:
@@ -70,8 +70,8 @@ def _is_contradicted(case: Case, final: list[Call], record: Record, seen: Seen) 
         read = [(row.offset, row.value) for row in call.answer if row.offset is not None and row.value is not None]
         if not call.ok or start is None or seen[0] >= call.asked[0].index:
             continue
-        there = [at_value for at, at_value in read if at == offset]
-        if start <= offset and any(at >= offset for at, _ in read) and (not there or there[-1] != value):
+        values_there = [at_value for at, at_value in read if at == offset]
+        if start <= offset and any(at >= offset for at, _ in read) and (not values_there or values_there[-1] != value):
             return True
     return any(
         call.asked[0].f == "latest" and call.ok and seen[0] < call.asked[0].index and _end(call) is not None
@@ -100,21 +100,21 @@ def _is_denied(final: list[Call]) -> bool:
 def _is_below_the_end(final: list[Call], record: Record) -> bool:
     """Whether the last answer to a final poll was empty, at or below the record, and the log ended above the record."""
     polls = [call for call in final if call.answer and call.asked[0].f == "poll" and call.asked[0].offset is not None]
-    ends = [_end(call) or 0 for call in final if call.ok and call.asked[0].f == "latest"]
-    if not polls or not ends:
+    known_ends = [_end(call) or 0 for call in final if call.ok and call.asked[0].f == "latest"]
+    if not polls or not known_ends:
         return False
     last = max(polls, key=lambda call: call.answer[0].index)
     is_empty = last.ok and all(row.value is None for row in last.answer)
-    return is_empty and (last.asked[0].offset or 0) <= record[0] < max(ends)
+    return is_empty and (last.asked[0].offset or 0) <= record[0] < max(known_ends)
 
 
 def _complaints(case: Case, final: list[Call]) -> Iterator[str]:
     """LIVE-1 as clients see it: after the bound B a produce is acknowledged, and the final readers get to the end."""
-    late = [c for c in calls(case.operations, "produce") if c.asked[0].acks == -1 and c.asked[0].time_ns >= _WHOLE_NS]
-    if late and not any(call.ok for call in late):
+    late_produces = [c for c in calls(case.operations, "produce") if c.asked[0].acks == -1 and c.asked[0].time_ns >= _WHOLE_NS]
+    if late_produces and not any(call.ok for call in late_produces):
         yield "unacknowledged"
-    ends = [_end(call) for call in final if call.asked[0].f == "latest" and call.ok]
-    known = [end for end in ends if end is not None]
+    ends_read = [_end(call) for call in final if call.asked[0].f == "latest" and call.ok]
+    known = [end for end in ends_read if end is not None]
     offsets = [row.offset for call in final if call.asked[0].f == "poll" for row in call.answer if row.offset is not None]
     if not known:
         yield "no end"
@@ -161,8 +161,8 @@ def _read_at_the_end(clients: Clients, rng: Rng) -> None:
     position = 0
     for _ in range(1 + rng.below(6)):
         f = "poll" if rng.below(3) else "latest"
-        asked: dict[str, object] = {"offset": position} if f == "poll" else {}
-        clients.write(_READER, OpType.INVOKE, f, asked)
+        invocation: dict[str, object] = {"offset": position} if f == "poll" else {}
+        clients.write(_READER, OpType.INVOKE, f, invocation)
         if rng.below(12) == 0:
             continue
         if denied or rng.below(6) == 0:
@@ -174,6 +174,6 @@ def _read_at_the_end(clients: Clients, rng: Rng) -> None:
             )
         else:
             got = list(enumerate(clients.log))[position : position + 1 + rng.below(6)]
-            told: list[dict[str, object]] = [{"value": value, "offset": offset} for offset, value in got]
-            clients.write(_READER, OpType.OK, f, *(told or [{}]))
+            records_read: list[dict[str, object]] = [{"value": value, "offset": offset} for offset, value in got]
+            clients.write(_READER, OpType.OK, f, *(records_read or [{}]))
             position += len(got)

@@ -65,48 +65,56 @@ def empty(of: Objects) -> Value:
     return () if of.writes == "append" else None
 
 
-def after(value_before: Value, new: Sequence[Value], of: Objects) -> Value:
+def after(value_before: Value, new: Sequence[Value], objects: Objects) -> Value:
     """Return the value of a key after these writes."""
-    if of.writes == "append":
+    if objects.writes == "append":
         return (*value_before, *new)  # type: ignore[misc]
     return new[-1] if new else value_before
 
 
-def phantoms(history: Paired, of: Objects) -> set[tuple[Hashable, Value]]:
+def phantoms(history: Paired, objects: Objects) -> set[tuple[Hashable, Value]]:
     """Return the values, with their keys, that were read and that no transaction wrote."""
     values_shown = {
         (key, value_shown)
         for call in history.calls
         for f, key, value in micros(call)
         if f == "r"
-        for value_shown in _values_within(value, of)
+        for value_shown in _values_within(value, objects)
     }
     arguments: list[Any] = [call.argument for call in (*history.calls, *history.failed)]
-    return values_shown - {(key, value) for part in arguments for f, key, value in part if f == of.writes}
+    return values_shown - {(key, value) for part in arguments for f, key, value in part if f == objects.writes}
 
 
-def _values_within(value: Value, of: Objects) -> tuple[Value, ...]:
+def _values_within(value: Value, objects: Objects) -> tuple[Value, ...]:
     """The values that a read shows, as a tuple; none for nil."""
     if value is None:
         return ()
-    return value if of.writes == "append" else (value,)  # type: ignore[return-value]
+    return value if objects.writes == "append" else (value,)  # type: ignore[return-value]
 
 
-def first_states(history: Paired, of: Objects) -> Iterator[dict[Hashable, Value]]:
+def first_states(history: Paired, objects: Objects) -> Iterator[dict[Hashable, Value]]:
     """Yield the values that the keys may have had before the first transaction: phantoms that were read, each once in a list."""
-    strange = phantoms(history, of)
-    choices_of: dict[Hashable, list[Value]] = {key: [empty(of)] for key in sorted({key for key, _ in strange}, key=str)}
+    phantoms_read = phantoms(history, objects)
+    choices_of: dict[Hashable, list[Value]] = {
+        key: [empty(objects)] for key in sorted({key for key, _ in phantoms_read}, key=str)
+    }
     for call in history.calls:
         for f, key, value in micros(call):
             if f != "r" or key not in choices_of:
                 continue
-            values_shown = _values_within(value, of)
+            values_shown = _values_within(value, objects)
             states = (
-                [values_shown[:size] for size in range(1, len(values_shown) + 1)] if of.writes == "append" else list(values_shown)
+                [values_shown[:size] for size in range(1, len(values_shown) + 1)]
+                if objects.writes == "append"
+                else list(values_shown)
             )
             for state in states:
                 parts = state if isinstance(state, tuple) else (state,)
-                if state not in choices_of[key] and len(set(parts)) == len(parts) and all((key, one) in strange for one in parts):
+                if (
+                    state not in choices_of[key]
+                    and len(set(parts)) == len(parts)
+                    and all((key, part) in phantoms_read for part in parts)
+                ):
                     choices_of[key].append(state)
     for chosen in product(*choices_of.values()):
         yield dict(zip(choices_of, chosen, strict=True))
@@ -115,34 +123,36 @@ def first_states(history: Paired, of: Objects) -> Iterator[dict[Hashable, Value]
 # --- abstract executions ------------------------------------------------------------------------------------------------
 
 
-def is_explained(history: Paired, level: str, time: str, of: Objects) -> bool:
+def is_explained(history: Paired, level: str, time: str, objects: Objects) -> bool:
     """Whether some execution at the isolation level explains the reads. `level`: atomic, parallel, snapshot, serial."""
     for chosen in choices(history):
         for order in permutations(chosen):
             places = list(combinations(order, 2))
             if not any(must_precede(second_call, first_call, time) for first_call, second_call in places) and _can_be_completed(
-                order, (), level, time, of
+                order, (), level, time, objects
             ):
                 return True
     return False
 
 
-def _can_be_completed(order: tuple[Call, ...], sights: tuple[frozenset[int], ...], level: str, time: str, of: Objects) -> bool:
+def _can_be_completed(
+    order: tuple[Call, ...], sights: tuple[frozenset[int], ...], level: str, time: str, objects: Objects
+) -> bool:
     """Whether the order can be completed; `sights`: the places that each of the first transactions sees."""
     at = len(sights)
     if at == len(order):
         return True
     must = frozenset(i for i in range(at) if must_precede(order[i], order[at], time))
-    keys = {m[1] for m in micros(order[at]) if m[0] == of.writes}
+    keys = {m[1] for m in micros(order[at]) if m[0] == objects.writes}
     if level in ("parallel", "snapshot"):
-        must |= {i for i in range(at) for key in keys if written(order[i], key, of)}
+        must |= {i for i in range(at) for key in keys if written(order[i], key, objects)}
     for sees in _possible_sights(at, level):
         closed = level != "parallel" or all(sights[i] <= sees for i in sees)
         if (
             must <= sees
             and closed
-            and _explains_reads(order, at, sees, of)
-            and _can_be_completed(order, (*sights, sees), level, time, of)
+            and _explains_reads(order, at, sees, objects)
+            and _can_be_completed(order, (*sights, sees), level, time, objects)
         ):
             return True
     return False
@@ -165,31 +175,31 @@ def _goes_with(value_before: Value, value: Value, whole: Value, of: Objects) -> 
     return value_before is not _NEITHER and after(value_before, (value,), of) == whole
 
 
-def _explains_reads(order: tuple[Call, ...], at: int, sees: frozenset[int], of: Objects) -> bool:
+def _explains_reads(order: tuple[Call, ...], at: int, sees: frozenset[int], objects: Objects) -> bool:
     """Whether every read of the transaction shows what it sees and its own writes."""
     current: dict[Hashable, Value] = {}
     own: dict[Hashable, tuple[Value, ...]] = {}
     for f, key, value in micros(order[at]):
         if f == "r":
             if key not in current:
-                last = max((i for i in sees if written(order[i], key, of)), default=-1)
-                current[key] = _value_after(order[: last + 1], key, of)
-            if current[key] is _NEITHER or current[key] != _plain(value, of):
+                last = max((i for i in sees if written(order[i], key, objects)), default=-1)
+                current[key] = _value_after(order[: last + 1], key, objects)
+            if current[key] is _NEITHER or current[key] != _plain(value, objects):
                 return False
         else:
             own[key] = (*own.get(key, ()), value)
-            whole = after(_value_after(order[:at], key, of), own[key], of)
+            whole = after(_value_after(order[:at], key, objects), own[key], objects)
             # An append by a transaction that does not see the newest version: its own view and the whole list differ, and no
             # read can match both.
-            current[key] = whole if key not in current or _goes_with(current[key], value, whole, of) else _NEITHER
+            current[key] = whole if key not in current or _goes_with(current[key], value, whole, objects) else _NEITHER
     return True
 
 
-def _value_after(order: Sequence[Call], key: Hashable, of: Objects) -> Value:
+def _value_after(order: Sequence[Call], key: Hashable, objects: Objects) -> Value:
     """The value of a key after the writes of these transactions, in this order."""
-    version = of.initial.get(key, empty(of))
+    version = objects.initial.get(key, empty(objects))
     for call in order:
-        version = after(version, written(call, key, of), of)
+        version = after(version, written(call, key, objects), objects)
     return version
 
 
@@ -203,54 +213,54 @@ Edge = tuple[int, int, str]  # from, to, kind
 _KINDS = {"PL-1": ("ww",), "PL-2": ("ww", "wr"), "PL-2+": ("ww", "wr"), "PL-3": ("ww", "wr", "rw")}
 
 
-def is_ordered(history: Paired, level: str, time: str, of: Objects) -> bool:
+def is_ordered(history: Paired, level: str, time: str, objects: Objects) -> bool:
     """Whether version orders exist whose dependencies have no cycle that the isolation level forbids."""
-    if not _begins_right(history, of):
+    if not _begins_right(history, objects):
         return False
     for chosen in choices(history):
         keys = sorted({m[1] for call in chosen for m in micros(call)}, key=str)
         aborted = [*history.failed, *(call for call in history.calls if call not in chosen)]
-        orders = [list(_version_orders(chosen, key, aborted, level, of)) for key in keys]
+        orders = [list(_version_orders(chosen, key, aborted, level, objects)) for key in keys]
         timed = [(a.index, b.index, time) for a, b in product(chosen, chosen) if must_precede(a, b, time)]
         for picked in product(*orders):
-            edges = [edge for order, key in zip(picked, keys, strict=True) for edge in dependencies(chosen, order, key, of)]
+            edges = [edge for order, key in zip(picked, keys, strict=True) for edge in dependencies(chosen, order, key, objects)]
             if not _is_forbidden([*edges, *timed], level):
                 return True
     return False
 
 
-def _begins_right(history: Paired, of: Objects) -> bool:
+def _begins_right(history: Paired, objects: Objects) -> bool:
     """Whether each read of a list begins with the first list of its key, and each read of a register shows its first value, or
     one that some transaction wrote, whatever became of it.
     """
-    strange = phantoms(history, of)
+    phantoms_read = phantoms(history, objects)
     for call in history.calls:
         for f, key, value in micros(call):
-            first, values_shown = _values_within(of.initial.get(key), of), _values_within(value, of)
-            if f != "r" or (values_shown[: len(first)] == first and of.writes == "append"):
+            first, values_shown = _values_within(objects.initial.get(key), objects), _values_within(value, objects)
+            if f != "r" or (values_shown[: len(first)] == first and objects.writes == "append"):
                 continue
-            if of.writes == "append" or (values_shown != first and (not values_shown or (key, value) in strange)):
+            if objects.writes == "append" or (values_shown != first and (not values_shown or (key, value) in phantoms_read)):
                 return False
     return True
 
 
 def _version_orders(
-    chosen: Sequence[Call], key: Hashable, aborted: Sequence[Call], level: str, of: Objects
+    chosen: Sequence[Call], key: Hashable, aborted: Sequence[Call], level: str, objects: Objects
 ) -> Iterator[tuple[Call, ...]]:
     """The orders of the writers of a key that its reads allow."""
-    writers = [call for call in chosen if written(call, key, of)]
+    writers = [call for call in chosen if written(call, key, objects)]
     arguments: list[Any] = [call.argument for call in aborted]
-    dirty = {value for part in arguments for f, about, value in part if (f, about) == (of.writes, key)}
+    dirty = {value for part in arguments for f, about, value in part if (f, about) == (objects.writes, key)}
     for order in permutations(writers):
         if level == "PL-1":  # reads may show any prefix of one order of the written values, and values of aborted transactions
-            reads = [value for call in chosen for value in _reads(call, key, of)]
-            if of.writes == "append":
+            reads = [value for call in chosen for value in _reads(call, key, objects)]
+            if objects.writes == "append":
                 reads = [tuple(element for element in value if element not in dirty) for value in reads]
-            fits = of.writes != "append" or any(
-                all(value == whole[: len(value)] for value in reads) for whole in _mixed_lists(order, key, of)
+            fits = objects.writes != "append" or any(
+                all(value == whole[: len(value)] for value in reads) for whole in _mixed_lists(order, key, objects)
             )
         else:
-            fits = all(_read_versions(call, order, key, of) is not None for call in chosen)
+            fits = all(_read_versions(call, order, key, objects) is not None for call in chosen)
         if fits:
             yield order
 
@@ -265,36 +275,36 @@ def _reads(call: Call, key: Hashable, of: Objects) -> list[Any]:
     return [_plain(m[2], of) for m in micros(call) if m[0] == "r" and m[1] == key]
 
 
-def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, of: Objects) -> list[int] | None:
+def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, objects: Objects) -> list[int] | None:
     """For each read of another's version: how many writers of the order come before. None if a read fits no version.
 
     After its own writes a transaction may see any stage of these.
     """
-    states = [_value_after(order[:count], key, of) for count in range(len(order) + 1)]
-    mine = order.index(call) if call in order else -1
+    states = [_value_after(order[:count], key, objects) for count in range(len(order) + 1)]
+    own_place = order.index(call) if call in order else -1
     versions: list[int] = []
     own: tuple[Value, ...] = ()
     for f, about, value in micros(call):
         if about != key:
             continue
-        if f == of.writes:
+        if f == objects.writes:
             own = (*own, value)
             continue
-        value = _plain(value, of)
-        if any(value == after(states[mine], own[: stage + 1], of) for stage in range(len(own))):
+        value = _plain(value, objects)
+        if any(value == after(states[own_place], own[: stage + 1], objects) for stage in range(len(own))):
             continue
-        if value not in states or (mine >= 0 and states.index(value) == mine + 1):
+        if value not in states or (own_place >= 0 and states.index(value) == own_place + 1):
             return None
         versions.append(states.index(value))
     return versions
 
 
-def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, of: Objects) -> Iterator[Edge]:
+def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, objects: Objects) -> Iterator[Edge]:
     """Return the direct dependencies between transactions through one key, given the order of its writers."""
     for writer, next_writer in pairwise(order):
         yield writer.index, next_writer.index, "ww"
     for call in chosen:
-        for count in _read_versions(call, order, key, of) or ():
+        for count in _read_versions(call, order, key, objects) or ():
             if count:
                 yield order[count - 1].index, call.index, "wr"
             if count < len(order):
@@ -311,7 +321,8 @@ def _is_forbidden(edges: Sequence[Edge], level: str) -> bool:
 
 def leads(edges: Sequence[tuple[int, int]], start: int, goal: int) -> bool:
     """Whether a path of dependencies leads from transaction `start` to `goal`."""
-    visited, to_visit = {start}, [start]
+    visited = {start}
+    to_visit = [start]
     while to_visit:
         node = to_visit.pop()
         for a, b in edges:

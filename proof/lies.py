@@ -22,9 +22,10 @@ def _read(rows: Sequence[Operation]) -> list[int]:
 def _with_exchange(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: exchange two read records, so that those of an idempotent producer are out of order."""
     once = {row.value for row in rows if row.delivery == "once"}
-    mine = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
-    if len(mine) > 1:
-        first, second = mine[0], rng.pick(tuple(mine[1:]))
+    reads_of_once = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
+    if len(reads_of_once) > 1:
+        first = reads_of_once[0]
+        second = rng.pick(tuple(reads_of_once[1:]))
         rows[first], rows[second] = replace(rows[first], value=rows[second].value), replace(rows[second], value=rows[first].value)
     return rows
 
@@ -32,21 +33,21 @@ def _with_exchange(rows: Rows, rng: Rng) -> Rows:
 def _with_denial(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: a produce whose record was read is recorded as certainly failed."""
     read = {rows[at].value for at in _read(rows)}
-    mine = [row.index for row in rows if row.f == "produce" and row.type is not OpType.INVOKE and row.value in read]
-    if not mine:
+    produces_read = [row.index for row in rows if row.f == "produce" and row.type is not OpType.INVOKE and row.value in read]
+    if not produces_read:
         return rows
-    chosen = rng.pick(tuple(mine))
+    chosen = rng.pick(tuple(produces_read))
     return [replace(row, type=OpType.FAIL, offset=None) if row.index == chosen else row for row in rows]
 
 
 def _left_out(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: remove one of several records from the answer to a poll."""
-    several = [at for at in _read(rows) if any(rows[one].index == rows[at].index and one != at for one in _read(rows))]
+    several = [at for at in _read(rows) if any(rows[place].index == rows[at].index and place != at for place in _read(rows))]
     # Prefer the middle one of three: then no other anomaly shows the gap.
     inner = [
         at
         for at in several
-        if rows[at].slot == 1 and any(rows[one].index == rows[at].index and rows[one].slot == 2 for one in several)
+        if rows[at].slot == 1 and any(rows[place].index == rows[at].index and rows[place].slot == 2 for place in several)
     ]
     if several:
         del rows[rng.pick(tuple(inner or several))]
@@ -55,9 +56,9 @@ def _left_out(rows: Rows, rng: Rng) -> Rows:
 
 def _with_lower_offset(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: lower an end offset or a high watermark."""
-    ends = [at for at, row in enumerate(rows) if row.f == "latest" and row.type is OpType.OK and row.offset]
+    end_answers = [at for at, row in enumerate(rows) if row.f == "latest" and row.type is OpType.OK and row.offset]
     hints = [at for at, row in enumerate(rows) if row.hw is not None]
-    for places, column in ((ends, "offset"), (hints, "hw")):
+    for places, column in ((end_answers, "offset"), (hints, "hw")):
         if places and (column == "offset" or rng.below(2)):
             last = rows[places[-1]]
             rows[places[-1]] = replace(last, **{column: 0, "leader_epoch": max(row.leader_epoch or 0 for row in rows)})
@@ -134,9 +135,9 @@ def _hw(node: str, hw: int, epoch: int) -> dict[str, object]:
 def _two_leaders(events: list[ClusterEvent], rng: Rng) -> Columns:
     """Another leader of the same epoch, and both advance the HW."""
     leader, epoch, hw = _leader_epoch_hw(events)
-    other = "b2" if leader != "b2" else "b3"
-    leads = {"kind": K.BECAME_LEADER, "node": other, "leader_epoch": epoch, "leo": hw, "hw": hw, "isr": (other,)}
-    rows_added = [_hw(leader, hw + 1, epoch), leads, _hw(other, hw + 1, epoch)]
+    other_leader = "b2" if leader != "b2" else "b3"
+    leads = {"kind": K.BECAME_LEADER, "node": other_leader, "leader_epoch": epoch, "leo": hw, "hw": hw, "isr": (other_leader,)}
+    rows_added = [_hw(leader, hw + 1, epoch), leads, _hw(other_leader, hw + 1, epoch)]
     return rows_added if rng.below(3) else rows_added[1:]
 
 

@@ -90,7 +90,8 @@ def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
     spans = sorted((min(pair), max(pair)) for pair in zip(places[::2], places[1::2], strict=True))
     chosen = [rng.pick(subject.letters) for _ in spans]
     points = sorted((start + rng.below(end - start), at) for at, (start, end) in enumerate(spans))
-    state, filled = subject.first, list(chosen)
+    state = subject.first
+    filled = list(chosen)
     for _, at in points:
         f, argument, answer = chosen[at]
         right = subject.object(state, f, at if argument == OWN else argument)
@@ -171,9 +172,9 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
         except unique.NotApplicable:
             pass
     judgement = judge(model, calls)
-    told = [call.f for call in calls if call.end is not None and _may_be_wrong(call)]
+    functions = [call.f for call in calls if call.end is not None and _may_be_wrong(call)]
     # An acquire, an append and an end are contradicted by another answer alone.
-    if not told or (len(told) == 1 and told[0] in ("acquire", "append", "end")):
+    if not functions or (len(functions) == 1 and functions[0] in ("acquire", "append", "end")):
         tally.unanswered += 1
         return "" if judgement.validity is Validity.UNKNOWN else "the judge, without an answer"
     if judgement.validity is Validity.UNKNOWN:
@@ -219,13 +220,13 @@ def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tall
         return "the calls of the prefix"
     calls_before = [call if call.end is not None and call.end < end else still_open(call) for call in placed]
     if any(
-        second_call.end is not None and second_call.end < one.start
-        for at, one in enumerate(calls_before)
+        second_call.end is not None and second_call.end < possible_answer.start
+        for at, possible_answer in enumerate(calls_before)
         for second_call in calls_before[at + 1 :]
     ):
         return "the order of the prefix, for time"
     states = {subject.first}
     for call in calls_before:
-        answers = [one for state in states for one in subject.object(state, call.f, call.argument)]
+        answers = [possible_answer for state in states for possible_answer in subject.object(state, call.f, call.argument)]
         states = {after for answer, after in answers if call.result is UNKNOWN or call.result == answer}
     return "" if states else "the order of the prefix"

@@ -58,7 +58,8 @@ def replacement(case: Case) -> set[str]:
         lone = _faults_in_force(case.events, begun)
         if len(lone) != 1 or lone[0].detail not in _ALONE:
             continue
-        node, replaced_ns = lone[0].node, _replaced_ns(case.events, begun, lone[0])
+        node = lone[0].node
+        replaced_ns = _replaced_ns(case.events, begun, lone[0])
         past = [row for row in case.events if row.time_ns < replaced_ns]
         leader = [row.leader for row in _states(past)][-1:]
         if replaced_ns < ended.time_ns and leader in ([None], [node]) and _others_that_could_lead(past, node, begun):
@@ -102,7 +103,7 @@ def _others_that_could_lead(past: Events, node: str | None, begun: ClusterEvent)
     if _has_ended(past, controllers[-1].node, controllers[-1].index):
         return []
     members = dict(zip(states[-1].isr or (), states[-1].stamps or (), strict=True))
-    return [one for one, stamp in members.items() if one != node and _could_lead(past, one, stamp, begun)]
+    return [member for member, stamp in members.items() if member != node and _could_lead(past, member, stamp, begun)]
 
 
 def _faults_in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:
@@ -121,11 +122,11 @@ def _faults_in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:
 
 def _could_lead(past: Events, node: str, stamp: int, begun: ClusterEvent) -> bool:
     """Whether the broker was registered as this state names it, before the fault, and no directory of it had failed."""
-    mine = [row for row in past if row.kind is K.REGISTERED and row.node == node]
-    if not mine or mine[-1].incarnation != stamp or mine[-1].time_ns >= begun.time_ns:
+    registrations = [row for row in past if row.kind is K.REGISTERED and row.node == node]
+    if not registrations or registrations[-1].incarnation != stamp or registrations[-1].time_ns >= begun.time_ns:
         return False
-    failed = any(row.kind is K.DIR_FAILED and row.node == node and row.index > mine[-1].index for row in past)
-    return not failed and not _has_ended(past, node, mine[-1].index)
+    failed = any(row.kind is K.DIR_FAILED and row.node == node and row.index > registrations[-1].index for row in past)
+    return not failed and not _has_ended(past, node, registrations[-1].index)
 
 
 def _has_ended(past: Events, node: str | None, since: int) -> bool:
@@ -135,7 +136,7 @@ def _has_ended(past: Events, node: str | None, since: int) -> bool:
         row.kind is K.SESSION_ENDED
         and row.node == node
         and row.index > since
-        and [one.incarnation for one in registered if one.index < row.index][-1:] == [row.incarnation]
+        and [earlier_row.incarnation for earlier_row in registered if earlier_row.index < row.index][-1:] == [row.incarnation]
         for row in past
     )
 
@@ -150,14 +151,14 @@ def availability(case: Case) -> set[str]:
     produced = calls(case.operations, "produce")
     if _is_emptied(case, case.events):
         every = (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest"))
-        late = [call for call in every if call.answer and call.asked[0].time_ns >= deadline]
-        served = any(call.ok for call in late)
-        no_leader = "LEADER_NOT_AVAILABLE" in {call.answer[0].error for call in late}
-        return complaints | ({"untold"} if late and not served and not no_leader else set())
+        late_calls = [call for call in every if call.answer and call.asked[0].time_ns >= deadline]
+        served = any(call.ok for call in late_calls)
+        no_leader = "LEADER_NOT_AVAILABLE" in {call.answer[0].error for call in late_calls}
+        return complaints | ({"untold"} if late_calls and not served and not no_leader else set())
     complaints |= {f"{what} at the end" for what in _lacks_of_partition(case.events)} | set(_complaints_of_logs(case.events))
     complaints |= _kinds_unserved(case, deadline)
-    ends = [call.answer[0] for call in calls(case.operations, "latest") if call.ok]
-    complaints |= {f"endless {row.index}" for row in ends if row.offset is None}
+    end_answers = [call.answer[0] for call in calls(case.operations, "latest") if call.ok]
+    complaints |= {f"endless {row.index}" for row in end_answers if row.offset is None}
     for call in (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest")):
         request = call.asked[0]
         if call.answer and request.time_ns >= deadline and call.answer[0].time_ns - request.time_ns > PROMPT_NS:
@@ -171,20 +172,22 @@ def availability(case: Case) -> set[str]:
 def _kinds_unserved(case: Case, deadline: int) -> set[str]:
     """LIVE-2 and LIVE-5: the kinds of requests that were sent after the deadline, and of which none was carried out."""
     complaints = set()
-    late = [
+    late_calls = [
         call for f in ("produce", "poll", "latest") for call in calls(case.operations, f) if call.asked[0].time_ns >= deadline
     ]
     for kind in ("produce -1", "produce 1", "poll None", "latest None"):
-        mine = [call for call in late if f"{call.asked[0].f} {call.asked[0].acks}" == kind]
-        mine = [call for call in mine if kind != "produce 1" or _knows_the_leader(case, late, call)]
-        complaints |= {f"no-answer {kind}"} if mine and not any(call.ok for call in mine) else set()
-    for call in late:
+        calls_of_kind = [call for call in late_calls if f"{call.asked[0].f} {call.asked[0].acks}" == kind]
+        calls_of_kind = [call for call in calls_of_kind if kind != "produce 1" or _knows_the_leader(case, late_calls, call)]
+        complaints |= {f"no-answer {kind}"} if calls_of_kind and not any(call.ok for call in calls_of_kind) else set()
+    for call in late_calls:
         operation = call.asked[0]
         refused = bool(call.answer) and not call.ok and call.answer[0].error not in (None, "REQUEST_TIMED_OUT")
-        if operation.f == "produce" and operation.acks in (-1, 1) and refused and _knows_the_leader(case, late, call):
+        if operation.f == "produce" and operation.acks in (-1, 1) and refused and _knows_the_leader(case, late_calls, call):
             complaints.add(f"refused {operation.index}")
     silent = [
-        call for call in late if call.asked[0].f == "produce" and call.asked[0].acks == 0 and _knows_the_leader(case, late, call)
+        call
+        for call in late_calls
+        if call.asked[0].f == "produce" and call.asked[0].acks == 0 and _knows_the_leader(case, late_calls, call)
     ]
     unanswered = {row.value for call in silent for row in call.asked}
     leader = _states(case.events)[-1].leader
@@ -192,14 +195,14 @@ def _kinds_unserved(case: Case, deadline: int) -> set[str]:
     return complaints | ({"not-in-log"} if unanswered and not unanswered & set(log.values()) else set())
 
 
-def _knows_the_leader(case: Case, late: list[Call], call: Call) -> bool:
+def _knows_the_leader(case: Case, late_calls: list[Call], call: Call) -> bool:
     """Its process's last produce under acks=all succeeded, and no state was written from a request timeout before it until the
     request has timed out.
     """
     request = call.asked[0]
     earlier = [
         call_there.asked[0]
-        for call_there in late
+        for call_there in late_calls
         if call_there.asked[0].process == request.process and call_there.asked[0].index < request.index
     ]
     last = max((row.index for row in earlier if row.f == "produce" and row.acks == -1), default=None)
@@ -209,7 +212,7 @@ def _knows_the_leader(case: Case, late: list[Call], call: Call) -> bool:
             call_there.asked[0].time_ns - PATIENCE_NS <= row.time_ns <= request.time_ns + PATIENCE_NS
             for row in _states(case.events)
         )
-        for call_there in late
+        for call_there in late_calls
         if call_there.asked[0].index == last
     )
 
@@ -242,14 +245,14 @@ def _complaints_of_logs(rows: Events) -> Iterator[str]:
     if leader is None:
         return
     last = rows[-1].index
-    ours = log_at(rows, leader, last)
-    yield from (f"differs {node}" for node in _assigned_replicas(rows) if log_at(rows, node, last) != ours)
+    leader_log = log_at(rows, leader, last)
+    yield from (f"differs {node}" for node in _assigned_replicas(rows) if log_at(rows, node, last) != leader_log)
     marks = [
         row.hw
         for at, row in enumerate(rows)
         if row.kind is K.HW and row.detail == "leader" and _states(rows[:at]) and _states(rows[:at])[-1].leader == row.node
     ]
-    if ours and (not marks or marks[-1] != len(ours)):
+    if leader_log and (not marks or marks[-1] != len(leader_log)):
         yield "uncommitted"
 
 

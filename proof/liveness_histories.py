@@ -14,7 +14,9 @@ def drawn_progress(rng: Rng) -> Case:
     """Return a random history of two faults with a pause between them, and a client that writes all the time."""
     events: list[ClusterEvent] = []
     operations: list[Operation] = []
-    index, now, mute = 0, 0, rng.below(3) == 0
+    index = 0
+    now = 0
+    mute = rng.below(3) == 0
     in_force: set[str] = set()
     while now < 170 and index < 90:
         now += 1 + rng.below(9)
@@ -31,9 +33,9 @@ def drawn_progress(rng: Rng) -> Case:
         about = {"process": 1, "f": "produce", "topic": "t", "partition": 0, "value": f"v{index}", "acks": acks}
         later = now + rng.below(4)
         answer = rng.pick((OpType.INFO, OpType.FAIL)) if mute or rng.below(4) == 0 else OpType.OK
-        told = {**about, "offset": index} if answer is OpType.OK else about
+        columns = {**about, "offset": index} if answer is OpType.OK else about
         operations.append(Operation(index=index, type=OpType.INVOKE, time_ns=now * SECOND, **about))  # type: ignore[arg-type]
-        operations.append(Operation(index=index + 1, type=answer, time_ns=later * SECOND, **told))  # type: ignore[arg-type]
+        operations.append(Operation(index=index + 1, type=answer, time_ns=later * SECOND, **columns))  # type: ignore[arg-type]
         index, now = index + 2, later
     return Case(operations, events, healed_at_ns=HEALED_NS)
 
@@ -93,14 +95,14 @@ class _Partition:
         about = {"node": self.leader, "life": 1, "leader_epoch": self.epoch, "detail": "leader"}
         self.note(K.HW, **about, hw=self.hw, leo=self.hw)
 
-    def call(self, f: str, asked: dict[str, object], *rows: dict[str, object], type_: OpType | None = OpType.OK) -> None:
+    def call(self, f: str, invoked: dict[str, object], *rows: dict[str, object], type_: OpType | None = OpType.OK) -> None:
         """Append one client call to the random history, of a new process if none is named; type None: without completion."""
-        process = asked.setdefault("process", self.index % 100)
+        process = invoked.setdefault("process", self.index % 100)
         rows = tuple({**row, "process": process} for row in rows)
         about = {"f": f, "topic": "t", "partition": 0}
         self.now += SECOND // 10
         self.operations.append(
-            Operation(index=self.index, type=OpType.INVOKE, time_ns=self.now, **about, **asked)  # type: ignore[arg-type]
+            Operation(index=self.index, type=OpType.INVOKE, time_ns=self.now, **about, **invoked)  # type: ignore[arg-type]
         )
         self.index += 1
         self.now += SECOND // 10 if self.rng.below(12) else 3 * SECOND // 2
@@ -122,15 +124,16 @@ class _Partition:
 
     def produce(self, acks: int = -1, process: int | None = None) -> bool:
         """Produce a record; mostly it is copied, committed and acknowledged. False if the process gets no answer at all."""
-        rng, value = self.rng, f"v{self.index}"
-        asked: dict[str, object] = {"value": value, "acks": acks, "process": self.index % 100 if process is None else process}
+        rng = self.rng
+        value = f"v{self.index}"
+        invoked: dict[str, object] = {"value": value, "acks": acks, "process": self.index % 100 if process is None else process}
         if rng.below(6) == 0:
             type_ = rng.pick((OpType.INFO, OpType.FAIL, None))
             error = rng.pick((None, "REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "OUT_OF_ORDER_SEQUENCE_NUMBER"))
-            self.call("produce", asked, {**asked, "error": error}, type_=type_)
+            self.call("produce", invoked, {**invoked, "error": error}, type_=type_)
             return type_ is not None
-        if asked["acks"] == 0 and rng.below(2):
-            self.call("produce", asked, {**asked})  # the request was sent and lost
+        if invoked["acks"] == 0 and rng.below(2):
+            self.call("produce", invoked, {**invoked})  # the request was sent and lost
             return True
         self.append(self.leader, value, "leader")
         for node in self.assigned:
@@ -138,14 +141,14 @@ class _Partition:
                 self.copy(node)
         if rng.below(8):
             self.commit()
-        self.call("produce", asked, {**asked, "offset": len(self.logs[self.leader]) - 1, "leader_epoch": self.epoch})
+        self.call("produce", invoked, {**invoked, "offset": len(self.logs[self.leader]) - 1, "leader_epoch": self.epoch})
         return True
 
     def ask(self) -> None:
         """Append a request for the end offset or a poll of nothing to the random history; some fail."""
         f, type_ = self.rng.pick(("latest", "poll")), self.rng.pick((OpType.OK, OpType.OK, OpType.FAIL))
-        told = {"offset": self.hw} if f == "latest" and type_ is OpType.OK and self.rng.below(8) else {}
-        self.call(f, {"offset": self.hw} if f == "poll" else {}, {"leader_epoch": self.epoch, **told}, type_=type_)
+        answer = {"offset": self.hw} if f == "latest" and type_ is OpType.OK and self.rng.below(8) else {}
+        self.call(f, {"offset": self.hw} if f == "poll" else {}, {"leader_epoch": self.epoch, **answer}, type_=type_)
 
     def trouble(self) -> None:
         """Append one violation or disturbance to the random history."""
@@ -153,7 +156,7 @@ class _Partition:
         node = rng.pick(self.assigned)
         match rng.below(7):
             case 0:
-                self.isr = tuple(one for one in self.assigned if one != node or one == self.leader)
+                self.isr = tuple(replica for replica in self.assigned if replica != node or replica == self.leader)
                 self.state()
             case 1:
                 self.note(rng.pick((K.RESIGNED, K.NODE_STOPPED)), node=node, life=1, leader_epoch=self.epoch)
@@ -162,10 +165,10 @@ class _Partition:
                 self.state(offline=True)
             case 3:
                 emptied = self.isr if rng.below(3) else (node,)
-                for one in emptied:
+                for replica in emptied:
                     why = "swapped" if rng.below(6) else "power-loss"
-                    self.note(K.WOUND, node=one, incarnation=1, dir=0, offset=0, detail=why)
-                    self.logs[one].clear()
+                    self.note(K.WOUND, node=replica, incarnation=1, dir=0, offset=0, detail=why)
+                    self.logs[replica].clear()
                 if rng.below(2):
                     self.epoch += 1
                     self.state(offline=True)
@@ -277,7 +280,7 @@ def drawn_replacement(rng: Rng) -> Case:
                 fault, node, detail = open_[-1]
                 note(K.FAULT_BEGUN, fault=fault, node=node, detail=detail)
             case 2 | 3:
-                isr = tuple(one for one in nodes if rng.below(4)) or nodes
+                isr = tuple(replica for replica in nodes if rng.below(4)) or nodes
                 about = {
                     "leader": rng.pick((*isr, None)),
                     "leader_epoch": turn,

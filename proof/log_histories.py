@@ -46,8 +46,8 @@ class Clients:
 
     def ask(self, process: int) -> None:
         """Invoke a call of a client in the random history."""
-        what = self.rng.below(7)
-        if what < 3:
+        draw = self.rng.below(7)
+        if draw < 3:
             acks = -1 if self.rng.below(5) else 1
             once = "once" if process == 0 else None
             count = 1 + self.rng.below(2)
@@ -55,7 +55,7 @@ class Clients:
             values = [f"v{self.values - count + i}" for i in range(count)]
             columns: list[dict[str, object]] = [{"value": v, "acks": acks, "delivery": once} for v in values]
             self.open[process] = self.write(process, OpType.INVOKE, "produce", *columns)
-        elif what < 6:
+        elif draw < 6:
             self.open[process] = self.write(process, OpType.INVOKE, "poll", {"offset": self.position.get(process, 0)})
         else:
             self.open[process] = self.write(process, OpType.INVOKE, "latest", {})
@@ -78,18 +78,18 @@ class Clients:
             rows.append(answered)
         self.write(process, type_, "produce", *rows)
 
-    def told(self, process: int, asked: Operation) -> None:
+    def told(self, process: int, invoked_row: Operation) -> None:
         """Complete a poll with the records from its position on, or an end offset request (`latest`)."""
         rng = self.rng
         self.epoch += rng.below(8) == 0
         stated: dict[str, object] = {"leader_epoch": self.epoch, "hw": len(self.log)}
         if rng.below(8) == 0:
-            error = "OFFSET_OUT_OF_RANGE" if asked.f == "poll" and rng.below(2) else "TIMED_OUT"
-            self.write(process, OpType.FAIL, asked.f, {"error": error})
-        elif asked.f == "latest":
+            error = "OFFSET_OUT_OF_RANGE" if invoked_row.f == "poll" and rng.below(2) else "TIMED_OUT"
+            self.write(process, OpType.FAIL, invoked_row.f, {"error": error})
+        elif invoked_row.f == "latest":
             self.write(process, OpType.OK, "latest", {"offset": len(self.log), "leader_epoch": self.epoch})
         else:
-            start = asked.offset or 0
+            start = invoked_row.offset or 0
             got = list(enumerate(self.log))[start : start + 3]
             self.position[process] = start + len(got) if rng.below(6) else 0
             self.write(process, OpType.OK, "poll", *([{"value": v, "offset": o, **stated} for o, v in got] or [stated]))
@@ -157,7 +157,8 @@ class _Brokers:
 
     def step(self) -> None:
         """Append one random event of a broker."""
-        rng, node = self.rng, self.rng.pick(tuple(self.logs))
+        rng = self.rng
+        node = self.rng.pick(tuple(self.logs))
         match rng.below(10):
             case 0 | 1:
                 self.values += 1
@@ -196,7 +197,8 @@ class _Brokers:
 
     def odd(self, node: str) -> None:
         """Append an event that the protocol may forbid to the random history."""
-        rng, log = self.rng, self.logs[node]
+        rng = self.rng
+        log = self.logs[node]
         match rng.below(11):
             case 0 | 1:
                 keep = rng.below(len(log) + 1)
@@ -227,7 +229,8 @@ class _Brokers:
 
     def ask(self) -> None:
         """Append a leader's request for another ISR, or a change to the role of a follower."""
-        rng, node = self.rng, self.rng.pick(tuple(self.logs))
+        rng = self.rng
+        node = self.rng.pick(tuple(self.logs))
         if rng.below(3):
             isr_wanted = tuple(sorted({*self.isr, node} if rng.below(4) else {self.leader, node}))
             self.note(K.ISR_CHANGE_SENT, node=rng.pick(self.believers), leader_epoch=self.epoch, isr=isr_wanted, zk_version=0)
@@ -242,7 +245,8 @@ def drawn_calls(rng: Rng) -> Case:
     first = {"leader": "b1", "leader_epoch": 1, "isr": ("b1", "b2"), "zk_version": 0}
     events = [ClusterEvent(index=0, kind=K.STATE_WRITTEN, time_ns=0, **about, **first)]  # type: ignore[arg-type]
     for index in sorted({2 * (1 + rng.below(10)) for _ in range(rng.below(4))}):
-        kind, node = (K.FENCED if rng.below(2) else K.UNFENCED), f"b{1 + rng.below(2)}"
+        kind = K.FENCED if rng.below(2) else K.UNFENCED
+        node = f"b{1 + rng.below(2)}"
         events.append(ClusterEvent(index=index, kind=kind, time_ns=index, node=node, **about))  # type: ignore[arg-type]
     return Case(operations, events)
 
@@ -272,7 +276,8 @@ def drawn_commits(rng: Rng) -> Case:
     committed: dict[str, list[int | None]] = {"g": [None], "h": [None]}
     positions = [0, 0, 0]
     open_calls: dict[int, Operation] = {}
-    end, forgets = 2 + rng.below(4), rng.below(3) == 0
+    end = 2 + rng.below(4)
+    forgets = rng.below(3) == 0
     for index in range(8 + rng.below(20)):
         process = rng.below(3)
         about = {"index": index, "process": process, "topic": "t", "partition": 0, "time_ns": index}

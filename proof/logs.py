@@ -147,7 +147,8 @@ def _shift(case: Case, number: int) -> int:
 
 def _operations_of(case: Case, number: int) -> list[Operation]:
     """The operations of a case as those of partition `number`."""
-    base, topic = number * ROOM, _topic(case)
+    base = number * ROOM
+    topic = _topic(case)
     at = _shift(case, number)
     return [
         replace(
@@ -160,7 +161,8 @@ def _operations_of(case: Case, number: int) -> list[Operation]:
 
 def _events_of(case: Case, number: int) -> list[ClusterEvent]:
     """The events of a case as those of partition `number`."""
-    base, topic = number * ROOM, _topic(case)
+    base = number * ROOM
+    topic = _topic(case)
     return [
         replace(row, index=base + row.index, time_ns=_shift(case, number) + row.time_ns, topic=topic, partition=number)
         for row in case.events

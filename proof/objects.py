@@ -86,7 +86,10 @@ def partition_log(state: Any, f: str, argument: Any) -> Answers:
         return [(offset, (records, offset)) for offset in _OFFSETS if offset >= least]
     # A successful append may be answered without an offset.
     return [
-        (told, ((*records, (offset, argument)), offset + 1)) for offset in _OFFSETS if offset >= least for told in (offset, None)
+        (answer_offset, ((*records, (offset, argument)), offset + 1))
+        for offset in _OFFSETS
+        if offset >= least
+        for answer_offset in (offset, None)
     ]
 
 

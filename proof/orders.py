@@ -19,9 +19,9 @@ def _can_be_ordered(answers: Object, state: Hashable, remaining: tuple[Call, ...
     if all(call.end is None for call in remaining):
         return True
     for call in remaining:
-        if any(other.end is not None and other.end < call.start for other in remaining):
+        if any(remaining_call.end is not None and remaining_call.end < call.start for remaining_call in remaining):
             continue  # that one comes first
-        others = tuple(other for other in remaining if other is not call)
+        others = tuple(remaining_call for remaining_call in remaining if remaining_call is not call)
         for answer, after in answers(state, call.f, call.argument):
             if (call.result is UNKNOWN or call.result == answer) and _can_be_ordered(answers, after, others):
                 return True

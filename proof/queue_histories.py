@@ -52,13 +52,13 @@ class _Queue:
     def ask(self, process: int) -> None:
         """Invoke a transaction, a send or a poll in the random history; sometimes an assignment, a subscription or a crash."""
         rng = self.rng
-        what = rng.below(24)
-        if what >= 21:
-            f = "crash" if what == 21 and rng.below(2) else rng.pick(("assign", "subscribe"))
+        draw = rng.below(24)
+        if draw >= 21:
+            f = "crash" if draw == 21 and rng.below(2) else rng.pick(("assign", "subscribe"))
             keys = () if f == "crash" else KEYS if rng.below(2) else (rng.pick(KEYS),)
             self.open[process] = Op(process, f, self.at, None, OpType.INFO, keys=keys, rewinds=rng.below(4) == 0), []
             return
-        f = ("send", "poll", "txn", "txn")[what % 4]
+        f = ("send", "poll", "txn", "txn")[draw % 4]
         micros = [("send", "poll")[rng.below(2)] if f == "txn" else f for _ in range(1 + rng.below(4 if f == "txn" else 2))]
         sends: list[Polled] = []
         for _ in range(micros.count("send")):

@@ -32,7 +32,8 @@ def prove(name: str, count: int) -> Tally:
         history = drawn(PLANS[name], rng)
         initial = Pairs(INITIAL) if name == "bank" and rng.below(2) else None
         expected = DEFINITIONS[name](history, initial)
-        model, strict = name.split(",")[0], "linearizable" in name
+        model = name.split(",")[0]
+        strict = "linearizable" in name
         judgement = judge(model, history, initial=initial, strict=strict)
         tally.verdicts[expected] += 1
         tally.kinds.update({anomaly.kind for anomaly in judgement.anomalies})

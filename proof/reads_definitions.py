@@ -123,13 +123,13 @@ def _of_set(history: Paired, *, strict: bool) -> str:
     if any(len(set(set_shown)) < len(set_shown) or not set(set_shown) <= set(added) for set_shown in sets_shown):
         return IMPOSSIBLE
     for element, adds in added.items():
-        ends = [
+        end_times = [
             c.end
             for c in (*adds, *(r for r, set_shown in zip(reads, sets_shown, strict=True) if element in set_shown))
             if c.end is not None
         ]
         judged = reads if strict else reads[-1:]
-        if any(element not in answered(r) and min(ends, default=r.start) < r.start for r in judged):
+        if any(element not in answered(r) and min(end_times, default=r.start) < r.start for r in judged):
             return IMPOSSIBLE
     return POSSIBLE if reads and sets_shown[-1] else UNDECIDED
 
@@ -185,8 +185,8 @@ def monotonic(history: Paired, initial: Hashable) -> str:
     if any(value not in values for c, value in done if (c.end or 0) < last.start):
         return IMPOSSIBLE
     perhaps = [c for c in changes(history) if c.end is None and c.start < (last.end or 0)]
-    strange = [value for value in values if value not in {one for _, one in done}]
-    return POSSIBLE if len(strange) <= len(perhaps) else IMPOSSIBLE
+    unwritten = [value for value in values if value not in {value_added for _, value_added in done}]
+    return POSSIBLE if len(unwritten) <= len(perhaps) else IMPOSSIBLE
 
 
 def total_queue(history: Paired, initial: Hashable) -> str:

@@ -29,7 +29,8 @@ def drawn(plan: Plan, rng: Rng) -> Paired:
     places = rng.shuffled(range(2 * (3 + rng.below(5))))
     spans = sorted((min(pair), max(pair)) for pair in zip(places[::2], places[1::2], strict=True))
     points = sorted((start + rng.below(end - start), at) for at, (start, end) in enumerate(spans))
-    state, made = plan.first, {}
+    state = plan.first
+    calls_made = {}
     for _, at in points:
         outcome = rng.below(8)  # 0: failed, 1 and 2: unknown, 1 did not happen
         if plan.ask is None or rng.below(2):
@@ -40,11 +41,11 @@ def drawn(plan: Plan, rng: Rng) -> Paired:
             f = "read"
             argument, answer = plan.ask(rng, state)
             answer = plan.spoil(rng, answer) if rng.below(4) == 0 else answer
-        made[at] = (f, argument, answer, outcome)
+        calls_made[at] = (f, argument, answer, outcome)
     calls: list[Call] = []
     failed: list[Call] = []
     for at, (start, end) in enumerate(spans):
-        f, argument, answer, outcome = made[at]
+        f, argument, answer, outcome = calls_made[at]
         into = calls if outcome else failed
         into.append(
             Call(
@@ -66,9 +67,9 @@ def _drawn_transfer(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, H
 def _with_wrong_balance(rng: Rng, answer: Any) -> Any:
     """Balances with a mistake: nil, negative, another total, or another account."""
     balances = dict(answer)
-    what = rng.below(5)
-    balances[rng.below(2)] = None if what == 0 else -1 if what == 1 else rng.below(4)
-    if what == 4:
+    draw = rng.below(5)
+    balances[rng.below(2)] = None if draw == 0 else -1 if draw == 1 else rng.below(4)
+    if draw == 4:
         balances[7 if rng.below(2) else 0] = 0
     return Pairs(sorted(balances.items()))
 
@@ -109,11 +110,11 @@ def _message(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable
 
 def _queue_call(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
     """A call on a queue, its argument and answer, and the state afterwards."""
-    what = rng.below(6)
-    if what < 3:
+    draw = rng.below(6)
+    if draw < 3:
         value = rng.below(2) if rng.below(4) == 0 else number
         return "enqueue", value, value, (*state, value)
-    if what < 5:
+    if draw < 5:
         answer = None if not state else _PHANTOM if rng.below(8) == 0 else rng.pick(state)
         stays = rng.below(6) == 0
         return "dequeue", None, answer, state if stays else tuple(value_there for value_there in state if value_there != answer)
@@ -173,13 +174,13 @@ def _row(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, An
 def _with_wrong_row(rng: Rng, answer: Any) -> Any:
     """Rows with a mistake: one more, one less, one twice, or two exchanged."""
     rows = list(answer)
-    what = rng.below(4)
-    if not rows or what == 0:
+    draw = rng.below(4)
+    if not rows or draw == 0:
         return (*rows, Pairs((("sts", 90), ("val", _PHANTOM))))
     at = rng.below(len(rows))
-    if what == 1:
+    if draw == 1:
         del rows[at]
-    elif what == 2:
+    elif draw == 2:
         rows.insert(at, rows[at])
     else:
         rows[at], rows[0] = rows[0], rows[at]

@@ -15,14 +15,16 @@ def single_leader(operations: Operations, events: Events) -> set[str]:
         if row.kind is not K.HW or row.detail != "leader":
             continue
         before = [
-            one.hw
-            for one in events[:at]
-            if one.node == row.node and one.leader_epoch == row.leader_epoch
-            and (one.kind is K.BECAME_LEADER or (one.kind is K.HW and one.detail == "leader"))
+            earlier_row.hw
+            for earlier_row in events[:at]
+            if earlier_row.node == row.node and earlier_row.leader_epoch == row.leader_epoch
+            and (earlier_row.kind is K.BECAME_LEADER or (earlier_row.kind is K.HW and earlier_row.detail == "leader"))
         ]  # fmt: skip
         if before and (row.hw or 0) > (before[-1] or 0):
             advanced.add((row.leader_epoch, row.node))
-    return {"two-leaders" for one, two in combinations(sorted(advanced, key=str), 2) if one[0] == two[0]}
+    return {
+        "two-leaders" for earlier_row, other_row in combinations(sorted(advanced, key=str), 2) if earlier_row[0] == other_row[0]
+    }
 
 
 def isr_agreement(operations: Operations, events: Events) -> set[str]:
@@ -30,25 +32,25 @@ def isr_agreement(operations: Operations, events: Events) -> set[str]:
 
     Those that a leader asks for reach its HW and the start of its epoch.
     """
-    found = {kind for row in events if row.kind is K.ISR_CHANGE_SENT for kind in _asked_too_early(events, row)}
+    kinds = {kind for row in events if row.kind is K.ISR_CHANGE_SENT for kind in _asked_too_early(events, row)}
     for at, row in enumerate(events):
         shorter = row.kind in (K.APPEND, K.TRUNCATE) and len(log_at(events, str(row.node), row.index - 1)) > (row.offset or 0)
         if not shorter and row.kind not in (K.HW, K.BECAME_LEADER, K.STATE_WRITTEN):
             continue
-        states = [one for one in events[: at + 1] if one.kind is K.STATE_WRITTEN]
+        states = [earlier_row for earlier_row in events[: at + 1] if earlier_row.kind is K.STATE_WRITTEN]
         isr = states[-1].isr or () if states else ()
         for leader, hw, own in _leaders(events[: at + 1]):
             if row.kind in (K.HW, K.BECAME_LEADER) and leader != row.node:
                 continue
             if shorter and leader == row.node:
                 continue  # a leader that loses its own records no longer vouches for them
-            ours = log_at(events, leader, row.index)
+            leader_log = log_at(events, leader, row.index)
             for member in {*own, *isr} - {leader}:
-                theirs = log_at(events, member, row.index)
-                if any(theirs.get(offset) != value for offset, value in ours.items() if offset < hw):
-                    found |= {"weak-isr"} if member in own else set()
-                    found |= {"strong-isr"} if member in isr else set()
-    return found
+                member_log = log_at(events, member, row.index)
+                if any(member_log.get(offset) != value for offset, value in leader_log.items() if offset < hw):
+                    kinds |= {"weak-isr"} if member in own else set()
+                    kinds |= {"strong-isr"} if member in isr else set()
+    return kinds
 
 
 def _asked_too_early(events: Events, ask: ClusterEvent) -> Iterator[str]:
@@ -74,20 +76,20 @@ def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
         office = [row for row in events if row.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER) and row.node == node][-1]
         if office.kind is K.BECAME_FOLLOWER:
             continue
-        said = [
+        leader_rows = [
             row.hw
             for row in events
             if row.kind is K.HW and row.node == node and row.detail == "leader"
             and row.leader_epoch == office.leader_epoch and row.index > office.index
         ]  # fmt: skip
-        hw = said[-1] if said else office.hw
+        hw = leader_rows[-1] if leader_rows else office.hw
         yield node, hw or 0, office.isr or ()
 
 
 def election(operations: Operations, events: Events) -> set[str]:
     """Definition of legal elections without operators and data loss: the new leader was in the ISR or the ELR (m = 2)."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
-    found: set[str] = set()
+    kinds: set[str] = set()
     for at, row in enumerate(states[1:], 1):
         if row.leader is None or row.leader_epoch == states[at - 1].leader_epoch:
             continue
@@ -97,28 +99,33 @@ def election(operations: Operations, events: Events) -> set[str]:
             eligible |= set(states[back].isr or ())
             if len(states[back].isr or ()) >= 2:
                 break
-        found |= set() if row.leader in eligible else {"unclean-election"}
-    return found
+        kinds |= set() if row.leader in eligible else {"unclean-election"}
+    return kinds
 
 
 def log_matching(operations: Operations, events: Events) -> set[str]:
     """Definition: one offset and epoch hold one value; no replica truncates a record that a leader's HW covered."""
     appends = [row for row in events if row.kind is K.APPEND]
-    found = {
+    kinds = {
         "log-mismatch"
-        for one, two in combinations(appends, 2)
-        if (one.offset, one.leader_epoch) == (two.offset, two.leader_epoch) and one.value != two.value
+        for record_value, other_value in combinations(appends, 2)
+        if (record_value.offset, record_value.leader_epoch) == (other_value.offset, other_value.leader_epoch)
+        and record_value.value != other_value.value
     }
     for row in events:
         if row.kind is K.APPEND or row.kind is K.TRUNCATE:
             before = records_at(events, str(row.node), row.index - 1)
             gone = {offset: record for offset, record in before.items() if offset >= (row.offset or 0)}
-            found |= {"truncated-committed" for at, record in gone.items() if record == _committed_record(events, at, row.index)}
+            kinds |= {"truncated-committed" for at, record in gone.items() if record == _committed_record(events, at, row.index)}
         if row.kind is K.HW:
-            covered = {at: one for at, one in records_at(events, str(row.node), row.index).items() if at < (row.hw or 0)}
+            covered = {
+                at: record_value
+                for at, record_value in records_at(events, str(row.node), row.index).items()
+                if at < (row.hw or 0)
+            }
             committed = {at: _committed_record(events, at, row.index) for at in covered}
-            found |= {"uncommitted-below-hw" for at, one in covered.items() if committed[at] not in (None, one)}
-    return found
+            kinds |= {"uncommitted-below-hw" for at, record_value in covered.items() if committed[at] not in (None, record_value)}
+    return kinds
 
 
 def _committed_record(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
@@ -133,44 +140,62 @@ def _committed_record(events: Events, offset: int, before: int) -> tuple[str | N
 
 def state_writes(operations: Operations, events: Events) -> set[str]:
     """Definition: which partition states in ZooKeeper may follow another, and which broker may write them."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for at, row in enumerate(states):
-        assigned = [one.replicas for one in events if one.kind is K.ASSIGNED and one.index < row.index]
-        found |= {"isr-outside-replicas"} if assigned and set(row.isr or ()) - set(assigned[-1] or ()) else set()
-        found |= {"leader-outside-isr"} if row.leader is not None and row.leader not in (row.isr or ()) else set()
-        same = [one for one in states[:at] if one.leader_epoch == row.leader_epoch]
-        found |= {"two-elected"} if any(one.leader != row.leader for one in same) else set()
+        assigned = [
+            earlier_row.replicas for earlier_row in events if earlier_row.kind is K.ASSIGNED and earlier_row.index < row.index
+        ]
+        kinds |= {"isr-outside-replicas"} if assigned and set(row.isr or ()) - set(assigned[-1] or ()) else set()
+        kinds |= {"leader-outside-isr"} if row.leader is not None and row.leader not in (row.isr or ()) else set()
+        same = [earlier_row for earlier_row in states[:at] if earlier_row.leader_epoch == row.leader_epoch]
+        kinds |= {"two-elected"} if any(earlier_row.leader != row.leader for earlier_row in same) else set()
         if at == 0:
             continue
         last = states[at - 1]
         fell = None not in (row.controller_epoch, last.controller_epoch) and (row.controller_epoch or 0) < (
             last.controller_epoch or 0
         )
-        found |= {"epoch-regressed"} if fell or (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
-        elections = [one for one in events if one.kind is K.CONTROLLER_ELECTED and one.index < row.index]
-        highest = max((one.controller_epoch or 0 for one in elections), default=0)
+        kinds |= {"epoch-regressed"} if fell or (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
+        elections = [
+            earlier_row for earlier_row in events if earlier_row.kind is K.CONTROLLER_ELECTED and earlier_row.index < row.index
+        ]
+        highest = max((earlier_row.controller_epoch or 0 for earlier_row in elections), default=0)
         elected = [
-            one.node for one in elections if (one.controller_epoch or 0) == highest
+            earlier_row.node for earlier_row in elections if (earlier_row.controller_epoch or 0) == highest
         ]  # an election with a lower epoch was noted late
         leaves_it = (row.leader, row.leader_epoch) == (last.leader, last.leader_epoch)
         if elected and row.node != elected[-1] and not (row.node == last.leader and leaves_it):
-            ever = {one.node for one in elections}
-            found.add("deposed-controller" if row.node in ever else "unentitled-write")
+            ever = {earlier_row.node for earlier_row in elections}
+            kinds.add("deposed-controller" if row.node in ever else "unentitled-write")
         if elected and row.node == last.leader != elected[-1] and leaves_it and _asked_before(events, row):
-            found.add("unentitled-write")
-    return found
+            kinds.add("unentitled-write")
+    return kinds
 
 
 def _asked_before(events: Events, own: ClusterEvent) -> bool:
     """Whether another broker wrote an ISR that the leader had asked for, since the leader's process started."""
-    starts = [one.index for one in events if one.kind is K.NODE_STARTED and one.node == own.node and one.index < own.index]
-    mine = [one for one in events if max(starts, default=-1) < one.index < own.index]
-    for row in (one for one in mine if one.kind is K.STATE_WRITTEN):
-        asked = [one for one in mine if one.kind is K.ISR_CHANGE_SENT and one.node == own.node and one.index < row.index]
-        before = [one for one in events if one.kind is K.STATE_WRITTEN and one.index < row.index]
+    starts = [
+        earlier_row.index
+        for earlier_row in events
+        if earlier_row.kind is K.NODE_STARTED and earlier_row.node == own.node and earlier_row.index < own.index
+    ]
+    rows_between = [earlier_row for earlier_row in events if max(starts, default=-1) < earlier_row.index < own.index]
+    for row in (earlier_row for earlier_row in rows_between if earlier_row.kind is K.STATE_WRITTEN):
+        requests_sent = [
+            earlier_row
+            for earlier_row in rows_between
+            if earlier_row.kind is K.ISR_CHANGE_SENT and earlier_row.node == own.node and earlier_row.index < row.index
+        ]
+        before = [earlier_row for earlier_row in events if earlier_row.kind is K.STATE_WRITTEN and earlier_row.index < row.index]
         kept = before and (row.leader, row.leader_epoch) == (before[-1].leader, before[-1].leader_epoch)
-        if kept and row.leader == own.node != row.node and row.node is not None and asked and asked[-1].isr == row.isr:
+        if (
+            kept
+            and row.leader == own.node != row.node
+            and row.node is not None
+            and requests_sent
+            and requests_sent[-1].isr == row.isr
+        ):
             return True
     return False
 
@@ -178,22 +203,26 @@ def _asked_before(events: Events, own: ClusterEvent) -> bool:
 def fencing(case: Case) -> set[str]:
     """Definition: what a broker must not do while it is fenced."""
     operations, events = case.operations, case.events
-    found: set[str] = set()
+    kinds: set[str] = set()
     for at, row in enumerate(events):
         if row.detail != "leader" or not _is_fenced(events, row.node, row.index, row.index):
             continue
-        same = [one for one in events[:at] if (one.kind, one.node, one.leader_epoch) == (K.HW, row.node, row.leader_epoch)]
-        before = [one.hw or 0 for one in same if one.detail == "leader"]
-        found |= {"fenced-append"} if row.kind is K.APPEND else set()
+        same = [
+            earlier_row
+            for earlier_row in events[:at]
+            if (earlier_row.kind, earlier_row.node, earlier_row.leader_epoch) == (K.HW, row.node, row.leader_epoch)
+        ]
+        before = [earlier_row.hw or 0 for earlier_row in same if earlier_row.detail == "leader"]
+        kinds |= {"fenced-append"} if row.kind is K.APPEND else set()
         rose = row.kind is K.HW and bool(before) and (row.hw or 0) > before[-1]
         flushed = case.flush == "before_ack" and _waited_for_its_flush_alone(events[:at], row)
         if rose and not flushed and not _finishes_a_change(events[:at], row.node):
-            found.add("fenced-commit")
+            kinds.add("fenced-commit")
     for f in ("produce", "poll", "latest"):
         for call in calls(operations, f):
             if call.ok and _is_fenced(events, call.answer[0].node, call.asked[0].index, call.answer[0].index):
-                found.add("fenced-answer")
-    return found
+                kinds.add("fenced-answer")
+    return kinds
 
 
 def _fence_of(events: Events, node: str | None) -> int:
@@ -204,7 +233,7 @@ def _fence_of(events: Events, node: str | None) -> int:
 
 def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
     """Whether all other members of the ISR that the leader knew had reached the new HW before the fence."""
-    told = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
+    isrs_known = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
     fence = _fence_of(events, rise.node)
     reached = {
         row.node
@@ -215,22 +244,22 @@ def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
             or (row.kind is K.RECOVERED and (row.leo or 0) >= (rise.hw or 0))
         )
     }
-    return not told or {*told[-1]} - {rise.node} <= reached
+    return not isrs_known or {*isrs_known[-1]} - {rise.node} <= reached
 
 
 def _finishes_a_change(events: Events, node: str | None) -> bool:
     """Whether the node's last completed ISR change was sent before the fence and ended behind it."""
-    mine = [row for row in events if row.node == node]
+    rows_of_node = [row for row in events if row.node == node]
     fence = _fence_of(events, node)
-    changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
+    changes = [row for row in rows_of_node if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
     whole = [(a, b) for a, b in pairwise(changes) if a.kind is K.ISR_CHANGE_SENT and b.kind is K.ISR_CHANGE_ENDED]
     return bool(whole) and whole[-1][0].index < fence < whole[-1][1].index
 
 
 def _is_fenced(events: Events, node: str | None, first: int, last: int) -> bool:
     """Whether the node was fenced at row `first` and not released until row `last`."""
-    said = [row for row in events if row.node == node and row.kind in (K.FENCED, K.UNFENCED)]
-    before = [row for row in said if row.index < first]
+    fence_rows = [row for row in events if row.node == node and row.kind in (K.FENCED, K.UNFENCED)]
+    before = [row for row in fence_rows if row.index < first]
     return bool(before) and before[-1].kind is K.FENCED and not any(
-        row.kind is K.UNFENCED and first < row.index < last for row in said
+        row.kind is K.UNFENCED and first < row.index < last for row in fence_rows
     )  # fmt: skip

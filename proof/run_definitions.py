@@ -19,10 +19,10 @@ def topic_identity(operations: Operations, events: Events) -> set[str]:
     named = [row for row in events if row.topic_id is not None]
     if len({row.topic_id for row in named}) < 2:
         return set()
-    led = {(row.value, row.topic_id) for row in named if row.detail == "leader"}
+    led_values = {(row.value, row.topic_id) for row in named if row.detail == "leader"}
     pairs_seen = [(row.value, row.topic_id) for row in named]
     pairs_seen.extend((row.value, row.topic_id) for row in operations if row.type is OpType.OK and row.topic_id is not None)
-    return {"other-topic" for one in pairs_seen if one not in led and any(one[0] == value for value, _ in led)}
+    return {"other-topic" for pair in pairs_seen if pair not in led_values and any(pair[0] == value for value, _ in led_values)}
 
 
 def incarnations(operations: Operations, events: Events) -> set[str]:
@@ -152,11 +152,11 @@ def _counted_on(case: Case, writes: Events) -> set[str]:
 
 def _flushed_end(case: Case, node: str, at: int) -> int:
     """Up to which offset the node had flushed its log at a row."""
-    mine = [row for row in case.events if row.node == node and row.index <= at and row.kind in (K.FLUSHED, K.TRUNCATE)]
-    flushed = [row for row in mine if row.kind is K.FLUSHED]
+    flush_rows = [row for row in case.events if row.node == node and row.index <= at and row.kind in (K.FLUSHED, K.TRUNCATE)]
+    flushed = [row for row in flush_rows if row.kind is K.FLUSHED]
     if not flushed:
         return 0
-    return min(row.offset or 0 for row in mine if row.index >= flushed[-1].index)
+    return min(row.offset or 0 for row in flush_rows if row.index >= flushed[-1].index)
 
 
 def _may_lead(state: ClusterEvent) -> set[str]:

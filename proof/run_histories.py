@@ -16,30 +16,32 @@ def _event(index: int, kind: K, **columns: object) -> ClusterEvent:
 def drawn_incarnations(rng: Rng) -> Case:
     """Return a random history of brokers that register, start and act, rarely as a wrong process or registration."""
     rows: list[ClusterEvent] = []
-    life, registered, stamp = dict.fromkeys(_NODES, 0), {node: [0] for node in _NODES}, dict.fromkeys(_NODES, -1)
+    life = dict.fromkeys(_NODES, 0)
+    registered = {node: [0] for node in _NODES}
+    stamp = dict.fromkeys(_NODES, -1)
     sessions_made = 10
     for index in range(6 + rng.below(12)):
         node = rng.pick(_NODES)
-        odd = rng.below(24) == 0
+        is_odd = rng.below(24) == 0
         match rng.below(8):
             case 0 | 1:
                 sessions_made += 1
                 registered[node].append(sessions_made)
-                incarnation_told = rng.pick(tuple(registered[node])) if odd else sessions_made
+                incarnation_told = rng.pick(tuple(registered[node])) if is_odd else sessions_made
                 rows.append(_event(index, K.REGISTERED, node=node, incarnation=incarnation_told, life=life[node] or 1))
             case 2:
                 life[node] += 1
-                rows.append(_event(index, K.NODE_STARTED, node=node, life=max(1, life[node] - odd)))
+                rows.append(_event(index, K.NODE_STARTED, node=node, life=max(1, life[node] - is_odd)))
             case 3 | 4 | 5:
                 kind = rng.pick((K.APPEND, K.HW, K.TRUNCATE, K.FENCED, K.UNFENCED, K.BECAME_LEADER, K.BECAME_FOLLOWER))
-                spoken = max(1, life[node] - odd)
+                spoken = max(1, life[node] - is_odd)
                 rows.append(_event(index, kind, node=node, life=spoken, offset=0, hw=0, leo=0, value="v", leader_epoch=1))
             case _:
                 isr = _NODES[: 1 + rng.below(3)]
                 for member in isr:
                     if rng.below(3) == 0 and len(registered[member]) > 1:
                         stamp[member] = registered[member][-1] if rng.below(8) else rng.pick(tuple(registered[member]))
-                stamps = tuple(99 if odd and rng.below(6) == 0 else stamp[member] for member in isr)
+                stamps = tuple(99 if is_odd and rng.below(6) == 0 else stamp[member] for member in isr)
                 rows.append(_event(index, K.STATE_WRITTEN, node=isr[0], leader=isr[0], leader_epoch=1, isr=isr, stamps=stamps))
     return Case([], rows)
 
@@ -54,7 +56,7 @@ def drawn_deletion(rng: Rng) -> Case:
     isr: dict[str | None, tuple[str, ...]] = {}
     for index in range(5 + rng.below(10)):
         node, topic_id = rng.pick(_NODES), rng.pick(ids)
-        odd = rng.below(6) == 0
+        is_wrong = rng.below(6) == 0
         match rng.below(8):
             case 0 | 1:
                 isr[topic_id] = _NODES[rng.below(2) : 2 + rng.below(2)]
@@ -68,10 +70,10 @@ def drawn_deletion(rng: Rng) -> Case:
             case 2:
                 ending.add(topic_id)
                 rows.append(_event(index, K.TOPIC_DELETED, topic_id=topic_id))
-            case 3 | 4 if topic_id in ending or node not in isr.get(topic_id, ()) or odd:
+            case 3 | 4 if topic_id in ending or node not in isr.get(topic_id, ()) or is_wrong:
                 deleted.add((topic_id, node))
                 rows.append(_event(index, K.REPLICA_DELETED, node=node, topic_id=topic_id, life=1))
-            case 5 | 6 | 7 if (topic_id, node) not in deleted or odd or rng.below(4) == 0:
+            case 5 | 6 | 7 if (topic_id, node) not in deleted or is_wrong or rng.below(4) == 0:
                 kind = rng.pick((K.APPEND, K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED))
                 about = {"node": node, "life": 1, "offset": 0, "value": f"v{index}", "leader_epoch": 1, "detail": "follower"}
                 about |= {"leo": 0, "hw": 0} if kind in (K.BECAME_LEADER, K.RECOVERED) else {}
@@ -116,7 +118,8 @@ def drawn_producers(rng: Rng) -> Case:
     logs: dict[str, list[str]] = {"b1": [], "b2": []}
     about = {"topic": "t", "partition": 0}
     for index in range(0, 4 * (2 + rng.below(6)), 4):
-        process, value = rng.below(2), f"v{index}"
+        process = rng.below(2)
+        value = f"v{index}"
         delivery = rng.pick(("once", "once", "once", None))
         invocation = {
             "process": process,

@@ -77,25 +77,26 @@ class _Cluster:
 
     def step(self) -> None:
         """Append one random event of a broker or client to the random history."""
-        rng, node = self.rng, self.rng.pick(_NODES)
-        what = rng.below(24)
-        if what < 4:
+        rng = self.rng
+        node = self.rng.pick(_NODES)
+        draw = rng.below(24)
+        if draw < 4:
             self.produce()
-        elif what < 10:
+        elif draw < 10:
             self.copy(node)
-        elif what < 13:
+        elif draw < 13:
             self.commit()
-        elif what < 15:
+        elif draw < 15:
             self.change_isr(node)
-        elif what < 17:
+        elif draw < 17:
             self.fall(node)
-        elif what < 19:
+        elif draw < 19:
             self.end_session(node)
-        elif what < 21:
+        elif draw < 21:
             self.rise(node)
-        elif what == 21:
+        elif draw == 21:
             self.elect()
-        elif what == 22:
+        elif draw == 22:
             self.poll()
         elif rng.below(2):
             self.odd(node)
@@ -105,7 +106,8 @@ class _Cluster:
         if not self.up[self.leader] or len(self.open) > 1:
             return
         self.values += 1
-        value, log = f"v{self.values}", self.logs[self.leader]
+        value = f"v{self.values}"
+        log = self.logs[self.leader]
         acks = -1 if self.rng.below(6) else 1
         self.said(self.values, OpType.INVOKE, "produce", {"value": value, "acks": acks})
         self.append(self.leader, value, "leader")
@@ -120,14 +122,17 @@ class _Cluster:
 
     def copy(self, node: str) -> None:
         """Let a follower truncate to the leader's log and append the next records, in the random history."""
-        ours, theirs = self.logs[self.leader], self.logs[node]
+        leader_log, follower_log = self.logs[self.leader], self.logs[node]
         if node == self.leader or not self.up[node] or not self.up[self.leader] or self.session[node] is None:
             return
-        same = next((at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-        if same < len(theirs):
-            del theirs[same:]
+        same = next(
+            (at for at, (a, b) in enumerate(zip(leader_log, follower_log, strict=False)) if a != b),
+            min(len(leader_log), len(follower_log)),
+        )
+        if same < len(follower_log):
+            del follower_log[same:]
             self.note(K.TRUNCATE, node=node, life=self.life[node], offset=same, detail="epoch")
-        for value in ours[same : same + 1 + self.rng.below(2)]:
+        for value in leader_log[same : same + 1 + self.rng.below(2)]:
             self.append(node, value, "follower")
 
     def commit(self) -> None:
@@ -237,7 +242,8 @@ class _Cluster:
 
     def poll(self) -> None:
         """Append a poll below the high watermark; rarely a record is left out."""
-        rng, log = self.rng, self.logs[self.leader]
+        rng = self.rng
+        log = self.logs[self.leader]
         if not self.up[self.leader]:
             return
         start = rng.below(self.hw + 1)
@@ -250,7 +256,8 @@ class _Cluster:
 
     def odd(self, node: str) -> None:
         """Append an event that the protocol forbids to the random history."""
-        rng, log = self.rng, self.logs[node]
+        rng = self.rng
+        log = self.logs[node]
         if not self.up[node]:
             return
         if rng.below(2) and log:

@@ -332,12 +332,12 @@ def _protocol_view(name: str, rows: Sequence[Comparison], before: str, after: st
 
 def side_words(row: Comparison, side: str) -> str:
     """The figure of one side, `before` or `after`, in words."""
-    value, of = (row.before, row.of_before) if side == "before" else (row.after, row.of_after)
+    value, plans = (row.before, row.of_before) if side == "before" else (row.after, row.of_after)
     if row.what != "recovery":
-        return f"{value} of {of}"
-    if not of:
+        return f"{value} of {plans}"
+    if not plans:
         return "no window"
-    return f"{'never' if value is None else latency_words(value)} in {of} {'plan' if of == 1 else 'plans'}"
+    return f"{'never' if value is None else latency_words(value)} in {plans} {'plan' if plans == 1 else 'plans'}"
 
 
 def _recovery_picture(rows: Sequence[Comparison], before: str, after: str) -> Picture | None:

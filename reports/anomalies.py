@@ -101,8 +101,8 @@ def views_of(
     number_by_place: dict[Place, int] = {}
     kinds: set[str] = set()
     for number, anomaly in enumerate(shown, start=1):
-        mine = cause if cause is not None and cause.anomaly == anomaly else None
-        view = _view_without_story(history, anomaly, tracks, number, mine)
+        cause_of_anomaly = cause if cause is not None and cause.anomaly == anomaly else None
+        view = _view_without_story(history, anomaly, tracks, number, cause_of_anomaly)
         if number <= PICTURES_MIN or anomaly.kind not in kinds:
             view = replace(view, scale=_scale_around(view.witnesses, end_ns))
         most = STORY_LATER if anomaly.kind in kinds else STORY_MAX
@@ -110,7 +110,7 @@ def views_of(
         if view.place is not None and number_by_place.setdefault(view.place, number) != number:
             view = replace(view, told_by=number_by_place[view.place])
         else:
-            story = folded(_with_cause(_story_of_view(history, view), history, view, mine))
+            story = folded(_with_cause(_story_of_view(history, view), history, view, cause_of_anomaly))
             story_kept = _bounded_story(story, most)
             view = replace(view, story=story_kept, story_left_out=len(story) - len(story_kept))
         views.append(view)
@@ -211,7 +211,8 @@ def _place_of(history: History, anomaly: Anomaly, track: PartitionTrack | None) 
 def _story_around_witnesses(history: History, view: AnomalyView) -> tuple[Line, ...]:
     """The story of an anomaly without an offset: its witnesses and the control events shortly before and between them."""
     times = [line.time_ns for line in view.witnesses]
-    first, last = min(times) - _ZOOM_MARGIN_NS, max(times)
+    first = min(times) - _ZOOM_MARGIN_NS
+    last = max(times)
     pointed = frozenset(view.anomaly.witness)
     around = [
         event_line(event)

@@ -123,15 +123,15 @@ class BesidePage:
 
 def _difference_in_words(mark: MarkView) -> str:
     """What the runs say at a difference, the earlier row first."""
-    ours, theirs = mark.left, mark.right
-    if theirs is not None and (ours is None or theirs.time_ns < ours.time_ns):
-        if ours is None:
-            return f"in the run beside it, {_said(theirs)}; in this run, nothing corresponds to it"
-        does_not = f"{ours.who}{f' on {ours.where}' if ours.where else ''} does not"
-        other = f"its next row there is that it {ours.words} at {seconds(ours.time_ns)} s"
-        return f"in the run beside it, {_said(theirs)}; in this run, {does_not}: {other}"
-    assert ours is not None
-    return f"{_said(ours)}; in the run beside it, {'nothing corresponds to it' if theirs is None else _said(theirs)}"
+    left_row, right_row = mark.left, mark.right
+    if right_row is not None and (left_row is None or right_row.time_ns < left_row.time_ns):
+        if left_row is None:
+            return f"in the run beside it, {_said(right_row)}; in this run, nothing corresponds to it"
+        does_not = f"{left_row.who}{f' on {left_row.where}' if left_row.where else ''} does not"
+        there_in_words = f"its next row there is that it {left_row.words} at {seconds(left_row.time_ns)} s"
+        return f"in the run beside it, {_said(right_row)}; in this run, {does_not}: {there_in_words}"
+    assert left_row is not None
+    return f"{_said(left_row)}; in the run beside it, {'nothing corresponds to it' if right_row is None else _said(right_row)}"
 
 
 def _said(line: Line) -> str:
@@ -151,14 +151,14 @@ def beside_of(
     """Make the page of a run and its neighbour. `plans` says in what their plans differ."""
     parted = divergence_of(left.history, right.history)
     compare = Comparer(left.history, right.history)
-    causes = [cause_of(given.history, given.verdict) for given in (left, right)]
+    causes = [cause_of(side.history, side.verdict) for side in (left, right)]
     rows = _rows_of_both((left.history, right.history), parted.marks, causes)
     kept = _rows_drawn(rows, parted.marks, causes, compare)
     end_ns = max(end_ns_of(left.history), end_ns_of(right.history))
     keys = _partitions_shown(parted.marks, causes)
     sides = [
-        _side_of(given, cause, rows=rows[n], kept=kept[n], keys=keys, end_ns=end_ns)
-        for n, (given, cause) in enumerate(zip((left, right), causes, strict=True))
+        _side_of(side, cause, rows=rows[n], kept=kept[n], keys=keys, end_ns=end_ns)
+        for n, (side, cause) in enumerate(zip((left, right), causes, strict=True))
     ]
     lines = _pairings_in_order(rows, kept, parted.marks, compare)
     return BesidePage(
@@ -185,24 +185,24 @@ def _doubts(left: RunManifest, right: RunManifest) -> Iterator[str]:
 
 
 def _side_of(
-    given: Given, cause: Cause | None, *, rows: Sequence[Row], kept: Sequence[Row], keys: Sequence[str], end_ns: int
+    side: Given, cause: Cause | None, *, rows: Sequence[Row], kept: Sequence[Row], keys: Sequence[str], end_ns: int
 ) -> Side:
     """One of the two runs: its facts, its timelines and its half of the diagram."""
-    history, manifest = given.history, given.history.manifest
+    history, manifest = side.history, side.history.manifest
     rows_of_cause = frozenset[int]() if cause is None else frozenset(cause.rows)
     tracks = tracks_of(history.events, manifest.assignments, end_ns)
     return Side(
         manifest=manifest,
         played=played_by(manifest),
         seed=seed_words(manifest),
-        banner=banner_of(given.verdict, manifest),
+        banner=banner_of(side.verdict, manifest),
         cause="" if cause is None else cause.sentence,
-        repeat=given.repeat,
-        link=given.link,
+        repeat=side.repeat,
+        link=side.link,
         backdrop=Backdrop(windows=windows_of(history.events_frame, end_ns), milestones=milestones_of(manifest)),
         nodes=nodes_of(history.events, manifest.brokers, end_ns),
         partitions=tuple(track for track in tracks if track.key in keys[:PARTITIONS_MAX]),
-        diagram=drawn(rows, kept, manifest.brokers, step=None if cause is None else cause.step, told=rows_of_cause),
+        diagram=drawn(rows, kept, manifest.brokers, step=None if cause is None else cause.step, cause_rows=rows_of_cause),
     )
 
 
@@ -241,33 +241,35 @@ def _rows_drawn(
         {row.index for row in (rows[n] if len(rows[n]) <= WHOLE_MAX else _rows_to_draw(rows[n], pointed[n], keys, span))}
         for n in (0, 1)
     ]
-    for mine, other in list(partners(compare, rows[0], rows[1])):
-        if mine.index in indexes[0] or other.index in indexes[1]:
-            indexes[0].add(mine.index)
-            indexes[1].add(other.index)
+    for row_here, row_beside in list(partners(compare, rows[0], rows[1])):
+        if row_here.index in indexes[0] or row_beside.index in indexes[1]:
+            indexes[0].add(row_here.index)
+            indexes[1].add(row_beside.index)
     kept = [[row for row in rows[side] if row.index in indexes[side]] for side in (0, 1)]
     # Where one message is late, the same records come in another order for long: these rows would hide the others.
     common = list(partners(compare, *kept))
-    straight = set(_pairs_in_same_order([(mine.index, other.index) for mine, other in common]))
-    for mine, other in common:
-        if (mine.index, other.index) not in straight and not is_deed(mine):
-            indexes[0] -= {mine.index} - pointed[0]
-            indexes[1] -= {other.index} - pointed[1]
+    straight = set(_pairs_in_same_order([(row_here.index, row_beside.index) for row_here, row_beside in common]))
+    for row_here, row_beside in common:
+        if (row_here.index, row_beside.index) not in straight and not is_deed(row_here):
+            indexes[0] -= {row_here.index} - pointed[0]
+            indexes[1] -= {row_beside.index} - pointed[1]
     return [[row for row in rows[side] if row.index in indexes[side]] for side in (0, 1)]
 
 
 def _rows_to_draw(rows: Sequence[Row], pointed: set[int], keys: set[str], span: tuple[int, int]) -> list[Row]:
     """The rows to draw: those pointed at, their neighbours, and what brokers did in the span."""
-    mine = [row for row in rows if partition_key(row) in keys or row.index in pointed]
-    places = [number for number, row in enumerate(mine) if row.index in pointed]
-    near = {other for place in places for other in range(max(place - NEAR, 0), min(place + NEAR + 1, len(mine)))}
-    deeds = {number for number, row in enumerate(mine) if is_deed(row) and span[0] <= row.time_ns <= span[1]}
+    pointed_rows = [row for row in rows if partition_key(row) in keys or row.index in pointed]
+    places = [number for number, row in enumerate(pointed_rows) if row.index in pointed]
+    near = {
+        place_near for place in places for place_near in range(max(place - NEAR, 0), min(place + NEAR + 1, len(pointed_rows)))
+    }
+    deeds = {number for number, row in enumerate(pointed_rows) if is_deed(row) and span[0] <= row.time_ns <= span[1]}
 
     def rank(number: int) -> tuple[int, int]:
         distance = min((abs(number - place) for place in places), default=0)
         return (0 if number in places else 1 if number in near else 2), distance
 
-    return [mine[number] for number in sorted(near | deeds, key=rank)[:ROWS_MAX]]
+    return [pointed_rows[number] for number in sorted(near | deeds, key=rank)[:ROWS_MAX]]
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------------------
@@ -278,21 +280,24 @@ def _pairings_in_order(
 ) -> list[Pairing]:
     """The lines of the diagram in order: rows of both runs where they correspond, between these those of one, by time."""
     place = [{row.index: number for number, row in enumerate(side)} for side in kept]
-    pairs = [(place[0][mine.index], place[1][other.index]) for mine, other in partners(compare, kept[0], kept[1])]
+    pairs = [
+        (place[0][place_here.index], place[1][place_beside.index])
+        for place_here, place_beside in partners(compare, kept[0], kept[1])
+    ]
     shared = _pairs_in_same_order(pairs)
     moved = (
-        {mine for mine, _ in pairs} - {mine for mine, _ in shared},
-        {other for _, other in pairs} - {other for _, other in shared},
+        {place_here for place_here, _ in pairs} - {place_here for place_here, _ in shared},
+        {place_beside for _, place_beside in pairs} - {place_beside for _, place_beside in shared},
     )
     pairs_found: list[tuple[int | None, int | None, Place]] = []
-    ends = (len(kept[0]), len(kept[1]))
-    for (left, right), (next_left, next_right) in pairwise([(-1, -1), *shared, ends]):
+    end_pair = (len(kept[0]), len(kept[1]))
+    for (left, right), (next_left, next_right) in pairwise([(-1, -1), *shared, end_pair]):
         alone: list[tuple[int, int, int]] = [(kept[0][n].time_ns, 0, n) for n in range(left + 1, next_left)]
         alone += [(kept[1][n].time_ns, 1, n) for n in range(right + 1, next_right)]
         for _, side, n in sorted(alone):
             where: Place = "moved" if n in moved[side] else ("left", "right")[side]
             pairs_found.append((n, None, where) if side == 0 else (None, n, where))
-        if (next_left, next_right) != ends:
+        if (next_left, next_right) != end_pair:
             pairs_found.append((next_left, next_right, "both"))
     return _numbered_pairings(pairs_found, rows, kept, marks)
 
@@ -326,9 +331,9 @@ def _numbered_pairings(
             number = pair[side]
             indices.append(None if number is None else kept[side][number].index)
             if number is not None:
-                here = at[side][kept[side][number].index]
-                gap += here - last[side] - 1
-                last[side] = here
+                index_here = at[side][kept[side][number].index]
+                gap += index_here - last[side] - 1
+                last[side] = index_here
         mark = next((n for n, own_mark in enumerate(marks, 1) if _names_a_row(own_mark, indices)), 0)
         lines.append(Pairing(left=indices[0], right=indices[1], place=pairs_found[len(lines)][2], gap=gap, mark=mark))
     return lines
@@ -344,7 +349,7 @@ def _views_of_marks(marks: Sequence[Mark], lines: Sequence[Pairing], compare: Co
     for number, mark in enumerate(marks, 1):
         if rows[number - 1] in rows[: number - 1]:
             continue
-        same = [other.what for other, rows_of_mark in zip(marks, rows, strict=True) if rows_of_mark == rows[number - 1]]
+        same = [other_mark.what for other_mark, rows_of_mark in zip(marks, rows, strict=True) if rows_of_mark == rows[number - 1]]
         changes = () if mark.left is None or mark.right is None else compare.changes(mark.left, mark.right)
         yield MarkView(
             number=number,

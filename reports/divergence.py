@@ -95,18 +95,18 @@ class Comparer:
 def divergence_of(left: History, right: History) -> Divergence:
     """Find after how many equal rows two runs part, and the rows in which they first differ, say and decide something else."""
     compare = Comparer(left, right)
-    ours, theirs = compare.rows(left), compare.rows(right)
-    pairs = enumerate(zip(ours, theirs, strict=False))
+    left_rows, right_rows = compare.rows(left), compare.rows(right)
+    pairs = enumerate(zip(left_rows, right_rows, strict=False))
     differing = (n for n, (x, y) in pairs if x.time_ns != y.time_ns or compare.says(x) != compare.says(y))
-    same = next(differing, min(len(ours), len(theirs)))
+    same = next(differing, min(len(left_rows), len(right_rows)))
     marks: list[Mark] = []
-    if same < max(len(ours), len(theirs)):
-        marks.append(Mark(what="differs", left=_at(ours, same), right=_at(theirs, same)))
-        says = _earliest_difference("says", ours, theirs, compare.says)
-        deeds = [[row for row in rows if _is_deed(row)] for rows in (ours, theirs)]
+    if same < max(len(left_rows), len(right_rows)):
+        marks.append(Mark(what="differs", left=_at(left_rows, same), right=_at(right_rows, same)))
+        says = _earliest_difference("says", left_rows, right_rows, compare.says)
+        deeds = [[row for row in rows if _is_deed(row)] for rows in (left_rows, right_rows)]
         decides = _earliest_difference("decides", deeds[0], deeds[1], compare.decides)
         marks += [mark for mark in (says, decides) if mark is not None]
-    until_ns = ours[same - 1].time_ns if same else 0
+    until_ns = left_rows[same - 1].time_ns if same else 0
     return Divergence(same=same, until_ns=until_ns, marks=tuple(marks), columns=compare.columns)
 
 
@@ -144,8 +144,12 @@ def actor(row: Row) -> str:
 
 def _earliest_difference(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
     """The earliest row at which one process, on one partition, says something else in the two runs."""
-    ours, theirs = _rows_by_actor(left), _rows_by_actor(right)
-    marks = [mark for lane in {**ours, **theirs} if (mark := _first_difference(what, ours[lane], theirs[lane], key)) is not None]
+    left_rows, right_rows = _rows_by_actor(left), _rows_by_actor(right)
+    marks = [
+        mark
+        for lane in {**left_rows, **right_rows}
+        if (mark := _first_difference(what, left_rows[lane], right_rows[lane], key)) is not None
+    ]
     return min(
         marks, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
     )

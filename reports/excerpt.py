@@ -17,12 +17,12 @@ BEFORE_NS = 30 * NS_PER_S  # of it before the first row that is told
 
 
 def excerpt_of(
-    history: History, cause: Cause | None, shown: Sequence[Anomaly], end_ns: int, asked: tuple[int, int] | None = None
+    history: History, cause: Cause | None, shown: Sequence[Anomaly], end_ns: int, window: tuple[int, int] | None = None
 ) -> TimeScale:
     """What is shown of a run: what was asked for, else the whole of a short run and the cause of a long one."""
-    if asked is not None:
-        start = min(max(asked[0], 0), end_ns - 1)
-        return TimeScale(start_ns=start, end_ns=min(max(asked[1], start + 1), end_ns))
+    if window is not None:
+        start = min(max(window[0], 0), end_ns - 1)
+        return TimeScale(start_ns=start, end_ns=min(max(window[1], start + 1), end_ns))
     if end_ns <= WHOLE_MAX_NS:
         return TimeScale(start_ns=0, end_ns=end_ns)
     rows_told = [] if cause is None else list(cause.rows)

@@ -98,7 +98,7 @@ class Object:
 
 def page_of(
     steps: Steps,
-    found: Judgement,
+    judgement: Judgement,
     *,
     file: str,
     model: str,
@@ -107,16 +107,18 @@ def page_of(
     judged: Object | Sequence[Op] | None = None,
 ) -> ForeignPage:
     """Make the page of a judged history. `judged` is the object or the sends and polls, for the pictures that need them."""
-    shown_ones = found.anomalies[:ANOMALIES_MAX]
+    shown_ones = judgement.anomalies[:ANOMALIES_MAX]
     orders = (
-        [_orders_before_stuck(judged, stuck) for stuck in found.longest[: len(shown_ones)]] if isinstance(judged, Object) else []
+        [_orders_before_stuck(judged, stuck) for stuck in judgement.longest[: len(shown_ones)]]
+        if isinstance(judged, Object)
+        else []
     )
     lines = {line for anomaly in shown_ones for line in anomaly.witness}
     lines |= {call.line for order in orders for call in order.drawn}
     by_line = cited(steps(), lines)
     cited_calls = [] if isinstance(judged, Object) else [by_line[line] for line in sorted(lines & by_line.keys())]
     around = _quotes_around(steps, cited_calls)
-    cycles = () if found.cycles is UNSET else found.cycles
+    cycles = () if judgement.cycles is UNSET else judgement.cycles
     logs = Logs(judged) if judged is not None and not isinstance(judged, Object) else None
     cards = []
     for number, anomaly in enumerate(shown_ones, 1):
@@ -139,9 +141,9 @@ def page_of(
         model=model,
         guess=guess,
         repeat=repeat,
-        found=found,
+        found=judgement,
         cards=tuple(cards),
-        left_out=len(found.anomalies) - len(cards),
+        left_out=len(judgement.anomalies) - len(cards),
         chart=None if cards else _chart_of_quotes(_first_quotes(steps), frozenset()),
     )
 
@@ -163,10 +165,10 @@ def _quotes_around(steps: Steps, witnesses: Sequence[Quote]) -> list[Quote]:
     """The calls of the witnesses, those concurrent with one of them, and a few before and after each; in order of invocation."""
     margin = 2 * _AROUND
     spans = _joined_spans((quote.start - margin, _end_or_start(quote) + margin) for quote in witnesses)
-    ends = [end for _, end in spans]
+    quote_ends = [end for _, end in spans]
 
     def near(quote: Quote) -> bool:
-        place = bisect_left(ends, quote.start)
+        place = bisect_left(quote_ends, quote.start)
         return place < len(spans) and spans[place][0] <= _end_or_start(quote)
 
     return sorted(filter(near, quotes(steps())), key=lambda quote: quote.start) if spans else []
@@ -249,25 +251,25 @@ def _orders_before_stuck(judged: Object, stuck: Stuck) -> _Order:
     model = judged.model
     impossible = next(call for call in calls if call.index == stuck.call)
     part = [call for call in calls if model.key(call) == model.key(impossible) and not model.says_nothing(call)]
-    told = account(model, part, stuck)
+    orders = account(model, part, stuck)
     by_index = {call.index: call for call in part}
-    return _Order(told, by_index, impossible, _calls_to_draw(told, by_index, impossible))
+    return _Order(orders, by_index, impossible, _calls_to_draw(orders, by_index, impossible))
 
 
 def _chart_of_orders(order: _Order, quoted: Mapping[int, Quote]) -> Chart:
     """The chart of these orders: each way through the calls ends where nothing can come next."""
-    told, by_index, impossible, drawn = order
+    orders, by_index, impossible, drawn = order
     numbers = {call.index for call in drawn}
     bars = tuple(_bar_of_call(call, quoted.get(call.line), impossible) for call in drawn)
-    left = len(told.base) - sum(place.call in numbers for place in told.base)
-    ways = tuple(_way_of_path(told, path, by_index, numbers, left) for path in told.paths)
-    return Chart(bars=bars, ways=ways, before=_state_before_in_words(told, left), whole=told.whole)
+    left = len(orders.base) - sum(place.call in numbers for place in orders.base)
+    ways = tuple(_way_of_path(orders, path, by_index, numbers, left) for path in orders.paths)
+    return Chart(bars=bars, ways=ways, before=_state_before_in_words(orders, left), whole=orders.whole)
 
 
-def _calls_to_draw(told: Account, by_index: dict[int, Call], impossible: Call) -> list[Call]:
+def _calls_to_draw(orders: Account, by_index: dict[int, Call], impossible: Call) -> list[Call]:
     """The last calls of the shared order, all calls of the paths, and those open beside the impossible one."""
-    numbers = {place.call for place in told.base[-_BASE_SHOWN:]} | {impossible.index}
-    numbers |= {place.call for path in told.paths for place in path.places} | {n for path in told.paths for n in path.blocked}
+    numbers = {place.call for place in orders.base[-_BASE_SHOWN:]} | {impossible.index}
+    numbers |= {place.call for path in orders.paths for place in path.places} | {n for path in orders.paths for n in path.blocked}
     end = impossible.end or 0
     beside = [call for call in by_index.values() if call.start < end and (call.end is None or call.end > impossible.start)]
     beside.sort(key=lambda call: -call.start)
@@ -289,19 +291,19 @@ def _bar_of_call(call: Call, quote: Quote | None, impossible: Call) -> Bar:
     )
 
 
-def _state_before_in_words(told: Account, left: int) -> str:
+def _state_before_in_words(orders: Account, left: int) -> str:
     """A sentence on the object's state before the first drawn call; `left`: how many calls before it are not drawn."""
-    if not told.paths:
+    if not orders.paths:
         return "No order of the calls before was found within the budget of the page; the verdict does not depend on it."
-    state = _state_in_short(told.base[left - 1].state if left else told.initial)
+    state = _state_in_short(orders.base[left - 1].state if left else orders.initial)
     begun = f"after {left} calls that are not drawn" if left else "before the first call"
     return f"The state {begun} is {state}."
 
 
-def _way_of_path(told: Account, path: Path, by_index: dict[int, Call], numbers: Set[int], left: int) -> Way:
+def _way_of_path(orders: Account, path: Path, by_index: dict[int, Call], numbers: Set[int], left: int) -> Way:
     """One order of the drawn calls (`numbers`), and for each call that cannot come next the sentence that says so."""
-    places = (*told.base[left:], *path.places)
-    state = places[-1].state if places else told.initial
+    places = (*orders.base[left:], *path.places)
+    state = places[-1].state if places else orders.initial
     return Way(
         points=tuple(
             Point(bar=p.call, place=left + n, state=_state_in_short(p.state))
@@ -332,8 +334,8 @@ def _graph_of_cycle(cycle: Cycle, by_line: dict[int, Quote]) -> Graph:
     edges = tuple(
         Edge(source=place[link.source], target=place[link.target], kind=link.kind, reason=link.reason) for link in cycle.links
     )
-    said = " and ".join(link.reason for link in cycle.assumed)
-    return Graph(title=f"If {said}" if said else "The cycle", nodes=nodes, edges=edges)
+    reasons = " and ".join(link.reason for link in cycle.assumed)
+    return Graph(title=f"If {reasons}" if reasons else "The cycle", nodes=nodes, edges=edges)
 
 
 def _node_of_line(number: int, line: int, quote: Quote | None) -> Node:
@@ -359,7 +361,7 @@ def _table_of_log(logs: Logs, anomaly: Anomaly) -> LogTable | None:
     cells = [_cells_by_offset(log.key, op) for op in operations]
     rows = []
     for offset in near:
-        row = tuple(one.get(offset) for one in cells)
+        row = tuple(values_by_offset.get(offset) for values_by_offset in cells)
         differ = len(log.offsets.get(offset, ())) > 1
         rows.append((offset, differ, row))
     lost = tuple(_value_in_words(value) for value in log.writers if value not in log.indices_of)[:_OPS_MAX]
@@ -399,11 +401,11 @@ def _operations_shown(logs: Logs, log: Log, near: Sequence[int], witnesses: Sequ
 
 def _cells_by_offset(key: Hashable, op: Op) -> dict[int, Cell]:
     """What an operation sent or polled on this log, by offset."""
-    found: dict[int, Cell] = {}
+    cells: dict[int, Cell] = {}
     for how, records in (("polled", op.polls), ("sent", op.sends)):
         for record in _records_of_log(key, records):
-            found[record[0]] = Cell(words=_value_in_words(record[1]), how=how)
-    return found
+            cells[record[0]] = Cell(words=_value_in_words(record[1]), how=how)
+    return cells
 
 
 def _records_of_log(key: Hashable, records: Iterable[tuple[Hashable, int | None, Hashable]]) -> Iterator[tuple[int, Hashable]]:

@@ -57,7 +57,8 @@ def partition_figure(
     bottom = lag_top + _LAG
     parts = [shade(scale, behind, _TOP, bottom), bands(rows, scale, _TOP), time_axis(scale, lanes_top, bottom)]
     for number, replica in enumerate(track.replicas):
-        y, colour = lanes_top + _LANE * number, colours[replica.node]
+        y = lanes_top + _LANE * number
+        colour = colours[replica.node]
         parts.append(group(replica.node, [_lane_svg(replica, scale, y, colour), _pauses_svg(replica.node, scale, behind, y)]))
     parts.append(_offsets_svg(track, scale, offsets_top, colours))
     parts.append(_lags_svg(track, scale, lag_top, colours))
@@ -98,7 +99,8 @@ def _lane_svg(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> s
 
 def _role_svg(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> str:
     """The bar of a role, with the leader epoch if it fits."""
-    x, width = scale.x(span.start_ns), scale.x(span.end_ns) - scale.x(span.start_ns)
+    x = scale.x(span.start_ns)
+    width = scale.x(span.end_ns) - scale.x(span.start_ns)
     epoch = "" if span.leader_epoch is None else str(span.leader_epoch)
     when = from_to(span.start_ns, span.end_ns)
     label_fits = width >= 7 * len(epoch) + 6

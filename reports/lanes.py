@@ -106,16 +106,16 @@ class _Columns:
     """The x of each position at which a drawn call begins or ends."""
 
     def __init__(self, bars: Sequence[Bar]) -> None:
-        ends = {bar.end for bar in bars if bar.end is not None}
-        self._at = sorted({bar.start for bar in bars} | ends)
+        bar_ends = {bar.end for bar in bars if bar.end is not None}
+        self._at = sorted({bar.start for bar in bars} | bar_ends)
         self._x = [_LEFT]
-        closing: dict[int, list[Bar]] = {}
+        bars_ending: dict[int, list[Bar]] = {}
         for bar in bars:
             if bar.end is not None:
-                closing.setdefault(bar.end, []).append(bar)
+                bars_ending.setdefault(bar.end, []).append(bar)
         for at in self._at[1:]:
             least = self._x[-1] + _COLUMN_MIN
-            self._x.append(max([least, *(self._known(bar.start) + _needed(bar) for bar in closing.get(at, ()))]))
+            self._x.append(max([least, *(self._known(bar.start) + _needed(bar) for bar in bars_ending.get(at, ()))]))
         still = [self._known(bar.start) + _needed(bar) for bar in bars if bar.end is None]
         self.width = max([self._x[-1] + _COLUMN_MIN, *still])
 

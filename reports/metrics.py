@@ -57,9 +57,9 @@ def metrics_of(events: Iterable[ClusterEvent], brokers: Sequence[str]) -> tuple[
         if event.kind is K.GAUGE and event.detail:
             points.setdefault(event.detail, {}).setdefault(node, []).append((event.time_ns, event.gauge))
         elif event.kind is K.NODE_STOPPED:
-            for told in points.values():
-                if node in told:
-                    told[node].append((event.time_ns, None))
+            for values_by_node in points.values():
+                if node in values_by_node:
+                    values_by_node[node].append((event.time_ns, None))
     return tuple(
         MetricTrack(
             name=short_name(whole) or whole,
@@ -98,7 +98,8 @@ def metrics_figure(tracks: Sequence[MetricTrack], scale: TimeScale, behind: Back
 
 def _panel_svg(track: MetricTrack, scale: TimeScale, top: int, brokers: Sequence[str]) -> str:
     """One metric: its axis and the line of each broker."""
-    bottom, most = top + _PANEL, max(track.values)
+    bottom = top + _PANEL
+    most = max(track.values)
     ticks = [(value, bottom - value * _PANEL // max(most, 1)) for value in nice_ticks(0, max(most, 1), 3)]
     parts = [
         line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"),

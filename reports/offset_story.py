@@ -129,7 +129,7 @@ def _context_events(place: Place, events: Sequence[ClusterEvent], *, first: int,
     """
     replicas = {e.node for e in events if e.node is not None and _same_partition(e, place) and e.kind not in _CONTEXT_OF_OTHERS}
     events_around: list[ClusterEvent] = []
-    led: ClusterEvent | None = None
+    leader_event: ClusterEvent | None = None
     for event in events:
         if event.index > last:
             break
@@ -137,7 +137,7 @@ def _context_events(place: Place, events: Sequence[ClusterEvent], *, first: int,
             if event.index >= first:
                 events_around.append(event)
             elif event.kind is EventKind.STATE_WRITTEN:
-                led = event
+                leader_event = event
         elif event.kind in _OF_THE_NODE and event.node in replicas and event.index >= first:
             events_around.append(event)
-    return events_around if led is None else [led, *events_around]
+    return events_around if leader_event is None else [leader_event, *events_around]

@@ -189,9 +189,9 @@ def _paired_rows(page: BesidePage) -> list[Drawn]:
     for number, line in enumerate(page.lines):
         own = tuple(None if index is None else spots[side][index] for side, index in enumerate((line.left, line.right)))
         css = ("" if line.place == "both" else f" only-{line.place}") + (" marked" if line.mark else "")
-        note = f"[{line.mark}] " if line.mark else ""
+        mark = f"[{line.mark}] " if line.mark else ""
         gap = f"{counted(line.gap, 'row')} left out" if line.gap else ""
-        rows.append(Drawn(spots=own, name=number, css=css, sign=sign_of(line.place), note=note, gap=gap))
+        rows.append(Drawn(spots=own, name=number, css=css, sign=sign_of(line.place), note=mark, gap=gap))
     return rows
 
 

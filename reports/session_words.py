@@ -11,32 +11,32 @@ _LONG = 160  # characters of a value that nobody can read as words
 def session_words(f: str, value: str) -> str:
     """What the JSON of an operation says, records by their range of offsets; the clipped value if it is no such JSON."""
     try:
-        said = json.loads(value)
-        return "; ".join(_txn(said) if f == "txn" else _member(said))
+        answer = json.loads(value)
+        return "; ".join(_txn(answer) if f == "txn" else _member(answer))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return value if len(value) <= _LONG else f"{value[:_LONG]}…"
 
 
-def _member(said: dict[str, Any]) -> Iterator[str]:
+def _member(answer: dict[str, Any]) -> Iterator[str]:
     """What a member of a group, or a reader of committed records, asked for or was told."""
-    if "id" in said:
-        yield f"transactional id {said['id']}"
-    if "group" in said:
-        yield f"group {said['group']}"
+    if "id" in answer:
+        yield f"transactional id {answer['id']}"
+    if "group" in answer:
+        yield f"group {answer['group']}"
     for what in ("assigned", "revoked"):
-        if said.get(what):
-            yield f"{what} {', '.join(said[what])}"
-    if "records" in said:
-        yield f"polled {_ranges(said['records'])}"
+        if answer.get(what):
+            yield f"{what} {', '.join(answer[what])}"
+    if "records" in answer:
+        yield f"polled {_ranges(answer['records'])}"
     for what in ("results", "sends"):
-        if said.get(what):
-            yield f"sent {_ranges(said[what])}"
-    if said.get("positions"):
-        yield f"positions {', '.join(f'{key} {position}' for key, position in sorted(said['positions'].items()))}"
-    if said.get("acknowledged"):
-        confirmed = said.get("confirmed", ())
-        yield "; ".join(_acknowledged(key, of, certain=key in confirmed) for key, of in sorted(said["acknowledged"].items()))
-    if said.get("end"):
+        if answer.get(what):
+            yield f"sent {_ranges(answer[what])}"
+    if answer.get("positions"):
+        yield f"positions {', '.join(f'{key} {position}' for key, position in sorted(answer['positions'].items()))}"
+    if answer.get("acknowledged"):
+        confirmed = answer.get("confirmed", ())
+        yield "; ".join(_acknowledged(key, of, certain=key in confirmed) for key, of in sorted(answer["acknowledged"].items()))
+    if answer.get("end"):
         yield "to the end"
 
 
@@ -47,9 +47,9 @@ def _acknowledged(key: str, types: list[list[Any]], *, certain: bool) -> str:
     return f"{words} of {key}{'' if certain else ', not confirmed'}"
 
 
-def _txn(said: list[list[Any]]) -> Iterator[str]:
+def _txn(micros: list[list[Any]]) -> Iterator[str]:
     """The micro-operations of a transaction, each as asked for or as answered."""
-    for micro in said:
+    for micro in micros:
         if micro[0] == "send":
             offset, value = micro[2] if isinstance(micro[2], list) else (None, micro[2])
             yield f"send {value} to {micro[1]}" + ("" if offset is None else f" at {offset}")

@@ -81,13 +81,13 @@ class Diagram:
 
 def diagram_of(history: History, cause: Cause | None) -> Diagram | None:
     """The diagram of a run: around its cause, or the whole run where it is short; None for a long run without a cause."""
-    told = frozenset[int]() if cause is None else frozenset(cause.rows)
-    rows = rows_of(history, told)
+    cause_rows = frozenset[int]() if cause is None else frozenset(cause.rows)
+    rows = rows_of(history, cause_rows)
     whole = len(rows) <= WHOLE_MAX
     if not rows or not (whole or (cause is not None and cause.rows)):
         return None
     kept = rows if whole or cause is None else _rows_around_cause(rows, cause)
-    return drawn(rows, kept, history.manifest.brokers, step=None if cause is None else cause.step, told=told)
+    return drawn(rows, kept, history.manifest.brokers, step=None if cause is None else cause.step, cause_rows=cause_rows)
 
 
 def rows_of(history: History, told: Set[int]) -> list[Row]:
@@ -95,14 +95,14 @@ def rows_of(history: History, told: Set[int]) -> list[Row]:
     return sorted([*_events_shown(history, told), *_calls_shown(history, told)], key=lambda row: row.index)
 
 
-def drawn(rows: Sequence[Row], kept: Sequence[Row], brokers: Sequence[str], *, step: int | None, told: Set[int]) -> Diagram:
+def drawn(rows: Sequence[Row], kept: Sequence[Row], brokers: Sequence[str], *, step: int | None, cause_rows: Set[int]) -> Diagram:
     """The diagram of some of these rows."""
     process_of = _process_by_actor(kept, brokers)
     shown = {row.index for row in kept}
     arrows = [arrow for arrow in _arrows_between_rows(rows, process_of) if {arrow.start, arrow.end} <= shown]
     return Diagram(
         processes=tuple(dict.fromkeys(process_of.values())),
-        spots=tuple(_spot_of_row(row, process_of, step=step, told=row.index in told) for row in kept),
+        spots=tuple(_spot_of_row(row, process_of, step=step, is_witness=row.index in cause_rows) for row in kept),
         arrows=tuple(arrows),
         spans=tuple(_spans_of_rows(kept, process_of)),
         left_out=len(rows) - len(kept),
@@ -110,34 +110,34 @@ def drawn(rows: Sequence[Row], kept: Sequence[Row], brokers: Sequence[str], *, s
     )
 
 
-def _events_shown(history: History, told: Set[int]) -> Iterator[ClusterEvent]:
+def _events_shown(history: History, cause_rows: Set[int]) -> Iterator[ClusterEvent]:
     """All events but those of the end and of faults on a partition, unless they are told."""
     for event in history.events:
         about_partition = event.kind in (K.FAULT_BEGUN, K.FAULT_ENDED) and event.partition is not None
-        if event.index in told or (event.kind not in _END and not about_partition):
+        if event.index in cause_rows or (event.kind not in _END and not about_partition):
             yield event
 
 
-def _calls_shown(history: History, told: Set[int]) -> Iterator[Operation]:
+def _calls_shown(history: History, cause_rows: Set[int]) -> Iterator[Operation]:
     """One row of each invocation and completion, that of its first record. Answers without a record only if they are told."""
     for row in history.operations:
         records = row.f == "produce" or (row.type is not OpType.INVOKE and row.value is not None)
-        if row.slot == 0 and (records or row.index in told):
+        if row.slot == 0 and (records or row.index in cause_rows):
             yield row
 
 
 def _rows_around_cause(rows: Sequence[Row], cause: Cause) -> list[Row]:
     """The rows that matter between the first and the last row of a cause, and a few control rows before."""
-    told = frozenset(cause.rows)
-    first, last = min(told), max(told)
-    found = [row for row in rows if row.index in told]
-    offsets = {row.offset for row in found if row.offset is not None}
-    values = {row.value for row in found if row.value is not None}
-    mine = [row for row in rows if partition_key(row) in ("", cause.key) or row.index in told]
-    before = [row for row in mine if row.index < first and is_deed(row)][-BEFORE:]
-    inside = [row for row in mine if first - 40 <= row.index <= last and _is_of_cause(row, offsets, values, told)]
+    cause_rows = frozenset(cause.rows)
+    first, last = min(cause_rows), max(cause_rows)
+    rows_of_cause = [row for row in rows if row.index in cause_rows]
+    offsets = {row.offset for row in rows_of_cause if row.offset is not None}
+    values = {row.value for row in rows_of_cause if row.value is not None}
+    partition_rows = [row for row in rows if partition_key(row) in ("", cause.key) or row.index in cause_rows]
+    before = [row for row in partition_rows if row.index < first and is_deed(row)][-BEFORE:]
+    inside = [row for row in partition_rows if first - 40 <= row.index <= last and _is_of_cause(row, offsets, values, cause_rows)]
     kept = {row.index: row for row in (*before, *inside)}
-    ranked = sorted(kept.values(), key=lambda row: (_rank_to_leave_out(row, told), abs(row.index - (cause.step or last))))
+    ranked = sorted(kept.values(), key=lambda row: (_rank_to_leave_out(row, cause_rows), abs(row.index - (cause.step or last))))
     return sorted(ranked[:ROWS_MAX], key=lambda row: row.index)
 
 
@@ -146,9 +146,9 @@ def is_deed(row: Row) -> bool:
     return isinstance(row, ClusterEvent) and row.kind not in _BULK | _MINOR
 
 
-def _is_of_cause(row: Row, offsets: set[int], values: set[str], told: Set[int]) -> bool:
+def _is_of_cause(row: Row, offsets: set[int], values: set[str], cause_rows: Set[int]) -> bool:
     """Whether the row belongs into the diagram: it is told, or about these offsets and values."""
-    if row.index in told:
+    if row.index in cause_rows:
         return True
     if isinstance(row, Operation):
         return row.value in values or (row.f == "produce" and row.offset in offsets)
@@ -160,9 +160,9 @@ def _is_of_cause(row: Row, offsets: set[int], values: set[str], told: Set[int]) 
     return True
 
 
-def _rank_to_leave_out(row: Row, told: Set[int]) -> int:
+def _rank_to_leave_out(row: Row, cause_rows: Set[int]) -> int:
     """How soon a row is left out if there are too many; 0 is last."""
-    if row.index in told:
+    if row.index in cause_rows:
         return 0
     if isinstance(row, Operation) or row.kind in _MINOR:
         return 3
@@ -173,10 +173,10 @@ def _process_by_actor(rows: Sequence[Row], brokers: Sequence[str]) -> dict[str, 
     """The process line that each actor has in the diagram: clients first, then brokers, then ZooKeeper."""
     clients = sorted({row.process for row in rows if isinstance(row, Operation)})
     own = len(clients) <= CLIENTS_MAX
-    found = {f"client {number}": f"client {number}" if own else CLIENTS for number in clients}
+    rows_of_cause = {f"client {number}": f"client {number}" if own else CLIENTS for number in clients}
     nodes = {row.node for row in rows if isinstance(row, ClusterEvent) and row.node is not None}
-    found.update({node: node for node in (*brokers, *sorted(nodes - {*brokers}))})
-    return {**found, ZOOKEEPER: ZOOKEEPER}
+    rows_of_cause.update({node: node for node in (*brokers, *sorted(nodes - {*brokers}))})
+    return {**rows_of_cause, ZOOKEEPER: ZOOKEEPER}
 
 
 def _actor(row: Row) -> str:
@@ -185,13 +185,13 @@ def _actor(row: Row) -> str:
     return ZOOKEEPER if row.node is None or row.kind in (K.SESSION_ENDED, K.STATE_WRITTEN) else row.node
 
 
-def _spot_of_row(row: Row, process_of: dict[str, str], *, step: int | None, told: bool) -> Spot:
+def _spot_of_row(row: Row, process_of: dict[str, str], *, step: int | None, is_witness: bool) -> Spot:
     """A row as a point of its process, with its fields."""
     line = operation_line(row) if isinstance(row, Operation) else event_line(row)
     filled = {name: value for name, value in asdict(row).items() if value is not None and name != "time_ns"}
     words = {name: ", ".join(map(str, value)) if isinstance(value, tuple | list) else value for name, value in filled.items()}
     fields = "\n".join(f"{name}: {value}" for name, value in words.items())
-    return Spot(process=process_of[_actor(row)], line=replace(line, witness=told, step=row.index == step), fields=fields)
+    return Spot(process=process_of[_actor(row)], line=replace(line, witness=is_witness, step=row.index == step), fields=fields)
 
 
 # --- messages -------------------------------------------------------------------------------------------------------------------
@@ -235,7 +235,8 @@ def _arrows_of_call(row: Operation, seen: _Seen, process_of: dict[str, str]) -> 
 
 def _arrows_of_event(row: ClusterEvent, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
     """The messages that a row of a broker or of ZooKeeper ended, from the rows that sent them."""
-    key, node = partition_key(row), row.node or ""
+    key = partition_key(row)
+    node = row.node or ""
     if row.kind is K.APPEND:
         yield from _arrows_of_append(row, key, node, seen, process_of)
     elif row.kind is K.HW:

@@ -121,8 +121,8 @@ def _spans_svg(panel: Panel) -> list[str]:
             x = panel.columns[span.process] - (7 if span.kind == "down" else 12)
             height = max(_y(panel.lines[span.end]) - y, 4)
             box = f'x="{x}" y="{y}" width="{14 if span.kind == "down" else 4}" height="{height}"'
-            ends = f'data-from="{panel.names[span.start]}" data-to="{panel.names[span.end]}"'
-            data = f'{ends} data-process="{escape(span.process)}"'
+            end_attributes = f'data-from="{panel.names[span.start]}" data-to="{panel.names[span.end]}"'
+            data = f'{end_attributes} data-process="{escape(span.process)}"'
             parts.append(f'<rect {box} class="st-{span.kind}" {data}><title>{_safe(span.words)}</title></rect>')
     return parts
 
@@ -137,10 +137,12 @@ def _arrows_svg(panel: Panel) -> list[str]:
             x2 += -5 if x2 > x1 else 5
             y1, y2 = _y(lines[arrow.start]), _y(lines[arrow.end])
             data = f'data-from="{names[arrow.start]}" data-to="{names[arrow.end]}" data-x1="{x1}" data-x2="{x2}"'
-            ends = f'data-process="{escape(process_of(arrow.source))}" data-other="{escape(process_of(arrow.target))}"'
+            node_attributes = f'data-process="{escape(process_of(arrow.source))}" data-other="{escape(process_of(arrow.target))}"'
             title = f"<title>{_safe(f'{arrow.source} to {arrow.target}: {arrow.words}')}</title>"
             d = f'd="M{x1} {y1}L{x2} {y2}"'
-            parts.append(f'<path {d} class="st-arrow {arrow.kind}" marker-end="url(#st-head)" {data} {ends}>{title}</path>')
+            parts.append(
+                f'<path {d} class="st-arrow {arrow.kind}" marker-end="url(#st-head)" {data} {node_attributes}>{title}</path>'
+            )
     return parts
 
 

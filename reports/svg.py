@@ -190,8 +190,8 @@ def strip(scale: TimeScale, behind: Backdrop, top: int) -> str:
 def window_words(window: FaultWindow) -> str:
     """Describe one fault, its time and effect in a line."""
     nodes = ", ".join(window.nodes)
-    of = f" on {nodes}" if nodes else ""
-    return f"{window.id}: {window.kind}{of}, {from_to(window.start_ns, window.end_ns)}, acted {window.acted} times"
+    on_nodes = f" on {nodes}" if nodes else ""
+    return f"{window.id}: {window.kind}{on_nodes}, {from_to(window.start_ns, window.end_ns)}, acted {window.acted} times"
 
 
 def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
@@ -223,7 +223,9 @@ def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
 
 def _moves_in_column(start: int, ys: Sequence[int]) -> list[int]:
     """The moves within one column, so that the line covers all its points and ends at the last value."""
-    low, high, last = min(ys), max(ys), ys[-1]
+    low = min(ys)
+    high = max(ys)
+    last = ys[-1]
     stops = [y for y in (low, high) if not min(start, last) <= y <= max(start, last)]
     stops.append(last)
     return [y for y, before in zip(stops, [start, *stops], strict=False) if y != before]

@@ -88,8 +88,10 @@ def _milestones_svg(scale: TimeScale, behind: Backdrop) -> str:
         if not scale.shows(time_ns, time_ns):
             continue
         x = scale.x(time_ns)
-        late = x > LEFT + PLOT - 80
-        parts.append(text(x, _TOP + 10, words, css="tick", anchor="end" if late else "start", dx=-4 if late else 4))
+        is_at_right_edge = x > LEFT + PLOT - 80
+        parts.append(
+            text(x, _TOP + 10, words, css="tick", anchor="end" if is_at_right_edge else "start", dx=-4 if is_at_right_edge else 4)
+        )
     return "".join(parts)
 
 
@@ -142,8 +144,8 @@ def call_words(call: Call) -> str:
     where = "" if call.topic is None else f" {call.topic}" if call.partition is None else f" {call.topic}-{call.partition}"
     end = "no answer" if call.latency_ns is None else f"{seconds(call.latency_ns, 4)} s"
     why = "" if call.error is None else f" {call.error}"
-    asked = f"client {call.process}: {call.f}{where} at {seconds(call.start_ns)} s"
-    return f"{asked}, {end}: {call.type.value}{why} (row {call.index})"
+    invocation_in_words = f"client {call.process}: {call.f}{where} at {seconds(call.start_ns)} s"
+    return f"{invocation_in_words}, {end}: {call.type.value}{why} (row {call.index})"
 
 
 def _lane_svg(number: int, calls: Sequence[Call], hovered: Mapping[int, str], scale: TimeScale, y: int) -> str:

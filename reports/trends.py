@@ -21,7 +21,8 @@ class Share(Struct, frozen=True, kw_only=True):
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % Wilson interval of the share."""
-        n, p = self.runs, self.count / self.runs
+        n = self.runs
+        p = self.count / self.runs
         middle, half = p + _Z**2 / (2 * n), _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
         return max((middle - half) / (1 + _Z**2 / n), 0.0), min((middle + half) / (1 + _Z**2 / n), 1.0)
 

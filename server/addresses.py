@@ -10,7 +10,8 @@ def host_and_port(text: str, default_port: int | None = None) -> tuple[str, int]
     """
     host, colon, port = text.rpartition(":")
     if default_port is not None and (not colon or text.endswith("]")):
-        host, port = text, str(default_port)
+        host = text
+        port = str(default_port)
     bare = host.removeprefix("[").removesuffix("]")
     is_whole = bool(bare) and (":" in bare) == (host == f"[{bare}]") and not set(bare) & set("[]/ ,")
     if not is_whole or not port.isascii() or not port.isdecimal() or int(port) > 65535:

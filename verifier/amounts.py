@@ -11,10 +11,10 @@ from verifier.asked import Asked, answer, is_done, row_of
 # --- bank, counter -----------------------------------------------------------------------------------------------------------
 
 
-def _balances(asked: Asked, said: Sequence[Call]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+def _balances(question: Asked, calls: Sequence[Call]) -> tuple[dict[Any, Any], dict[Any, Any]]:
     """The balances to compare with, which are given or those of another read, and those of the read in question."""
-    *others, read = said
-    (base,) = [row_of(call, call.result) for call in others if is_done(call, "read")] or [dict(asked.initial)]
+    *others, read = calls
+    (base,) = [row_of(call, call.result) for call in others if is_done(call, "read")] or [dict(question.initial)]
     return base, row_of(read, read.result if read.f == "read" else None)
 
 
@@ -35,11 +35,11 @@ def balance(wrong: Callable[[Any], bool]) -> Callable[..., bool]:
     return lambda _, read: read.f == "read" and any(wrong(value) for value in row_of(read, read.result).values())
 
 
-def _bounds_of_sum(asked: Asked, read: Call) -> tuple[int, int]:
-    adds = [call for call in asked.calls if call.f == "add"]
+def _bounds_of_sum(question: Asked, read: Call) -> tuple[int, int]:
+    adds = [call for call in question.calls if call.f == "add"]
     returned: list[Any] = [call.argument for call in adds if call.end is not None and call.end < read.start]
     invoked: list[Any] = [call.argument for call in adds if call.start < read.end]  # type: ignore[operator]
-    first = asked.initial if isinstance(asked.initial, int) else 0
+    first = question.initial if isinstance(question.initial, int) else 0
     lower = first + sum(n for n in returned if n > 0) + sum(n for n in invoked if n < 0)
     return lower, first + sum(n for n in invoked if n > 0) + sum(n for n in returned if n < 0)
 
@@ -105,8 +105,8 @@ def gap(_: Asked, *said: Call) -> bool:
     return None in since and all(write.f == "write" and write.argument == key for write in writes)
 
 
-def unbegun(asked: Asked, read: Call) -> bool:
+def unbegun(question: Asked, read: Call) -> bool:
     """A read shows a subkey of a key that nobody had begun to write."""
     key, since = _key_and_subkeys(read)
-    begun = [c for c in (*asked.calls, *asked.failed) if c.f == "write" and c.argument == key and c.start <= read.end]  # type: ignore[operator]
+    begun = [c for c in (*question.calls, *question.failed) if c.f == "write" and c.argument == key and c.start <= read.end]  # type: ignore[operator]
     return bool(since) and not begun

@@ -64,11 +64,11 @@ def verify_answers(
     rule = RULES.get((model, witness.name))
     must(rule, f"{model} knows no anomaly {witness.name}")
     assert rule is not None
-    asked = Asked(
+    question = Asked(
         [c for at, c in part.items() if at < happened], [c for at, c in part.items() if at >= happened], initial, strict
     )
     try:
-        shows = rule(asked, *(part[at] for at in witness.operations))
+        shows = rule(question, *(part[at] for at in witness.operations))
     except (AttributeError, LookupError, TypeError, ValueError):  # too many or too few operations, or answers of another shape
         shows = False
     must(shows, f"operations {list(witness.operations)} do not show {witness.name}")

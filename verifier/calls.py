@@ -31,8 +31,8 @@ def all_are_calls(model: str, calls: Iterable[Call]) -> None:
         must(_has_call(model, call.f, call.argument, call.result), f"{model} has no such call as {call.f} of line {call.line}")
 
 
-def _has_call(model: str, f: str, asked: Any, told: Any) -> bool:
-    is_open = told is UNKNOWN
+def _has_call(model: str, f: str, asked: Any, result: Any) -> bool:
+    is_open = result is UNKNOWN
     match model, f:
         case "cas-register", "cas":
             return type(asked) is tuple and len(asked) == 2
@@ -43,17 +43,17 @@ def _has_call(model: str, f: str, asked: Any, told: Any) -> bool:
         case ("register" | "cas-register", "write") | ("fifo-queue" | "unordered-queue", "enqueue"):
             return asked is not None
         case "set", "read":
-            return is_open or (isinstance(told, tuple | frozenset) and not isinstance(told, Pairs))
+            return is_open or (isinstance(result, tuple | frozenset) and not isinstance(result, Pairs))
         case "kv", "get" | "put" | "append":
-            return text_of(asked) is not None if f != "get" else is_open or text_of(told) is not None
+            return text_of(asked) is not None if f != "get" else is_open or text_of(result) is not None
         case "versioned-node", "set":
             return isinstance(asked, tuple) and len(asked) == 2 and isinstance(asked[1], int)
         case ("versioned-node", "delete") | ("partition-log", "read"):
             return isinstance(asked, int)
         case "partition-log", "append" | "end":
-            return (f == "append" and asked is not None and told is None) or is_open or isinstance(told, int)
+            return (f == "append" and asked is not None and result is None) or is_open or isinstance(result, int)
         case "multi-register", _:
-            return are_micros(asked, _OF_REGISTERS) and (is_open or are_micros(told, _OF_REGISTERS))
+            return are_micros(asked, _OF_REGISTERS) and (is_open or are_micros(result, _OF_REGISTERS))
     return f in _OF_ANSWERS.get(model, ())
 
 

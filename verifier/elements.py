@@ -49,11 +49,11 @@ def stale(asked: Asked, add: Call, read: Call, later: Call) -> bool:
     return asked.strict and _is_absent(asked, add, read) and later.start > read.start and add.argument in answer(later)
 
 
-def hides(asked: Asked, missing: Call, latest: Call, read: Call) -> bool:
+def hides(question: Asked, missing: Call, latest: Call, read: Call) -> bool:
     """A read shows the latest write and lacks one that had returned before it was invoked."""
     ordered = is_done(missing, "write") and latest.f == "write" and missing.end < latest.start  # type: ignore[operator]
     shown = latest.argument in answer(read) and missing.argument not in answer(read)
-    return ordered and shown and {latest, missing} <= {*asked.calls}
+    return ordered and shown and {latest, missing} <= {*question.calls}
 
 
 def where_written_once(rule: Callable[..., bool]) -> Callable[..., bool]:
@@ -92,21 +92,21 @@ def taken_failed(asked: Asked, failed: Call, take: Call) -> bool:
     return failed in asked.failed and failed.f == "enqueue" and unput and failed.argument not in asked.values("enqueue")
 
 
-def never_taken(asked: Asked, put: Call) -> bool:
+def never_taken(question: Asked, put: Call) -> bool:
     """The value is among those of which too few came out, and these are more than calls of unknown outcome can have taken."""
-    drained = max((call.start for call in asked.done("drain")), default=-1)
-    open_takes = [call for call in asked.calls if call.end is None and call.f != "enqueue"]
-    ends: defaultdict[Any, list[int]] = defaultdict(list)
-    for call in asked.done("dequeue", "drain"):
+    drained = max((call.start for call in question.done("drain")), default=-1)
+    open_takes = [call for call in question.calls if call.end is None and call.f != "enqueue"]
+    end_times: defaultdict[Any, list[int]] = defaultdict(list)
+    for call in question.done("dequeue", "drain"):
         for value in _taken(call):
-            ends[value].append(call.end or 0)
+            end_times[value].append(call.end or 0)
     starts: defaultdict[Any, list[int]] = defaultdict(list)
-    for call in asked.done("enqueue"):
+    for call in question.done("enqueue"):
         if call.end < drained:  # type: ignore[operator]
             starts[call.argument].append(call.start)
-    missing = {value: _missing(begun, ends[value]) for value, begun in starts.items()}
+    missing = {value: _missing(begun, end_times[value]) for value, begun in starts.items()}
     undecided = any(call.f == "drain" for call in open_takes) or len(open_takes) >= sum(missing.values())
-    judged = is_done(put, "enqueue") and put in asked.calls and put.end < drained  # type: ignore[operator]
+    judged = is_done(put, "enqueue") and put in question.calls and put.end < drained  # type: ignore[operator]
     return judged and missing[put.argument] > 0 and not undecided
 
 
@@ -135,11 +135,11 @@ def read_of_failed(asked: Asked, failed: Call, read: Call) -> bool:
     return failed in asked.failed and version not in known and version in {(key, value) for _, key, value in answer(read)}
 
 
-def forks(asked: Asked, one: Call, other: Call) -> bool:
+def forks(question: Asked, first: Call, second: Call) -> bool:
     """Each of two reads of the same keys has seen a write that the other has not."""
-    often = Counter(key for key, _ in (*_written(asked.calls), *_written(asked.failed)))
-    seen, seen_too = ({key for _, key, value in answer(read) if value is not None} for read in (one, other))
-    group, group_too = ({key for _, key, _ in answer(read)} for read in (one, other))
+    often = Counter(key for key, _ in (*_written(question.calls), *_written(question.failed)))
+    seen, seen_too = ({key for _, key, value in answer(read) if value is not None} for read in (first, second))
+    group, group_too = ({key for _, key, _ in answer(read)} for read in (first, second))
     return group == group_too and max((often[key] for key in group), default=0) == 1 and bool(seen - seen_too and seen_too - seen)
 
 

@@ -41,19 +41,19 @@ class Object(NamedTuple):
         """The value, or one that stands for all that nobody asks for: a string counts if it may become one that was read."""
         if self.asked is None or value in self.asked:
             return value
-        return value if self.model == "kv" and any(told.startswith(value) for told in self.asked) else _ELSE
+        return value if self.model == "kv" and any(read_value.startswith(value) for read_value in self.asked) else _ELSE
 
     def after(self, state: State, call: Call) -> Iterator[State]:
         """The states that a call may leave; none if the object could not have answered so."""
-        told, is_open = call.result, call.result is UNKNOWN
+        result, is_open = call.result, call.result is UNKNOWN
         match self.model, call.f, call.argument:
             case "register" | "cas-register", "write", value:
                 yield self.of(value)
             case "register" | "cas-register" | "kv", "read" | "get", _:
-                yield from [state] if is_open or (text_of(told) if self.model == "kv" else told) == state else []
+                yield from [state] if is_open or (text_of(result) if self.model == "kv" else result) == state else []
             case "cas-register", "cas", (old, new):
-                yield from [state] if state != old and (is_open or told in (FALSE, "false")) else []
-                yield from [self.of(new)] if state == old and told not in (FALSE, "false") else []
+                yield from [state] if state != old and (is_open or result in (FALSE, "false")) else []
+                yield from [self.of(new)] if state == old and result not in (FALSE, "false") else []
             case "kv", "put" | "append", value:
                 text = text_of(value) if call.f == "put" else f"{state}{text_of(value)}"
                 yield _ELSE if call.f == "append" and state == _ELSE else self.of(text)
@@ -66,16 +66,16 @@ class Object(NamedTuple):
             case "fifo-queue", "enqueue", value:
                 yield (*state, value)
             case "fifo-queue", "dequeue", _:
-                yield from [state[1:]] if is_open or told == (state[0] if state else None) else []
+                yield from [state[1:]] if is_open or result == (state[0] if state else None) else []
             case "unordered-queue", "enqueue", value:
                 yield frozenset((Counter(dict(state)) + Counter([value])).items())
             case "unordered-queue", "dequeue", _:
                 held = Counter(dict(state))
-                takes = [*held] if is_open else [told] if told in held else []
+                takes = [*held] if is_open else [result] if result in held else []
                 yield from (frozenset((held - Counter([value])).items()) for value in takes)
-                yield from [state] if not held and (is_open or told is None) else []
+                yield from [state] if not held and (is_open or result is None) else []
             case "multi-register", "txn", _:
-                yield from self._states_of_registers(dict(state), call.argument if is_open else told, is_open)
+                yield from self._states_of_registers(dict(state), call.argument if is_open else result, is_open)
             case "partition-log", _, _:
                 yield from self._states_of_log(state[0], state[1], call)
             case "versioned-node", _, _:
@@ -95,31 +95,31 @@ class Object(NamedTuple):
         yield frozenset(held.items())
 
     def _states_of_log(self, records: tuple[Any, ...], end: int, call: Call) -> Iterator[State]:
-        told, asked = call.result, self.asked or frozenset()
+        result, offsets_asked = call.result, self.asked or frozenset()
         if call.f == "append":
             # Without an answered offset it may be at any: at one that is read, or at the first of the others.
-            other = next(offset for offset in range(end, end + len(asked) + 1) if offset not in asked)
-            for at in [told] if isinstance(told, int) else [*asked, other]:
+            free_offset = next(offset for offset in range(end, end + len(offsets_asked) + 1) if offset not in offsets_asked)
+            for at in [result] if isinstance(result, int) else [*offsets_asked, free_offset]:
                 if at >= end:
-                    yield ((*records, (at, call.argument)) if at in asked else records, at + 1)
-        elif call.f == "end" and (not isinstance(told, int) or told >= end):
-            yield records, told if isinstance(told, int) else end
-        elif call.f == "read" and (told is UNKNOWN or dict(records).get(call.argument) == told):
+                    yield ((*records, (at, call.argument)) if at in offsets_asked else records, at + 1)
+        elif call.f == "end" and (not isinstance(result, int) or result >= end):
+            yield records, result if isinstance(result, int) else end
+        elif call.f == "read" and (result is UNKNOWN or dict(records).get(call.argument) == result):
             yield records, end
 
     def _states_of_znode(self, state: State, call: Call) -> Iterator[State]:
-        asked: State = call.argument
+        argument: State = call.argument
         right: State = "no-node"
-        after, told = state, call.result if text_of(call.result) is None else text_of(call.result)
+        after, result = state, call.result if text_of(call.result) is None else text_of(call.result)
         if call.f == "create":
-            right, after = ("ok", (asked, 0)) if state is None else ("node-exists", state)
+            right, after = ("ok", (argument, 0)) if state is None else ("node-exists", state)
         elif state is not None and call.f == "read":
             right = state
         elif state is not None:
-            wanted, version = asked[1] if call.f == "set" else asked, state[1] + 1
-            right, after = (version, (asked[0], version)) if call.f == "set" else ("ok", None)
+            wanted, version = argument[1] if call.f == "set" else argument, state[1] + 1
+            right, after = (version, (argument[0], version)) if call.f == "set" else ("ok", None)
             right, after = (right, after) if wanted in (-1, state[1]) else ("bad-version", state)
-        if told is UNKNOWN or right == told:
+        if result is UNKNOWN or right == result:
             yield after if after is None or self.asked is None else (after[0], min(after[1], *self.asked))
 
 
@@ -194,11 +194,11 @@ def _one_could_be_wrong(thing: Object, part: Sequence[tuple[int, Call]]) -> bool
 
 
 def _could_be_wrong(thing: Object, call: Call) -> bool:
-    told: Any = call.result
+    result: Any = call.result
     if call.f == "txn":
-        return any(f in ("r", "read") and (value is not None or thing.nil) for f, _, value in told)
+        return any(f in ("r", "read") and (value is not None or thing.nil) for f, _, value in result)
     return call.f not in ("write", "put", "append", "add", "enqueue") or (
-        thing.model == "partition-log" and isinstance(told, int)
+        thing.model == "partition-log" and isinstance(result, int)
     )
 
 
@@ -219,18 +219,18 @@ def verify_none(thing: Object, calls: Sequence[Call], witness: NoLinearization) 
 
 def has_order(thing: Object, part: Sequence[tuple[int, Call]], kept: set[int]) -> bool:
     """Whether some order explains these calls, if each other call on the object may act any number of times in its time."""
-    mine, free = _relaxed(thing.model, [call for at, call in part if at in kept], [call for at, call in part if at not in kept])
-    thing = thing._replace(asked=_asked_values(thing.model, mine, free))
+    core, free = _relaxed(thing.model, [call for at, call in part if at in kept], [call for at, call in part if at not in kept])
+    thing = thing._replace(asked=_asked_values(thing.model, core, free))
     left = [(0, thing.begin())]
     seen = {*left}
     while left:
         must(len(seen) < _SEARCHED_MAX, f"whether an order explains the calls kept is undecided after {_SEARCHED_MAX} steps")
         placed, state = left.pop()
-        waiting = [(n, call) for n, call in enumerate(mine) if not placed >> n & 1]
+        waiting = [(n, call) for n, call in enumerate(core) if not placed >> n & 1]
         if all(call.end is None for _, call in waiting):
             return True
         bound = min(call.end for _, call in waiting if call.end is not None)
-        latest = max((call.start for n, call in enumerate(mine) if placed >> n & 1), default=-9)
+        latest = max((call.start for n, call in enumerate(core) if placed >> n & 1), default=-9)
         moves = [(placed | 1 << n, call) for n, call in waiting if call.start < bound]
         moves += [(placed, call) for call in free if call.start < bound and (call.end is None or call.end > latest)]
         fresh = {(then, after) for then, call in moves for after in thing.after(state, call)} - seen
@@ -239,45 +239,45 @@ def has_order(thing: Object, part: Sequence[tuple[int, Call]], kept: set[int]) -
     return False
 
 
-def _relaxed(model: str, mine: list[Call], free: list[Call]) -> tuple[list[Call], list[Call]]:
+def _relaxed(model: str, core: list[Call], free: list[Call]) -> tuple[list[Call], list[Call]]:
     """The calls in question and the others that may help them. Of a set or queue only some values: those whose calls are kept.
 
     What holds for all values holds for these alone, so each call on another value is left out.
     """
     free = [call for call in free if call.f not in _LOOKS]
     if model in ("set", "fifo-queue", "unordered-queue"):
-        put = {call.argument for call in (*mine, *free) if call.f in ("add", "enqueue")}
+        put = {call.argument for call in (*core, *free) if call.f in ("add", "enqueue")}
         values = {
-            value for call in mine for value in ([call.argument] if call.f in ("add", "enqueue") else {*_values(call)} - put)
+            value for call in core for value in ([call.argument] if call.f in ("add", "enqueue") else {*_values(call)} - put)
         }
         values -= {call.argument for call in free if call.f == "enqueue"}  # each of them acts once
         if model == "set":
-            mine = [replace(c, result=tuple({*_values(c)} & values)) if c.f == "read" and c.end is not None else c for c in mine]
-        mine = [
-            c for c in mine if (c.argument in values if c.f in ("add", "enqueue") else model == "set" or {*_values(c)} <= values)
+            core = [replace(c, result=tuple({*_values(c)} & values)) if c.f == "read" and c.end is not None else c for c in core]
+        core = [
+            c for c in core if (c.argument in values if c.f in ("add", "enqueue") else model == "set" or {*_values(c)} <= values)
         ]
         free = [c for c in free if (c.argument in values if c.f == "add" else c.result is UNKNOWN or c.result in values)]
         free = [call for call in free if call.f != "enqueue"]
     if model == "partition-log":  # an append that nobody in question reads only forbids
-        reads = {(call.argument, call.result) for call in mine if call.f == "read"}
+        reads = {(call.argument, call.result) for call in core if call.f == "read"}
         tried = [replace(call, result=at) for call in free for at, value in reads if value == call.argument]
         known = {(call.start, call.result) for call in free if isinstance(call.result, int)}
         free = [c for c in tried if (c.start, c.result) in known or not any(start == c.start for start, _ in known)]
-    return mine, free
+    return core, free
 
 
-def _asked_values(model: str, mine: Sequence[Call], free: Sequence[Call] = ()) -> frozenset[Any] | None:
+def _asked_values(model: str, core: Sequence[Call], free: Sequence[Call] = ()) -> frozenset[Any] | None:
     """What the calls in question ask for, as `Object.asked`."""
     if model in ("register", "cas-register", "kv", "partition-log"):
-        told = {call.argument if model == "partition-log" else call.result for call in mine if call.f in ("read", "get")}
-        olds: set[Any] = {call.argument[0] for call in (*mine, *free) if call.f == "cas"}  # type: ignore[index]
-        return frozenset(text for one in told if (text := text_of(one)) is not None) if model == "kv" else frozenset(told | olds)
+        if model == "kv":
+            return frozenset(text for call in core if call.f in ("read", "get") and (text := text_of(call.result)) is not None)
+        results = {call.argument if model == "partition-log" else call.result for call in core if call.f in ("read", "get")}
+        return frozenset(results | {call.argument[0] for call in (*core, *free) if call.f == "cas"})  # type: ignore[index]
     if model == "multi-register":
-        micros: list[Any] = [micro for call in mine if call.end is not None for micro in call.result]  # type: ignore[attr-defined]
+        micros: list[Any] = [micro for call in core if call.end is not None for micro in call.result]  # type: ignore[attr-defined]
         return frozenset((key, value) for f, key, value in micros if f in ("r", "read"))
     if model == "versioned-node":
-        parts: list[Any] = [
-            part for c in (*mine, *free) for one in (c.argument, c.result) for part in (one if isinstance(one, tuple) else [one])
-        ]
-        return frozenset([1 + max((part for part in parts if isinstance(part, int)), default=0)])
+        sides = [side for call in (*core, *free) for side in (call.argument, call.result)]
+        values = [value for side in sides for value in (side if isinstance(side, tuple) else [side])]
+        return frozenset([1 + max((value for value in values if isinstance(value, int)), default=0)])
     return None

@@ -65,12 +65,12 @@ class Commits(Transactions):
             before = {versions.writers[key][seen - 1] for key, seen in shown[op] if seen}
             if deep:
                 before |= {versions.writers[key][seen - 1] for key in versions.keys(op) if (seen := versions.own[op, key])}
-                before |= {one for one in order[:at] if self._time and self._in_time(one, op, self._time)}
+                before |= {operation for operation in order[:at] if self._time and self._in_time(operation, op, self._time)}
             base: dict[Any, int] = {}
-            for key, seen in (item for one in before for item in past[one].items()):
+            for key, seen in (item for operation in before for item in past[operation].items()):
                 base[key] = max(seen, base.get(key, 0))
-            late = [key for key, seen in shown[op] if seen < base.get(key, 0)]
-            must(not late, f"operation {op} does not see a write to key {late[:1]} that is in its past")
+            late_keys = [key for key, seen in shown[op] if seen < base.get(key, 0)]
+            must(not late_keys, f"operation {op} does not see a write to key {late_keys[:1]} that is in its past")
             past[op] = {**(base if deep else {}), **{key: versions.own[op, key] + 1 for key in versions.keys(op)}}
 
     def _reads_of(self, op: int, versions: "_Versions") -> Iterator[tuple[Any, int]]:

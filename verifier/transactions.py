@@ -50,7 +50,7 @@ class Transactions:
         for op, micros in enumerate(self._micros):
             for at, (f, key, value) in enumerate(micros):
                 if f == "r":
-                    self._shown.update((key, one) for one in (value if lists else [value]))
+                    self._shown.update((key, element) for element in (value if lists else [value]))
                 elif f:
                     self._writers.setdefault((key, value), []).append((op, at))
 
@@ -62,8 +62,8 @@ class Transactions:
             case NoVersionOrder():
                 for case in witness.cases:
                     for first, then in case.assumed:
-                        (_, key, _), (_, other, _) = self._last_write(first), self._last_write(then)
-                        must(key == other and first[0] != then[0], "an assumption is not about two writes of one key")
+                        (_, key, _), (_, other_key, _) = self._last_write(first), self._last_write(then)
+                        must(key == other_key and first[0] != then[0], "an assumption is not about two writes of one key")
                     self.verify_cycle(case.edges, case.assumed)
                 must(not _are_avoidable([frozenset(case.assumed) for case in witness.cases]), "some order has none of the cases")
             case Oddity():
@@ -122,28 +122,28 @@ class Transactions:
 
     def has_edge(self, edge: Edge, assumed: Sequence[_Pair] = ()) -> bool:
         """Whether a dependency is where it says, given the assumed orders of writes."""
-        ends = [place[0] for place in edge.at[:2]]
+        edge_operations = [place[0] for place in edge.at[:2]]
         if edge.kind in ("process", "realtime"):
             must(not edge.at, "an order in time is not shown by places")
             return self._in_time(edge.source, edge.target, edge.kind) and self._time in (edge.kind, "realtime")
-        must(ends == [edge.source, edge.target] and edge.source != edge.target, "a dependency is of other operations")
+        must(edge_operations == [edge.source, edge.target] and edge.source != edge.target, "a dependency is of other operations")
         places = 2 if edge.kind == "wr" or (edge.kind == "rw" and self._lists) else 3 if self._lists else 4
         must(len(edge.at) <= places, "a dependency names too many places")
         first, then, *proof = edge.at
         if edge.kind == "wr":
             return self._is_committed(first[0]) and self._has(self._read(then), self._write(first))
-        late = self._last_write(then)
+        later_write = self._last_write(then)
         early = self._read(first) if edge.kind == "rw" else self._last_write(first)
-        if early[1] != late[1]:
+        if early[1] != later_write[1]:
             return False
         befores = [(place, then) for place in proof if edge.kind == "rw" and not self._lists and (place, then) in assumed]
         if (first, then) in assumed or any(self._has(early, self._last_write(place)) for place, _ in befores):
             return True
         if self._lists and edge.kind == "rw":
-            return not self._has(early, late)
+            return not self._has(early, later_write)
         if self._lists:
             shown = self._read(proof[0])[2] if proof and self._has(self._read(proof[0]), early) else ()
-            return early[2] in shown and (late[2] not in shown or shown.index(early[2]) < shown.index(late[2]))
+            return early[2] in shown and (later_write[2] not in shown or shown.index(early[2]) < shown.index(later_write[2]))
         return self._is_before(first, then, proof)
 
     def _in_time(self, source: int, target: int, kind: str) -> bool:
@@ -224,20 +224,20 @@ class Transactions:
         for place in self._places_on(read[0], key):
             if place == read:
                 break
-            f, _, one = self._micro(place)
+            f, _, value_here = self._micro(place)
             if f == "r":
-                held, own = (one,), ()
+                held, own = (value_here,), ()
             else:
-                held, own = ((one,) if not self._lists else held and ((*held[0], one),)), (*own, one)
+                held, own = ((value_here,) if not self._lists else held and ((*held[0], value_here),)), (*own, value_here)
         return held[0] != value if held else self._lists and own != () and value[-len(own) :] != own
 
-    def _is_phantom(self, read: Micro, other: Micro) -> bool:
+    def _is_phantom(self, read: Micro, read_micro: Micro) -> bool:
         """Whether a read shows a value that nobody wrote and that was not there before, as the other read shows."""
-        (_, key, value), (_, same, shown) = read, other
+        (_, key, value), (_, same, shown) = read, read_micro
         if not self._lists:
-            strange = value is not None and (key, value) not in self._writers
-            return key == same and strange and shown != value and (shown is None or (key, shown) not in self._writers)
-        unwritten = [(key, one) not in self._writers for one in value]
+            is_unwritten = value is not None and (key, value) not in self._writers
+            return key == same and is_unwritten and shown != value and (shown is None or (key, shown) not in self._writers)
+        unwritten = [(key, element) not in self._writers for element in value]
         if True not in unwritten or key != same:
             return False
         last = len(value) - unwritten[::-1].index(True)  # all up to there would be older than the history
@@ -245,10 +245,10 @@ class Transactions:
 
 
 def _micros_of(call: Call, known: bool, *, lists: bool) -> tuple[Micro, ...]:
-    given: Any = call.result if known else call.argument
-    must(are_micros(given, ("r", "append" if lists else "w")), f"line {call.line} is no transaction of this model")
+    micros: Any = call.result if known else call.argument
+    must(are_micros(micros, ("r", "append" if lists else "w")), f"line {call.line} is no transaction of this model")
     nil = () if lists else None
-    some = tuple((f if known or f != "r" else "", key, nil if value is None else value) for f, key, value in given)
+    some = tuple((f if known or f != "r" else "", key, nil if value is None else value) for f, key, value in micros)
     must(not lists or all(type(value) is tuple for f, _, value in some if f == "r"), "a read of a list that is no list")
     return some
 
@@ -257,8 +257,8 @@ def _are_avoidable(cases: Sequence[frozenset[_Pair]]) -> bool:
     """Whether some order of each pair of writes makes none of the cases true."""
     if not cases or not all(cases):
         return not cases
-    one = next(iter(sorted(cases, key=len)[0]))
-    for first, then in (one[::-1], one):
+    smallest_case = next(iter(sorted(cases, key=len)[0]))
+    for first, then in (smallest_case[::-1], smallest_case):
         left = [case - {(first, then)} for case in cases if (then, first) not in case]
         if _are_avoidable(left):
             return True

@@ -60,24 +60,24 @@ class Looker:
     """A client that lists the pending admin requests after the run's faults, again and again while ZooKeeper does not answer."""
 
     def __init__(self) -> None:
-        self._left = LOOKS_MAX
+        self._looks_left = LOOKS_MAX
         self._backing_off = False
 
     def next(self) -> Invocation | Sleep | Done:
         """A request for the list of pending admin requests, until it was answered or sent LOOKS_MAX times."""
-        if self._left == 0:
+        if self._looks_left == 0:
             return Done()
         if self._backing_off:
             self._backing_off = False
             return Sleep(LOOK_BACKOFF_MS)
-        self._left -= 1
+        self._looks_left -= 1
         return Invocation(f="admin-pending")
 
     def completed(self, completion: Completion) -> None:
         """Stop after an answer; else ask again for the pending admin requests, after a pause."""
         self._backing_off = True
         if completion.type is OpType.OK:
-            self._left = 0
+            self._looks_left = 0
 
 
 class Administrator:
@@ -106,7 +106,7 @@ class Administrator:
         self._written_down = {
             PartitionName(topic.name, index): of for topic in known_topic_shapes for index, of in enumerate(topic.replicas)
         }
-        self._moved: tuple[PartitionName, tuple[int, ...]] | None = None  # by the last request, with the replicas before it
+        self._last_move: tuple[PartitionName, tuple[int, ...]] | None = None  # by the last request, with the replicas before it
         self._copies = {topic.name: len(topic.replicas[0]) for topic in known_topic_shapes}
         self._removing: Invocation | None = None
         self._cancelled = False  # True also where the outcome is unknown
@@ -179,14 +179,14 @@ class Administrator:
 
     def _requested_move(self, partition: PartitionName, replicas: tuple[int, ...]) -> Invocation:
         """R-247: request a reassignment; the client records the partition's replicas, to be able to cancel it."""
-        self._moved = (partition, self._written_down[partition])
+        self._last_move = (partition, self._written_down[partition])
         self._written_down[partition] = replicas
         return Invocation(f="reassign-request", topic=partition.topic, partition=partition.partition, assignment=(replicas,))
 
     def _rollback(self) -> Invocation | None:
         """The admin command that rolls moves back; None under proposal B of KIP-236 before any request was made."""
         if self._parameters.by_requests:
-            return None if self._moved is None else self._requested_move(*self._moved)
+            return None if self._last_move is None else self._requested_move(*self._last_move)
         return self._allow() if self._cancelled else self._cancel()
 
     def _cancel(self) -> Invocation:

@@ -30,12 +30,12 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
     """Make the asynchronous producers of the parameters, each followed by its senders."""
     spec = parameters.asynchronous
     assert spec is not None
-    made: list[Process] = []
+    senders: list[Process] = []
     for number in range(spec.producers):
         waiting: deque[Invocation] = deque()
-        made.append(AsynchronousProducer(number, Draws(draws), parameters, waiting))
-        made += [Sender(waiting, spec.retries) for _ in range(spec.in_flight)]
-    return tuple(made)
+        senders.append(AsynchronousProducer(number, Draws(draws), parameters, waiting))
+        senders += [Sender(waiting, spec.retries) for _ in range(spec.in_flight)]
+    return tuple(senders)
 
 
 class AsynchronousProducer(Producer):
@@ -50,7 +50,7 @@ class AsynchronousProducer(Producer):
         """The next send at its due time; after the faults a produce whose acknowledgement the producer waits for."""
         step = super().next(now_ms=now_ms, phase=phase)
         if phase == "faults" and isinstance(step, Invocation):
-            self._open = step = replace(step, f="send")
+            self._invocation_open = step = replace(step, f="send")
         return step
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:

@@ -40,7 +40,7 @@ class Auditor:
         self._draws = draws
         self._parameters = parameters
         self._added = added
-        self._left = self._requests()
+        self._requests_left = self._requests()
         self._waits = False
         self._looks = 0
         self._paused = False
@@ -54,7 +54,7 @@ class Auditor:
             return Sleep(PAUSE_MS)
         if self._waits:
             return Invocation(f="admin-pending")
-        return next(self._left, Done())
+        return next(self._requests_left, Done())
 
     def _requests(self) -> Iterator[Invocation]:
         """Each kind of request once: depositions and elections, a new partition, a move; then an election of each partition."""
@@ -74,7 +74,8 @@ class Auditor:
 
     def _drawn_move(self) -> Invocation:
         """A move of a drawn partition to drawn brokers, as many as it has replicas."""
-        partitions, brokers = self._parameters.partitions, list(self._parameters.brokers)
+        partitions = self._parameters.partitions
+        brokers = list(self._parameters.brokers)
         partition = partitions[self._draws.below("workload audit moves", len(partitions))]
         count = next(len(topic.replicas[0]) for topic in self._parameters.topics if topic.name == partition.topic)
         replicas = tuple(brokers.pop(self._draws.below("workload audit replica", len(brokers))) for _ in range(count))

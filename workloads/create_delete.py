@@ -26,21 +26,21 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
     if parameters.scratch is None:
         raise ParametersError("workload create-delete needs the parameter `scratch`, the topic that it creates and deletes")
     shared = Draws(draws)
-    there: list[PartitionName] = []
+    existing: list[PartitionName] = []
     return (
         *produce_consume.processes(draws, parameters),
-        *writer_and_reader(shared, parameters, parameters.producers, there),
-        Administrator(shared, parameters.scratch, there),
+        *writer_and_reader(shared, parameters, parameters.producers, existing),
+        Administrator(shared, parameters.scratch, existing),
     )
 
 
 class Administrator:
     """A client that creates and deletes one topic in turn. `there` holds its partitions while it certainly exists."""
 
-    def __init__(self, draws: Draws, topic: TopicShape, there: list[PartitionName]) -> None:
+    def __init__(self, draws: Draws, topic: TopicShape, existing: list[PartitionName]) -> None:
         self._draws = draws
         self._topic = topic
-        self._there = there
+        self._existing = existing
         self._partitions = tuple(PartitionName(topic.name, i) for i in range(topic.partitions))
         self._absent = True
         self._certain = False  # the topic existed for certain when its deletion was requested
@@ -52,14 +52,14 @@ class Administrator:
         if phase == "final":
             return self._looker.next()
         over = phase != "faults"
-        if over and (self._absent or self._there):
+        if over and (self._absent or self._existing):
             return Done()
         if self._due_ms > now_ms:
             return Sleep(self._due_ms - now_ms)
         if over:
             self._due_ms = now_ms + LOOK_BACKOFF_MS
             return self._deletion()
-        again = bool(self._there) and self._draws.ratio("workload topic again", 1, 4)
+        again = bool(self._existing) and self._draws.ratio("workload topic again", 1, 4)
         if self._absent or again:
             self._due_ms = now_ms + self._draws.between("workload topic life", LIFE_MS_MIN, LIFE_MS_MAX)
             return Invocation(f="create-topic", topic=self._topic.name, assignment=self._topic.replicas)
@@ -68,8 +68,8 @@ class Administrator:
 
     def _deletion(self) -> Invocation:
         """The deletion of the topic, which does not exist from here on."""
-        self._certain = bool(self._there)
-        self._there.clear()
+        self._certain = bool(self._existing)
+        self._existing.clear()
         return Invocation(f="delete-topic", topic=self._topic.name)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
@@ -80,11 +80,11 @@ class Administrator:
         match invocation.f:
             case "create-topic":
                 self._absent = False
-                if completion.type is OpType.OK and not self._there:
-                    self._there.extend(self._partitions)
+                if completion.type is OpType.OK and not self._existing:
+                    self._existing.extend(self._partitions)
             case "delete-topic":
                 self._absent = completion.type is OpType.OK
                 if completion.type is OpType.FAIL and self._certain:
-                    self._there.extend(self._partitions)
+                    self._existing.extend(self._partitions)
             case _:
                 self._looker.completed(completion)

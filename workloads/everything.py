@@ -17,14 +17,14 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
         raise ParametersError("workload everything needs the parameter `scratch`, the topic that it creates and deletes")
     shared = Draws(draws)
     added: list[PartitionName] = []
-    there: list[PartitionName] = []
+    existing: list[PartitionName] = []
     producers = parameters.producers
     return (
         *produce_consume.processes(draws, parameters),
         *writer_and_reader(shared, parameters, producers, added),
-        Administrator(shared, parameters, added, others=there, deposes=True),
+        Administrator(shared, parameters, added, others=existing, deposes=True),
         # A script's producer has the number between the two.
-        *writer_and_reader(shared, parameters, producers + 2, there),
-        create_delete.Administrator(shared, parameters.scratch, there),
+        *writer_and_reader(shared, parameters, producers + 2, existing),
+        create_delete.Administrator(shared, parameters.scratch, existing),
         misuse.Misfit(shared, parameters),
     )

@@ -70,11 +70,11 @@ class Producer:
         self._quiet_turn = number * len(parameters.partitions) // parameters.producers
         self._audited = 0  # produces in phase "audit"
         self._drawn_count = 0  # produces in phase "faults", also those that are left out
-        self._open: Invocation | None = None
+        self._invocation_open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """The producer's next operation, at its due time."""
-        assert self._open is None
+        assert self._invocation_open is None
         if phase == "final":
             return Done()
         if not self._partitions:
@@ -82,20 +82,21 @@ class Producer:
         if self._due_us > 1000 * now_ms:
             return Sleep((self._due_us - 1000 * now_ms + 999) // 1000)
         if phase != "faults":
-            self._open = self._produce_in_turn(now_ms, audit=phase == "audit")
-            return self._open
-        drawn, number = self._drawn_produce(now_ms), self._drawn_count
+            self._invocation_open = self._produce_in_turn(now_ms, audit=phase == "audit")
+            return self._invocation_open
+        drawn = self._drawn_produce(now_ms)
+        number = self._drawn_count
         self._drawn_count += 1
         only = self._parameters.only
         if only is not None and number not in only:
             return Sleep(max(1, (self._due_us - 1000 * now_ms + 999) // 1000))
-        self._open = drawn
-        return self._open
+        self._invocation_open = drawn
+        return self._invocation_open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Forget the produce: its values are never sent again, whatever the result."""
-        assert invocation is self._open
-        self._open = None
+        assert invocation is self._invocation_open
+        self._invocation_open = None
 
     def _drawn_produce(self, now_ms: int) -> Invocation:
         """A produce with drawn partition and acks; sets when the next one is due."""
@@ -146,11 +147,11 @@ class Consumer:
         self._turn = number * len(parameters.partitions) // max(1, parameters.consumers)
         self._due_ms = 0
         self._to_end = False  # the open `latest` is a seek
-        self._open: Invocation | None = None
+        self._invocation_open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """The consumer's next poll at its due time, or sometimes a request for the end offset (`latest`)."""
-        assert self._open is None
+        assert self._invocation_open is None
         if phase == "final":
             return Done()
         if self._due_ms > now_ms:
@@ -159,10 +160,10 @@ class Consumer:
         self._due_ms = now_ms + self._draws.between(f"workload gap {self._name}", low, high)
         partition = self._partitions[self._turn]
         if self._draws.ratio(f"workload latest {self._name}", 1, LATEST_ONE_IN):
-            self._open = _latest(partition)
+            self._invocation_open = _latest(partition)
         else:
-            self._open = self._read(partition)
-        return self._open
+            self._invocation_open = self._read(partition)
+        return self._invocation_open
 
     def _read(self, partition: PartitionName) -> Invocation:
         """A poll at the consumer's position, or sometimes at a randomly drawn offset (R-036, R-136)."""
@@ -188,8 +189,8 @@ class Consumer:
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Move the consumer's position; after a poll, turn to the next partition."""
-        assert invocation is self._open
-        self._open = None
+        assert invocation is self._invocation_open
+        self._invocation_open = None
         if invocation.f != "poll":
             if completion.offset is not None and (invocation.f == "earliest" or self._to_end):
                 self._positions[self._turn] = completion.offset
@@ -207,25 +208,25 @@ class FinalReader:
 
     def __init__(self, partitions: Sequence[PartitionName]) -> None:
         self._partitions = partitions
-        self._left: list[_Reading] | None = None  # until the final phase begins
+        self._readings_left: list[_Reading] | None = None  # until the final phase begins
         self._backing_off = False
-        self._open: Invocation | None = None
+        self._invocation_open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """Ask for the end offset of the first partition in the queue, then poll up to it."""
-        assert self._open is None
+        assert self._invocation_open is None
         if phase != "final":
             return Done()
-        if self._left is None:
-            self._left = [_Reading(partition) for partition in self._partitions]
-        if not self._left:
+        if self._readings_left is None:
+            self._readings_left = [_Reading(partition) for partition in self._partitions]
+        if not self._readings_left:
             return Done()
         if self._backing_off:
             self._backing_off = False
             return Sleep(FINAL_BACKOFF_MS)
-        reading = self._left[0]
-        self._open = _latest(reading.partition) if reading.end is None else _poll(reading.partition, reading.position)
-        return self._open
+        reading = self._readings_left[0]
+        self._invocation_open = _latest(reading.partition) if reading.end is None else _poll(reading.partition, reading.position)
+        return self._invocation_open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Go on reading the partition, or retry it after the others if it did not answer.
@@ -233,10 +234,10 @@ class FinalReader:
         A partition may have no leader until the end of the run (docs/promise.md SILENT-2). Each request to it times out, so
         retries in a row would use up the time for reading the others.
         """
-        assert invocation is self._open
-        assert self._left
-        self._open = None
-        reading = self._left.pop(0)
+        assert invocation is self._invocation_open
+        assert self._readings_left
+        self._invocation_open = None
+        reading = self._readings_left.pop(0)
         if completion.type is OpType.OK and invocation.f == "latest" and completion.offset is not None:
             reading.end = completion.offset
             reading.attempts = 0
@@ -249,9 +250,9 @@ class FinalReader:
         if reading.end is not None and reading.position >= reading.end:
             return
         if self._backing_off and reading.attempts < FINAL_ATTEMPTS_MAX:
-            self._left.append(reading)
+            self._readings_left.append(reading)
         elif not self._backing_off:
-            self._left.insert(0, reading)
+            self._readings_left.insert(0, reading)
 
 
 @dataclass(slots=True)

@@ -90,18 +90,18 @@ class LastMember:
         self._members = members
         self._holds = False
         self._attempts = 0  # without anything polled
-        self._left = False
+        self._has_left_group = False
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """Poll and accept until nothing comes any more, then leave."""
-        if phase != "final" or self._left:
+        if phase != "final" or self._has_left_group:
             return Done()
         if not all(member.done for member in self._members):
             return Sleep(WAIT_MS)
         if self._holds:
             return Invocation(f="share-acknowledge", group=GROUP, acknowledges=("accept",))
-        self._left = self._attempts >= LAST_POLLS_MAX
-        return Invocation(f="share-leave", group=GROUP) if self._left else self._poll
+        self._has_left_group = self._attempts >= LAST_POLLS_MAX
+        return Invocation(f="share-leave", group=GROUP) if self._has_left_group else self._poll
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Count the polls that gave nothing."""

@@ -114,12 +114,12 @@ class FinalReader:
         self._poll = poll
         self._writers = writers
         self._attempts = 0  # without anything read
-        self._done = False
+        self._is_done = False
         self._rests = False
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """The next poll, after a pause if the last one gave nothing."""
-        if phase != "final" or self._done or self._attempts >= FINAL_ATTEMPTS_MAX:
+        if phase != "final" or self._is_done or self._attempts >= FINAL_ATTEMPTS_MAX:
             return Done()
         if self._rests or not all(writer.done for writer in self._writers):
             self._rests = False
@@ -128,7 +128,7 @@ class FinalReader:
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Note whether the end was reached, or something was read."""
-        self._done = completion.type is OpType.OK and completion.at_end
+        self._is_done = completion.type is OpType.OK and completion.at_end
         self._attempts = 0 if completion.positions else self._attempts + 1
         self._rests = not completion.positions
 

@@ -56,29 +56,29 @@ class Transactor:
         self._due_ms = REST_MS_MAX * (number % 2)
         self._now_ms = 0
         self._initialized = False
-        self._open = False  # a transaction, whose records were sent
+        self._has_open_transaction = False  # a transaction, whose records were sent
         self._written = 0
         self.done = False
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """The next step, at its due time."""
         if phase == "final":
-            self.done = not self._open
+            self.done = not self._has_open_transaction
             return Done() if self.done else self._ending()
         if self._due_ms > now_ms:
             return Sleep(self._due_ms - now_ms)
         self._now_ms = now_ms
         if not self._initialized:
             return Invocation(f="init-transactions", transactional_id=self._id)
-        return self._ending() if self._open else self._sends()
+        return self._ending() if self._has_open_transaction else self._sends()
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Go on, or give the producer up after a failure."""
-        self._open = invocation.f == "txn-send" and completion.type is OpType.OK
+        self._has_open_transaction = invocation.f == "txn-send" and completion.type is OpType.OK
         self._initialized = completion.type is OpType.OK
         if not self._initialized:
             self._due_ms = self._now_ms + self._draws.between(f"workload rest {self._name}", REST_MS_MIN, REST_MS_MAX)
-        elif self._open:
+        elif self._has_open_transaction:
             self._due_ms = self._now_ms + self._draws.between(f"workload work {self._name}", 0, WORK_MS_MAX) + self._doze_ms()
         else:
             gap_ms = self._draws.between(f"workload gap {self._name}", self._gap_ms // 2, self._gap_ms * 3 // 2)

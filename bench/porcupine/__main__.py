@@ -36,9 +36,9 @@ def main(
 ) -> None:
     """Print a table; exit with 1 if the two disagree on a history."""
     names = [kind.name for kind in KINDS]
-    strange = [name for name in only or () if name not in names]
-    if strange:
-        raise typer.BadParameter(f"{strange[0]} is none of {', '.join(names)}", param_hint="--only")
+    unknown_names = [name for name in only or () if name not in names]
+    if unknown_names:
+        raise typer.BadParameter(f"{unknown_names[0]} is none of {', '.join(names)}", param_hint="--only")
     command = go()
     if command is None:
         sys.stdout.write(f"{NO_GO}\n")

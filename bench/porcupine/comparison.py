@@ -44,24 +44,24 @@ def compare(kind: Kind, program: Path, *, count: int, seed: int) -> Tally:
     rng = Rng(seed).fork(kind.name)
     for first in range(0, count, _BATCH):
         batch = [drawn(kind, rng.fork(str(number))) for number in range(first, min(first + _BATCH, count))]
-        begun = time.perf_counter()
-        ours = [judge(model, calls, steps_max=STEPS_MAX).validity for calls in batch]
-        tally.ours_s += time.perf_counter() - begun
-        for calls, mine, theirs in zip(batch, ours, judged(program, kind.name, batch), strict=True):
-            tally.theirs_s += theirs.seconds
-            _count(tally, calls, mine, theirs.validity)
+        started = time.perf_counter()
+        our_verdicts = [judge(model, calls, steps_max=STEPS_MAX).validity for calls in batch]
+        tally.ours_s += time.perf_counter() - started
+        for calls, our_verdict, their_judgement in zip(batch, our_verdicts, judged(program, kind.name, batch), strict=True):
+            tally.theirs_s += their_judgement.seconds
+            _count(tally, calls, our_verdict, their_judgement.validity)
     return tally
 
 
-def _count(tally: Tally, calls: tuple[Call, ...], ours: Validity, theirs: Validity) -> None:
+def _count(tally: Tally, calls: tuple[Call, ...], our_verdict: Validity, their_verdict: Validity) -> None:
     tally.histories += 1
     tally.long += len(calls) > SEARCHED_MAX
     tally.lost += any(call.crashed for call in calls)
-    tally.valid += theirs is Validity.VALID
-    tally.invalid += theirs is Validity.INVALID
-    tally.undecided += ours is Validity.UNKNOWN
-    tally.undecided_there += theirs is Validity.UNKNOWN
-    if Validity.UNKNOWN not in (ours, theirs) and ours is not theirs:
+    tally.valid += their_verdict is Validity.VALID
+    tally.invalid += their_verdict is Validity.INVALID
+    tally.undecided += our_verdict is Validity.UNKNOWN
+    tally.undecided_there += their_verdict is Validity.UNKNOWN
+    if Validity.UNKNOWN not in (our_verdict, their_verdict) and our_verdict is not their_verdict:
         tally.disagreements.append(calls)
 
 

@@ -219,14 +219,14 @@ def _performed_calls(kind: Kind, rng: Rng, shape: _Shape) -> list[Call]:
     # Let clients take turns at random: invoke, take effect, return. A lost call may take effect in somebody's later turn.
     states: dict[Hashable, Any] = {}
     open_calls: list[tuple[Call, bool] | None] = [None] * shape.clients  # of each client, and whether it took effect
-    late: list[Call] = []
+    late_calls: list[Call] = []
     done: list[Call] = []
     begun = 0
     for now in range(0, shape.calls * _PATIENCE * _GAP, _GAP):
         if begun == shape.calls and not any(open_calls):
             break
-        if late and not rng.below(8):
-            _take_effect(kind, rng, states, late.pop())
+        if late_calls and not rng.below(8):
+            _take_effect(kind, rng, states, late_calls.pop())
         client = rng.below(shape.clients)
         if shape.quick and open_calls[client] is None:
             client = rng.below(shape.clients)
@@ -244,7 +244,7 @@ def _performed_calls(kind: Kind, rng: Rng, shape: _Shape) -> list[Call]:
             open_calls[client] = None
             done.append(call if not acted else replace(call, result=UNKNOWN))
             if not acted and rng.below(2):
-                late.append(call)
+                late_calls.append(call)
         elif acted:
             open_calls[client] = None
             done.append(replace(call, end=now))

@@ -54,8 +54,8 @@ def build(command: str, folder: Path) -> Path:
 def judged(program: Path, model: str, histories: Iterable[Sequence[Call]]) -> list[Opinion]:
     """Judge histories of one model; one that takes longer than SECONDS_MAX is UNKNOWN."""
     lines = b"\n".join(map(line_of, histories))
-    done = subprocess.run([str(program), model, str(SECONDS_MAX)], input=lines, stdout=subprocess.PIPE, check=True)
-    answers = (line.split() for line in done.stdout.decode().splitlines())
+    completed = subprocess.run([str(program), model, str(SECONDS_MAX)], input=lines, stdout=subprocess.PIPE, check=True)
+    answers = (line.split() for line in completed.stdout.decode().splitlines())
     return [Opinion(_WORDS[verdict], int(nanoseconds) / 1e9) for verdict, nanoseconds in answers]
 
 

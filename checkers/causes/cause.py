@@ -56,10 +56,12 @@ class Cause(Struct, frozen=True, kw_only=True):
 def cause_of(history: History, verdict: Verdict) -> Cause | None:
     """The cause of a run that is INVALID or not live; None for any other."""
     if verdict.anomalies:
-        found = told_first(verdict)
-        scene = scene_of(history, found.key, _topic_id(history, found))
-        explanation = _explain(scene, found)
-        return _cause_of(found, explanation, found.key, found.words, origin=_row_of_origin(scene, verdict, found, explanation))
+        anomaly = told_first(verdict)
+        scene = scene_of(history, anomaly.key, _topic_id(history, anomaly))
+        explanation = _explain(scene, anomaly)
+        return _cause_of(
+            anomaly, explanation, anomaly.key, anomaly.words, origin=_row_of_origin(scene, verdict, anomaly, explanation)
+        )
     if not verdict.not_live:
         return None
     sign = of_lack(history, first_lack(verdict.not_live))
@@ -71,8 +73,10 @@ def cause_of(history: History, verdict: Verdict) -> Cause | None:
 def _row_of_origin(scene: Scene, verdict: Verdict, found: Anomaly, explanation: Explanation) -> int | None:
     """The row of the earliest wrong decision: that of what is told, or of what was proven in the partition before."""
     began = decision(scene, found, explanation[0], explanation[2])
-    led = [one for one in verdict.anomalies if may_lead_to(scene.history, one, found) and one.key == found.key]
-    first = first_proven([found, *led])
+    may_follow = [
+        anomaly for anomaly in verdict.anomalies if may_lead_to(scene.history, anomaly, found) and anomaly.key == found.key
+    ]
+    first = first_proven([found, *may_follow])
     if first is found or not first.witness or began is None:
         return began
     name, _, step = _explain(scene, first)
@@ -100,7 +104,7 @@ def _rank_of_harm(found: Anomaly) -> int:
     return harm(found.kind) or max(Harm)
 
 
-def _cause_of(found: Anomaly | None, explanation: Explanation, key: str, of: str, *, origin: int | None) -> Cause:
+def _cause_of(anomaly: Anomaly | None, explanation: Explanation, key: str, of: str, *, origin: int | None) -> Cause:
     """Join the clauses of an explanation to one sentence, and their rows to one list, the origin first."""
     name, clauses, step = explanation
     words = [part.words for part in clauses]
@@ -108,48 +112,50 @@ def _cause_of(found: Anomaly | None, explanation: Explanation, key: str, of: str
     began = () if origin is None else (origin,)
     rows = tuple(dict.fromkeys((*began, *(row for part in clauses for row in part.rows))))
     facts = tuple(dict.fromkeys(row for part in clauses for row in part.facts if row not in rows))
-    return Cause(name=name, sentence=sentence, key=key, words=of, anomaly=found, step=step, origin=origin, rows=rows, facts=facts)
+    return Cause(
+        name=name, sentence=sentence, key=key, words=of, anomaly=anomaly, step=step, origin=origin, rows=rows, facts=facts
+    )
 
 
-def _explain(scene: Scene, found: Anomaly) -> Explanation:
+def _explain(scene: Scene, anomaly: Anomaly) -> Explanation:
     """The first explanation that fits the anomaly, of those for its kind; else one by its witnesses alone."""
-    for explain in (_explain_loss, *(function for kinds, function in _BY_KIND if found.kind in kinds)):
-        explanation = explain(scene, found) if found.witness else None
+    for explain in (_explain_loss, *(function for kinds, function in _BY_KIND if anomaly.kind in kinds)):
+        explanation = explain(scene, anomaly) if anomaly.witness else None
         if explanation is not None and explanation[0]:
             return explanation
-    return _explain_by_witnesses(scene, found)
+    return _explain_by_witnesses(scene, anomaly)
 
 
-def _explain_loss(scene: Scene, found: Anomaly) -> Explanation | None:
+def _explain_loss(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """The explanation of a lost record: which step removed it, and why nobody had it any more. None for other anomalies."""
-    match = next((m for m in (pattern.search(found.words) for pattern in _LOST) if m), None)
+    match = next((m for m in (pattern.search(anomaly.words) for pattern in _LOST) if m), None)
     if match is None:
         return None
     record = Record(match["value"], int(match["offset"]))
-    explained = loss_of(scene, record, node=match["node"], witness=found.witness)
+    explained = loss_of(scene, record, node=match["node"], witness=anomaly.witness)
     if explained is None:
         return None
     name, clauses, step = loss.explain(explained)
-    later = _LATER.search(found.words)
-    if later is not None and "was acknowledged at offset" in found.words:
-        at = clause(scene.rows(max(found.witness))[0]).words.rpartition(" at ")[2]
-        said = without_count(later[1]).replace("process ", "client ", 1)
-        said = re.sub(r" there\b", f" at offset {record.offset}", said)
-        clauses.append(Clause(f"{said} at {at}", (max(found.witness),)))
+    later = _LATER.search(anomaly.words)
+    if later is not None and "was acknowledged at offset" in anomaly.words:
+        at = clause(scene.rows(max(anomaly.witness))[0]).words.rpartition(" at ")[2]
+        loss_words = without_count(later[1]).replace("process ", "client ", 1)
+        loss_words = re.sub(r" there\b", f" at offset {record.offset}", loss_words)
+        clauses.append(Clause(f"{loss_words} at {at}", (max(anomaly.witness),)))
     return (name or "lost", clauses, step)
 
 
-def _explain_by_witnesses(scene: Scene, found: Anomaly) -> Explanation:
+def _explain_by_witnesses(scene: Scene, anomaly: Anomaly) -> Explanation:
     """What is known where no cause fits: the anomaly in its words, and the rows that prove it."""
-    rows = [row for row in map(scene.row, found.witness) if row is not None]
-    where = f" on {found.key}" if found.key and found.key not in found.words else ""
-    clauses = [Clause(f"{found.kind}{where}: {without_count(found.words)}", ()), *map(clause, rows[-4:])]
-    return "", clauses, proof(found)
+    rows = [row for row in map(scene.row, anomaly.witness) if row is not None]
+    where = f" on {anomaly.key}" if anomaly.key and anomaly.key not in anomaly.words else ""
+    clauses = [Clause(f"{anomaly.kind}{where}: {without_count(anomaly.words)}", ()), *map(clause, rows[-4:])]
+    return "", clauses, proof(anomaly)
 
 
-def _topic_id(history: History, found: Anomaly) -> str | None:
+def _topic_id(history: History, anomaly: Anomaly) -> str | None:
     """The id of the topic that an anomaly is about, from its last witness that names one."""
-    for index in reversed(found.witness):
+    for index in reversed(anomaly.witness):
         row = history.row(index)
         first = row[0] if isinstance(row, tuple) else row
         if first is not None and first.topic_id is not None:

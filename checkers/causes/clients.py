@@ -13,9 +13,9 @@ _RULED = ("misuse-acknowledged", "wrong-error", "poll-skip", "position-regressed
 _TWICE = re.compile(r"(?P<value>\S+)(?: of an idempotent producer)?(?: is)? at offsets (?P<first>\d+) and (?P<second>\d+)")
 
 
-def explain_second_append(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_second_append(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """A produce was sent again, and a leader appended its record a second time."""
-    match = _TWICE.search(found.words)
+    match = _TWICE.search(anomaly.words)
     if match is None:
         return None
     value = match["value"]
@@ -32,7 +32,7 @@ def explain_second_append(scene: Scene, found: Anomaly) -> Explanation | None:
     again = f"{clause(firsts[1]).words}, a second time"
     clauses = [part for part in clauses if part.rows != (firsts[1].index,)]
     clauses.append(Clause(again, (firsts[1].index,)))
-    return "duplicate-by-retry", sorted(clauses, key=lambda one: one.rows[-1]), firsts[1].index
+    return "duplicate-by-retry", sorted(clauses, key=lambda explained: explained.rows[-1]), firsts[1].index
 
 
 def _answer_and_attempts(row: Operation) -> str:
@@ -48,29 +48,29 @@ def _rows_of_produces(scene: Scene, value: str) -> list[Operation]:
     return [row for index in indices for row in scene.rows(index) if row.value == value]
 
 
-def explain_wrong_answer(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_wrong_answer(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """A broker gave a client an answer that its log and high watermark do not allow."""
-    answers = [scene.rows(index) for index in sorted(found.witness)]
-    given = [_row_shown(rows, found) for rows in answers if rows]
-    if not given:
+    answers = [scene.rows(index) for index in sorted(anomaly.witness)]
+    rows_given = [_row_shown(rows, anomaly) for rows in answers if rows]
+    if not rows_given:
         return None
-    last = given[-1]
-    clauses = [Clause(f"{answered(row)} {at(row)}", (row.index,)) for row in given]
+    last = rows_given[-1]
+    clauses = [Clause(f"{answered(row)} {at(row)}", (row.index,)) for row in rows_given]
     node = last.node
     if node is not None:
-        led = scene.last(K.BECAME_LEADER, node=node, before=last.index)
-        clauses += [clause(led)] if led is not None else []
+        leader_row = scene.last(K.BECAME_LEADER, node=node, before=last.index)
+        clauses += [clause(leader_row)] if leader_row is not None else []
         hw, end = scene.high_watermark(node, last.index), scene.log_end(node, last.index)
         if hw is not None:
-            clauses[len(given) - 1] = Clause(
-                f"{clauses[len(given) - 1].words}, while its HW was {hw} and its log ended at {end}",
+            clauses[len(rows_given) - 1] = Clause(
+                f"{clauses[len(rows_given) - 1].words}, while its HW was {hw} and its log ended at {end}",
                 (last.index,),
                 indices(scene.row_of_high_watermark(node, last.index), scene.row_of_log_end(node, last.index)),
             )
-    clauses.sort(key=lambda one: one.rows[-1])
-    if found.kind in _RULED:
-        clauses.insert(0, Clause(without_count(found.words), ()))
-    return found.kind, clauses, last.index
+    clauses.sort(key=lambda explained: explained.rows[-1])
+    if anomaly.kind in _RULED:
+        clauses.insert(0, Clause(without_count(anomaly.words), ()))
+    return anomaly.kind, clauses, last.index
 
 
 def _row_shown(rows: tuple[Operation, ...], found: Anomaly) -> Operation:

@@ -36,12 +36,12 @@ def windows(events: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     )
 
 
-def kinds_in_effect(of: pl.DataFrame, times: pl.Series) -> pl.Series:
+def kinds_in_effect(window_frame: pl.DataFrame, times: pl.Series) -> pl.Series:
     """For each time in ns (or null) the kinds of the windows that it falls into and that acted, sorted and without repetition.
 
-    `of`: from `windows`. A window that never took effect, such as one that delays commands when none is sent, is left out.
+    `window_frame`: from `windows`. Windows that never took effect, such as a delay of commands when none is sent, are left out.
     """
-    acting = list(of.filter(pl.col("acted") > 0).select("begun_ns", "ended_ns", "kind").iter_rows())
+    acting = list(window_frame.filter(pl.col("acted") > 0).select("begun_ns", "ended_ns", "kind").iter_rows())
     # Between two ends of windows nothing changes: a few dozen intervals answer for all times.
     changes = sorted({begun for begun, _, _ in acting} | {min(ended + 1, _NS_MAX) for _, ended, _ in acting})
     open_at = [sorted({kind for begun, ended, kind in acting if begun <= at <= ended}) for at in changes]

@@ -20,8 +20,8 @@ def _read_past(loss: Loss) -> Found | None:
     holders = loss.scene.holders(loss.record, loss.proof)
     if not loss.node.startswith("process ") or not rows or not holders:
         return None
-    asked = loss.scene.replicas if rows[0].node is None else (rows[0].node,)
-    if not set(asked) <= set(holders):
+    nodes_read = loss.scene.replicas if rows[0].node is None else (rows[0].node,)
+    if not set(nodes_read) <= set(holders):
         return None
     held = f"although {listed(holders)} held it"
     words = f"client {rows[0].process} read past offset {loss.record.offset} {at(rows[0])} without {loss.record.value}, {held}"
@@ -33,7 +33,9 @@ def _late_acknowledgement(loss: Loss) -> Found | None:
     row = loss.promise
     if not isinstance(row, Operation) or row.node is None or loss.scene.holders(loss.record, row.index):
         return None
-    gone = [one.row for one in loss.scene.changes(row.node, loss.record) if not one.holds and one.row.index < row.index]
+    gone = [
+        change.row for change in loss.scene.changes(row.node, loss.record) if not change.holds and change.row.index < row.index
+    ]
     if not gone:
         return None
     removal = gone[-1]
@@ -122,7 +124,8 @@ def _unclean_election(loss: Loss) -> Found | None:
 
 def _promise_of_deposed_leader(loss: Loss) -> Found | None:
     """A leader that another one had replaced still committed or acknowledged."""
-    row, lead = loss.commit or loss.promise, loss.lead
+    row = loss.commit or loss.promise
+    lead = loss.lead
     if lead is None or row.index < lead.index or row.node is None or row.node == loss.node:
         return None
     words = f"{row.node} promised it {at(row)} in leader epoch {row.leader_epoch}, after {clause(lead).words}"
@@ -140,11 +143,11 @@ def _join_without_record(loss: Loss) -> Found | None:
         if row.leader is None or not scene.holds(row.leader, loss.record, row.index):
             continue
         sent = scene.last(K.ISR_CHANGE_SENT, before=row.index)
-        mine = sent is not None and set(sent.isr or ()) == set(row.isr or ())
-        asked = f", as {sent.node} had asked {at(sent)}," if mine and sent is not None else ""
-        request = sent if asked else None
+        is_of_request = sent is not None and set(sent.isr or ()) == set(row.isr or ())
+        request_in_words = f", as {sent.node} had asked {at(sent)}," if is_of_request and sent is not None else ""
+        request = sent if request_in_words else None
         lag = behind(loss, row.index).removeprefix(":") or f" it did not have {loss.record.value}"
-        words = f"{row.node} added {loss.node} to the ISR {at(row)}{asked} although{lag}"
+        words = f"{row.node} added {loss.node} to the ISR {at(row)}{request_in_words} although{lag}"
         facts = indices(scene.row_of_log_end(loss.node, row.index))
         return "joined-isr-too-early", Clause(words, (*indices(request), row.index), facts)
     return None
@@ -157,8 +160,8 @@ def _commit_without_member(loss: Loss) -> Found | None:
         return None
     state = scene.state(row.index)
     steps = scene.of(K.BECAME_LEADER, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED, node=row.node, before=row.index)
-    known = [one for one in steps if one.kind is not K.ISR_CHANGE_SENT][-1:]
-    if loss.node not in {node for one in (*known, *([state] if state else [])) for node in one.isr or ()}:
+    known = [known_row for known_row in steps if known_row.kind is not K.ISR_CHANGE_SENT][-1:]
+    if loss.node not in {node for known_row in (*known, *([state] if state else [])) for node in known_row.isr or ()}:
         return None
     change, sent = "", steps[-1]
     if sent.kind is K.ISR_CHANGE_SENT:

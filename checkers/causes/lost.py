@@ -75,11 +75,11 @@ def _loss_by_log_lines(scene: Scene, record: Record, promise: Operation | Cluste
         if (cut.offset or 0) > record.offset:
             continue
         state = scene.state(cut.index)
-        led = (
+        leader_row = (
             None if state is None or state.leader in (cut.node, None) else scene.election(state.leader or "", state.leader_epoch)
         )
-        if led is not None and led.index > promise.index and led.leader not in members:
-            node, election, shown_by = led.leader or node, led, cut
+        if leader_row is not None and leader_row.index > promise.index and leader_row.leader not in members:
+            node, election, shown_by = leader_row.leader or node, leader_row, cut
             break
         won = next((row for row in scene.written if row.index > cut.index and row.leader == cut.node), None)
         if won is not None and won.index < proof:
@@ -115,8 +115,8 @@ def removed(loss: Loss, row: ClusterEvent) -> str:
             when = "" if after is None else f", as a follower of {after.leader} in epoch {number(after.leader_epoch)}"
             return f"{row.node} truncated its log to its {kind} {row.offset} {at(row)}{when}"
         case K.TRUNCATE:
-            led = _followed_at(loss, row)
-            by = "" if led is None else f" as a follower of {led.leader} in epoch {number(led.leader_epoch)}"
+            followed = _followed_at(loss, row)
+            by = "" if followed is None else f" as a follower of {followed.leader} in epoch {number(followed.leader_epoch)}"
             return f"{row.node} truncated its log to offset {row.offset}, {row.detail or 'no reason given'},{by} {at(row)}"
         case K.WOUND if row.detail in ("swapped", "dropped"):
             return f"the log directory of {row.node} was replaced by an empty one {at(row)}"

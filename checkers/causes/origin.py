@@ -20,18 +20,18 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER)
 _OF_SESSIONS = ("UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER")  # refusals by what a log remembers of a producer
 
 
-def decision(scene: Scene, found: Anomaly, name: str, step: int | None) -> int | None:
+def decision(scene: Scene, anomaly: Anomaly, name: str, step: int | None) -> int | None:
     """The row of the decision behind the step that a cause names; the proof of the anomaly where no step is known."""
     if step is None or name in ("", "lost"):
-        return proof(found)
+        return proof(anomaly)
     row = scene.row(step)
     if row is None:
         return step
-    earlier = (rule(scene, found, row) for names, rule in _RULES if name in names)
-    return next((one.index for one in earlier if one is not None), step)
+    earlier = (rule(scene, anomaly, row) for names, rule in _RULES if name in names)
+    return next((row_index.index for row_index in earlier if row_index is not None), step)
 
 
-def _request_for_isr(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _request_for_isr(scene: Scene, anomaly: Anomaly, write: Row) -> Row | None:
     """The leader's request for the ISR that was written."""
     if not isinstance(write, ClusterEvent):
         return None
@@ -39,23 +39,23 @@ def _request_for_isr(scene: Scene, found: Anomaly, write: Row) -> Row | None:
     return sent if sent is not None and set(sent.isr or ()) == set(write.isr or ()) else None
 
 
-def _election_of_wounded(scene: Scene, found: Anomaly, wound: Row) -> Row | None:
+def _election_of_wounded(scene: Scene, anomaly: Anomaly, wound_row: Row) -> Row | None:
     """The election of a replica that the harness took records from: who lost them did not decide that."""
-    if not isinstance(wound, ClusterEvent) or wound.kind is not K.WOUND:
+    if not isinstance(wound_row, ClusterEvent) or wound_row.kind is not K.WOUND:
         return None
-    return next((row for row in scene.written if row.index > wound.index and row.leader == wound.node), None)
+    return next((row for row in scene.written if row.index > wound_row.index and row.leader == wound_row.node), None)
 
 
-def _append_not_stored(scene: Scene, found: Anomaly, start: Row) -> Row | None:
+def _append_not_stored(scene: Scene, anomaly: Anomaly, start: Row) -> Row | None:
     """The append of the first record that a log lacks after a start, although nothing was cut from it and no bytes destroyed."""
     if not isinstance(start, ClusterEvent) or start.kind is not K.RECOVERED or start.detail is not None:
         return None
-    mine = scene.of(K.APPEND, node=start.node, before=start.index)
+    appends_of_node = scene.of(K.APPEND, node=start.node, before=start.index)
     wound = scene.last(K.WOUND, node=start.node, before=start.index)
-    return next((row for row in mine if row.offset == start.leo and (wound is None or row.index > wound.index)), None)
+    return next((row for row in appends_of_node if row.offset == start.leo and (wound is None or row.index > wound.index)), None)
 
 
-def _election_of_short_leader(scene: Scene, found: Anomaly, cut: Row) -> Row | None:
+def _election_of_short_leader(scene: Scene, anomaly: Anomaly, cut: Row) -> Row | None:
     """The election of the leader that a replica truncated for, if this leader lacked the records as well.
 
     If that leader had been elected before the record was promised, it is the row with which it led again.
@@ -68,8 +68,8 @@ def _election_of_short_leader(scene: Scene, found: Anomaly, cut: Row) -> Row | N
     if scene.holds(lead.node, Record(gone.value or "", gone.offset or 0), cut.index):
         return None
     elected = scene.election(lead.node, lead.leader_epoch)
-    first = elected if elected is not None and elected.index > min(found.witness) else lead
-    return first if first.index > min(found.witness) else None
+    first = elected if elected is not None and elected.index > min(anomaly.witness) else lead
+    return first if first.index > min(anomaly.witness) else None
 
 
 def _start_of_new_log(scene: Scene, found: Anomaly, append: Row) -> Row | None:
@@ -84,24 +84,25 @@ def _insufficient_truncation(scene: Scene, found: Anomaly, kept: Row) -> Row | N
     return cut if cut is not None and cut.index > min(found.witness) else None
 
 
-def _truncation_taken_for_flush(scene: Scene, found: Anomaly, promise: Row) -> Row | None:
+def _truncation_taken_for_flush(scene: Scene, anomaly: Anomaly, promise: Row) -> Row | None:
     """The truncation to the offset up to which a member had flushed: what came after was taken for flushed."""
-    words = found.words.split()
-    node, flushed = words[0], words[words.index("to") + 1].rstrip(",") if "to" in words else ""
+    words = anomaly.words.split()
+    node = words[0]
+    flushed = words[words.index("to") + 1].rstrip(",") if "to" in words else ""
     cut = scene.last(K.TRUNCATE, node=node, before=promise.index)
     return cut if cut is not None and str(cut.offset) == flushed else None
 
 
-def _assignment_without_member(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _assignment_without_member(scene: Scene, anomaly: Anomaly, write: Row) -> Row | None:
     """The assignment without a member that was in the ISR before."""
-    if found.kind != "isr-outside-replicas":
+    if anomaly.kind != "isr-outside-replicas":
         return None
-    made = [row for row in scene.here if row.kind is K.ASSIGNED and row.index < write.index]
+    assigned_rows = [row for row in scene.here if row.kind is K.ASSIGNED and row.index < write.index]
     before = set(scene.isr(write.index))
-    return made[-1] if made and before - set(made[-1].replicas or ()) else None
+    return assigned_rows[-1] if assigned_rows and before - set(assigned_rows[-1].replicas or ()) else None
 
 
-def _start_in_old_epoch(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _start_in_old_epoch(scene: Scene, anomaly: Anomaly, write: Row) -> Row | None:
     """The row with which a leader began, if the controller epoch that it writes was over then."""
     lead = scene.last(K.BECAME_LEADER, node=write.node, before=write.index)
     if lead is None or not isinstance(write, ClusterEvent) or write.leader != write.node or write.controller_epoch is None:
@@ -115,33 +116,34 @@ def _order_of_deletion(scene: Scene, found: Anomaly, deletion: Row) -> Row | Non
     return scene.last(K.TOPIC_DELETED, before=deletion.index)
 
 
-def _removal_of_record(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
+def _removal_of_record(scene: Scene, anomaly: Anomaly, answer: Row) -> Row | None:
     """The removal of a record that a later leadership still remembers: a produce that was parked before it is gone with it."""
     gone = scene.last(K.TRUNCATE, node=answer.node, before=answer.index)
     lead = scene.last(K.BECAME_LEADER, node=answer.node, before=answer.index)
     return gone if gone is not None and lead is not None and gone.index < lead.index else None
 
 
-def _record_in_its_place(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
+def _record_in_its_place(scene: Scene, anomaly: Anomaly, answer: Row) -> Row | None:
     """The record that holds the offset at which one was acknowledged that is in no log: it was taken for a retry of that one.
 
     None where both are of one client, which then numbered them alike itself.
     """
     if not isinstance(answer, Operation):
         return None
-    mine = scene.of(K.APPEND, node=answer.node, before=answer.index)
-    held = next((row for row in reversed(mine) if row.offset == answer.offset), None)
+    appends_of_node = scene.of(K.APPEND, node=answer.node, before=answer.index)
+    held = next((row for row in reversed(appends_of_node) if row.offset == answer.offset), None)
     return None if held is None or held.value in _values_produced_by(scene, answer.process) else held
 
 
 def _values_produced_by(scene: Scene, process: int) -> set[str | None]:
     """The values that a client produced. Its process gets another number after a call of unknown outcome."""
-    frame, clients = scene.history.operations_frame, len(scene.history.manifest.client_places)
+    frame = scene.history.operations_frame
+    clients = len(scene.history.manifest.client_places)
     own = frame["process"] % clients == process % clients if clients else frame["process"] == process
     return {*frame.filter(own & (frame["f"] == "produce"))["value"].to_list()}
 
 
-def _start_on_other_directory(scene: Scene, found: Anomaly, write: Row) -> Row | None:
+def _start_on_other_directory(scene: Scene, anomaly: Anomaly, write: Row) -> Row | None:
     """The start at which a broker did not see that its directory is another one."""
     leader = write.leader if isinstance(write, ClusterEvent) else None
     wound = scene.last(K.WOUND, node=leader, before=write.index)
@@ -149,12 +151,12 @@ def _start_on_other_directory(scene: Scene, found: Anomaly, write: Row) -> Row |
     return starts[0] if starts and leader is not None else None
 
 
-def _row_that_forgot_producer(scene: Scene, found: Anomaly, answer: Row) -> Row | None:
+def _row_that_forgot_producer(scene: Scene, anomaly: Anomaly, answer: Row) -> Row | None:
     """The row after which a log no longer knew a producer: its truncation, else the last append of that producer."""
     if not isinstance(answer, Operation) or answer.error not in _OF_SESSIONS:
         return None
     cut = scene.last(K.TRUNCATE, K.RECOVERED, node=answer.node, before=answer.index)
-    if cut is not None and cut.index > min(found.witness):
+    if cut is not None and cut.index > min(anomaly.witness):
         return cut
     if answer.error != "UNKNOWN_PRODUCER_ID":
         return None
@@ -163,7 +165,7 @@ def _row_that_forgot_producer(scene: Scene, found: Anomaly, answer: Row) -> Row 
     return kept[-1] if kept else None
 
 
-def _start_with_unreached_hw(scene: Scene, found: Anomaly, moved: Row) -> Row | None:
+def _start_with_unreached_hw(scene: Scene, anomaly: Anomaly, moved: Row) -> Row | None:
     """The start at which a replica read a high watermark that it had never reached.
 
     Where the broker had deleted a replica of an earlier topic of this name, the mark is of that one, and it began with that.

@@ -92,8 +92,8 @@ class Scene:
         """When the replica of a broker got a record and when it lost it, in the order of index."""
         cached = self._replayed.get((node, record))
         if cached is None:
-            mine = (event for event in self.here if event.node == node and event.kind in _LOGS)
-            cached = self._replayed[node, record] = tuple(_changes_of_replica(mine, record))
+            rows_of_node = (event for event in self.here if event.node == node and event.kind in _LOGS)
+            cached = self._replayed[node, record] = tuple(_changes_of_replica(rows_of_node, record))
         return cached
 
     def holds(self, node: str, record: Record, before: int) -> bool:

@@ -159,21 +159,21 @@ def first_cause(history: History, anomalies: Sequence[Anomaly]) -> Anomaly:
     return first_proven([loss, *(found for found in anomalies if may_lead_to(history, found, loss))])
 
 
-def may_lead_to(history: History, found: Anomaly, loss: Anomaly) -> bool:
+def may_lead_to(history: History, anomaly: Anomaly, loss: Anomaly) -> bool:
     """Whether an anomaly may have caused a later loss: by its kind, in the same partition or in the whole cluster."""
     last = proof(loss)
     if (
-        harm(found.kind) not in (Harm.LOSS_NEXT, Harm.USURPED, Harm.BROKEN_STEP)
-        or found.key not in (loss.key, "")
+        harm(anomaly.kind) not in (Harm.LOSS_NEXT, Harm.USURPED, Harm.BROKEN_STEP)
+        or anomaly.key not in (loss.key, "")
         or last is None
     ):
         return False
-    if found.kind != "unflushed":
+    if anomaly.kind != "unflushed":
         return True
     # Records that were not flushed are lost only where a fault destroys bytes.
-    here = pl.concat_str("topic", pl.lit("-"), pl.col("partition").cast(pl.String)) == loss.key
-    wounds = history.events_frame.filter((pl.col("kind") == str(K.WOUND)) & here & (pl.col("index") <= last))
-    return (wounds["index"] > (proof(found) or 0)).any()
+    is_of_partition = pl.concat_str("topic", pl.lit("-"), pl.col("partition").cast(pl.String)) == loss.key
+    wounds = history.events_frame.filter((pl.col("kind") == str(K.WOUND)) & is_of_partition & (pl.col("index") <= last))
+    return (wounds["index"] > (proof(anomaly) or 0)).any()
 
 
 def first_proven(anomalies: Iterable[Anomaly]) -> Anomaly:
@@ -193,20 +193,20 @@ def nearness(anomaly: Anomaly) -> tuple[int, int, Anomaly]:
     return near, anomaly.kind == "strong-isr", anomaly
 
 
-def _signature_of_anomaly(history: History, found: Anomaly) -> Signature:
+def _signature_of_anomaly(history: History, anomaly: Anomaly) -> Signature:
     """The signature of an anomaly: its kind, and the step that was taken where it was proven."""
-    at = proof(found)
+    at = proof(anomaly)
     place = None if at is None else _place_of_row(history, at)
     time_ns = None if place is None else place.time_ns
     return Signature(
-        kind=found.kind,
-        checker=found.checker,
-        step="" if place is None else _name_of_step(history.events_frame, place, first=min(found.witness)),
-        key=found.key,
+        kind=anomaly.kind,
+        checker=anomaly.checker,
+        step="" if place is None else _name_of_step(history.events_frame, place, first=min(anomaly.witness)),
+        key=anomaly.key,
         at=at,
         at_ns=time_ns,
         in_effect=_faults_in_effect(history, time_ns),
-        words=without_count(found.words),
+        words=without_count(anomaly.words),
     )
 
 
@@ -239,11 +239,11 @@ def _name_of_step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
     Before an answer to a client it is looked for from row `first` on, the first witness.
     """
     is_here = pl.col("topic").eq_missing(place.topic) & pl.col("partition").eq_missing(place.partition)
-    here = events.filter((pl.col("index") <= place.row) & is_here)
+    rows_of_partition = events.filter((pl.col("index") <= place.row) & is_here)
     if place.kind in (K.HW, K.APPEND):
-        own = here.filter(pl.col("node").eq_missing(place.node))
+        own = rows_of_partition.filter(pl.col("node").eq_missing(place.node))
         return f"{place.kind}:{place.detail or ''}{_change_in_flight(own)}"
-    found = steps(here)
+    found = steps(rows_of_partition)
     if place.is_event and place.kind not in CONSEQUENCES:
         itself = found.filter(pl.col("index") == place.row)
         return place.kind if itself.is_empty() else _with_reason(found)
@@ -264,10 +264,10 @@ def _with_reason(found: pl.DataFrame) -> str:
 def _change_in_flight(own: pl.DataFrame) -> str:
     """Which ISR change the node of these events has asked for without an answer yet, as words to append; empty for none."""
     kinds = [str(kind) for kind in (K.BECAME_LEADER, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
-    told = own.filter(pl.col("kind").is_in(kinds))["kind", "isr"].tail(2).rows()
-    if not told or told[-1][0] != K.ISR_CHANGE_SENT:
+    last_changes = own.filter(pl.col("kind").is_in(kinds))["kind", "isr"].tail(2).rows()
+    if not last_changes or last_changes[-1][0] != K.ISR_CHANGE_SENT:
         return ""
-    grows = len(told) == 2 and set(told[-1][1] or ()) > set(told[0][1] or ())
+    grows = len(last_changes) == 2 and set(last_changes[-1][1] or ()) > set(last_changes[0][1] or ())
     return ", ISR expansion in flight" if grows else ", ISR change in flight"
 
 
@@ -275,8 +275,8 @@ def _faults_in_effect(history: History, time_ns: int | None) -> tuple[str, ...]:
     """The kinds of faults in effect at a time; none without a time."""
     if time_ns is None:
         return ()
-    of = windows(history.events_frame, history.manifest.end_ns)
-    return tuple(kinds_in_effect(of, pl.Series([time_ns], dtype=pl.Int64))[0])
+    fault_windows = windows(history.events_frame, history.manifest.end_ns)
+    return tuple(kinds_in_effect(fault_windows, pl.Series([time_ns], dtype=pl.Int64))[0])
 
 
 def _signature_of_silence(history: History, not_live: tuple[str, ...]) -> Signature:

@@ -20,31 +20,33 @@ _DIVERGED = (
 )
 
 
-def explain_divergence(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_divergence(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """Two logs hold different records at one offset, and the replica that had to truncate kept its own."""
-    match = next((m for m in (pattern.search(found.words) for pattern in _DIVERGED) if m), None)
+    match = next((m for m in (pattern.search(anomaly.words) for pattern in _DIVERGED) if m), None)
     if match is None:
         return None
-    offset, proof = int(match["offset"]), max(found.witness)
-    node, own, theirs = match["node"], Record(match["other"], offset), Record(match["value"], offset)
+    offset, proof = int(match["offset"]), max(anomaly.witness)
+    node = match["node"]
+    own = Record(match["other"], offset)
+    record_kept = Record(match["value"], offset)
     if node not in scene.replicas:
         return None
-    got = [one.row for one in scene.changes(node, own) if one.holds and one.row.index < proof]
+    got = [change.row for change in scene.changes(node, own) if change.holds and change.row.index < proof]
     if not got:
         return None
     leads = scene.last(K.BECAME_LEADER, node=node, before=proof)
     follows = scene.last(K.BECAME_FOLLOWER, node=node, before=proof + 1)
     if leads is not None and (follows is None or leads.index > follows.index):
         return None  # it leads by right, so the other log had to give way: the loss tells that
-    return _explain_kept_log(scene, node, own, theirs, got=got[-1], witness=found.witness)
+    return _explain_kept_log(scene, node, own, record_kept, got=got[-1], witness=anomaly.witness)
 
 
 def _explain_kept_log(
-    scene: Scene, node: str, own: Record, theirs: Record, *, got: ClusterEvent, witness: tuple[int, ...]
+    scene: Scene, node: str, own: Record, record_kept: Record, *, got: ClusterEvent, witness: tuple[int, ...]
 ) -> Explanation:
     """A replica kept a record that its leader does not have: in a used epoch, by not truncating, or counted too early."""
     proof = max(witness)
-    author, writer = _author(scene, own), _author(scene, theirs)
+    author, writer = _author(scene, own), _author(scene, record_kept)
     follows = list(scene.of(K.BECAME_FOLLOWER, node=node, before=proof + 1)[-1:])
     clauses = [clause(row) for row in (got, writer, *follows) if row is not None]
     if author is not None and writer is not None and author.leader_epoch == writer.leader_epoch and author.node != writer.node:
@@ -62,7 +64,11 @@ def _explain_kept_log(
     for row in grew:
         words = f"{node} appended {row.value} of leader epoch {row.leader_epoch} at offset {row.offset} {at(row)}"
         leader = follows[0].leader if follows else None
-        held = f", although {leader} holds {theirs.value} there" if leader and scene.holds(leader, theirs, row.index) else ""
+        held = (
+            f", although {leader} holds {record_kept.value} there"
+            if leader and scene.holds(leader, record_kept, row.index)
+            else ""
+        )
         step = Clause(f"{words}, after {own.value} at offset {own.offset}, which it never truncated{held}", (row.index,))
         return "diverging-log-kept", _in_order_of_rows([*clauses, step]), row.index
     return _explain_counted_record(scene, node, own, follows=follows, clauses=clauses, witness=sorted(witness))
@@ -89,7 +95,7 @@ def _explain_counted_record(
     for row in (row for row in moves if row.node == node):
         words = f"{node} moved its HW to {row.hw} {at(row)}, over {own.value}, which it had yet to truncate"
         return "hw-before-truncation", _in_order_of_rows([*clauses, Clause(words, (row.index,))]), row.index
-    return "diverging-log-kept", _in_order_of_rows(clauses), max(row for one in clauses for row in one.rows)
+    return "diverging-log-kept", _in_order_of_rows(clauses), max(row for clause in clauses for row in clause.rows)
 
 
 def _in_order_of_rows(clauses: Sequence[Clause]) -> list[Clause]:
@@ -97,9 +103,9 @@ def _in_order_of_rows(clauses: Sequence[Clause]) -> list[Clause]:
     return sorted(dict.fromkeys(clauses), key=lambda one: one.rows[-1])
 
 
-def explain_election(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_election(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """ZooKeeper was told a leader that may not lead: outside the ISR and ELR, emptied, or of too few."""
-    row = next((row for row in reversed(scene.events_at(found.witness)) if row.kind is K.STATE_WRITTEN), None)
+    row = next((row for row in reversed(scene.events_at(anomaly.witness)) if row.kind is K.STATE_WRITTEN), None)
     if row is None or row.leader is None:
         return None
     before = scene.state(row.index)
@@ -114,20 +120,20 @@ def explain_election(scene: Scene, found: Anomaly) -> Explanation | None:
     log = "" if end is None else f"; its log ended at {end}"
     how = " from outside" if outside else ""
     words = f"{row.node} elected {row.leader} leader of epoch {row.leader_epoch} {at(row)}{how}{isr}{log}"
-    name = "unclean-election" if outside else found.kind
+    name = "unclean-election" if outside else anomaly.kind
     facts = indices(before, scene.row_of_log_end(row.leader, row.index))
     return name, [*clauses, Clause(words, (row.index,), facts)], row.index
 
 
-def explain_two_in_one_role(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_two_in_one_role(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """Two brokers led one epoch, or were controller in one epoch."""
-    rows = scene.events_at(found.witness)
+    rows = scene.events_at(anomaly.witness)
     if len(rows) < 2:
         return None
     first, second = rows[0], rows[-1]
     epoch = second.leader_epoch if second.leader_epoch is not None else second.controller_epoch
     words = f"{clause(second).words}, in the same epoch {epoch}"
-    return found.kind, [clause(first), *_clauses_between(scene, first, second), Clause(words, (second.index,))], second.index
+    return anomaly.kind, [clause(first), *_clauses_between(scene, first, second), Clause(words, (second.index,))], second.index
 
 
 def _clauses_between(scene: Scene, first: ClusterEvent, second: ClusterEvent) -> list[Clause]:
@@ -135,13 +141,13 @@ def _clauses_between(scene: Scene, first: ClusterEvent, second: ClusterEvent) ->
     return [clause(row) for row in scene.of(K.SESSION_ENDED, node=first.node, after=first.index, before=second.index)[-1:]]
 
 
-def explain_high_watermark(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_high_watermark(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """A high watermark fell, or rose above the log end."""
-    rows = [row for row in scene.events_at(found.witness) if row.kind in (K.HW, K.BECAME_LEADER)]
+    rows = [row for row in scene.events_at(anomaly.witness) if row.kind in (K.HW, K.BECAME_LEADER)]
     if not rows:
         return None
     last = rows[-1]
-    if found.kind == "hw-above-leo":
+    if anomaly.kind == "hw-above-leo":
         words = f"{last.node} moved its HW to {last.hw} {at(last)}, above the end {number(last.leo)} of its own log"
         before = scene.last(K.BECAME_LEADER, K.BECAME_FOLLOWER, node=last.node, before=last.index)
         return "hw-above-leo", [*([clause(before)] if before else []), Clause(words, (last.index,))], last.index
@@ -166,14 +172,14 @@ def _clause_of_fallen_hw(scene: Scene, row: ClusterEvent) -> Clause:
     if follows is None or follows.leader is None or (leads is not None and leads.index > follows.index):
         return Clause(fell, (row.index,))
     noted = scene.row_of_high_watermark(follows.leader, row.index)
-    told = f", as a follower of {follows.leader}, whose HW was {number(None if noted is None else noted.hw)}"
-    return Clause(f"{fell}{told}", (row.index,), indices(follows, noted))
+    clause_on_leader = f", as a follower of {follows.leader}, whose HW was {number(None if noted is None else noted.hw)}"
+    return Clause(f"{fell}{clause_on_leader}", (row.index,), indices(follows, noted))
 
 
-def explain_unflushed(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_unflushed(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """A leader promised records that a replica it counted had not flushed."""
-    row = scene.event(max(found.witness))
-    match = re.match(r"^(\S+) counts for .* and has flushed up to (\d+), but up to (\d+) is promised", found.words)
+    row = scene.event(max(anomaly.witness))
+    match = re.match(r"^(\S+) counts for .* and has flushed up to (\d+), but up to (\d+) is promised", anomaly.words)
     if row is None or match is None:
         return None
     node, flushed, promised = match.groups()
@@ -181,9 +187,9 @@ def explain_unflushed(scene: Scene, found: Anomaly) -> Explanation | None:
     return "promised-before-flush", [Clause(words, (row.index,))], row.index
 
 
-def explain_wrong_writer(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_wrong_writer(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """A state was written by a broker that no longer had the right to write it."""
-    row = next((row for row in reversed(scene.events_at(found.witness)) if row.kind is K.STATE_WRITTEN), None)
+    row = next((row for row in reversed(scene.events_at(anomaly.witness)) if row.kind is K.STATE_WRITTEN), None)
     if row is None:
         return None
     now = scene.last(K.CONTROLLER_ELECTED, before=row.index)
@@ -199,16 +205,16 @@ def explain_broken_rule(scene: Scene, found: Anomaly) -> Explanation | None:
     return None if row is None else (found.kind, [clause(row)], row.index)
 
 
-def explain_deletion(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_deletion(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """A replica was deleted while it counted, or came back after its deletion."""
-    rows = scene.events_at(found.witness)
+    rows = scene.events_at(anomaly.witness)
     deleted = next((row for row in rows if row.kind is K.REPLICA_DELETED), None)
     if deleted is None:
         return None
     moves = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.TOPIC_DELETED)
-    asked = scene.of(*moves, before=deleted.index)[-2:]
+    deletion_requests = scene.of(*moves, before=deleted.index)[-2:]
     state = scene.state(deleted.index)
-    clauses = [clause(row) for row in (*asked, *([state] if state is not None else []))]
+    clauses = [clause(row) for row in (*deletion_requests, *([state] if state is not None else []))]
     if rows[-1].index == deleted.index:
         isr = scene.isr(deleted.index)
         inside = f", while it was in the ISR {names(isr)}" if deleted.node in isr else ""
@@ -218,11 +224,11 @@ def explain_deletion(scene: Scene, found: Anomaly) -> Explanation | None:
     return "back-after-deletion", _in_order_of_rows([*clauses, clause(deleted), again]), rows[-1].index
 
 
-def explain_fenced(scene: Scene, found: Anomaly) -> Explanation | None:
+def explain_fenced(scene: Scene, anomaly: Anomaly) -> Explanation | None:
     """A broker that had fenced itself went on."""
-    proof = max(found.witness)
+    proof = max(anomaly.witness)
     row = scene.event(proof)
-    node = row.node if row is not None else next((one.node for one in scene.rows(proof)), None)
+    node = row.node if row is not None else next((proof_row.node for proof_row in scene.rows(proof)), None)
     fence = scene.last(K.FENCED, node=node, before=proof)
     if fence is None:
         return None

@@ -53,7 +53,8 @@ def clause(row: ClusterEvent | Operation) -> Clause:
 def answered(row: Operation) -> str:
     """What a client was told or asked for."""
     by = f" by {row.node}" if row.node else ""
-    value, offset = row.value or "a record", "" if row.offset is None else f" at offset {row.offset}"
+    value = row.value or "a record"
+    offset = "" if row.offset is None else f" at offset {row.offset}"
     match row.f, row.type:
         case "produce", OpType.OK:
             return f"{value} was acknowledged{offset}{by}"
@@ -75,7 +76,8 @@ def answered(row: Operation) -> str:
 
 def _deed_in_words(row: ClusterEvent) -> str:
     """What a row says that somebody did."""
-    name, of = row.node or "the harness", "" if row.partition is None else f" of {row.topic}-{row.partition}"
+    name = row.node or "the harness"
+    partition = "" if row.partition is None else f" of {row.topic}-{row.partition}"
     match row.kind:
         case K.NODE_STARTED:
             return f"{name} started"
@@ -89,15 +91,17 @@ def _deed_in_words(row: ClusterEvent) -> str:
             epoch = "" if row.controller_epoch is None else f" with controller epoch {row.controller_epoch}"
             return f"{name} became controller{epoch}"
         case K.STATE_WRITTEN:
-            return (
-                f"{name} wrote leader {row.leader or 'none'}, leader epoch {number(row.leader_epoch)}, ISR {names(row.isr)}{of}"
-            )
+            leader = row.leader or "none"
+            isr = names(row.isr)
+            return f"{name} wrote leader {leader}, leader epoch {number(row.leader_epoch)}, ISR {isr}{partition}"
         case K.ISR_CHANGE_SENT:
-            return f"{name} asked for ISR {names(row.isr)}{of}"
+            return f"{name} asked for ISR {names(row.isr)}{partition}"
         case K.ISR_CHANGE_ENDED:
             return f"the ISR change of {name} ended ({row.detail}): it assumed ISR {names(row.isr)}"
         case K.BECAME_LEADER:
-            return f"{name} became leader{of} in epoch {row.leader_epoch} with LEO {number(row.leo)} and HW {number(row.hw)}"
+            return (
+                f"{name} became leader{partition} in epoch {row.leader_epoch} with LEO {number(row.leo)} and HW {number(row.hw)}"
+            )
         case K.BECAME_FOLLOWER:
             return f"{name} followed {row.leader or 'nobody'} in epoch {row.leader_epoch}"
         case K.RECOVERED:
@@ -111,18 +115,18 @@ def _deed_in_words(row: ClusterEvent) -> str:
         case K.WOUND:
             return f"{name} lost its log from offset {number(row.offset)} on ({row.detail})"
         case K.REPLICA_DELETED:
-            return f"{name} deleted its replica{of}"
+            return f"{name} deleted its replica{partition}"
         case K.DIR_FAILED:
             return f"log directory {row.dir} of {name} failed"
         case K.TOPIC_DELETED:
-            return f"the removal{of} was requested"
+            return f"the removal{partition} was requested"
         case K.REASSIGNMENT_BEGUN | K.REASSIGNMENT_ENDED:
             done = "began" if row.kind is K.REASSIGNMENT_BEGUN else "ended"
-            return f"the move{of} {done} ({row.detail or 'no detail given'})"
+            return f"the move{partition} {done} ({row.detail or 'no detail given'})"
         case K.CONTROLLER_RESIGNED:
             return f"{name} resigned as controller"
         case K.RESIGNED:
-            return f"{name} resigned as replica{of} in epoch {row.leader_epoch}"
+            return f"{name} resigned as replica{partition} in epoch {row.leader_epoch}"
         case K.FAULT_BEGUN:
             return f"fault {row.detail} began on {name}"
         case K.FENCED | K.UNFENCED:
@@ -132,14 +136,18 @@ def _deed_in_words(row: ClusterEvent) -> str:
         case K.COMMAND_UNANSWERED:
             return f"{row.broker} did not answer {row.detail} of controller {name}"
         case _:
-            return f"{name}: {row.kind}{of}{'' if row.detail is None else f' ({row.detail})'}"
+            return f"{name}: {row.kind}{partition}{'' if row.detail is None else f' ({row.detail})'}"
 
 
 def broken_rule(row: ClusterEvent) -> str:
     """Who broke which clause, and how: the rule's own name is left out."""
     rule, _, words = (row.detail or "").partition(": ")
-    said, _, clauses = words.removesuffix(")").rpartition(" (")
-    return f"{row.node or 'a process'} broke {clauses}: {said}" if said else f"{row.node or 'a process'} broke a rule: {rule}"
+    sentence, _, clauses = words.removesuffix(")").rpartition(" (")
+    return (
+        f"{row.node or 'a process'} broke {clauses}: {sentence}"
+        if sentence
+        else f"{row.node or 'a process'} broke a rule: {rule}"
+    )
 
 
 def stopped(row: ClusterEvent) -> str:
@@ -154,7 +162,7 @@ def stops(rows: Sequence[ClusterEvent]) -> list[Clause]:
     for row in rows:
         last = groups[-1] if groups else []
         near = bool(last) and row.time_ns - last[0].time_ns <= TOGETHER_NS
-        if near and stopped(last[0]) == stopped(row) and row.node not in [one.node for one in last]:
+        if near and stopped(last[0]) == stopped(row) and row.node not in [stopped_row.node for stopped_row in last]:
             groups[-1].append(row)
         else:
             groups.append([row])

@@ -87,15 +87,15 @@ def _start_of_untold_fact(scene: Scene, words: str) -> Row | None:
     fact = _last_change_of_fact(scene, match["what"], match["truth"], before)
     if fact is None:
         return None
-    lost = [row for row in scene.of(K.COMMAND_UNANSWERED, after=fact.index, before=before) if row.broker == match["teller"]]
-    if lost:
-        return lost[-1]
+    unanswered = [row for row in scene.of(K.COMMAND_UNANSWERED, after=fact.index, before=before) if row.broker == match["teller"]]
+    if unanswered:
+        return unanswered[-1]
     return _latest_row(fact, scene.last(K.CONTROLLER_ELECTED, before=before))
 
 
 def _last_change_of_fact(scene: Scene, what: str, truth: str, before: int) -> ClusterEvent | None:
     """The last row before one that changed what `what` says of a broker, the controller or the partition."""
-    here = [row for row in scene.here if row.index < before]
+    rows_before = [row for row in scene.here if row.index < before]
     if "is controller" in what:
         return scene.last(K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED, before=before)
     if "offline" in what:
@@ -103,17 +103,17 @@ def _last_change_of_fact(scene: Scene, what: str, truth: str, before: int) -> Cl
     if what.endswith((" serves", " does not serve")):
         return _last_change_of_service(scene, _broker_named(scene, what), before)
     if what.endswith(" exists"):
-        return _last_or_none([row for row in here if row.kind in (K.TOPIC_DELETED, K.STATE_WRITTEN)])
+        return _last_or_none([row for row in rows_before if row.kind in (K.TOPIC_DELETED, K.STATE_WRITTEN)])
     if " is on " in what:
-        return _last_or_none([row for row in here if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED)])
-    return _last_or_none([row for row in here if row.kind is K.STATE_WRITTEN])
+        return _last_or_none([row for row in rows_before if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED)])
+    return _last_or_none([row for row in rows_before if row.kind is K.STATE_WRITTEN])
 
 
 def _last_change_of_service(scene: Scene, node: str | None, before: int) -> ClusterEvent | None:
     """The last row that changed whether a broker serves."""
     own = scene.of(*_OF_SERVICE, node=node, before=before)
-    held = [row for row in scene.of(K.BROKER_STATE, before=before) if row.broker == node]
-    return max((*own, *held), key=lambda row: row.index, default=None)
+    standing_rows = [row for row in scene.of(K.BROKER_STATE, before=before) if row.broker == node]
+    return max((*own, *standing_rows), key=lambda row: row.index, default=None)
 
 
 # --- administrators and the controller ------------------------------------------------------------------------------------------
@@ -125,14 +125,14 @@ def _start_of_open_request(scene: Scene, words: str) -> Row | None:
     if match is None:
         return None
     path = match[1]
-    asked = next((names for prefix, names in _REQUESTS if path.startswith(prefix)), ())
+    request_names = next((names for prefix, names in _REQUESTS if path.startswith(prefix)), ())
     frame = scene.history.operations_frame
-    mine = frame.filter(pl.col("f").is_in(asked) & (pl.col("type") == OpType.INVOKE.value))
-    request = None if mine.is_empty() else scene.row(int(mine["index"][-1]))
-    refused = [row for row in scene.history.of_kind(K.REQUEST_REFUSED) if (row.detail or "").startswith(f"{path}:")]
+    requests_sent = frame.filter(pl.col("f").is_in(request_names) & (pl.col("type") == OpType.INVOKE.value))
+    request = None if requests_sent.is_empty() else scene.row(int(requests_sent["index"][-1]))
+    refused_changes = [row for row in scene.history.of_kind(K.REQUEST_REFUSED) if (row.detail or "").startswith(f"{path}:")]
     if request is None or path == _CANCEL:
         return request  # a cancellation stands until it is taken back: no controller ends it
-    return _latest_row(request, _last_or_none(refused), scene.last(K.CONTROLLER_ELECTED))
+    return _latest_row(request, _last_or_none(refused_changes), scene.last(K.CONTROLLER_ELECTED))
 
 
 def _answer_of_done(scene: Scene, words: str) -> Row | None:
@@ -180,8 +180,8 @@ def _failure_of_directory(scene: Scene, words: str) -> Row | None:
 def _start_of_missing_leader(scene: Scene, words: str) -> Row | None:
     """What made an election possible, or the answer about a log that it waited for."""
     if "never had a leader" in words:
-        made = [row for row in scene.here if row.kind is K.ASSIGNED]
-        return _latest_row(made[0] if made else None, scene.last(K.CONTROLLER_ELECTED))
+        assigned_rows = [row for row in scene.here if row.kind is K.ASSIGNED]
+        return _latest_row(assigned_rows[0] if assigned_rows else None, scene.last(K.CONTROLLER_ELECTED))
     if "nobody leads" not in words and "has no leader" not in words:
         return None
     left = next((row for row in reversed(scene.written) if row.leader is None), None)
@@ -198,7 +198,8 @@ def _start_of_absence_from_isr(scene: Scene, words: str) -> Row | None:
     """Where the log of a replica stopped that did not catch up; else where the replica began to follow."""
     if "not in the ISR of" not in words or not scene.written:
         return None
-    node, leader = _broker_named(scene, words), scene.written[-1].leader
+    node = _broker_named(scene, words)
+    leader = scene.written[-1].leader
     end, longest = scene.log_end(node or "", _BEHIND_ALL), scene.log_end(leader or "", _BEHIND_ALL)
     if end is not None and longest is not None and end < longest:
         return scene.last(K.APPEND, K.TRUNCATE, K.RECOVERED, *_ROLES, node=node)
@@ -223,21 +224,22 @@ def _start_of_unknown_result(scene: Scene, words: str) -> Row | None:
     """What a leader does not know of its ISR change: the state beside it or after it, or a controller that never answered it."""
     if "does not know the result of its ISR change" not in words:
         return None
-    asked = scene.event(_first_row_named(words))
-    if asked is None:
+    change_row = scene.event(_first_row_named(words))
+    if change_row is None:
         return None
-    beside = scene.state(asked.index)
-    if beside is not None and (beside.leader_epoch or 0) > (asked.leader_epoch or 0):
+    beside = scene.state(change_row.index)
+    if beside is not None and (beside.leader_epoch or 0) > (change_row.leader_epoch or 0):
         return beside
     after = next(
-        (row for row in scene.written if asked.index < row.index and row.time_ns < asked.time_ns + _given_ns(words)), None
+        (row for row in scene.written if change_row.index < row.index and row.time_ns < change_row.time_ns + _given_ns(words)),
+        None,
     )
-    if after is not None and after.leader == asked.node and set(after.isr or ()) == set(asked.isr or ()):
+    if after is not None and after.leader == change_row.node and set(after.isr or ()) == set(change_row.isr or ()):
         return after
-    heard = scene.last(K.BECAME_LEADER, K.ISR_CHANGE_ENDED, node=asked.node, before=asked.index)
-    until = asked.time_ns + _given_ns(words)
+    learned = scene.last(K.BECAME_LEADER, K.ISR_CHANGE_ENDED, node=change_row.node, before=change_row.index)
+    until = change_row.time_ns + _given_ns(words)
     elected = _last_or_none([row for row in scene.of(K.CONTROLLER_ELECTED) if row.time_ns < until])
-    return elected if elected is not None and heard is not None and elected.index > heard.index else asked
+    return elected if elected is not None and learned is not None and elected.index > learned.index else change_row
 
 
 def _removal_of_undeleted(scene: Scene, words: str) -> Row | None:
@@ -259,16 +261,16 @@ def _election_of_idle_controller(scene: Scene, words: str) -> Row | None:
     """The election of the controller that left a step undone, if it was elected since, or has not counted the brokers yet."""
     if not any(said in words for said in ("has no state", "is still in the ISR")):
         return None
-    asked = scene.event(_first_row_named(words))
-    if asked is None:
+    change_row = scene.event(_first_row_named(words))
+    if change_row is None:
         return None
-    done = next((row.index for row in scene.written if row.index > asked.index), None)
+    done = next((row.index for row in scene.written if row.index > change_row.index), None)
     elected = scene.last(K.CONTROLLER_ELECTED, before=done)
-    if elected is None or elected.index > asked.index:
-        return elected or asked
-    until = asked.time_ns + _given_ns(words)
+    if elected is None or elected.index > change_row.index:
+        return elected or change_row
+    until = change_row.time_ns + _given_ns(words)
     counted = [row for row in scene.of(K.BROKER_STATE, node=elected.node, after=elected.index) if row.time_ns < until]
-    return asked if counted else elected
+    return change_row if counted else elected
 
 
 def _start_of_lag(scene: Scene, words: str) -> Row | None:
@@ -300,7 +302,8 @@ def _start_of_stopped_hw(scene: Scene, words: str) -> Row | None:
 
 def _start_of_broken_promise(scene: Scene, words: str) -> Row | None:
     """The shutdown after which a broker lacks what it had, the change of a metric, the last replica that it made."""
-    node, events = _broker_named(scene, words), scene.history.events
+    node = _broker_named(scene, words)
+    events = scene.history.events
     if "after a controlled shutdown" in words or "shut down in order" in words:
         return _last_or_none(
             [row for row in events if row.kind is K.NODE_STOPPED and row.node == node and "shut down" in (row.detail or "")]
@@ -309,10 +312,10 @@ def _start_of_broken_promise(scene: Scene, words: str) -> Row | None:
         own = [row for row in events if row.kind in (K.GAUGE, *_ROLES) and row.node == node]
         return _last_or_none([row for row in own if row.index < _first_row_named(words)])
     if "was told to shut down" in words:
-        told = scene.row(_first_row_named(words))
-        until = 0 if told is None else told.time_ns + _SHUTDOWN_NS
+        first_row = scene.row(_first_row_named(words))
+        until = 0 if first_row is None else first_row.time_ns + _SHUTDOWN_NS
         did = [row for row in events if row.kind in (K.RESIGNED, *_ROLES) and row.node == node and row.time_ns < until]
-        return _latest_row(told, _last_or_none(did))
+        return _latest_row(first_row, _last_or_none(did))
     if "logs in its directories" in words:
         roles = [row for row in events if row.kind in _ROLES and row.node == node]
         return _last_or_none(list({(row.topic, row.partition): row for row in reversed(roles)}.values())[::-1])
@@ -331,8 +334,8 @@ def _wrong_end(scene: Scene, words: str) -> Row | None:
     if not isinstance(row, Operation) or "though no other such request" not in words:
         return row
     # The request met its own copy: the client sent it again after a fault that began while it waited.
-    asked = _invocation_of(scene, row)
-    meanwhile = [] if asked is None else scene.of(K.FAULT_BEGUN, after=asked.index, before=row.index)
+    invoked_row = _invocation_of(scene, row)
+    meanwhile = [] if invoked_row is None else scene.of(K.FAULT_BEGUN, after=invoked_row.index, before=row.index)
     return meanwhile[0] if meanwhile else row
 
 
@@ -342,10 +345,10 @@ def _start_of_unserved_calls(scene: Scene, words: str) -> Row | None:
     if match is None:
         return None
     frame = scene.history.operations_frame
-    here = frame.filter((pl.col("topic") == scene.topic) & (pl.col("partition") == scene.partition))
+    calls_of_partition = frame.filter((pl.col("topic") == scene.topic) & (pl.col("partition") == scene.partition))
     fs = {"poll": ["poll"], "client": ["poll", "produce", "latest"]}.get(match[1], ["produce"])
-    mine = here.filter(pl.col("type").is_in([OpType.FAIL.value, OpType.INFO.value]) & pl.col("f").is_in(fs))
-    return None if mine.is_empty() else scene.row(int(mine["index"][-1]))
+    open_calls = calls_of_partition.filter(pl.col("type").is_in([OpType.FAIL.value, OpType.INFO.value]) & pl.col("f").is_in(fs))
+    return None if open_calls.is_empty() else scene.row(int(open_calls["index"][-1]))
 
 
 def _start_in_words(scene: Scene, words: str) -> Row | None:
@@ -362,20 +365,21 @@ def _longest_wait_of_call(scene: Scene, row: Operation) -> Row:
 
     They are its invocation, the crashes of brokers while it waited, the appends of its record, the commit.
     """
-    asked = _invocation_of(scene, row)
-    if asked is None:
+    invoked_row = _invocation_of(scene, row)
+    if invoked_row is None:
         return row
-    if asked.topic is not None:
-        scene = scene_of(scene.history, f"{asked.topic}-{asked.partition}")  # the words of the checker may name no partition
+    if invoked_row.topic is not None:
+        # the words of the checker may name no partition
+        scene = scene_of(scene.history, f"{invoked_row.topic}-{invoked_row.partition}")
     frame = scene.history.operations_frame
     after = frame.filter(
-        (pl.col("process") == row.process) & (pl.col("index") > asked.index) & (pl.col("type") != OpType.INVOKE.value)
+        (pl.col("process") == row.process) & (pl.col("index") > invoked_row.index) & (pl.col("type") != OpType.INVOKE.value)
     )
     ended = None if after.is_empty() else scene.row(int(after["index"][0]))
     if not isinstance(ended, Operation):
-        return asked
-    steps: list[Row] = [asked, *scene.of(K.NODE_STOPPED, after=asked.index, before=ended.index)]
-    if asked.f == "produce" and (kept := _appended(scene, asked, ended)) is not None:
+        return invoked_row
+    steps: list[Row] = [invoked_row, *scene.of(K.NODE_STOPPED, after=invoked_row.index, before=ended.index)]
+    if invoked_row.f == "produce" and (kept := _appended(scene, invoked_row, ended)) is not None:
         copies = scene.of(K.APPEND, after=kept.index, before=ended.index)
         steps += [kept, *(copy for copy in copies if (copy.value, copy.offset) == (kept.value, kept.offset))]
         covers = (
@@ -383,7 +387,7 @@ def _longest_wait_of_call(scene: Scene, row: Operation) -> Row:
         )
         steps += [e for e in covers if e.detail == "leader"][:1]
     steps.sort(key=lambda step: step.index)
-    gaps = [(two.time_ns - one.time_ns, -one.index, one) for one, two in pairwise([*steps, ended])]
+    gaps = [(following.time_ns - former.time_ns, -former.index, former) for former, following in pairwise([*steps, ended])]
     return max(gaps, key=lambda gap: gap[:2])[2]
 
 

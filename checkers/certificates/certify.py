@@ -34,31 +34,31 @@ class NoCertificate(Exception):  # noqa: N818 - no error: the verdict stands wit
 
 
 def certify_object(
-    model: Model, history: Paired, found: Judgement, *, first: Hashable, nil_is_a_value: bool, initial: str = ""
+    model: Model, history: Paired, judgement: Judgement, *, first: Hashable, nil_is_a_value: bool, initial: str = ""
 ) -> Certificate:
     """The certificate of a verdict on calls on objects; NoCertificate if there is none.
 
     `first`: the initial value that the model was made with; `initial`: the same as it was asked for.
     """
-    is_valid = _validity_in_words(found) == "VALID"
+    is_valid = _validity_in_words(judgement) == "VALID"
     thing = Object(model.name, first, nil_is_a_value, len(history.calls))
 
     def certificate(witness: Witness) -> Certificate:
-        made = _certificate_of(model.name, history, found, LEVEL, witness, initial=initial)
+        made = _certificate_of(model.name, history, judgement, LEVEL, witness, initial=initial)
         verify(history, made, first=first, nil_is_a_value=nil_is_a_value)
         return made
 
-    proofs = found.longest if not is_valid else ()
+    proofs = judgement.longest if not is_valid else ()
     cores = (core_of(thing, model, history.calls, stuck) for stuck in proofs)
     return _first_accepted(certificate, [order_of(thing, model, history.calls)] if is_valid else cores)
 
 
-def certify_transactions(model: str, history: Paired, consistency: Sequence[str], found: Judgement) -> Certificate:
+def certify_transactions(model: str, history: Paired, consistency: Sequence[str], judgement: Judgement) -> Certificate:
     """The certificate of a verdict on transactions; NoCertificate if there is none.
 
     It names the level that was judged: of a level between two others the stronger one for VALID, the weaker one for INVALID.
     """
-    is_valid = _validity_in_words(found) == "VALID"
+    is_valid = _validity_in_words(judgement) == "VALID"
     if len(consistency) != 1:
         raise NoCertificate("a certificate is about one consistency model, not several")
     name = OTHER_NAMES.get(consistency[0], consistency[0])
@@ -68,7 +68,7 @@ def certify_transactions(model: str, history: Paired, consistency: Sequence[str]
     seen = examine(model, history, (level,))
 
     def certificate(witness: Witness) -> Certificate:
-        made = _certificate_of(model, history, found, level, witness)
+        made = _certificate_of(model, history, judgement, level, witness)
         verify(history, made)
         return made
 
@@ -78,34 +78,36 @@ def certify_transactions(model: str, history: Paired, consistency: Sequence[str]
 
 
 def certify_answers(
-    model: str, history: Paired, found: Judgement, *, first: Hashable, strict: bool, initial: str = ""
+    model: str, history: Paired, judgement: Judgement, *, first: Hashable, strict: bool, initial: str = ""
 ) -> Certificate:
     """The certificate of an INVALID by a model that looks at answers one by one; NoCertificate if there is none.
 
     `first`: the initial value that it was judged with; `initial`: the same as it was asked for; `strict`: as for the judge.
     """
-    if _validity_in_words(found) == "VALID":
+    if _validity_in_words(judgement) == "VALID":
         raise NoCertificate(f"a VALID by model {model} has none: it says that no answer is wrong, and the judge looked at each")
     numbers = {call.line: number for number, call in enumerate((*history.calls, *history.failed))}
 
     def certificate(witness: Witness) -> Certificate:
-        made = _certificate_of(model, history, found, LEVEL if strict else "", witness, initial=initial)
+        made = _certificate_of(model, history, judgement, LEVEL if strict else "", witness, initial=initial)
         verify(history, made, first=first)
         return made
 
-    shown = (Answers(name=one.kind, operations=tuple(numbers[line] for line in one.witness)) for one in found.anomalies)
+    shown = (
+        Answers(name=anomaly.kind, operations=tuple(numbers[line] for line in anomaly.witness)) for anomaly in judgement.anomalies
+    )
     return _first_accepted(certificate, shown)
 
 
-def _validity_in_words(found: Judgement) -> Literal["VALID", "INVALID"]:
+def _validity_in_words(judgement: Judgement) -> Literal["VALID", "INVALID"]:
     """The verdict as a certificate names it. NoCertificate if it is UNKNOWN."""
-    if found.validity is Validity.UNKNOWN:
+    if judgement.validity is Validity.UNKNOWN:
         raise NoCertificate("the verdict is UNKNOWN, and nothing proves that")
-    return "VALID" if found.validity is Validity.VALID else "INVALID"
+    return "VALID" if judgement.validity is Validity.VALID else "INVALID"
 
 
 def _certificate_of(
-    model: str, history: Paired, found: Judgement, level: str, witness: Witness, *, initial: str = ""
+    model: str, history: Paired, judgement: Judgement, level: str, witness: Witness, *, initial: str = ""
 ) -> Certificate:
     """The certificate of a judgement with this witness; its `words` are those of the first anomaly."""
     return Certificate(
@@ -114,9 +116,9 @@ def _certificate_of(
         model=model,
         initial=initial,
         level=level,
-        verdict=_validity_in_words(found),
+        verdict=_validity_in_words(judgement),
         witness=witness,
-        words=found.anomalies[0].words if found.anomalies else "",
+        words=judgement.anomalies[0].words if judgement.anomalies else "",
     )
 
 

@@ -45,16 +45,16 @@ def commit_order(seen: Examination, level: str) -> TransactionOrder | None:
     if snapshots:
         used = _begins_and_commits(used, seen.count, seen.table.count)
     count = 2 * seen.count if snapshots else seen.count
-    late = -components(used.source, used.target, count)
-    if len(np.unique(late)) < count:
+    rank_from_end = -components(used.source, used.target, count)
+    if len(np.unique(rank_from_end)) < count:
         return None
-    here = np.flatnonzero(_committed_transactions(seen))
-    commit = late[here + seen.count] if snapshots else late[here]
+    committed_at = np.flatnonzero(_committed_transactions(seen))
+    commit = rank_from_end[committed_at + seen.count] if snapshots else rank_from_end[committed_at]
     by_commit = np.argsort(commit)
-    order = tuple(seen.numbers[at] for at in here[by_commit].tolist())
+    order = tuple(seen.numbers[at] for at in committed_at[by_commit].tolist())
     if not snapshots:
         return TransactionOrder(order=order)
-    sees = np.searchsorted(commit[by_commit], late[here[by_commit]])
+    sees = np.searchsorted(commit[by_commit], rank_from_end[committed_at[by_commit]])
     return TransactionOrder(order=order, snapshots=tuple(sees.tolist()))
 
 
@@ -69,10 +69,10 @@ def _committed_transactions(seen: Examination) -> np.typing.NDArray[np.bool_]:
         shown_of = {*zip(table.key[at].tolist(), table.elements[table.first[at] + offset].tolist(), strict=True)}
     else:
         shown_of = {*zip(table.key[read].tolist(), table.value[read].tolist(), strict=True)}
-    found = table.ok.copy()
+    is_committed = table.ok.copy()
     for micro in np.flatnonzero(table.write & (table.transaction < table.count)).tolist():
-        found[table.transaction[micro]] |= (int(table.key[micro]), int(table.value[micro])) in shown_of
-    return found
+        is_committed[table.transaction[micro]] |= (int(table.key[micro]), int(table.value[micro])) in shown_of
+    return is_committed
 
 
 def _begins_and_commits(used: Edges, count: int, transactions: int) -> Edges:
@@ -105,7 +105,7 @@ def _orders_of_versions(seen: Examination, level: str) -> Iterator[Edges]:
             yield edges(writers[:-1], writers[1:], WW)
     if level in ("read-atomic", "update-atomic"):
         # Of two writers of a key that one transaction saw, the one whose value it read there is later.
-        rows = sorted({(one, last) for one, last, _ in _later_writers(seen)})
+        rows = sorted({(writer, last) for writer, last, _ in _later_writers(seen)})
         source, target = np.array(rows, np.int64).reshape(-1, 2).T
         yield edges(source, target, WW)
 
@@ -119,9 +119,9 @@ def _later_writers(seen: Examination) -> Iterator[tuple[int, int, int]]:
         if writer >= 0:
             reads.setdefault(reader, []).append((key, writer))
     for reader, some in reads.items():
-        for (key, last), (_, one) in product(some, some):
-            if one != last and (one, key) in wrote:
-                yield one, last, reader
+        for (key, last), (_, seen_writer) in product(some, some):
+            if seen_writer != last and (seen_writer, key) in wrote:
+                yield seen_writer, last, reader
 
 
 class Contradictions:
@@ -132,8 +132,8 @@ class Contradictions:
         self._seen, self._lists = seen, model == "list-append"
         self._verifier = Transactions(calls, len(history.calls), lists=self._lists, level=level, timed=not history.untimed)
         self._answered = {call.index for call in history.calls if call.result is not UNKNOWN}
-        given: list[Any] = [call.result if op in self._answered else call.argument for op, call in enumerate(calls)]
-        self._micros: list[Sequence[_Micro]] = given
+        values_by_op: list[Any] = [call.result if op in self._answered else call.argument for op, call in enumerate(calls)]
+        self._micros: list[Sequence[_Micro]] = values_by_op
         self._by_key: dict[Any, list[Place]] = {}
         for op, micros in enumerate(self._micros):
             for at, (_, key, _) in enumerate(micros):
@@ -144,8 +144,8 @@ class Contradictions:
         for found in self._seen.alone:
             yield from self._witnesses_without_cycle(found)
         for _, steps in self._seen.cycles:
-            made = self._edges(steps, ())
-            yield from [Cycle(edges=made)] if made else []
+            edges = self._edges(steps, ())
+            yield from [Cycle(edges=edges)] if edges else []
         cases = [self._case_with_places(case) for case in self._seen.decision.cases]
         if cases and None not in cases:
             yield NoVersionOrder(cases=tuple(case for case in cases if case))
@@ -183,7 +183,7 @@ class Contradictions:
         """Candidates of places that may show this dependency, the fewest first; the verifier decides."""
         for first, then in product(self._on(source, key), self._on(target, key)):
             yield first, then
-            yield from ((first, then, place) for place, late in assumed if late == then)
+            yield from ((first, then, place) for place, later_value in assumed if later_value == then)
             if kind == "wr":
                 continue
             reads = [place for place in self._by_key[key] if self._micro(place)[0] == "r" and place[0] in self._answered]
@@ -192,12 +192,20 @@ class Contradictions:
                 yield from [(first, then, longest)] if longest else []
                 continue
             yield from ((first, then, place) for place in self._on(target, key))
-            early, late = (self._micro(place)[2] for place in (first, then))
+            early, later_value = (self._micro(place)[2] for place in (first, then))
             left = [place for place in self._by_key[key] if self._micro(place)[2] == early]
-            found = [place for place in self._by_key[key] if self._micro(place)[2] == late]
-            yield from ((first, then, one, two) for one, two in product(left, found) if one[0] != two[0])
-            for two in found:
-                yield from ((first, then, (two[0], at), two) for at in range(len(self._micros[two[0]])) if (two[0], at) != two)
+            found = [place for place in self._by_key[key] if self._micro(place)[2] == later_value]
+            yield from (
+                (first, then, first_place, second_place)
+                for first_place, second_place in product(left, found)
+                if first_place[0] != second_place[0]
+            )
+            for second_place in found:
+                yield from (
+                    (first, then, (second_place[0], at), second_place)
+                    for at in range(len(self._micros[second_place[0]]))
+                    if (second_place[0], at) != second_place
+                )
 
     def _on(self, op: int, key: Any) -> list[Place]:
         return [(op, at) for at, micro in enumerate(self._micros[op]) if micro[1] == key]
@@ -208,8 +216,8 @@ class Contradictions:
     def _case_with_places(self, case: Case) -> CaseOf | None:
         """The case as the verifier reads it; None if the history does not show one of its edges."""
         assumed = tuple((self._place_of_write(first), self._place_of_write(then)) for first, then in case.assumed)
-        made = self._edges(case.cycle, assumed)
-        return CaseOf(assumed=assumed, edges=made) if made else None
+        edges = self._edges(case.cycle, assumed)
+        return CaseOf(assumed=assumed, edges=edges) if edges else None
 
     def _place_of_write(self, write: Write) -> Place:
         """Where the history has this write: its transaction and the number of its last such micro-operation."""
@@ -219,13 +227,16 @@ class Contradictions:
         value = table.values.given(int(table.value[at]))
         writer = self._seen.numbers[write.writer]
         micros = enumerate(self._micros[writer])
-        return writer, next(n for n, (f, key, one) in micros if f != "r" and (key, one) == (table.keys[write.key], value))
+        return writer, next(
+            n for n, (f, key, written_value) in micros if f != "r" and (key, written_value) == (table.keys[write.key], value)
+        )
 
     # --- anomalies without a cycle
 
     def _witnesses_without_cycle(self, found: Found) -> Iterator[Witness]:
         """Candidates of witnesses for an anomaly that is no cycle of dependencies."""
-        key, ops = self._seen.table.keys[found.key], [self._seen.numbers[at] for at in found.transactions]
+        key = self._seen.table.keys[found.key]
+        ops = [self._seen.numbers[at] for at in found.transactions]
         if found.kind == "cyclic-versions":
             yield from self._cycle_of_writers(ops, key)
         if found.kind == "fractured-read":
@@ -247,8 +258,12 @@ class Contradictions:
     def _cycle_of_writers(self, writers: Sequence[int], key: Any) -> Iterator[Witness]:
         """The order of the versions as a cycle of their writers."""
         later = {
-            one: {two: edge for two in writers if two != one and (edge := self._dependency_with_places(one, two, "ww", key))}
-            for one in writers
+            writer: {
+                other_writer: edge
+                for other_writer in writers
+                if other_writer != writer and (edge := self._dependency_with_places(writer, other_writer, "ww", key))
+            }
+            for writer in writers
         }
         yield from self._cycle_in(later)
 
@@ -262,19 +277,23 @@ class Contradictions:
                 return
         # These levels take no transaction of unknown outcome for aborted: the numbers of the table are those of the history.
         later: dict[int, dict[int, Edge]] = {}
-        for one, last, _ in _later_writers(self._seen):
-            for about in {self._micro(place)[1] for place in self._all_of(one)}:
-                edge = self._dependency_with_places(one, last, "ww", about) if last not in later.get(one, {}) else None
+        for seen_writer, last, _ in _later_writers(self._seen):
+            for about in {self._micro(place)[1] for place in self._all_of(seen_writer)}:
+                edge = (
+                    self._dependency_with_places(seen_writer, last, "ww", about)
+                    if last not in later.get(seen_writer, {})
+                    else None
+                )
                 if edge:
-                    later.setdefault(one, {})[last] = edge
-        for other, about, author in self._seen.keys.shown()[0]:
+                    later.setdefault(seen_writer, {})[last] = edge
+        for later_reader, about, author in self._seen.keys.shown()[0]:
             edge = (
-                self._dependency_with_places(author, other, "wr", self._seen.table.keys[about])
-                if author >= 0 and author != other
+                self._dependency_with_places(author, later_reader, "wr", self._seen.table.keys[about])
+                if author >= 0 and author != later_reader
                 else None
             )
             if edge:
-                later.setdefault(author, {}).setdefault(other, edge)
+                later.setdefault(author, {}).setdefault(later_reader, edge)
         yield from self._cycle_in(later)
 
     def _all_of(self, op: int) -> list[Place]:
@@ -291,7 +310,7 @@ class Contradictions:
                 del way[depth:]
                 if node in way:
                     circle = [*way[way.index(node) :], node]
-                    yield Cycle(edges=tuple(later[one][two] for one, two in pairwise(circle)))
+                    yield Cycle(edges=tuple(later[step][next_step] for step, next_step in pairwise(circle)))
                     return
                 if node not in done:
                     done.add(node)

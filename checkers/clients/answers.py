@@ -56,7 +56,8 @@ _ISR = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 def _kind_of_wrong_answer(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
     """The kind of anomaly that the answer to a call is. `acknowledged`: of the process's produces just before, under acks=all."""
-    request, error = call.asked[0], call.rows[0].error if call.rows and call.type != "ok" else None
+    request = call.asked[0]
+    error = call.rows[0].error if call.rows and call.type != "ok" else None
     once = request.delivery == ONCE
     if request.error is not None:
         enough = _REMEMBERED if request.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
@@ -73,12 +74,15 @@ def _kind_of_wrong_answer(call: Call, acknowledged: int, *, lossless: bool) -> s
 
 def _row_of_denied_append(call: Call, events: list[EventRow]) -> int | None:
     """The row in which the broker appended a batch of which it then said that nothing was appended; None if it may say so."""
-    request, answer = call.asked[0], call.rows[0] if call.rows else None
+    request = call.asked[0]
+    answer = call.rows[0] if call.rows else None
     if answer is None or call.type == "ok" or answer.error != _NOTHING_APPENDED:
         return None
     if request.delivery != ONCE or request.acks != -1 or request.error is not None:
         return None
-    values, appended, isr_moved = {row.value for row in call.asked}, None, False
+    values = {row.value for row in call.asked}
+    appended = None
+    isr_moved = False
     for row in events:
         if not call.invoked < row.at < call.ended or (row.node != answer.node and row.kind != K.STATE_WRITTEN):
             continue
@@ -92,10 +96,10 @@ def _row_of_denied_append(call: Call, events: list[EventRow]) -> int | None:
     return appended
 
 
-def _refusals_of_first_offset(done: list[Call], name: str) -> list[Anomaly]:
+def _refusals_of_first_offset(calls: list[Call], name: str) -> list[Anomaly]:
     """Find requests for the first offset that were refused because of an offset."""
     anomalies = []
-    for call in done:
+    for call in calls:
         error = call.rows[0].error if call.f == "earliest" and call.rows and call.type != "ok" else None
         if error in OFFSET_ERRORS:
             words = f"process {call.process} asked where the log of {name} begins, and was refused with {error}"
@@ -112,16 +116,17 @@ def _wrong_answer_in_words(call: Call, kind: str, name: str) -> str:
     return f"a produce of process {call.process} to {name} was refused with {call.rows[0].error}, though it deserved {deserved}"
 
 
-def _denials_of_appends(done: list[Call], events: Events, name: str) -> list[Anomaly]:
+def _denials_of_appends(calls: list[Call], events: Events, name: str) -> list[Anomaly]:
     """Find the answers that nothing was appended, from a leader that had appended the batch."""
-    if not any(call.rows and call.rows[0].error == _NOTHING_APPENDED and call.asked[0].delivery == ONCE for call in done):
+    if not any(call.rows and call.rows[0].error == _NOTHING_APPENDED and call.asked[0].delivery == ONCE for call in calls):
         return []
-    rows, anomalies = events.rows, []
-    for call in done:
+    rows = events.rows
+    anomalies = []
+    for call in calls:
         at = _row_of_denied_append(call, rows)
         if at is not None:
-            what = f"a produce of process {call.process} to {name} was refused with {_NOTHING_APPENDED}"
-            words = f"{what}, though {call.rows[0].node} had appended it at row {at}"
+            happened = f"a produce of process {call.process} to {name} was refused with {_NOTHING_APPENDED}"
+            words = f"{happened}, though {call.rows[0].node} had appended it at row {at}"
             witness = (call.invoked, at, call.ended)
             anomalies.append(Anomaly(kind="wrong-error", checker=NAME, key=name, witness=witness, words=words))
     return anomalies
@@ -130,13 +135,14 @@ def _denials_of_appends(done: list[Call], events: Events, name: str) -> list[Ano
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the answers about one partition; the count `misuses` is how many produces broke a rule and were answered."""
     topic, number = partition_of(operations, events)
-    key, lossless = f"{topic}-{number}", not cuts_of(cuts, topic, number)
+    key = f"{topic}-{number}"
+    lossless = not cuts_of(cuts, topic, number)
     acknowledged: dict[int, int] = {}  # by process
     misuses = 0
     every = sorted(operations.calls, key=lambda call: call.invoked)
     anomalies = _refusals_of_first_offset(every, key)
-    done = [call for call in every if call.f == "produce"]
-    for call in done:
+    calls = [call for call in every if call.f == "produce"]
+    for call in calls:
         request = call.asked[0]
         misuses += request.error is not None and bool(call.type)
         kind = _kind_of_wrong_answer(call, acknowledged.get(call.process, 0), lossless=lossless)
@@ -146,7 +152,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         counts = call.type == "ok" and request.delivery == ONCE and request.acks == -1 and request.error is None
         acknowledged[call.process] = acknowledged.get(call.process, 0) + 1 if counts else 0
     if facts.simulated:
-        anomalies += _denials_of_appends(done, events, key)
+        anomalies += _denials_of_appends(calls, events, key)
     return Findings(anomalies=tuple(anomalies), counts={"misuses": misuses})
 
 

@@ -37,8 +37,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     under_way: set[str] = set()
     for call in operations.calls:
         if call.type == "ok":
-            told = {"send": sent, "produce": acknowledged, "log": logged}[call.f]
-            told.update((row.value, call.ended) for row in call.asked if row.value is not None)
+            event_of_record = {"send": sent, "produce": acknowledged, "log": logged}[call.f]
+            event_of_record.update((row.value, call.ended) for row in call.asked if row.value is not None)
         elif not call.type:
             under_way.update(row.value for row in call.asked if row.value is not None)
     silent = sent.keys() - acknowledged.keys() - logged.keys() - under_way if facts.outcome == "completed" else set()

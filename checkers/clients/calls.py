@@ -74,45 +74,46 @@ def _complaint_of_giving_up(call: Call, retries: int, timeout_ms: int, name: str
     if not has_retries_left or call.type == "ok" or row.error not in _RETRIABLE or request.error is not None:
         return None
     attempts = f"{row.attempts} attempt{'s' if row.attempts != 1 else ''}"
-    what = f"process {call.process} gave up its produce to {name} at row {call.ended}"
-    return f"{what} after {attempts} and {waited_ms} ms with {row.error}"
+    happened = f"process {call.process} gave up its produce to {name} at row {call.ended}"
+    return f"{happened} after {attempts} and {waited_ms} ms with {row.error}"
 
 
-def _hung_calls(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
+def _hung_calls(calls: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the calls that hung although no fault was in force that could excuse it."""
     periods, deadline = calms(events, facts), recovery_deadline_ns(facts)
     periods += [] if deadline is None else [(deadline, facts.end_ns)]
-    suspects = [call for call in done if (_took_ns(call) > PROMPT_MS * MS and call.type == "ok") or call.rows[0].error in _HANGS]
+    suspects = [call for call in calls if (_took_ns(call) > PROMPT_MS * MS and call.type == "ok") or call.rows[0].error in _HANGS]
     suspects = [call for call in suspects if any(a <= call.invoked_ns and call.rows[0].time_ns < b for a, b in periods)]
     if not suspects:
         return []
     hit = excuses(events, facts)
     written = _leaders(events)
-    why = []
+    complaints = []
     for call in suspects:
-        ended_ns, patience_ns = call.rows[0].time_ns, (facts.client_timeout_ms or 0) * MS
+        ended_ns = call.rows[0].time_ns
+        patience_ns = (facts.client_timeout_ms or 0) * MS
         excused = any(a <= ended_ns and call.invoked_ns < b for a, b in hit.get(place_of(facts, call.process), ()))
         moved = any(call.invoked_ns - patience_ns <= time_ns <= ended_ns for time_ns, _ in written)
         leader = _leader_at(written, ended_ns)
         if not excused and not moved and leader is not None:
-            what = f"{_took_ns(call) // MS} ms for its {call.f} of {name} at row {call.ended}"
+            happened = f"{_took_ns(call) // MS} ms for its {call.f} of {name} at row {call.ended}"
             error_in_words = "" if call.type == "ok" else f" and got {call.rows[0].error}"
-            why.append(f"process {call.process} waited {what}{error_in_words}, though no fault hit it or a broker")
-    return why
+            complaints.append(f"process {call.process} waited {happened}{error_in_words}, though no fault hit it or a broker")
+    return complaints
 
 
-def _hung_reads(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
+def _hung_reads(calls: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the reads, and the produces with acks=1, that hung at a leader that no fault hit: they need no other broker."""
-    alone = [at for at, call in enumerate(done) if call.f in _READS or call.asked[0].acks == 1]
-    suspects = [at for at in alone if done[at].rows[0].error in _HANGS and done[at].rows[0].node]
+    alone = [at for at, call in enumerate(calls) if call.f in _READS or call.asked[0].acks == 1]
+    suspects = [at for at in alone if calls[at].rows[0].error in _HANGS and calls[at].rows[0].node]
     if not suspects:
         return []
     faults = list(fault_times(events, facts))
     written = _leaders(events)
-    why = []
+    complaints = []
     for at in suspects:
-        call = done[at]
-        before = next((earlier for earlier in reversed(done[:at]) if _shares_connection(earlier, call)), None)
+        call = calls[at]
+        before = next((earlier for earlier in reversed(calls[:at]) if _shares_connection(earlier, call)), None)
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:
             continue  # the client may have lost its time in looking for the leader
@@ -126,11 +127,12 @@ def _hung_reads(done: list[Call], events: Events, facts: Facts, name: str) -> li
             and (earlier.node in (node, place) or not (earlier.node in facts.client_places or _is_local(earlier.kind)))
             for earlier in faults
         )
-        led = _leader_at(written, ended_ns) == node  # a leader that was deposed answers once; then the client looks for the next
-        if not hit and led and not any(since_ns <= time_ns <= ended_ns for time_ns, _ in written):
-            what = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
-            why.append(f"process {call.process} got {what}, though no fault hit it or {node}")
-    return why
+        # a leader that was deposed answers once; then the client looks for the next
+        is_led = _leader_at(written, ended_ns) == node
+        if not hit and is_led and not any(since_ns <= time_ns <= ended_ns for time_ns, _ in written):
+            happened = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
+            complaints.append(f"process {call.process} got {happened}, though no fault hit it or {node}")
+    return complaints
 
 
 def _is_local(kind: str) -> bool:
@@ -144,53 +146,53 @@ def _shares_connection(other: Call, call: Call) -> bool:
     return same and other.asked[0].acks != 0
 
 
-def _complaints_of_waits(done: list[Call], events: Events, facts: Facts, about: tuple[str, int]) -> list[str]:
+def _complaints_of_waits(calls: list[Call], events: Events, facts: Facts, about: tuple[str, int]) -> list[str]:
     """Describe the idempotent produces that waited on and on for an answer, though a consumer had their records already."""
     attempt_ns = ((facts.client_timeout_ms or 0) // 2 + _PAUSE_MS + PROMPT_MS) * MS
-    suspects = [call for call in done if _took_ns(call) > attempt_ns and _has_retries(call, facts)]
+    suspects = [call for call in calls if _took_ns(call) > attempt_ns and _has_retries(call, facts)]
     suspects = [call for call in suspects if call.type == "ok" or call.rows[0].error in _HANGS]
     promise = promised(facts, about[0])
     if not suspects or promise is None:
         return []
     acknowledged: dict[str | None, int] = {}
-    for call in done:
+    for call in calls:
         if call.f == "poll" and call.type == "ok":
             for row in call.rows:
                 acknowledged.setdefault(row.value, row.time_ns)
     faults = list(fault_times(events, facts))
     written = events.of(K.STATE_WRITTEN).columns("time_ns", "isr")
     states = [(time_ns, len(isr)) for time_ns, isr in written if isr is not None]
-    why = []
+    complaints = []
     for call in suspects:
-        ended_ns, mine = call.rows[0].time_ns, place_of(facts, call.process)
+        ended_ns = call.rows[0].time_ns
+        client_place = place_of(facts, call.process)
         read_ns = min((acknowledged[row.value] for row in call.asked if row.value in acknowledged), default=ended_ns)
         hits = [
             fault
             for fault in faults
-            if fault.begun_ns <= ended_ns and (fault.node == mine or fault.node not in facts.client_places)
+            if fault.begun_ns <= ended_ns and (fault.node == client_place or fault.node not in facts.client_places)
         ]
         calm = [facts.end_ns if hit.ended_ns is None else hit.ended_ns + still_ms(hit.kind, facts.promise) * MS for hit in hits]
         calm += [time_ns + CALM_MS * MS for time_ns, _ in states if time_ns <= ended_ns]
         since_ns = max(read_ns, call.invoked_ns, *calm)
         members = next((size for time_ns, size in reversed(states) if time_ns <= ended_ns), 0)
         if ended_ns > since_ns + attempt_ns and members >= promise.min_insync_replicas:
-            what = f"{_took_ns(call) // MS} ms for its produce of {about[0]}-{about[1]} at row {call.ended}"
-            why.append(
-                f"process {call.process} waited {what}, though a consumer had the record {(ended_ns - read_ns) // MS} ms before"
-            )
-    return why
+            happened = f"{_took_ns(call) // MS} ms for its produce of {about[0]}-{about[1]} at row {call.ended}"
+            read_before = f"a consumer had the record {(ended_ns - read_ns) // MS} ms before"
+            complaints.append(f"process {call.process} waited {happened}, though {read_before}")
+    return complaints
 
 
-def _unheard_producers(done: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
+def _unheard_producers(calls: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
     """Describe the producers that lost records with acks=0 again and again, though nothing happened to them or a broker."""
-    sent = [call for call in done if call.f == "produce" and call.asked[0].acks == 0 and call.asked[0].error is None]
+    sent = [call for call in calls if call.f == "produce" and call.asked[0].acks == 0 and call.asked[0].error is None]
     if not sent:
         return []
     appended = {value for value, detail in events.of(K.APPEND).columns("value", "detail") if detail == "leader"}
     faults = list(fault_times(events, facts))
     written = _leaders(events)
     since: dict[int, Call] = {}  # process -> the first record that it lost while nothing happened
-    why: dict[int, str] = {}
+    complaints: dict[int, str] = {}
     for call in sorted(sent, key=lambda call: call.invoked):
         if any(row.value in appended for row in call.asked):
             since.pop(call.process, None)
@@ -200,16 +202,18 @@ def _unheard_producers(done: list[Call], events: Events, facts: Facts, name: str
             since[call.process] = call
         elif call.invoked_ns - first.invoked_ns > LOOKUP_MS * MS:
             rows = f"rows {first.invoked} and {call.invoked}"
-            what = f"process {call.process} lost what it sent to {name} with acks=0 between {rows}"
-            why.setdefault(call.process, f"{what}, though nothing happened to it or a broker")
-    return list(why.values())
+            happened = f"process {call.process} lost what it sent to {name} with acks=0 between {rows}"
+            complaints.setdefault(call.process, f"{happened}, though nothing happened to it or a broker")
+    return list(complaints.values())
 
 
 def _is_disturbed(
     since_ns: int, call: Call, faults: list[FaultTime], written: list[tuple[int, str | None]], facts: Facts
 ) -> bool:
     """Whether between a time and a call a fault may have hit its client or a broker, or the partition's state changed."""
-    ended_ns, place, bound_ns = call.rows[0].time_ns, place_of(facts, call.process), facts.promise.bound_ms * MS
+    ended_ns = call.rows[0].time_ns
+    place = place_of(facts, call.process)
+    bound_ns = facts.promise.bound_ms * MS
     hit = any(
         fault_time.begun_ns <= ended_ns
         and (fault_time.ended_ns is None or since_ns <= fault_time.ended_ns + bound_ns)
@@ -231,7 +235,8 @@ def _leader_at(written: list[tuple[int, str | None]], time_ns: int) -> str | Non
 
 def _has_retries(call: Call, facts: Facts) -> bool:
     """Whether an idempotent produce had a retry left: until then an attempt takes at most half of the timeout."""
-    request, attempts = call.asked[0], call.rows[0].attempts
+    request = call.asked[0]
+    attempts = call.rows[0].attempts
     allowed = facts.client_retries[call.process % len(facts.client_retries)] if facts.client_retries else 0
     return request.delivery == ONCE and request.error is None and attempts is not None and 1 < attempts <= allowed
 
@@ -247,21 +252,21 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    done = [call for call in operations.calls if call.rows]
-    why = [
+    calls = [call for call in operations.calls if call.rows]
+    complaints = [
         f"process {call.process} waited longer than {timeout_ms} ms, its timeout, for its {call.f} of {name} at row {call.ended}"
-        for call in done
+        for call in calls
         if _took_ns(call) > (timeout_ms + 1) * MS
     ]
-    why += _hung_calls(done, events, facts, name)
-    why += _hung_reads(done, events, facts, name)
-    why += _complaints_of_waits(done, events, facts, (topic, number))
-    why += _unheard_producers(done, events, facts, name)
+    complaints += _hung_calls(calls, events, facts, name)
+    complaints += _hung_reads(calls, events, facts, name)
+    complaints += _complaints_of_waits(calls, events, facts, (topic, number))
+    complaints += _unheard_producers(calls, events, facts, name)
     if retries:
-        produces = [call for call in done if call.f == "produce"]
+        produces = [call for call in calls if call.f == "produce"]
         given_up = (_complaint_of_giving_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)
-        why += [words for words in given_up if words is not None]
-    return Findings(not_live=tuple(why), live_judged=bool(why))
+        complaints += [words for words in given_up if words is not None]
+    return Findings(not_live=tuple(complaints), live_judged=bool(complaints))
 
 
 CHECKER = Checker(

@@ -37,19 +37,19 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()  # no client of this run asks a partition by itself: its workload has transactions
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    done = operations.calls
-    final = final_calls(done, facts)
-    ends = [call for call in final if call.f == "latest" and call.type == "ok" and call.rows[0].offset is not None]
-    not_live = tuple(_complaints(name, done, final, ends, facts))
+    calls = operations.calls
+    final = final_calls(calls, facts)
+    end_calls = [call for call in final if call.f == "latest" and call.type == "ok" and call.rows[0].offset is not None]
+    not_live = tuple(_complaints(name, calls, final, end_calls, facts))
     judged = recovery_deadline_ns(facts) is not None
     wounded = events.of(K.WOUND).distinct("node")
     promise = promised(facts, topic)
     if len(wounded) >= (1 if promise is None else promise.min_insync_replicas):
         why = f"{NAME}: {name} was wounded on {', '.join(sorted(wounded))}; without notes nobody knows which losses that excuses"
         return Findings(unchecked=(why,), not_live=not_live, live_judged=judged)
-    promises = _promised_records(done)
-    losses = _losses_by_offset(promises, done, ends)
-    losses_shown, unknown = unread([record for record in promises if record.offset not in losses], done, final, facts)
+    promises = _promised_records(calls)
+    losses = _losses_by_offset(promises, calls, end_calls)
+    losses_shown, unknown = unread([record for record in promises if record.offset not in losses], calls, final, facts)
     losses |= {loss.record.offset: loss for loss in losses_shown}
     records = len(unknown.records)
     unchecked = (f"{NAME}: {records} promised records of {name} were not read at the end: {unknown.why}",) if records else ()
@@ -62,10 +62,10 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     )
 
 
-def _promised_records(done: list[Call]) -> list[PromisedRecord]:
+def _promised_records(calls: list[Call]) -> list[PromisedRecord]:
     """The records that were acknowledged under acks=all or read, each with the first row that promised it."""
     promised_records: dict[tuple[int, str], PromisedRecord] = {}
-    for call in done:
+    for call in calls:
         produced = call.f == "produce" and call.asked[0].acks == _ACKS_ALL
         if call.type == "ok" and (produced or call.f == "poll"):
             how = "was acknowledged" if produced else "was read"
@@ -76,13 +76,13 @@ def _promised_records(done: list[Call]) -> list[PromisedRecord]:
     return list(promised_records.values())
 
 
-def _losses_by_offset(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) -> dict[int, Loss]:
+def _losses_by_offset(promises: list[PromisedRecord], calls: list[Call], end_calls: list[Call]) -> dict[int, Loss]:
     """The first answer that lacks each promised record, by the record's offset."""
     losses: dict[int, Loss] = {}
     by_offset: dict[int, list[PromisedRecord]] = {}
     for record in promises:
         by_offset.setdefault(record.offset, []).append(record)
-    for call in done:
+    for call in calls:
         if call.f != "poll" or call.type != "ok" or call.asked[0].offset is None:
             continue
         got = {row.offset: row for row in call.rows if row.offset is not None and row.value is not None}
@@ -92,7 +92,7 @@ def _losses_by_offset(promises: list[PromisedRecord], done: list[Call], ends: li
                 if record.at < call.invoked and (row is None or row.value != record.value):
                     instead = f"process {call.process} read {row.value} there" if row else f"process {call.process} read past it"
                     losses.setdefault(offset, Loss(record, call.ended, instead))
-    for call in ends:
+    for call in end_calls:
         end = call.rows[0].offset
         for record in promises:
             if end is not None and record.offset >= end and record.at < call.invoked:
@@ -106,22 +106,22 @@ def _anomaly_of_loss(name: str, loss: Loss) -> Anomaly:
     return Anomaly(kind="lost-write", checker=NAME, key=name, witness=(record.at, loss.at), words=words)
 
 
-def _complaints(name: str, done: list[Call], final: list[Call], ends: list[Call], facts: Facts) -> list[str]:
+def _complaints(name: str, calls: list[Call], final: list[Call], end_calls: list[Call], facts: Facts) -> list[str]:
     """Why the partition is not live: no produce was acknowledged after the bound, or its end was not read."""
     deadline = recovery_deadline_ns(facts)
     if deadline is None:
         return []
-    tried = [c for c in done if c.f == "produce" and c.asked[0].acks == _ACKS_ALL and c.invoked_ns >= deadline]
-    why = []
+    tried = [c for c in calls if c.f == "produce" and c.asked[0].acks == _ACKS_ALL and c.invoked_ns >= deadline]
+    complaints = []
     if tried and not any(call.type == "ok" for call in tried):
-        why.append(f"no acks=all produce to {name} was acknowledged from the bound B after healing on")
+        complaints.append(f"no acks=all produce to {name} was acknowledged from the bound B after healing on")
     position = max((row.offset + 1 for c in final if c.f == "poll" for row in c.rows if row.offset is not None), default=0)
-    end = max((call.rows[0].offset or 0 for call in ends), default=None)
+    end = max((call.rows[0].offset or 0 for call in end_calls), default=None)
     if end is None:
-        why.append(f"the end of {name} could not be read after the quiet time")
+        complaints.append(f"the end of {name} could not be read after the quiet time")
     elif position < end:
-        why.append(f"{name} could be read up to offset {position} of {end} only, after the quiet time")
-    return why
+        complaints.append(f"{name} could be read up to offset {position} of {end} only, after the quiet time")
+    return complaints
 
 
 CHECKER = Checker(

@@ -36,10 +36,10 @@ class _Commit(NamedTuple):
     done: int  # _NEVER if the outcome is unknown
 
 
-def _commits_by_group(done: list[Call]) -> dict[str, list[_Commit]]:
+def _commits_by_group(calls: list[Call]) -> dict[str, list[_Commit]]:
     """The commits of each group; one of unknown outcome never ends."""
     commits: dict[str, list[_Commit]] = {}
-    for call in done:
+    for call in calls:
         request = call.asked[0]
         if call.f == "commit" and call.type != "fail" and request.offset is not None:
             ended = call.ended if call.type == "ok" else _NEVER
@@ -49,7 +49,8 @@ def _commits_by_group(done: list[Call]) -> dict[str, list[_Commit]]:
 
 def _anomaly_of_answer(call: Call, commits: list[_Commit], key: str) -> Anomaly | None:
     """Find the anomaly in one answer to a group's request for its committed offset; no offset means "none committed"."""
-    group, position = call.asked[0].value or "", call.rows[0].offset
+    group = call.asked[0].value or ""
+    position = call.rows[0].offset
     settled = [commit for commit in commits if commit.done < call.invoked]
     # A commit is certainly replaced by one that was invoked after it had completed.
     last = max((commit.asked for commit in settled), default=-1)
@@ -73,14 +74,15 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
     return Anomaly(kind=kind, checker=NAME, key=key, witness=witness, words=words)
 
 
-def _commits_ahead(done: list[Call], key: str) -> list[Anomaly]:
+def _commits_ahead(calls: list[Call], key: str) -> list[Anomaly]:
     """Find commits of offsets beyond all that the committing consumer had read or been told."""
     positions: dict[int, int] = {}  # process -> the position after the highest offset it knows of
     polled: set[int] = set()  # other processes may know of offsets that no row shows
     anomalies: list[Anomaly] = []
-    for call in sorted(done, key=lambda call: call.ended if call.ended >= 0 else _NEVER):
+    for call in sorted(calls, key=lambda call: call.ended if call.ended >= 0 else _NEVER):
         if call.f == "commit":
-            position, reach = call.asked[0].offset, positions.get(call.process, 0)
+            position = call.asked[0].offset
+            reach = positions.get(call.process, 0)
             if position is not None and call.process in polled and position > reach:
                 words = f"process {call.process} commits position {position} but knows of no record from offset {reach} on"
                 anomalies.append(_anomaly("commit-ahead", key, (call.invoked,), words))
@@ -102,11 +104,11 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()  # no client of this history commits positions
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
-    done = operations.calls
-    commits = _commits_by_group(done)
-    answers = [call for call in done if call.f == "committed" and call.type == "ok"]
+    calls = operations.calls
+    commits = _commits_by_group(calls)
+    answers = [call for call in calls if call.f == "committed" and call.type == "ok"]
     found = [_anomaly_of_answer(call, commits.get(call.asked[0].value or "", []), key) for call in answers]
-    anomalies = [anomaly for anomaly in found if anomaly is not None] + _commits_ahead(done, key)
+    anomalies = [anomaly for anomaly in found if anomaly is not None] + _commits_ahead(calls, key)
     return Findings(anomalies=tuple(anomalies), counts={"commits": sum(map(len, commits.values()))})
 
 

@@ -25,10 +25,10 @@ ONCE = "once"
 _Places = dict[tuple[str, int], dict[int, int]]  # (value, generation) -> offset -> the first row that read it there
 
 
-def _places_read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
+def _places_read(calls: list[Call], cuts: tuple[Cut, ...]) -> _Places:
     """Where each value was read, by generation of the log: offset and row."""
     places: _Places = {}
-    for call in done:
+    for call in calls:
         if call.f != "poll" or call.type != "ok":
             continue
         for row in call.rows:
@@ -39,10 +39,10 @@ def _places_read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
     return places
 
 
-def _times_allowed(done: list[Call]) -> dict[str, int | None]:
+def _times_allowed(calls: list[Call]) -> dict[str, int | None]:
     """How often each produced value may be in the log; None if it is unknown how often the client sent it."""
     allowed: dict[str, int | None] = {}
-    for call in done:
+    for call in calls:
         if call.f != "produce":
             continue
         times = 1 if call.asked[0].delivery == ONCE else call.rows[0].attempts if call.rows else None
@@ -53,12 +53,12 @@ def _times_allowed(done: list[Call]) -> dict[str, int | None]:
     return allowed
 
 
-def _reordered_values(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
+def _reordered_values(calls: list[Call], places: _Places, key: str) -> list[Anomaly]:
     """Find values of an idempotent producer that are not in the log in the order in which it sent them."""
     last: dict[tuple[int, int], tuple[int, int, str]] = {}  # (process, generation) -> offset, row, value
     generations = sorted({generation for _, generation in places})
     anomalies: list[Anomaly] = []
-    for call in sorted((c for c in done if c.f == "produce" and c.asked[0].delivery == ONCE), key=lambda c: c.invoked):
+    for call in sorted((c for c in calls if c.f == "produce" and c.asked[0].delivery == ONCE), key=lambda c: c.invoked):
         for row in call.asked:
             for generation in generations:
                 offset, at = min(places.get((row.value or "", generation), {}).items(), default=(-1, -1))
@@ -79,9 +79,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Find duplicates in one partition's log; the count `duplicates` is the number of values read at two or more offsets."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
-    done = operations.calls
-    places, allowed = _places_read(done, cuts_of(cuts, topic, partition)), _times_allowed(done)
-    anomalies = _reordered_values(done, places, key)
+    calls = operations.calls
+    places, allowed = _places_read(calls, cuts_of(cuts, topic, partition)), _times_allowed(calls)
+    anomalies = _reordered_values(calls, places, key)
     doubled: set[str] = set()
     for (value, _), rows in places.items():
         if len(rows) < 2:

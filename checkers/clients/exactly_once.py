@@ -122,7 +122,9 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say of the records, their results, the commits and the final reads."""
     keys = partition_keys(operations)
     run = _Run([], {}, set(), {})
-    ended, silent, values = None, 0, Unreadable(NAME)
+    ended = None
+    silent = 0
+    values = Unreadable(NAME)
     for call in operations.calls:
         if call.f == "produce":
             key = keys.get(call.invoked, "")
@@ -147,9 +149,9 @@ def _results_at_one_place(run: _Run) -> Iterator[Anomaly]:
     """Offsets at which readers found different results."""
     first: dict[_Place, tuple[str, int]] = {}
     for (place, result), row in run.read.items():
-        other, other_row = first.setdefault(place, (result, row))
-        if other != result:
-            words = f"readers found {other} and {result} at {_at(place)}"
+        first_result, other_row = first.setdefault(place, (result, row))
+        if first_result != result:
+            words = f"readers found {first_result} and {result} at {_at(place)}"
             yield _anomaly(INCONSISTENT_OFFSETS.name, place[0], (other_row, row), words)
 
 
@@ -157,10 +159,10 @@ def _results_doubled(run: _Run) -> Iterator[Anomaly]:
     """Results that can be read at two places."""
     first: dict[str, tuple[_Place, int]] = {}
     for (place, result), row in sorted(run.read.items()):
-        other = first.setdefault(result, (place, row))
-        if other[0] != place:
-            words = f"{result} is committed at {_at(other[0])} and at {_at(place)}: its record was processed twice"
-            yield _anomaly("doubled-result", place[0], (other[1], row), words)
+        first_place = first.setdefault(result, (place, row))
+        if first_place[0] != place:
+            words = f"{result} is committed at {_at(first_place[0])} and at {_at(place)}: its record was processed twice"
+            yield _anomaly("doubled-result", place[0], (first_place[1], row), words)
 
 
 def _results_unexplained(run: _Run) -> Iterator[Anomaly]:
@@ -173,11 +175,11 @@ def _results_unexplained(run: _Run) -> Iterator[Anomaly]:
         else:
             sent.update(process.results)
     for ((key, offset), result), row in sorted(run.read.items()):
-        here, somewhere = (key, offset, result), (key, None, result)
+        at_offset, somewhere = (key, offset, result), (key, None, result)
         source, at = source_of(result), _at((key, offset))
         # A member that told nothing may have sent the same again, to another offset.
-        aborted = failed.get(here, None if run.silent else failed.get(somewhere))
-        if here in sent or somewhere in sent:
+        aborted = failed.get(at_offset, None if run.silent else failed.get(somewhere))
+        if at_offset in sent or somewhere in sent:
             if source is None or (source.key, source.value) not in run.produced:
                 yield _anomaly("phantom-result", key, (row,), f"{result} is the result of a record that nobody produced")
         elif aborted is not None:
@@ -213,8 +215,8 @@ def _records_unprocessed(run: _Run) -> Iterator[Anomaly]:
     for record, row in sorted(known.items()):
         position, committed = passed.get(record.key, (0, 0))
         if record.offset < position and record not in have_one:
-            what = f"{record.value} at offset {record.offset} of {record.key} has no result"
-            words = f"{what}, and the group committed position {position}"
+            happened = f"{record.value} at offset {record.offset} of {record.key} has no result"
+            words = f"{happened}, and the group committed position {position}"
             yield _anomaly("unprocessed-record", record.key, (row, committed), words)
 
 

@@ -51,11 +51,11 @@ def final_calls(done: Sequence[Call], facts: Facts) -> list[Call]:
 
 
 def unread(
-    promises: Sequence[PromisedRecord], done: Sequence[Call], final: Sequence[Call], facts: Facts
+    promises: Sequence[PromisedRecord], calls: Sequence[Call], final: Sequence[Call], facts: Facts
 ) -> tuple[list[Loss], Unread]:
     """The losses that the final reads show, and the promised records of which nobody knows.
 
-    `final` are the `final_calls` among the calls `done` of one partition, `promises` its records without those that are known to
+    `final` are the `final_calls` among the calls `calls` of one partition, `promises` its records without those that are known to
     be lost. A record that was promised while the final reads were under way may have been read by anyone. So may every record,
     if the history says that it has no final reads.
     """
@@ -63,7 +63,7 @@ def unread(
     read = _read(final)
     missing = [record for record in promises if (record.offset, record.value) not in read]
     if any(not _needs_a_final_read(record, facts, began) for record in missing):
-        read = _read(done)
+        read = _read(calls)
         missing = [r for r in missing if _needs_a_final_read(r, facts, began) or (r.offset, r.value) not in read]
     if not missing:
         return [], Unread()

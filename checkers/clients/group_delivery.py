@@ -75,14 +75,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge what the groups of a run were given and committed."""
     if "group-poll" not in operations.words:
         return Findings()  # no client of this run is a member of a group
-    done = operations.calls
+    calls = operations.calls
     members = len(facts.client_places) or _NEVER
     commits: dict[_Key, list[_Commit]] = {}
     deliveries: dict[_Key, list[_Given]] = {}
     acknowledged: dict[str, list[tuple[int, str, int]]] = {}
     values = Unreadable(NAME)
     keys = partition_keys(operations)
-    for call in done:
+    for call in calls:
         key = keys.get(call.invoked, "")
         if call.f == "commit" and call.type != "fail" and call.asked[0].offset is not None:
             ended = call.ended if call.type == "ok" else _NEVER
@@ -99,10 +99,11 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     unchecked = values.complaints
     excuse = excuse_of_sessions(events, facts, cuts)
     for of in sorted(commits.keys() | deliveries.keys()):
-        mine, polls = commits.get(of, []), sorted(deliveries.get(of, []), key=lambda poll: poll.at)
-        anomalies += _records_skipped(of, mine, polls, acknowledged.get(of[1], []))
-        anomalies += _commits_that_fall(of, mine, polls)
-        anomalies += _owners_resumed_behind(of, mine, polls)
+        commits_of_key = commits.get(of, [])
+        polls = sorted(deliveries.get(of, []), key=lambda poll: poll.at)
+        anomalies += _records_skipped(of, commits_of_key, polls, acknowledged.get(of[1], []))
+        anomalies += _commits_that_fall(of, commits_of_key, polls)
+        anomalies += _owners_resumed_behind(of, commits_of_key, polls)
         offsets_given = {offset for poll in polls for offset in poll.offsets}
         unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in offsets_given)
     if excuse is not None or unchecked:

@@ -34,9 +34,9 @@ def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut,
     return floor
 
 
-def _acknowledgements_out_of_order(done: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Anomaly]:
+def _acknowledgements_out_of_order(calls: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Anomaly]:
     """Acknowledgements at or below an offset that was acknowledged before their call began."""
-    acked = [call for call in done if call.f == "produce" and call.type == "ok" and call.asked[0].acks == -1]
+    acked = [call for call in calls if call.f == "produce" and call.type == "ok" and call.asked[0].acks == -1]
     steps = sorted([(call.invoked, 0, call) for call in acked] + [(call.ended, 1, call) for call in acked], key=lambda s: s[:2])
     highest = [-1] * (len(cuts) + 1)
     newest = [-1] * (len(cuts) + 1)  # index of the acknowledgement that set it
@@ -53,8 +53,8 @@ def _acknowledgements_out_of_order(done: list[Call], cuts: tuple[Cut, ...], key:
             generation = sum(1 for cut in cuts if row.leader_epoch is not None and row.leader_epoch >= cut.leader_epoch)
             floor = _highest_by_generation(before, generation, cuts)
             if row.offset <= floor:
-                late = f"though offset {floor} was acknowledged before it sent"
-                words = f"a produce of process {call.process} was acknowledged at offset {row.offset}, {late}"
+                lateness_in_words = f"though offset {floor} was acknowledged before it sent"
+                words = f"a produce of process {call.process} was acknowledged at offset {row.offset}, {lateness_in_words}"
                 witness = tuple(sorted({max(since), call.invoked, at}))
                 anomalies.append(Anomaly(kind="offset-order", checker=NAME, key=key, witness=witness, words=words))
             if row.offset > highest[generation]:
@@ -62,12 +62,12 @@ def _acknowledgements_out_of_order(done: list[Call], cuts: tuple[Cut, ...], key:
     return anomalies
 
 
-def _reads_of_unsent_values(done: list[Call], key: str) -> list[Anomaly]:
+def _reads_of_unsent_values(calls: list[Call], key: str) -> list[Anomaly]:
     """Reads of values that nobody had sent, or whose send had certainly failed."""
     first_sent: dict[str, int] = {}
     not_failed: set[str] = set()
     failed: dict[str, int] = {}
-    for call in done:
+    for call in calls:
         if call.f != "produce":
             continue
         for row in call.asked:
@@ -79,7 +79,7 @@ def _reads_of_unsent_values(done: list[Call], key: str) -> list[Anomaly]:
                     not_failed.add(row.value)
     anomalies: list[Anomaly] = []
     accused: set[str] = set()
-    for call in done:
+    for call in calls:
         if call.f != "poll" or call.type != "ok":
             continue
         for row in call.rows:
@@ -103,8 +103,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge the order of acknowledgements and the origin of read records in one partition, by client operations alone."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
-    done = operations.calls
-    anomalies = _acknowledgements_out_of_order(done, cuts_of(cuts, topic, partition), key) + _reads_of_unsent_values(done, key)
+    calls = operations.calls
+    anomalies = _acknowledgements_out_of_order(calls, cuts_of(cuts, topic, partition), key) + _reads_of_unsent_values(calls, key)
     return Findings(anomalies=tuple(anomalies))
 
 

@@ -61,7 +61,8 @@ def _falling_neighbours(call: Call) -> Iterator[tuple[OperationRow, OperationRow
 
 def _skipped_record(call: Call, first_rows: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
     """Find the first record that a poll left out and another poll read."""
-    before, kind = call.asked[0].offset, "poll-skip"
+    before = call.asked[0].offset
+    kind = "poll-skip"
     for row in _records(call):
         assert row.offset is not None
         for offset in range(row.offset if before is None else before, row.offset):
@@ -69,7 +70,8 @@ def _skipped_record(call: Call, first_rows: _Known, cuts: tuple[Cut, ...]) -> tu
             at = first_rows.get((offset, generation)) if generation is not None else None
             if at is not None:
                 return kind, offset, at
-        before, kind = row.offset + 1, "int-poll-skip"
+        before = row.offset + 1
+        kind = "int-poll-skip"
     return None
 
 
@@ -77,11 +79,11 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge the polls and produces of one partition by the order of records within each call."""
     topic, partition = partition_of(operations, events)
     key, cuts = f"{topic}-{partition}", cuts_of(cuts, topic, partition)
-    done = [call for call in operations.calls if call.type == "ok"]
-    polls = [call for call in done if call.f == "poll"]
+    calls = [call for call in operations.calls if call.type == "ok"]
+    polls = [call for call in calls if call.f == "poll"]
     first_rows = _offsets_read(polls, cuts)
     anomalies: list[Anomaly] = []
-    for call in done:
+    for call in calls:
         if call.f == "produce" and call.asked[0].acks != -1:
             continue
         did = "poll" if call.f == "poll" else "produce"

@@ -22,9 +22,9 @@ from checkers.timeline.replay import REPLAYED, Replicas
 NAME = "producers"
 
 
-def _values_in_log_twice(done: list[Call], rows: list[EventRow], key: str) -> list[Anomaly]:
+def _values_in_log_twice(calls: list[Call], rows: list[EventRow], key: str) -> list[Anomaly]:
     """Find values of idempotent producers that are in one log twice."""
-    once = {row.value for call in done if call.asked[0].delivery == ONCE for row in call.asked}
+    once = {row.value for call in calls if call.asked[0].delivery == ONCE for row in call.asked}
     replicas = Replicas()
     places: dict[tuple[str, str], tuple[int, int]] = {}  # (node, value) -> offset, row
     anomalies = []
@@ -47,9 +47,9 @@ def _anomaly(kind: str, key: str, witness: tuple[int, int], words: str) -> Anoma
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the logs of one partition's replicas."""
     topic, partition = partition_of(operations, events)
-    done = operations.calls
+    calls = operations.calls
     key = f"{topic}-{partition}"
-    return Findings(anomalies=tuple(_values_in_log_twice(done, events.rows, key)))
+    return Findings(anomalies=tuple(_values_in_log_twice(calls, events.rows, key)))
 
 
 CHECKER = Checker(

@@ -96,7 +96,7 @@ def appended(queue_steps: Sequence[Step]) -> Iterator[Step]:
             continue
         invocation = invocations.pop(step.process)
         micros = _micros(step if step.value is not None else invocation)
-        mine = dict(values_read.get(step.process, {}))
+        values_of_process = dict(values_read.get(step.process, {}))
         wants: list[tuple[Hashable, ...]] = []
         gets: list[tuple[Hashable, ...]] = []
         for micro in micros:
@@ -106,11 +106,11 @@ def appended(queue_steps: Sequence[Step]) -> Iterator[Step]:
                 gets.append(append)
             elif step.type is OpType.OK:
                 for key, values in _records_polled(micro):
-                    mine[key] = (*mine.get(key, ()), *values)
+                    values_of_process[key] = (*values_of_process.get(key, ()), *values)
                     wants.append(("r", key, None))
-                    gets.append(("r", key, mine[key]))
+                    gets.append(("r", key, values_of_process[key]))
         if step.type is OpType.OK:
-            values_read[step.process] = mine
+            values_read[step.process] = values_of_process
         if wants:
             yield replace(invocation, value=tuple(wants))
             yield replace(step, value=tuple(gets))
@@ -204,14 +204,14 @@ def _complaints(queue_steps: Sequence[Step], facts: Facts, *, ended: bool) -> It
         return
     if not ended:
         yield "no final reader of committed records came to the end of all partitions"
-    late: set[Hashable] = set()
+    late_processes: set[Hashable] = set()
     tried = done = 0
     for step in queue_steps:
         if step.type is OpType.INVOKE:
             is_late_send = step.time is not None and step.time >= deadline and any(micro[0] == "send" for micro in _micros(step))
-            (late.add if is_late_send else late.discard)(step.process)
+            (late_processes.add if is_late_send else late_processes.discard)(step.process)
             tried += is_late_send
-        elif step.process in late:
+        elif step.process in late_processes:
             done += step.type is OpType.OK
     if tried and not done:
         yield "no transaction with a send was committed from the bound B after healing on"

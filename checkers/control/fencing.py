@@ -72,7 +72,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     isr: dict[str, tuple[str, ...]] = {}  # node -> the ISR that it knows as leader
     flushes = any(promised.topic == topic and promised.flush == "before_ack" for promised in facts.promise.topics)
     for row in rows:
-        what = ""
+        happened = ""
         if row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED):
             isr[row.node] = row.isr
         if row.kind == K.ISR_CHANGE_SENT:
@@ -80,12 +80,12 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         elif row.kind == K.ISR_CHANGE_ENDED and row.node in sent:
             finished[row.node] = (sent.pop(row.node), row.at)
         if row.kind == K.APPEND and row.detail == "leader":
-            what = f"appended {row.value} as leader"
+            happened = f"appended {row.value} as leader"
         elif row.kind == K.HW and row.detail == "leader":
             before = standing.get((row.node, row.leader_epoch))
             standing[(row.node, row.leader_epoch)] = row.hw
-            what = f"raised its high watermark to {row.hw}" if before is not None and row.hw > before else ""
-        begun = _behind(fences, row.node, row.at, row.at) if what else None
+            happened = f"raised its high watermark to {row.hw}" if before is not None and row.hw > before else ""
+        begun = _behind(fences, row.node, row.at, row.at) if happened else None
         if begun is not None and row.kind == K.HW:
             request_index, ended = finished.get(row.node, (begun, begun))
             others = set(isr.get(row.node) or ()) - {row.node}
@@ -93,7 +93,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
                 begun = None
         if begun is not None:
             kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"
-            words = f"{row.node} {what} while it was fenced"
+            words = f"{row.node} {happened} while it was fenced"
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(begun, row.at), words=words))
     for call in operations.calls:
         # Under acks=0 the broker does not answer: ok means that the request was sent.

@@ -112,14 +112,14 @@ class _States:
                 )
                 self._accuse("unentitled-write", (self.asks[row.node], row.at), words)
             return
-        what = "another ISR" if same else f"{row.leader or 'no broker'} as leader of epoch {row.leader_epoch}"
+        happened = "another ISR" if same else f"{row.leader or 'no broker'} as leader of epoch {row.leader_epoch}"
         if row.node in ever:
-            words = f"{row.node} wrote {what} after another controller had replaced it"
+            words = f"{row.node} wrote {happened} after another controller had replaced it"
             self._accuse("deposed-controller", (before.at, row.at), words)
         else:
-            words = f"{row.node} wrote {what}, but is neither controller nor leader"
+            words = f"{row.node} wrote {happened}, but is neither controller nor leader"
             if row.node == before.leader:
-                words = f"{row.node} wrote {what}, but is leader and not controller"
+                words = f"{row.node} wrote {happened}, but is leader and not controller"
             self._accuse("unentitled-write", (before.at, row.at), words)
 
     def _accuse(self, kind: str, witness: tuple[int, ...], words: str) -> None:
@@ -148,12 +148,13 @@ def _writes_of_older_controllers(events: Events, key: str) -> list[Anomaly]:
 
 def _late_elections(events: Events) -> set[int]:
     """Rows of controller elections that were recorded after an election with a higher controller epoch."""
-    highest, late = -1, set()
+    highest = -1
+    late_rows = set()
     for at, epoch in _controller_epochs(events, K.CONTROLLER_ELECTED):
         if epoch < highest:
-            late.add(at)
+            late_rows.add(at)
         highest = max(highest, epoch)
-    return late
+    return late_rows
 
 
 def _controller_epochs(events: Events, kind: K) -> list[tuple[int, int]]:

@@ -84,13 +84,13 @@ class _Known:
 
     def members_known_gone(self, writer: str, left_out: list[_Member], members: list[_Member]) -> list[str]:
         """The members of an ISR that its writer knew to be gone, because of whom it left out."""
-        ends = [end for member in left_out if (end := self._row_of_ended_registration(writer, member)) is not None]
+        end_rows = [end for member in left_out if (end := self._row_of_ended_registration(writer, member)) is not None]
         silent = [since for member in left_out if (since := self._row_of_silence(writer, member)) is not None]
         return [
             node
             for node, stamp in members
             if stamp is not None and not self._was_heard(writer, node, stamp)
-            if self.ended.get((node, stamp), max(ends, default=-1)) < max(ends, default=-1)
+            if self.ended.get((node, stamp), max(end_rows, default=-1)) < max(end_rows, default=-1)
             or (self._row_of_silence(writer, (node, stamp)) or max(silent, default=-1)) < max(silent, default=-1)
         ]
 
@@ -125,18 +125,19 @@ class _States:
         self.ordered = False  # an unclean election was ordered
         self.preferred = False  # a preferred one may have been
         self._mover: str | None = None  # the controller of the move under way
-        self._late = 0  # epochs of a move that was turned round which may still be on their way
+        self._late_epochs = 0  # epochs of a move that was turned round which may still be on their way
         self._idle = 0  # epochs in a row that changed nothing, as long as nothing happened meanwhile
         self._since = -1  # the row after which they are counted
 
     def see(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
         """Apply a row about the partition; say what is wrong with a state."""
         if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
-            self._idle, self._late, self._since = 0, 0, row.at
+            self._idle, self._late_epochs, self._since = 0, 0, row.at
         if row.kind == K.ASSIGNED:
             self.assigned = row.replicas or self.assigned
         elif row.kind == K.REASSIGNMENT_BEGUN:
-            self._late = int(self._mover == row.node)  # that in which the move before it began (seed 210334 of `--faults all`)
+            # that in which the move before it began (seed 210334 of `--faults all`)
+            self._late_epochs = int(self._mover == row.node)
             self.moves, self._mover = True, row.node
         elif row.kind == K.REASSIGNMENT_ENDED:
             self._mover = None
@@ -180,7 +181,7 @@ class _States:
             self._idle, self._since = 1, known.changed_at
         else:
             self._idle += 1
-        if idle and (not self.moves or self._idle > _IDLE_MAX + self._late + self._may_end_given_up_move(row)):
+        if idle and (not self.moves or self._idle > _IDLE_MAX + self._late_epochs + self._may_end_given_up_move(row)):
             return [("wrong-epoch", f"epoch {row.leader_epoch} has the leader and the ISR of epoch {before.leader_epoch}")]
         return []
 
@@ -243,9 +244,11 @@ def _list(nodes: set[str]) -> str:
 def _members_of(row: ClusterRow, beside: ClusterRow | None = None) -> list[_Member]:
     """The ISR of a state, with registrations only where the state beside it has them, too."""
     stamps = stamps_of(row.isr or (), row.stamps)
-    other = stamps if beside is None else stamps_of(beside.isr or (), beside.stamps)
+    stamps_beside = stamps if beside is None else stamps_of(beside.isr or (), beside.stamps)
     is_stamped = row.stamps is not None and (beside is None or beside.stamps is not None)
-    return [(node, stamp if is_stamped and other.get(node, stamp) is not None else None) for node, stamp in stamps.items()]
+    return [
+        (node, stamp if is_stamped and stamps_beside.get(node, stamp) is not None else None) for node, stamp in stamps.items()
+    ]
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

@@ -105,8 +105,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if record is None or record.flush != "before_ack" or K.FLUSHED not in events.words:
         return Findings()
     disks = _Disks(f"{topic}-{partition}", record.min_insync_replicas, cuts_of(cuts, topic, partition))
-    told = operations.columns("type", "acks", "index", "offset", "leader_epoch")
-    acknowledged = (row for type_, acks, *row in told if type_ == "ok" and acks == -1)
+    produce_rows = operations.columns("type", "acks", "index", "offset", "leader_epoch")
+    acknowledged = (row for type_, acks, *row in produce_rows if type_ == "ok" and acks == -1)
     promises = ((at, offset, epoch or 0) for at, offset, epoch in acknowledged if offset is not None)
     answer = next(promises, None)
     for row in events.rows:

@@ -127,12 +127,12 @@ class _Agreement:
             if self.obeyed.get(member, -1) > leader.epoch:
                 continue
             end = len(self.replicas.log(member).values)
-            ends = f"{row.node} wants {member} in its ISR, whose log ends at {end}"
+            end_in_words = f"{row.node} wants {member} in its ISR, whose log ends at {end}"
             if end < leader.start:
-                words = f"{ends}; epoch {leader.epoch} of {row.node} began at {leader.start}"
+                words = f"{end_in_words}; epoch {leader.epoch} of {row.node} began at {leader.start}"
                 self._report("early-join", leader.epoch, member, (leader.since, row.at), words)
             if end < self._limit(leader):
-                words = f"{ends}; the high watermark of {row.node}, leader of epoch {leader.epoch}, is {leader.hw}"
+                words = f"{end_in_words}; the high watermark of {row.node}, leader of epoch {leader.epoch}, is {leader.hw}"
                 self._report("joined-below-hw", leader.epoch, member, (leader.at, row.at), words)
 
     def _limit(self, leader: _Leading) -> int:
@@ -174,12 +174,12 @@ class _Agreement:
     def _first_difference(self, node: str, member: str, limit: int) -> int | None:
         """The first offset below `limit` at which the member lacks or contradicts the leader's record; None if there is none."""
         known = self.agreed.get((node, member), 0)
-        ours, theirs = self.replicas.log(node).values, self.replicas.log(member).values
-        limit = min(limit, len(ours))
-        if len(theirs) >= limit and ours[known:limit] == theirs[known:limit]:
+        leader_log, member_log = self.replicas.log(node).values, self.replicas.log(member).values
+        limit = min(limit, len(leader_log))
+        if len(member_log) >= limit and leader_log[known:limit] == member_log[known:limit]:
             return None
         for offset in range(known, limit):
-            value = ours[offset]
+            value = leader_log[offset]
             if value is not None and not self.replicas.log(member).may_hold(offset, value):
                 return offset
         return None
@@ -188,8 +188,8 @@ class _Agreement:
         """Report that a member of the ISR lacks, or has another record than, the leader below the leader's HW."""
         leader = self.leading[node]
         whose = f"the ISR of {node}" if kind == "weak-isr" else "the ISR in ZooKeeper"
-        theirs = self.replicas.log(member).values
-        has = f"has {theirs[offset]}" if offset < len(theirs) else f"ends at {len(theirs)}"
+        member_log = self.replicas.log(member).values
+        has = f"has {member_log[offset]}" if offset < len(member_log) else f"ends at {len(member_log)}"
         value = self.replicas.log(node).values[offset]
         words = (
             f"{member} is in {whose} and {has} at offset {offset}, "

@@ -238,15 +238,15 @@ class Ledger:
             how = f"{self.top_node} already led epoch {self.top_epoch} without"
             self._judge_missing([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
 
-    def _contest_offset(self, offset: int, other: _Promised) -> None:
+    def _contest_offset(self, offset: int, contesting: _Promised) -> None:
         """Apply a second value that is promised at an offset which already holds a promised value.
 
         It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
         """
         first_promised = self.promised[offset]
-        if other.value == first_promised.value:
+        if contesting.value == first_promised.value:
             return
-        self.contested.append((offset, other))
+        self.contested.append((offset, contesting))
         if self.replicas.log(self.top_node).holds(offset, first_promised.value):
             self._judge_contested(self.top_epoch, first_promised.index, f"{self.top_node} leads epoch {self.top_epoch} without")
 
@@ -256,11 +256,13 @@ class Ledger:
         missing = [
             contest for contest in self.contested if contest[1].epoch <= epoch and not log.may_hold(contest[0], contest[1].value)
         ]
-        for offset, other in sorted(missing, key=itemgetter(0)):
-            self.contested.remove((offset, other))
+        for offset, contesting in sorted(missing, key=itemgetter(0)):
+            self.contested.remove((offset, contesting))
             self.count_promised += 1
-            promised_there, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
-            self.promised[offset] = other
+            promised_there = self.promised.get(offset)
+            first = self.promised_values[offset]
+            committed = self.committed
+            self.promised[offset] = contesting
             self._judge_missing([offset], epoch=epoch, witness=witness, how=how)
             if promised_there is not None:
                 self.promised[offset], self.promised_values[offset], self.committed = promised_there, first, committed
@@ -280,7 +282,8 @@ class Ledger:
                 self._fill_in(offset, row.value, row.at)
             self.promise_record(offset, row.value, row.leader_epoch, row.at)
         offsets = {offset for offset, _ in got}
-        start, last = call.asked[0].offset, max(offsets)
+        start = call.asked[0].offset
+        last = max(offsets)
         if start is None or (min(offsets) >= start and last - start + 1 == len(offsets)):
             return
         passed = [
@@ -295,13 +298,13 @@ class Ledger:
 
     def _judge_missing(self, missing: list[int], *, epoch: int, witness: int, how: str) -> None:
         """Classify the records missing from a log as excused, lost or unjudged, each record once."""
-        lost: list[int] = []
+        lost_offsets: list[int] = []
         first_excused: int | None = None
         for offset in sorted(missing):
             value = self.promised[offset].value
             wound = self.destroyed.get((offset, value), self._order(offset, self.promised[offset], epoch))
             if wound is None:
-                lost.append(offset)
+                lost_offsets.append(offset)
                 continue
             loss = ExcusedLoss(topic=self.topic, partition=self.partition, offset=offset, value=value, wound=wound)
             self.excused.append(loss)
@@ -309,11 +312,11 @@ class Ledger:
         cut_before = any(cut.leader_epoch == epoch and cut.offset <= (first_excused or 0) for cut in self.cuts)
         if first_excused is not None and not cut_before:
             self.cuts.append(Cut(topic=self.topic, partition=self.partition, offset=first_excused, leader_epoch=epoch))
-        if lost and self.standing.index < 0:
-            self.unjudged += len(lost)
-        elif lost:
-            self._accuse(lost, witness, how)
-        self.lost.update((offset, self.promised[offset].value) for offset in lost)
+        if lost_offsets and self.standing.index < 0:
+            self.unjudged += len(lost_offsets)
+        elif lost_offsets:
+            self._accuse(lost_offsets, witness, how)
+        self.lost.update((offset, self.promised[offset].value) for offset in lost_offsets)
         for offset in missing:
             self.gone.add((offset, self.promised.pop(offset).value))
             self.promised_values[offset] = None
@@ -324,11 +327,11 @@ class Ledger:
         order, had = self.elected_by_order.get(epoch, (None, []))
         return order if record.epoch < epoch and (offset >= len(had) or had[offset] != record.value) else None
 
-    def _accuse(self, lost: list[int], witness: int, how: str) -> None:
+    def _accuse(self, lost_offsets: list[int], witness: int, how: str) -> None:
         """Accuse the loss of these offsets."""
-        first = self.promised[lost[0]]
-        and_more = f" and {len(lost) - 1} more up to offset {lost[-1]}" if len(lost) > 1 else ""
-        words = f"{how} the promised record {first.value} at offset {lost[0]}{and_more}; no wound excuses it"
+        first = self.promised[lost_offsets[0]]
+        and_more = f" and {len(lost_offsets) - 1} more up to offset {lost_offsets[-1]}" if len(lost_offsets) > 1 else ""
+        words = f"{how} the promised record {first.value} at offset {lost_offsets[0]}{and_more}; no wound excuses it"
         key = f"{self.topic}-{self.partition}"
         rows = tuple(sorted({first.index, witness}))
         self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))

@@ -85,9 +85,11 @@ class _Logs:
 
     def _check_covered(self, row: EventRow) -> None:
         """Find records below a leader's HW that differ from the committed ones: consumers could read them."""
-        log, limit = self.replicas.log(row.node), min(row.hw, self._first_ignored_offset(row.leader_epoch), len(self.committed))
+        log = self.replicas.log(row.node)
+        limit = min(row.hw, self._first_ignored_offset(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
-            record, entry = self.committed[offset], (log.values[offset], log.epochs[offset])
+            record = self.committed[offset]
+            entry = (log.values[offset], log.epochs[offset])
             if record is None or None in entry or entry == (record.value, record.epoch):
                 continue
             covered = f"covers {entry[0]} at offset {offset}, where {record.value} is committed"

@@ -81,21 +81,23 @@ def _mismatches(records: _Records) -> Iterator[_Found]:
     first: dict[tuple[int, int], EventRow] = {}
     rows = (row for held_rows in records.values() for row in held_rows.values() if row.leader_epoch >= 0)
     for row in rows:
-        other = first.setdefault((row.offset, row.leader_epoch), row)
-        if other.value != row.value:
+        first_row = first.setdefault((row.offset, row.leader_epoch), row)
+        if first_row.value != row.value:
             where = f"at offset {row.offset} under epoch {row.leader_epoch}"
             yield _Found(
-                "log-mismatch", (other.at, row.at), f"{other.node} has {other.value} {where}, {row.node} has {row.value}"
+                "log-mismatch",
+                (first_row.at, row.at),
+                f"{first_row.node} has {first_row.value} {where}, {row.node} has {row.value}",
             )
 
 
 def _uncommitted_records(records: _Records, end: _End, high_watermarks: dict[str, int]) -> Iterator[_Found]:
     """The records of members of the ISR below their high watermark that differ from the leader's."""
-    led = {} if end.leader is None else records.get(end.leader, {})
+    leader_records = {} if end.leader is None else records.get(end.leader, {})
     for node in end.isr:
         hw = high_watermarks.get(node, 0)
         for offset, row in records.get(node, {}).items():
-            right = led.get(offset)
+            right = leader_records.get(offset)
             if right is None or offset >= hw or (row.value, row.leader_epoch) == (right.value, right.leader_epoch):
                 continue
             covers = f"the high watermark {hw} of {node} covers {row.value} at offset {offset}"

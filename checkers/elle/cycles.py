@@ -120,8 +120,8 @@ def _proving_edges(graph: _Graph) -> Iterator[tuple[str, Flags]]:
         for place, kind in enumerate(KINDS):
             proving = _edges_on_cycles(graph, kind, extra)
             proven = proving.copy()
-            for other in KINDS[: place + 1]:
-                proven &= ~before[other]
+            for other_kind in KINDS[: place + 1]:
+                proven &= ~before[other_kind]
             before[kind] = before[kind] | proving
             if proven.any():
                 yield kind + suffix, proven
@@ -147,10 +147,12 @@ def _edges_closed_apart(graph: _Graph, extra: int) -> Flags:
     """The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent."""
     size = len(graph.nodes)
     may = (graph.kind & (WW | WR | extra)) != 0
-    join, other, rw = may & (graph.kind == JOIN), may & (graph.kind != JOIN), graph.kind == RW
+    join = may & (graph.kind == JOIN)
+    is_unjoined = may & (graph.kind != JOIN)
+    rw = graph.kind == RW
     # Any edge may leave node n; node n + size was entered by an rw. A junction keeps the copy of the edge that led into it.
-    source = np.concatenate([graph.source[may], graph.source[other] + size, graph.source[join] + size, graph.source[rw]])
-    target = np.concatenate([graph.target[may], graph.target[other], graph.target[join] + size, graph.target[rw] + size])
+    source = np.concatenate([graph.source[may], graph.source[is_unjoined] + size, graph.source[join] + size, graph.source[rw]])
+    target = np.concatenate([graph.target[may], graph.target[is_unjoined], graph.target[join] + size, graph.target[rw] + size])
     labels = components(source, target, 2 * size)
     closed: Flags = rw & (labels[graph.source] == labels[graph.target + size])
     return closed
@@ -175,7 +177,7 @@ def _edges_closed_without_rw(graph: _Graph, extra: int) -> Flags:
     for s, t in links:
         leads[s].append(t)
     order = list(reversed(rustworkx.topological_sort(dag)))
-    begins, ends = labels[graph.source[rw]], labels[graph.target[rw]]
+    begins, targets = labels[graph.source[rw]], labels[graph.target[rw]]
     goals = np.unique(begins)
     for low in range(0, len(goals), _BLOCK):
         block = goals[low : low + _BLOCK]
@@ -187,7 +189,7 @@ def _edges_closed_without_rw(graph: _Graph, extra: int) -> Flags:
                 reachable |= reach[after]
             reach[node] = reachable
         for at in np.flatnonzero((begins >= block[0]) & (begins <= block[-1])).tolist():
-            proven[rw[at]] = bool(reach[ends[at]] & bits[int(begins[at])])
+            proven[rw[at]] = bool(reach[targets[at]] & bits[int(begins[at])])
     return proven
 
 
@@ -199,7 +201,8 @@ def _shortest_cycle(graph: _Graph, name: str, proven: Flags) -> list[Step]:
         back, far, looked = _shortest_way_back(graph, number, name, longest=length)
         work += looked
         if back and far + 1 < length:
-            best, length = [number, *back], far + 1
+            best = [number, *back]
+            length = far + 1
         if best and (work > _WORK_MAX or length == 2):
             break
     assert best, (name, "a proven edge is on no cycle")
@@ -221,7 +224,8 @@ def _shortest_way_back(graph: _Graph, edge: int, name: str, *, longest: int) -> 
     extra = dict(_SCOPES)[f"-{time}" if time else ""]
     may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(base, WW | WR | RW) | extra
     apart = base == "G-nonadjacent"
-    goal, begin = int(graph.source[edge]), (graph.targets[edge], _AFTER_RW if apart else _PLAIN)
+    goal = int(graph.source[edge])
+    begin = (graph.targets[edge], _AFTER_RW if apart else _PLAIN)
     came: dict[_State, tuple[_State, int]] = {}
     far = {begin: 0}
     queue = deque([begin])

@@ -54,14 +54,14 @@ class Edges:
 def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, value: Ints | None = None) -> Edges:
     """Make dependencies of one kind between transactions; leaves out those from a transaction to itself."""
     none = np.full(len(source), NOTHING, np.int64)
-    found = Edges(
+    edges_found = Edges(
         source=source,
         target=target,
         kind=np.full(len(source), kind, np.int64),
         key=none if key is None else key,
         value=none if value is None else value,
     )
-    return found.where(source != target)
+    return edges_found.where(source != target)
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
@@ -183,12 +183,12 @@ def real_time(table: Timed, base: int) -> tuple[Edges, int]:
     done = done[np.argsort(table.end[done], kind="stable")]
     chain = base + np.arange(len(done))
     before = np.searchsorted(table.end[done], table.start) - 1
-    late = np.flatnonzero(before >= 0)
-    found = joined(
+    followers = np.flatnonzero(before >= 0)
+    edges_found = joined(
         [
             edges(done, chain, REALTIME),
             edges(chain[:-1], chain[1:], JOIN),
-            edges(base + before[late], late, JOIN),
+            edges(base + before[followers], followers, JOIN),
         ]
     )
-    return found, base + len(done)
+    return edges_found, base + len(done)

@@ -104,19 +104,19 @@ def examine(model: str, history: Paired, consistency: Sequence[str], *, work_max
     lists = model == "list-append"
     table = table_of(history, list_append.WRITES if lists else rw_register.WRITES, lists=lists)
     keys: ListAppend | RwRegister = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
-    strange = keys.phantoms()
-    if strange.first:
-        table = (without_lists if lists else without_registers)(table, strange.first)
+    unwritten = keys.phantoms()
+    if unwritten.first:
+        table = (without_lists if lists else without_registers)(table, unwritten.first)
         keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
-    alone = [*strange.found, *(finding for finding in keys.anomalies() if finding.kind in forbidden)]
+    alone = [*unwritten.found, *(finding for finding in keys.anomalies() if finding.kind in forbidden)]
     if is_asked_for(forbidden):
         alone.extend(fractured(table, *keys.shown()))
-    parts = [*keys.edges(), process_order(table)]
+    edges_found = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
-    graph = joined([*parts, in_time])
+    graph = joined([*edges_found, in_time])
     knots = tangled(graph, count, forbidden)
     proven = tuple(cycles(knots, count, forbidden))
-    unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *_nothing_read(table)]
+    unchecked = [*keys.unchecked, *unwritten.unchecked, *history.unsure, *_nothing_read(table)]
     decision = Decision()
     if not alone and not proven and "G-single" in forbidden and (len(knots.source) or not lists):
         unordered = within_knots(keys.unordered(), knots, count) if lists else keys.unordered()

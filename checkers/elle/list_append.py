@@ -82,21 +82,21 @@ class ListAppend:
     def _find_incompatible_reads(self) -> None:
         """Find the reads of a list that are not a prefix of the longest read of the same key."""
         table, reads = self._table, self._reads
-        self._odd = np.zeros(len(table.transaction), np.bool_)
-        ends = np.cumsum(table.length[reads])
+        self._is_odd_read = np.zeros(len(table.transaction), np.bool_)
+        piece_ends = np.cumsum(table.length[reads])
         low = 0
         while low < len(reads):
-            done = int(ends[low - 1]) if low else 0
-            high = max(low + 1, int(np.searchsorted(ends, done + _PIECE, side="right")))
+            done = int(piece_ends[low - 1]) if low else 0
+            high = max(low + 1, int(np.searchsorted(piece_ends, done + _PIECE, side="right")))
             nonempty = reads[low:high]
             nonempty = nonempty[table.length[nonempty] > 0]
             sizes = table.length[nonempty]
             starts = np.cumsum(sizes) - sizes
             offset = np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
-            mine = table.elements[np.repeat(table.first[nonempty], sizes) + offset]
-            theirs = table.elements[np.repeat(self._from[table.key[nonempty]], sizes) + offset]
+            elements_read = table.elements[np.repeat(table.first[nonempty], sizes) + offset]
+            elements_of_longest = table.elements[np.repeat(self._from[table.key[nonempty]], sizes) + offset]
             if len(nonempty):
-                self._odd[nonempty] = np.logical_or.reduceat(mine != theirs, starts)
+                self._is_odd_read[nonempty] = np.logical_or.reduceat(elements_read != elements_of_longest, starts)
             low = high
 
     def _group_micros(self) -> None:
@@ -119,9 +119,9 @@ class ListAppend:
         self._after_own = np.zeros(size, np.bool_)
         self._after_own[self._order] = self._appends_before > 0
         total = np.zeros(size, np.int64)
-        ends = np.flatnonzero(tail)
-        counts = (self._appends_before + write)[ends]
-        total = np.repeat(counts, np.diff(np.concatenate([[-1], ends])))
+        transaction_ends = np.flatnonzero(tail)
+        counts = (self._appends_before + write)[transaction_ends]
+        total = np.repeat(counts, np.diff(np.concatenate([[-1], transaction_ends])))
         self._goes_on = np.zeros(size, np.bool_)
         self._goes_on[self._order] = total > self._appends_before + write
 
@@ -141,13 +141,13 @@ class ListAppend:
         """
         table = self._table
         nobody = np.flatnonzero(self._order_append == _NOBODY)
-        strange = {(int(self._order_key[at]), int(self._order_value[at])) for at in nobody}
-        for micro in np.flatnonzero(self._odd).tolist():
-            strange.update((int(table.key[micro]), value) for value in table.list_of(micro))
-        if strange:
+        unwritten = {(int(self._order_key[at]), int(self._order_value[at])) for at in nobody}
+        for micro in np.flatnonzero(self._is_odd_read).tolist():
+            unwritten.update((int(table.key[micro]), value) for value in table.list_of(micro))
+        if unwritten:
             written = table.write.nonzero()[0]
-            strange -= set(zip(table.key[written].tolist(), table.value[written].tolist(), strict=True))
-        return of_lists(table, self._reads.tolist(), strange)
+            unwritten -= set(zip(table.key[written].tolist(), table.value[written].tolist(), strict=True))
+        return of_lists(table, self._reads.tolist(), unwritten)
 
     def _failed_in_orders(self) -> list[tuple[int, int]]:
         """Find G1a: values that a failed transaction appended and that other transactions read."""
@@ -187,7 +187,7 @@ class ListAppend:
     def _odd_reads(self) -> Iterator[Found]:
         """Anomalies of reads that are no prefix of the longest one."""
         table = self._table
-        for micro in np.flatnonzero(self._odd).tolist():
+        for micro in np.flatnonzero(self._is_odd_read).tolist():
             key, reader = int(table.key[micro]), int(table.transaction[micro])
             values = table.list_of(micro)
             first = int(self._from[key])
@@ -212,15 +212,18 @@ class ListAppend:
 
     def _torn_appends(self) -> Iterator[Found]:
         """Find appends that were read without an earlier append of the same transaction to the same key."""
-        table, seat = self._table, self._places_of_appends()
+        table = self._table
+        seat = self._places_of_appends()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
         earlier, later = appends[:-1], appends[1:]
         wrong = (table.transaction[earlier] == table.transaction[later]) & (table.key[earlier] == table.key[later])
         wrong &= (seat[later] >= 0) & ((seat[earlier] < 0) | (seat[earlier] > seat[later])) & ~self._bad_keys[table.key[later]]
         for first, then in zip(earlier[wrong].tolist(), later[wrong].tolist(), strict=True):
             key, writer, reader = int(table.key[then]), int(table.transaction[then]), int(self._reader[table.key[then]])
-            early, late = (table.values.name(int(table.value[micro])) for micro in (first, then))
-            words = f"line {table.line(reader)} reads {late} without {early} before it; line {table.line(writer)} appended both"
+            early, later_name = (table.values.name(int(table.value[micro])) for micro in (first, then))
+            words = (
+                f"line {table.line(reader)} reads {later_name} without {early} before it; line {table.line(writer)} appended both"
+            )
             yield Found("incompatible-order", key, words, (writer, reader))
 
     def _intermediate_reads(self) -> Iterator[Found]:
@@ -231,7 +234,7 @@ class ListAppend:
         append = self._appending_micros(table.key[reads], last)
         suspicious = append != _NOBODY
         suspicious[suspicious] = self._goes_on[append[suspicious]]
-        suspicious &= ~self._bad_keys[table.key[reads]] | self._odd[reads]
+        suspicious &= ~self._bad_keys[table.key[reads]] | self._is_odd_read[reads]
         for read, by in zip(reads[suspicious].tolist(), append[suspicious].tolist(), strict=True):
             reader, writer = int(table.transaction[read]), int(table.transaction[by])
             if reader != writer:
@@ -261,7 +264,7 @@ class ListAppend:
         earlier = np.concatenate([[-1], earlier[:-1]])
         again = read & (earlier >= self._head)
         bad = again & (own != own[earlier])
-        bad |= read & ((own < 0) | self._odd[order])
+        bad |= read & ((own < 0) | self._is_odd_read[order])
         # Compare each append with the next read of its group and with the last read before it.
         later = np.minimum.accumulate(np.where(read, places, size)[::-1])[::-1]
         is_held = ~read & (later < size)
@@ -272,7 +275,8 @@ class ListAppend:
         fits[fits] = table.elements[table.first[order[r[fits]]] + where[fits]] == table.value[order[a[fits]]]
         bad[a] |= ~fits
         foreseen = ~read & (earlier >= self._head)
-        append, seat = order[foreseen], self._places_of_appends()
+        append = order[foreseen]
+        seat = self._places_of_appends()
         bad[foreseen] |= (seat[append] >= 0) & (seat[append] < table.length[order[earlier[foreseen]]])
         bad &= table.transaction[order] < table.count
         return [int(place) for place in np.unique(self._head[bad])]
@@ -286,7 +290,7 @@ class ListAppend:
         table = self._table
         first = np.zeros(len(table.transaction), np.bool_)
         first[self._order] = self._head == np.arange(len(self._order))
-        reads = self._reads[first[self._reads] & self._goes_on[self._reads] & ~self._odd[self._reads]]
+        reads = self._reads[first[self._reads] & self._goes_on[self._reads] & ~self._is_odd_read[self._reads]]
         reads = reads[table.ok[table.transaction[reads]] & ~self._bad_keys[table.key[reads]]]
         version = packed(table.key[reads], table.length[reads])
         order = np.argsort(version, kind="stable")
@@ -353,7 +357,7 @@ class ListAppend:
     def _reads_of_others(self) -> Ints:
         """The reads whose last value another transaction appended."""
         table = self._table
-        reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
+        reads = self._reads[~self._is_odd_read[self._reads] & ~self._bad_keys[table.key[self._reads]]]
         own: Flags = self._after_own[reads] & (table.length[reads] > 0)
         reads_of_own = reads[own]
         last = table.elements[table.first[reads_of_own] + table.length[reads_of_own] - 1]
@@ -377,12 +381,14 @@ class ListAppend:
 
     def _surely_unread_appends(self) -> Ints:
         """The appends that were never read, of committed transactions, to keys that have an order."""
-        table, appends = self._table, self._unread_appends()
+        table = self._table
+        appends = self._unread_appends()
         return appends[self._is_committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
 
     def unordered(self) -> Unordered:
         """Return the unread appends of each key to which several transactions made some. Call `anomalies` first."""
-        table, appends = self._table, self._surely_unread_appends()
+        table = self._table
+        appends = self._surely_unread_appends()
         names = packed(table.key[appends], table.transaction[appends])
         _, first = np.unique(names, return_index=True)
         by_key = appends[first]
@@ -397,12 +403,13 @@ class ListAppend:
 
     def _edges_to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
         """Edges (ww, rw) to committed appends that were never read: these come after every version that was read."""
-        table, appends = self._table, self._surely_unread_appends()
+        table = self._table
+        appends = self._surely_unread_appends()
         group = fan(table.key[appends], table.transaction[appends], table.count)
         yield group.inside()
         yield group.into(key, reader, RW, key=key)
         last = np.ones(len(known), np.bool_)
         last[:-1] = self._order_key[known[1:]] != self._order_key[known[:-1]]
-        ends = known[last]
-        yield group.into(self._order_key[ends], self._order_writer[ends], WW, key=self._order_key[ends])
+        last_appends = known[last]
+        yield group.into(self._order_key[last_appends], self._order_writer[last_appends], WW, key=self._order_key[last_appends])
         self.junctions = group.size

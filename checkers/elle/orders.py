@@ -184,9 +184,9 @@ def _guessed_pairs(unordered: Unordered, graph: Edges, forbidden: frozenset[str]
     """The pairs of neighbours in the guessed order of each key, without those that the graph has."""
     kinds = ~0 if "G2-item" in forbidden else ~RW  # else a cycle with rw edges may be allowed
     used = graph.where((graph.kind & kinds) != 0)
-    late = -components(places[used.source], places[used.target], len(places))[places]
+    rank_from_end = -components(places[used.source], places[used.target], len(places))[places]
     writers = np.array([write.writer for writes in unordered.keys for write in writes])
-    rank = dict(zip(writers.tolist(), late[writers].tolist(), strict=True))
+    rank = dict(zip(writers.tolist(), rank_from_end[writers].tolist(), strict=True))
     orders = (sorted(writes, key=lambda write: rank[write.writer]) for writes in unordered.keys)
     pairs = (pair for order in orders for pair in pairwise(order))
     return [pair for pair in pairs if pair not in unordered.known and pair not in chosen]

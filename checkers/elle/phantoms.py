@@ -45,10 +45,10 @@ def of_registers(table: Table, readers: dict[tuple[int, int], list[int]], phanto
             first[key] = (others[0],)
             continue
         for value in sorted(values_of_key):
-            other = next(value_before for value_before in reversed(others) if value_before != value)
-            reader, witness = readers[key, value][0], readers[key, other][0]
+            value_read = next(value_before for value_before in reversed(others) if value_before != value)
+            reader, witness = readers[key, value][0], readers[key, value_read][0]
             words = f"{_read_in_words(table, reader, value)}; it was not there before, because line {table.line(witness)} reads "
-            findings.append(Found("phantom-read", key, words + table.values.name(other), (reader, witness)))
+            findings.append(Found("phantom-read", key, words + table.values.name(value_read), (reader, witness)))
     return Phantoms(found=tuple(findings), first=first, unchecked=_words_of_first_states(table, first))
 
 
@@ -74,11 +74,11 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
     return Phantoms(found=tuple(findings), first=first, unchecked=_words_of_first_states(table, first))
 
 
-def _first_state(lists: Sequence[Values], strange: set[int]) -> Values | None:
+def _first_state(lists: Sequence[Values], unwritten: set[int]) -> Values | None:
     """The list with which every read begins: all phantoms and nothing else, each once. None if there is none."""
-    size = len(strange)
+    size = len(unwritten)
     state = lists[0][:size]
-    return state if set(state) == strange and all(shown[:size] == state for shown in lists) else None
+    return state if set(state) == unwritten and all(shown[:size] == state for shown in lists) else None
 
 
 def _phantom_in_list(table: Table, key: int, value: int, lists: Sequence[tuple[int, Values]]) -> Found:
@@ -88,9 +88,9 @@ def _phantom_in_list(table: Table, key: int, value: int, lists: Sequence[tuple[i
     without = next(((int(table.transaction[micro]), shown) for micro, shown in lists if value not in shown), None)
     if without is None:
         return Found("phantom-read", key, f"{words}; the reads do not all begin with the same such values", (reader,))
-    other, shown = without
-    words = f"{words}; it was not there before, because line {table.line(other)} reads {table.shown(shown)}"
-    return Found("phantom-read", key, words, (reader, other))
+    other_reader, shown = without
+    words = f"{words}; it was not there before, because line {table.line(other_reader)} reads {table.shown(shown)}"
+    return Found("phantom-read", key, words, (reader, other_reader))
 
 
 def _read_in_words(table: Table, reader: int, value: int) -> str:

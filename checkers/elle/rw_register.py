@@ -71,7 +71,9 @@ class RwRegister:
                     self._failed[key, value] = transaction
                 continue
             if transaction != before:
-                values_held, own, before = {}, set(), transaction
+                values_held = {}
+                own = set()
+                before = transaction
             if write:
                 if (key, value) in self._writer and key not in self._bad_keys:
                     self._bad_keys.add(key)
@@ -141,8 +143,8 @@ class RwRegister:
         pairs = {pair for pair in self._ordered_versions() if pair[0] != pair[1]}
         versions = sorted({version for pair in pairs for version in pair})
         numbers = {version: number for number, version in enumerate(versions)}
-        source = np.array([numbers[one] for one, _ in sorted(pairs)], np.int64)
-        target = np.array([numbers[two] for _, two in sorted(pairs)], np.int64)
+        source = np.array([numbers[known_version] for known_version, _ in sorted(pairs)], np.int64)
+        target = np.array([numbers[later_version] for _, later_version in sorted(pairs)], np.int64)
         labels = components(source, target, len(versions))
         circles: dict[int, list[_Version]] = {}
         for at in np.flatnonzero(labels[source] == labels[target]).tolist():
@@ -219,7 +221,12 @@ class RwRegister:
             read = [(key, writer) for _, key, writer in reads_of_reader if writer >= 0]
             order.update((writer, reader) for _, writer in read)
             writers_seen = {writer for _, writer in read}
-            order.update((one, last) for key, last in read for one in writers_seen if one != last and (one, key) in self._last)
+            order.update(
+                (seen_writer, last)
+                for key, last in read
+                for seen_writer in writers_seen
+                if seen_writer != last and (seen_writer, key) in self._last
+            )
         source, target = _columns(sorted(order), 2)
         circles = components(source, target, self._table.count).tolist()
 
@@ -238,9 +245,9 @@ class RwRegister:
         later: dict[int, dict[_Version, list[_Version]]] = {}
         for version in sorted(self._left):
             later.setdefault(version[0], {})[version] = []
-        for one, two in self._pairs:
-            if one[1] != NIL:
-                later[one[0]][one].append(two)
+        for earlier_version, later_version in self._pairs:
+            if earlier_version[1] != NIL:
+                later[earlier_version[0]][earlier_version].append(later_version)
         open_ones = [versions for versions in later.values() if not _is_chain(versions)]
         writes = {
             (key, value): Write(key, value, self._left[key, value], tuple(self._readers.get((key, value), ())))
@@ -249,7 +256,12 @@ class RwRegister:
         }
         return Unordered(
             keys=[[writes[version] for version in versions] for versions in open_ones],
-            known=frozenset((writes[one], writes[two]) for versions in open_ones for one in versions for two in versions[one]),
+            known=frozenset(
+                (writes[earlier_version], writes[later_version])
+                for versions in open_ones
+                for earlier_version in versions
+                for later_version in versions[earlier_version]
+            ),
         )
 
     def edges(self) -> Iterator[Edges]:
@@ -262,8 +274,12 @@ class RwRegister:
         ]
         source, target, keys, values = _columns(wr, 4)
         yield edges(source, target, WR, key=keys, value=values)
-        groups = {version: number for number, version in enumerate(sorted({one for one, _ in self._pairs}))}
-        group, then = _columns([(groups[one], self._left[two]) for one, two in self._pairs], 2)
+        groups = {
+            version: number for number, version in enumerate(sorted({earlier_version for earlier_version, _ in self._pairs}))
+        }
+        group, then = _columns(
+            [(groups[earlier_version], self._left[later_version]) for earlier_version, later_version in self._pairs], 2
+        )
         after = fan(group, then, table.count)
         self.junctions = after.size
         yield after.inside()

@@ -193,8 +193,8 @@ def _values_as_numbers(raw: list[Hashable]) -> tuple[Ints, Values]:
         assert isinstance(most, int)
         if most - least < 1 << _VALUE_BITS and least > -_LARGEST and most < _LARGEST:
             nil = least + NIL
-            given = raw if present is raw else [nil if v is None else v for v in raw]
-            return np.array(given, np.int64) - least, Values(least=least, names=None)
+            values_given = raw if present is raw else [nil if v is None else v for v in raw]
+            return np.array(values_given, np.int64) - least, Values(least=least, names=None)
     names: dict[Hashable, int] = {}
     numbers = [NIL if v is None else names.setdefault(v, len(names)) for v in raw]
     return np.array(numbers, np.int64), Values(least=0, names=tuple(names))

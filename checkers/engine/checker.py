@@ -78,8 +78,8 @@ def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()
     for life in group.lives:
         if life.deleted and (checker.of_the_living or lacking(checker, life.events.words)):
             continue
-        mine = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)
-        findings = _findings_of_group(checker, life.operations, life.events, facts, mine)
+        cuts_of_life = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)
+        findings = _findings_of_group(checker, life.operations, life.events, facts, cuts_of_life)
         findings_found.append(replace(findings, cuts=tuple(replace(cut, topic_id=life.topic_id) for cut in findings.cuts)))
     return findings_found[0] if len(findings_found) == 1 else joined(findings_found)
 
@@ -112,7 +112,8 @@ def condensed(findings: Findings, *, more: int = 0) -> Findings:
     for anomaly in sorted(findings.anomalies, key=lambda anomaly: anomaly.witness):
         by_kind.setdefault(anomaly.kind, []).append(anomaly)
     for kind in sorted(by_kind):
-        first, others = by_kind[kind][:ANOMALIES_MAX], len(by_kind[kind]) - ANOMALIES_MAX + more
+        first = by_kind[kind][:ANOMALIES_MAX]
+        others = len(by_kind[kind]) - ANOMALIES_MAX + more
         if others > 0:
             first[-1] = replace(first[-1], words=f"{first[-1].words}{more_of_kind(others)}")
         anomalies.extend(first)

@@ -185,18 +185,18 @@ def columns_of(operations: pa.Table) -> Columns | None:
     if (part != part[heads][turn]).any():
         return None
     turns = _turns_of_calls(operations.take(pa.array(heads)), first=np.append(heads, len(part)), part=part[heads])
-    odd = np.zeros(len(partitions), np.bool_)
-    odd[_parts_to_walk(turns)] = True
-    odd[part[impossible]] = True
-    odd[part[heads][_numbers_or(operations["slot"])[heads] != 0]] = True
+    is_walked = np.zeros(len(partitions), np.bool_)
+    is_walked[_parts_to_walk(turns)] = True
+    is_walked[part[impossible]] = True
+    is_walked[part[heads][_numbers_or(operations["slot"])[heads] != 0]] = True
     topic_ids, several = _topic_ids(operations["topic_id"], part, len(partitions))
     value = _encoded_column(operations["value"])
     codes = _numbers_of(value)
-    silent = np.flatnonzero((turns.ok & turns.produce)[turn] & (codes < 0) & ~odd[part])
+    silent = np.flatnonzero((turns.ok & turns.produce)[turn] & (codes < 0) & ~is_walked[part])
     codes[silent] = codes[turns.first[turns.other[turn[silent]]] + silent - turns.first[turn[silent]]]
     return Columns(
         partitions=partitions,
-        odd=odd | several,
+        odd=is_walked | several,
         topic_ids=topic_ids,
         turns=turns,
         turn=turn,
@@ -260,12 +260,12 @@ def _turns_of_calls(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         & (f[earlier] == f[later])
         & (part[earlier] == part[later])
     )
-    other = np.full(len(index), NONE, np.int64)
-    other[earlier[fits]] = later[fits]
-    other[later[fits]] = earlier[fits]
+    other_turn = np.full(len(index), NONE, np.int64)
+    other_turn[earlier[fits]] = later[fits]
+    other_turn[later[fits]] = earlier[fits]
     # Both turns take acks and delivery from the invocation; an unpaired turn uses its own.
-    invocation = np.where(asks | (other == NONE), np.arange(len(index)), other)
-    answered = ~asks & (other != NONE)
+    invocation = np.where(asks | (other_turn == NONE), np.arange(len(index)), other_turn)
+    answered = ~asks & (other_turn != NONE)
     return Turns(
         index=index,
         part=part,
@@ -277,7 +277,7 @@ def _turns_of_calls(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         poll=_where_text_is(heads["f"], "poll"),
         ok=answered & _where_text_is(heads["type"], "ok"),
         failed=answered & _where_text_is(heads["type"], "fail"),
-        other=other,
+        other=other_turn,
         acks_all=produce & (acks == -1)[invocation],
         acks_one=produce & (acks == 1)[invocation],
         acks_none=produce & (acks == 0)[invocation],
@@ -296,7 +296,9 @@ def _partitions_named(operations: pa.Table) -> frozenset[PartitionKey]:
 def _parts_of_rows(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
     """The part of each row, and the partition of each part; None for the parts if a row has none or there are too many."""
     topic = _encoded_column(operations["topic"])
-    codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers_or(operations["partition"])
+    codes = _numbers_of(topic)
+    topics = topic.dictionary.to_pylist()
+    number = _numbers_or(operations["partition"])
     if not len(codes):
         return codes, ()
     if codes.min() < 0 or number.min() < 0 or len(topics) * (count := int(number.max()) + 1) > _PLACES_MAX:

@@ -63,8 +63,8 @@ def _topics_of_calls(operations: Operations, events: Events, ids: list[str]) -> 
     for index, process, type_, topic_id in operations.columns("index", "process", "type", "topic_id"):
         if type_ == "invoke":
             invoked[process] = index
-            there = [known for known in ids if since.get(known, index) <= index]
-            topics[index] = topic_id or (there[-1] if there else ids[0])
+            ids_known = [known for known in ids if since.get(known, index) <= index]
+            topics[index] = topic_id or (ids_known[-1] if ids_known else ids[0])
         else:
             half = invoked.get(process, index)
             topics[index] = topic_id or topics.get(half, ids[-1])

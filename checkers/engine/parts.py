@@ -40,13 +40,13 @@ def judge_parts(
 ) -> list[Findings]:
     """What these checkers find in a history that is stored in parts, with the rows of one part or range in memory."""
     shared = history.part(SHARED)
-    judged = [
+    judged_parts = [
         judge_part(history.part(number), shared, stored, facts, checkers, screened_min=screened_min)
         for number, stored in enumerate(history.manifest.parts)
         if number != SHARED
     ]
     states = [judge_range(history, first, last, facts, checkers) for first, last in history.index_ranges(range_rows)]
-    return merged(judged, states, history, facts, checkers)
+    return merged(judged_parts, states, history, facts, checkers)
 
 
 def judge_part(
@@ -87,12 +87,12 @@ def _rows_of_part(operations: pa.Table, shared: pa.Table) -> pa.Table:
 
 
 def merged(
-    judged: Sequence[JudgedPart], states: Sequence[JudgedRange], history: History, facts: Facts, checkers: Sequence[Checker]
+    judged_parts: Sequence[JudgedPart], states: Sequence[JudgedRange], history: History, facts: Facts, checkers: Sequence[Checker]
 ) -> list[Findings]:
     """The findings of all parts and all ranges of a history.
 
     Raises HistoryError where the ranges do not hold every row that the manifest counts.
     """
-    findings_of_parts = [part.findings for part in judged]
+    findings_of_parts = [part.findings for part in judged_parts]
     cuts = tuple(sorted(cut for findings in findings_of_parts for cut in findings.cuts))
     return [*findings_of_parts, *ranges.merged(states, history, facts, cuts, checkers)]

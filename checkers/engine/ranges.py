@@ -77,15 +77,18 @@ def merged(
     Raises HistoryError where the ranges do not hold every row that the manifest counts.
     """
     manifest = history.manifest
-    in_order = sorted(states, key=lambda judged: judged.first)
-    read = sum(judged.operation_rows for judged in in_order), sum(judged.event_rows for judged in in_order)
+    in_order = sorted(states, key=lambda judged_parts: judged_parts.first)
+    read = (
+        sum(judged_parts.operation_rows for judged_parts in in_order),
+        sum(judged_parts.event_rows for judged_parts in in_order),
+    )
     if read != (manifest.operation_rows, manifest.event_rows):
         raise HistoryError(
             f"the footers of the parts do not fit their rows: ranges of the index hold {read[0]} and {read[1]} rows"
         )
-    kinds = {kind for judged in in_order for kind in judged.kinds}
+    kinds = {kind for judged_parts in in_order for kind in judged_parts.kinds}
     for checker in checkers:
         if checker.split is not None:
             lacks = lacking(checker, kinds)
-            in_turn = [judged.states[checker.name] for judged in in_order]
+            in_turn = [judged_parts.states[checker.name] for judged_parts in in_order]
             yield unchecked(checker, lacks, "") if lacks else condensed(checker.split.merge(in_turn, facts, cuts))

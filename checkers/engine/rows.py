@@ -197,11 +197,11 @@ def calls(rows: list[OperationRow]) -> list[Call]:
             end += 1
         if first.type == "invoke":
             waiting[first.process] = rows[start:end]
-        elif asked := waiting.pop(first.process, None):
-            paired.append(_call_of(asked, rows[start:end]))
+        elif invocation := waiting.pop(first.process, None):
+            paired.append(_call_of(invocation, rows[start:end]))
         start = end
-    open_calls = sorted(waiting.values(), key=lambda asked: asked[0].at)
-    return paired + [_call_of(asked, []) for asked in open_calls]
+    open_calls = sorted(waiting.values(), key=lambda invocation: invocation[0].at)
+    return paired + [_call_of(invocation, []) for invocation in open_calls]
 
 
 def _call_of(rows: list[OperationRow], answered: list[OperationRow]) -> Call:

@@ -43,7 +43,9 @@ def polls(columns: Columns, shared: Events, facts: Facts) -> Screened:
 
 def _parts_passed_over(columns: Columns) -> Flags:
     """Find partitions with a poll that does not return exactly the known offsets from its position to its last record."""
-    turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
+    turns = columns.turns
+    firsts = columns.turns.first[:-1]
+    promised = columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
     got = (columns.value >= 0) & (columns.offset >= 0)
     count = np.add.reduceat(got, firsts, dtype=np.int64)[polls]
@@ -56,9 +58,11 @@ def _parts_passed_over(columns: Columns) -> Flags:
     open_ = (count > 0) & ((highest - start + 1 != count) | (lowest < start) | ~rising)
     polls, start, count, highest, lowest, rising = (c[open_] for c in (polls, start, count, highest, lowest, rising))
     part = turns.part[polls]
-    there = np.searchsorted(promised, packed(part, highest), side="right") - np.searchsorted(promised, packed(part, start))
+    records_between = np.searchsorted(promised, packed(part, highest), side="right") - np.searchsorted(
+        promised, packed(part, start)
+    )
     # The poll returned as many offsets as are promised, none twice: it skipped only offsets that no answer gave.
-    return columns.named(part[(there != count) | (lowest < start) | ~rising])
+    return columns.named(part[(records_between != count) | (lowest < start) | ~rising])
 
 
 def _has_rising_offsets(columns: Columns) -> Flags:
@@ -77,7 +81,8 @@ def order(columns: Columns, shared: Events, facts: Facts) -> Screened:
 
 def _parts_acknowledged_late(columns: Columns) -> Flags:
     """The partitions with an acknowledgement at or below an offset that was acknowledged before its call began."""
-    turns, firsts = columns.turns, columns.turns.first[:-1]
+    turns = columns.turns
+    firsts = columns.turns.first[:-1]
     acks = np.flatnonzero(turns.ok & turns.acks_all)
     has_offset = columns.offset >= 0
     highest = np.maximum.reduceat(columns.offset, firsts)[acks]
@@ -90,8 +95,8 @@ def _parts_acknowledged_late(columns: Columns) -> Flags:
     came = packed(part, turns.index[acks])
     so_far = np.maximum.accumulate(packed(part, highest))
     before = np.searchsorted(came, packed(part, turns.index[turns.other[acks]])) - 1
-    late = (before >= 0) & (so_far[before] >= packed(part, lowest))
-    return columns.named(part[late])
+    is_late = (before >= 0) & (so_far[before] >= packed(part, lowest))
+    return columns.named(part[is_late])
 
 
 def _parts_with_unsent_reads(columns: Columns) -> Flags:
@@ -125,8 +130,8 @@ def duplicates(columns: Columns, shared: Events, facts: Facts) -> Screened:
     suspect = columns.named(part[place[code] != packed(part, offset)])
     sent = columns.sent[turns.once[columns.turn[columns.sent]]]
     part, places = columns.part[sent], place[columns.value[sent]]
-    there = (places != NONE) & (places >> OFFSET_BITS == part)
-    sent, part, places = sent[there], part[there], places[there]
+    is_of_part = (places != NONE) & (places >> OFFSET_BITS == part)
+    sent, part, places = sent[is_of_part], part[is_of_part], places[is_of_part]
     process = turns.process[columns.turn[sent]]
     by_process = np.lexsort((sent, process, part))
     part, process, places = part[by_process], process[by_process], places[by_process]
@@ -168,7 +173,9 @@ def _none(columns: Columns, *names: str) -> dict[str, Ints]:
 
 def monotonic_hw(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions where an answer lies outside its bounds, or where what one consumer was told falls in any epoch."""
-    turns, firsts, part = columns.turns, columns.turns.first[:-1], columns.turns.part
+    turns = columns.turns
+    firsts = columns.turns.first[:-1]
+    part = columns.turns.part
     answers = np.flatnonzero(turns.ok & ~turns.produce)
     got = (columns.value >= 0) & (columns.offset >= 0)
     start = np.full(len(turns.index), NONE, np.int64)
@@ -186,10 +193,10 @@ def monotonic_hw(columns: Columns, shared: Events, facts: Facts) -> Screened:
     end = np.where(is_end, np.maximum(columns.offset[firsts[by_process]], 0), end_shown)
     end_told = is_end & (columns.offset[firsts[by_process]] != NONE)
     suspect |= columns.named(part[by_process[end_told & (_highest_before(consumer, end) > end)]])
-    hint = columns.hw[firsts[by_process]]
-    hinted = turns.poll[by_process] & (hint != ABSENT)
-    suspect |= columns.named(part[by_process[hinted & ((hint < 0) | (hint > OFFSET_MAX))]])
-    hint_kept = np.where(hinted, np.clip(hint, 0, OFFSET_MAX), 0)
+    hw_hint = columns.hw[firsts[by_process]]
+    hinted = turns.poll[by_process] & (hw_hint != ABSENT)
+    suspect |= columns.named(part[by_process[hinted & ((hw_hint < 0) | (hw_hint > OFFSET_MAX))]])
+    hint_kept = np.where(hinted, np.clip(hw_hint, 0, OFFSET_MAX), 0)
     return Screened(
         suspect=suspect | columns.named(part[by_process[hinted & (_highest_before(consumer, hint_kept) > hint_kept)]])
     )
@@ -206,24 +213,25 @@ def _highest_before(group: Ints, value: Ints) -> Ints:
 
 def availability(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with a call without answer, without late answers of each kind, or with records no final reader got."""
-    turns, suspect = columns.turns, np.zeros(len(columns.partitions), np.bool_)
+    turns = columns.turns
+    suspect = np.zeros(len(columns.partitions), np.bool_)
     deadline = recovery_deadline_ns(facts)
     if deadline is None:
         return Screened(suspect=suspect)
     asked_late = turns.asks & (turns.time_ns >= deadline)
     for kind in (turns.acks_all, turns.poll, ~turns.produce & ~turns.poll):
-        late = np.flatnonzero(asked_late & kind)
-        answered = (turns.other[late] != NONE) & turns.ok[turns.other[late]]
-        suspect |= columns.named(turns.part[late]) & ~columns.named(turns.part[late[answered]])
-    late = np.flatnonzero(asked_late & turns.produce)
-    suspect |= columns.named(turns.part[late[(turns.other[late] == NONE) | ~turns.ok[turns.other[late]]]])
+        late_turns = np.flatnonzero(asked_late & kind)
+        answered = (turns.other[late_turns] != NONE) & turns.ok[turns.other[late_turns]]
+        suspect |= columns.named(turns.part[late_turns]) & ~columns.named(turns.part[late_turns[answered]])
+    late_turns = np.flatnonzero(asked_late & turns.produce)
+    suspect |= columns.named(turns.part[late_turns[(turns.other[late_turns] == NONE) | ~turns.ok[turns.other[late_turns]]]])
     suspect |= columns.named(turns.part[asked_late & turns.acks_none])  # only the log says whether they arrived
     if facts.simulated:
-        late = np.flatnonzero(asked_late & (turns.other != NONE))
-        slow = turns.time_ns[turns.other[late]] - turns.time_ns[late] > PROMPT_MS * MS
-        suspect |= columns.named(turns.part[late[slow]])
-    ends = np.flatnonzero(turns.ok & ~turns.produce & ~turns.poll)
-    suspect |= columns.named(turns.part[ends[columns.offset[turns.first[ends]] == NONE]])
+        late_turns = np.flatnonzero(asked_late & (turns.other != NONE))
+        slow = turns.time_ns[turns.other[late_turns]] - turns.time_ns[late_turns] > PROMPT_MS * MS
+        suspect |= columns.named(turns.part[late_turns[slow]])
+    end_answers = np.flatnonzero(turns.ok & ~turns.produce & ~turns.poll)
+    suspect |= columns.named(turns.part[end_answers[columns.offset[turns.first[end_answers]] == NONE]])
     patience = facts.promise.request_timeout_ms * MS
     suspect |= columns.named(turns.part[turns.asks & (turns.other == NONE) & (turns.time_ns + patience < facts.end_ns)])
     if facts.final_reads_at_ns is None:
@@ -248,14 +256,15 @@ def progress(columns: Columns, shared: Events, facts: Facts) -> Screened:
     acked = turns.part[turns.ok & turns.produce & (turns.time_ns < healed)]
     writes = np.flatnonzero(turns.acks_all & ~turns.asks & (turns.other != NONE))
     invoked = turns.time_ns[turns.other[writes]]
-    places, excused = facts.client_places or ("",), excuses(shared, facts)
+    places = facts.client_places or ("",)
+    excused = excuses(shared, facts)
     at = turns.process[writes] % len(places)
     for start, end in calms(shared, facts):
         during = (invoked >= start) & (turns.time_ns[writes] < end)
         for place in sorted(set(places)):
-            mine = during & np.isin(at, [number for number, name in enumerate(places) if name == place])
+            of_place = during & np.isin(at, [number for number, name in enumerate(places) if name == place])
             for begun, ended in excused.get(place, ()):
-                mine &= (turns.time_ns[writes] < begun) | (invoked >= ended)
-            tried = writes[mine]
+                of_place &= (turns.time_ns[writes] < begun) | (invoked >= ended)
+            tried = writes[of_place]
             suspect |= columns.named(turns.part[tried]) & ~columns.named(turns.part[tried[turns.ok[tried]]])
     return Screened(suspect=suspect, counts={"acked_under_faults": np.bincount(acked, minlength=len(suspect))})

@@ -32,7 +32,9 @@ def ranged(
     return Split(
         columns=columns,
         partial=lambda operations, events, facts: msgspec.json.encode(partial(operations, events, facts)),
-        merge=lambda states, facts, cuts: merge([msgspec.json.decode(one, type=state) for one in states], facts, cuts),
+        merge=lambda states, facts, cuts: merge(
+            [msgspec.json.decode(state_json, type=state) for state_json in states], facts, cuts
+        ),
     )
 
 

@@ -161,7 +161,8 @@ def _findings_of_checker(run: Rows, checker: Checker, facts: Facts, cuts: tuple[
     if checker.group_by != PARTITION or screen is None or run.columns is None:
         yield from (apply(checker, group, facts, cuts) for group in run.groups(checker.group_by))
         return
-    columns, screened = run.columns, screen(run.columns, run.shared, facts)
+    columns = run.columns
+    screened = screen(run.columns, run.shared, facts)
     walked = _partitions_to_walk(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
     yield from (apply(checker, group, facts, cuts) for group in run.some(walked))
     passed = [at for at, key in enumerate(columns.partitions) if key not in walked]

@@ -35,10 +35,10 @@ def _wrong_balances(
     call: Call, balances: Balances, accounts: set[Hashable], total: int, witness: tuple[int, ...]
 ) -> Iterator[Found]:
     """What is wrong in one read: other accounts, nil or negative balances, another total."""
-    strange = accounts ^ set(balances)
+    account_difference = accounts ^ set(balances)
     nils = [account for account, balance in balances.items() if balance is None]
-    if strange:
-        words = f"line {call.line} reads other accounts: {short(frozenset(strange))} are in one of the two only"
+    if account_difference:
+        words = f"line {call.line} reads other accounts: {short(frozenset(account_difference))} are in one of the two only"
         yield Found("unexpected-account", (*witness, call.line), words)
     if nils:
         yield Found("nil-balance", (call.line,), f"line {call.line} reads no balance of account {short(nils[0])}")
@@ -46,7 +46,7 @@ def _wrong_balances(
     if negative:
         account, balance = negative[0]
         yield Found("negative-balance", (call.line,), f"line {call.line} reads {balance} in account {short(account)}")
-    if not nils and not strange and _total(call, balances) != total:
+    if not nils and not account_difference and _total(call, balances) != total:
         words = f"line {call.line} reads balances that add up to {_total(call, balances)}, not {total}"
         yield Found("wrong-total", (*witness, call.line), words)
 

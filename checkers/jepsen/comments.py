@@ -22,7 +22,7 @@ def findings(table: Object) -> Iterator[Finding]:
             writes[call.argument] = call
     failed = {call.argument: call for call in table.failed if call.f == "write"}
     done = sorted((call.end, call.index, call) for call in writes.values() if call.end is not None)
-    ends = [end for end, _, _ in done]
+    end_times = [end for end, _, _ in done]
     for read in reads(table.calls):
         values_read = set(listed(read, read.result, "the answer to a read"))
         yield from _unexpected_values(read, values_read, writes, failed)
@@ -30,7 +30,7 @@ def findings(table: Object) -> Iterator[Finding]:
         if not shown_writes:
             continue
         latest = max(shown_writes, key=lambda call: call.start)
-        before = done[: bisect_left(ends, latest.start)]
+        before = done[: bisect_left(end_times, latest.start)]
         missing = next((call for _, _, call in before if call.argument not in values_read), None)
         if missing is not None:
             words = (

@@ -53,7 +53,8 @@ def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool 
         raise KeyError(name)
     model = MODELS[NAMES.index(name)]
     anomalies: list[Anomaly] = []
-    unchecked, notes = list(history.unsure), []
+    unchecked = list(history.unsure)
+    notes = []
     for key, object_ in _objects(model, history):
         object_findings = [*model.findings(object_._replace(initial=initial, strict=strict))]
         about = "" if key is None else f"key {name_of_key(key)}: "
@@ -78,10 +79,10 @@ def _objects(model: Model, history: Paired) -> Iterator[tuple[Hashable, Object]]
         if call.f not in model.functions:
             allowed = " and ".join(model.functions)
             raise HistoryError(f"line {call.line}: {call.f} is not a function of {model.name}; allowed are {allowed}")
-    parts: dict[Hashable, tuple[list[Call], list[Call]]] = {}
+    calls_by_object: dict[Hashable, tuple[list[Call], list[Call]]] = {}
     for call in by_key(calls) if model.keyed else calls:
-        parts.setdefault(call.key, ([], []))[call.index < 0].append(call)
-    for key, (calls_of_key, failed) in parts.items():
+        calls_by_object.setdefault(call.key, ([], []))[call.index < 0].append(call)
+    for key, (calls_of_key, failed) in calls_by_object.items():
         yield key, Object(calls_of_key, failed)
 
 

@@ -37,9 +37,9 @@ def findings(table: Object) -> Iterator[Finding]:
         if value not in value_set and call.end < last.start:
             yield Found("lost", (call.line, last.line), f"line {last.line} lacks {value}, which line {call.line} added")
     perhaps = [call for call in table.calls if call.f == "add" and call.end is None and call.start < (last.end or 0)]
-    strange = sorted(value_set - set(added))
-    if len(strange) > len(perhaps):
-        words = f"line {last.line} reads {len(strange)} values that no addition answered, such as {strange[-1]}"
+    unadded = sorted(value_set - set(added))
+    if len(unadded) > len(perhaps):
+        words = f"line {last.line} reads {len(unadded)} values that no addition answered, such as {unadded[-1]}"
         yield Found("phantom-read", (last.line,), f"{words}; {len(perhaps)} additions have an unknown outcome")
 
 

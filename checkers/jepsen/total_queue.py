@@ -56,9 +56,9 @@ def _missing_values(queue: Object, put: dict[Hashable, list[Call]], takes: _Take
     open_calls = [call for call in queue.calls if call.end is None and call.f != "enqueue"]
     missing = [call for value, calls in put.items() for call in _not_taken(calls, takes.get(value, []))]
     before = [call for call in missing if call.end is not None and call.end < drained]
-    late = len(missing) - len(before)
-    if late:
-        yield Unchecked(f"{late} values did not come out, and no drain began after they were put in")
+    late_count = len(missing) - len(before)
+    if late_count:
+        yield Unchecked(f"{late_count} values did not come out, and no drain began after they were put in")
     if before and (len(before) <= len(open_calls) or any(call.f == "drain" for call in open_calls)):
         yield Unchecked(f"{len(before)} values did not come out, but may have by calls of unknown outcome")
         return
@@ -68,12 +68,12 @@ def _missing_values(queue: Object, put: dict[Hashable, list[Call]], takes: _Take
 
 def _not_taken(calls: list[Call], takes: list[Call]) -> list[Call]:
     """Of the enqueues of one value those that returned and that no call took: as few as can be, and rather the last ones."""
-    ends = sorted(call.end for call in takes if call.end is not None)
+    take_ends = sorted(call.end for call in takes if call.end is not None)
     remaining: list[Call] = []
     for call in sorted((call for call in calls if call.end is not None), key=lambda call: call.end or 0):
-        at = bisect_right(ends, call.start)
-        if at < len(ends):
-            ends.pop(at)
+        at = bisect_right(take_ends, call.start)
+        if at < len(take_ends):
+            take_ends.pop(at)
         else:
             remaining.append(call)
     return remaining

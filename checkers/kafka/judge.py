@@ -38,11 +38,11 @@ def judge_operations(ops: list[Op]) -> Judgement:
     findings: list[Found] = []
     unchecked: list[str] = []
     for log in logs.keys.values():
-        unseen, late = values.unseen(log, polling)
+        unseen, late_count = values.unseen(log, polling)
         findings += [*values.of_log(log), *values.of_readers(log), *values.lost(log, logs), *unseen]
-        if late:
+        if late_count:
             unchecked.append(
-                f"{late} acknowledged values of {named(log.key)} may be late or lost: "
+                f"{late_count} acknowledged values of {named(log.key)} may be late or lost: "
                 "no operation polled after their acknowledgement"
             )
         again = sum(1 for writers in log.writers.values() if len(writers) > 1)

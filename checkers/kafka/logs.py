@@ -35,11 +35,11 @@ class Log:
     @cached_property
     def indices_of(self) -> dict[Hashable, list[int]]:
         """For each value of the log, the indices at which it was observed, ascending."""
-        found: dict[Hashable, list[int]] = {}
+        indices_by_value: dict[Hashable, list[int]] = {}
         for index, offset in enumerate(self.order):
             for value in self.offsets[offset]:
-                found.setdefault(value, []).append(index)
-        return found
+                indices_by_value.setdefault(value, []).append(index)
+        return indices_by_value
 
     def index_of(self, offset: int | None, value: Hashable) -> int | None:
         """Return the index of a record in the log; None if unknown, or if it has no offset and its value is at several."""
@@ -84,11 +84,11 @@ class Logs:
             for key, offset, value in (*op.polls, *(op.sends if op.number in self._committed else ())):
                 if offset is not None:
                     offsets = self.keys[key].offsets
-                    said = offsets.get(offset)
-                    if said is None:
+                    values_at_offset = offsets.get(offset)
+                    if values_at_offset is None:
                         offsets[offset] = {value: op}
-                    elif value not in said:
-                        said[value] = op
+                    elif value not in values_at_offset:
+                        values_at_offset[value] = op
 
     def committed(self, op: Op) -> bool:
         """True if the operation succeeded, or its outcome is unknown and a successful operation read one of its values."""

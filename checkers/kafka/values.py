@@ -68,15 +68,15 @@ def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
     """
     last = max((op.start for op in polling), default=-1)
     findings: list[Found] = []
-    late = 0
+    late_count = 0
     for value, writers in log.writers.items():
         acked = next((op for op in writers if op.type is OpType.OK), None)
         if acked is None or any(op.type is OpType.OK for op in log.readers.get(value, ())):
             continue
         assert acked.end is not None
         if acked.end > last:
-            late += 1
+            late_count += 1
             continue
         words = f"{short(value)} of {named(log.key)} was acknowledged but never polled"
         findings.append(Found("unseen", log.key, (acked.line,), words))
-    return findings, late
+    return findings, late_count

@@ -90,16 +90,16 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
 
     `failed` are calls that certainly did not happen: the reason of an anomaly names one whose value was read.
     """
-    parts, silent = _calls_by_object(model, by_key(calls))
+    calls_by_object, silent = _calls_by_object(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []
     ambiguous: list[Hashable] = []
-    for key, part in parts.items():
-        outcome = unique.decide(model, part)
+    for key, calls_of_object in calls_by_object.items():
+        outcome = unique.decide(model, calls_of_object)
         if outcome is None:
-            searches.append(_Part(key=key, calls=part, search=Search(model, part)))
+            searches.append(_Part(key=key, calls=calls_of_object, search=Search(model, calls_of_object)))
         elif isinstance(outcome, Stuck):
-            anomalies.append((_anomaly(key, part, outcome), outcome))
+            anomalies.append((_anomaly(key, calls_of_object, outcome), outcome))
         elif isinstance(outcome, Undecided):
             ambiguous.append(key)
     budget = min(FIRST_ROUND, steps_max)
@@ -110,12 +110,13 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
         if budget == steps_max:
             break
         budget = min(budget * GROWTH, steps_max)
-    answered = any(could_be_wrong(model, part) for part in parts.values())
+    answered = any(could_be_wrong(model, calls_of_object) for calls_of_object in calls_by_object.values())
     unanswered = () if answered else (NOTHING_ANSWERED,)
     unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
     notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
     anomalies = [
-        (_with_source_of_value(model, parts, failed, anomaly, stuck), stuck) for anomaly, stuck in anomalies[:ANOMALIES_MAX]
+        (_with_source_of_value(model, calls_by_object, failed, anomaly, stuck), stuck)
+        for anomaly, stuck in anomalies[:ANOMALIES_MAX]
     ]
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
@@ -143,7 +144,7 @@ def _undecided(searches: Sequence[_Part], ambiguous: Sequence[Hashable], steps_m
 
 def _calls_by_object(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Call]], int]:
     """The calls on each object, and how many calls say nothing. Raises HistoryError for a call that the model refuses."""
-    parts: dict[Hashable, list[Call]] = {}
+    calls_by_object: dict[Hashable, list[Call]] = {}
     silent = 0
     for call in calls:
         refusal = model.refusal(call)
@@ -152,8 +153,8 @@ def _calls_by_object(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable
         if model.says_nothing(call):
             silent += 1
         else:
-            parts.setdefault(model.key(call), []).append(call)
-    return parts, silent
+            calls_by_object.setdefault(model.key(call), []).append(call)
+    return calls_by_object, silent
 
 
 def _search_on(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
@@ -190,9 +191,9 @@ def _decided_by_values(model: Model, searches: Sequence[_Part]) -> tuple[list[tu
     return anomalies, left
 
 
-def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
+def _anomaly(key: Hashable, calls_of_object: Sequence[Call], stuck: Stuck) -> Anomaly:
     """The anomaly of an impossible call: the calls that were ordered last before it, and why it cannot follow them."""
-    by_index = {call.index: call for call in part}
+    by_index = {call.index: call for call in calls_of_object}
     impossible = by_index[stuck.call]
     before = [by_index[index].line for index in stuck.order[-_LAST_PLACED:]]
     why = stuck.why or f"the state is {short(stuck.state)}"
@@ -207,40 +208,46 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
 
 
 def _with_source_of_value(
-    model: Model, parts: Mapping[Hashable, Sequence[Call]], failed: Sequence[Call], anomaly: Anomaly, stuck: Stuck
+    model: Model, calls_by_object: Mapping[Hashable, Sequence[Call]], failed: Sequence[Call], anomaly: Anomaly, stuck: Stuck
 ) -> Anomaly:
     """The anomaly, with whose value was answered if no call before gave it: that of a failed or a later call, or nobody's."""
-    key, impossible = next((key, call) for key, part in parts.items() for call in part if call.index == stuck.call)
+    key, impossible = next(
+        (key, call) for key, calls_of_object in calls_by_object.items() for call in calls_of_object if call.index == stuck.call
+    )
     if not isinstance(model, Traced):
         return anomaly
     end = impossible.end
     assert end is not None
-    given = {value for call in parts[key] if call.start < end for value in model.given(call)}
-    strange = [value for value in model.taken(impossible) if value not in given]
-    if not strange:
+    values_written = {value for call in calls_by_object[key] if call.start < end for value in model.given(call)}
+    unwritten = [value for value in model.taken(impossible) if value not in values_written]
+    if not unwritten:
         return anomaly
-    is_keyed = any(call.key is not None for call in parts[key])
+    is_keyed = any(call.key is not None for call in calls_by_object[key])
     split = [call for call in (alone(call) if is_keyed else call for call in failed) if call is not None]
-    mine = [call for call in split if model.key(call) == key and not model.refusal(call)]
-    for value in strange:
-        done = [call.line for call in mine if call.start < end and value in model.given(call)]
+    calls_of_key = [call for call in split if model.key(call) == key and not model.refusal(call)]
+    for value in unwritten:
+        done = [call.line for call in calls_of_key if call.start < end and value in model.given(call)]
         if done:
             words = f"{anomaly.words}; {short(value)} is of line {done[-1]}, a call that certainly failed"
             return replace(anomaly, witness=(*anomaly.witness[:-1], done[-1], anomaly.witness[-1]), words=words)
     if stuck.why:
         return anomaly
-    later = [call.line for call in (*parts[key], *mine) if call.start > end and strange[0] in model.given(call)]
+    later = [
+        call.line for call in (*calls_by_object[key], *calls_of_key) if call.start > end and unwritten[0] in model.given(call)
+    ]
     when = (
-        f"line {min(later)} is the first to write {short(strange[0])}, later" if later else f"no call wrote {short(strange[0])}"
+        f"line {min(later)} is the first to write {short(unwritten[0])}, later"
+        if later
+        else f"no call wrote {short(unwritten[0])}"
     )
     return replace(anomaly, words=f"{anomaly.words}; {when}")
 
 
 def words_of(call: Call) -> str:
     """Format a call for messages: function, argument and answer."""
-    asked = "" if call.argument is None else f" {short(call.argument)}"
+    argument = "" if call.argument is None else f" {short(call.argument)}"
     answered = f" -> {short(call.result)}" if tells(call.f, call.argument, call.result) else ""
-    return f"{call.f}{asked}{answered}"
+    return f"{call.f}{argument}{answered}"
 
 
 def name_of_key(key: Hashable) -> str:

@@ -156,10 +156,12 @@ class OwnReads:
 
     def judge(self, calls: Sequence[Call]) -> Judgement:
         """Ask the predicate about each read that was answered. HistoryError with the line of the read if it fails."""
-        parts: dict[Hashable, list[Call]] = {}
+        calls_by_object: dict[Hashable, list[Call]] = {}
         for call in by_key(calls):
-            parts.setdefault(call.key, []).append(call)
-        wrong = [anomaly for key, part in parts.items() for anomaly in self._refused_reads(key, part)]
+            calls_by_object.setdefault(call.key, []).append(call)
+        wrong = [
+            anomaly for key, calls_of_object in calls_by_object.items() for anomaly in self._refused_reads(key, calls_of_object)
+        ]
         answered = any(call.f in self.reads and call.end is not None for call in calls)
         return Judgement(
             validity=Validity.INVALID if wrong else Validity.VALID if answered else Validity.UNKNOWN,
@@ -169,10 +171,10 @@ class OwnReads:
             operations=len(calls),
         )
 
-    def _refused_reads(self, key: Hashable, part: Sequence[Call]) -> list[Anomaly]:
+    def _refused_reads(self, key: Hashable, calls_of_object: Sequence[Call]) -> list[Anomaly]:
         """The reads of one object that do not hold."""
-        moments = sorted((at, call.index) for call in part for at in (call.start, call.end) if at is not None)
-        by_index = {call.index: call for call in part}
+        moments = sorted((at, call.index) for call in calls_of_object for at in (call.start, call.end) if at is not None)
+        by_index = {call.index: call for call in calls_of_object}
         done: list[Op] = []
         under_way: dict[int, Call] = {}  # changes that have begun and not ended
         reading: dict[int, tuple[int, dict[int, Call]]] = {}  # reads with how much was done at their start, and what may be
@@ -192,7 +194,7 @@ class OwnReads:
                 reading[index] = (len(done), dict(under_way))
             elif not starts:
                 count, maybe = reading.pop(index)
-                read, others = _op(call), [_op(other) for other in maybe.values()]
+                read, others = _op(call), [_op(maybe_call) for maybe_call in maybe.values()]
                 before = done[:count]
                 if not _answer_of_model(self.name, call, lambda: _checked_answer(self._holds(read, before, others))):  # noqa: B023  # at once
                     anomalies.append(self._anomaly_of_read(key, call, len(before), len(others)))

@@ -84,7 +84,9 @@ def _longest_prefix(model: Model, calls_before: Sequence[Call], stuck: Stuck) ->
 def _places_along(model: Model, calls_before: Sequence[Call], order: Sequence[int]) -> tuple[Place, ...] | None:
     """The states along an order; None if it breaks real time or the object."""
     by_index = {call.index: call for call in calls_before}
-    state, places, latest = model.initial(), list[Place](), -1
+    state = model.initial()
+    places = list[Place]()
+    latest = -1
     for index in order:
         call = by_index.get(index)
         if call is None or (call.end is not None and call.end < latest):  # it returned before a call placed earlier was made

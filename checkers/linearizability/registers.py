@@ -165,9 +165,9 @@ class MultiRegister:
                 continue
             if not isinstance(value, tuple) or not all(isinstance(m, tuple) and len(m) == 3 for m in value):
                 return f"a transaction must be a list of [f k v], not {short(value)}"
-            strange = [m for m in value if m[0] not in ("read", "write", "r", "w")]
-            if strange:
-                return f"a micro-operation must be a read or a write, not {short(strange[0])}"
+            unknown_micros = [m for m in value if m[0] not in ("read", "write", "r", "w")]
+            if unknown_micros:
+                return f"a micro-operation must be a read or a write, not {short(unknown_micros[0])}"
         if call.result is not UNKNOWN and [m[:2] for m in _micro(call.argument)] != [m[:2] for m in _micro(call.result)]:
             return "the answer must have the functions and keys of the transaction"
         return None

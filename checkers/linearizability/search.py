@@ -151,20 +151,22 @@ class Search:
     def _can_go_on(self, frame: _Frame) -> bool:
         """Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed."""
         self._steps += 1
-        table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
+        table, starts, end_times, kinds = self._table, self._starts, self._ends, self._kinds
         base, mask = frame.base, frame.mask
-        count = len(ends)
+        count = len(end_times)
         fence = self._first_open_return(base, mask, frame.spent)
         while True:
             # The calls that may be next: invoked before the first return of an unplaced call.
-            first_end, last = _FOREVER, -1
+            first_end = _FOREVER
+            last = -1
             near: list[int] = []
             i, mask_left = base, mask
             while starts[i] < first_end:
                 if not mask_left & 1:
                     near.append(i)
-                    if ends[i] < first_end:
-                        first_end, last = ends[i], i
+                    if end_times[i] < first_end:
+                        first_end = end_times[i]
+                        last = i
                 mask_left >>= 1
                 i += 1
             looking = [
@@ -192,7 +194,7 @@ class Search:
             state = table.state(frame.state)
             lost = [c for c in near if self._observes[c] and self._hope.is_lost(c, state, base, mask, frame.spent)]
             if lost:
-                self._blocked = max(self._blocked, *(ends[c] for c in lost))
+                self._blocked = max(self._blocked, *(end_times[c] for c in lost))
                 self._failed.setdefault(frame.key, []).append(frame.spent)
                 return False
         self._list_moves(frame, near, first_end, fence)
@@ -257,10 +259,13 @@ class _Hope:
 
     def _calls_that_help(self, read: int) -> tuple[list[int], int]:
         """The calls that may make this read legal: required ones, and crashed ones as bits."""
-        call, helps = self._required[read], self._model.helps
+        call = self._required[read]
+        helps = self._model.helps
         assert call.end is not None
-        required = [i for i, other in enumerate(self._required) if other.start < call.end and helps(other, call)]
-        crashed = sum(1 << j for j, other in enumerate(self._crashed) if other.start < call.end and helps(other, call))
+        required = [i for i, maybe_call in enumerate(self._required) if maybe_call.start < call.end and helps(maybe_call, call)]
+        crashed = sum(
+            1 << j for j, maybe_call in enumerate(self._crashed) if maybe_call.start < call.end and helps(maybe_call, call)
+        )
         self._of[read] = (required, crashed)
         return required, crashed
 

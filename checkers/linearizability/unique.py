@@ -113,12 +113,10 @@ def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | No
     if not len(wrong):
         return None
     at = int(wrong[np.argmin(end[wrong])])
-    other = calls[int(order[int(np.flatnonzero(start == below[at])[0])])]
+    predecessor = calls[int(order[int(np.flatnonzero(start == below[at])[0])])]
     call = calls[int(order[at])]
-    return (
-        call,
-        f"{call.f} of line {call.line} must come after {other.f} of line {other.line}, but returned before its invocation",
-    )
+    after_predecessor = f"{call.f} of line {call.line} must come after {predecessor.f} of line {predecessor.line}"
+    return call, f"{after_predecessor}, but returned before its invocation"
 
 
 def log_conflict(calls: Sequence[Call]) -> Conflict | None:
@@ -180,12 +178,12 @@ def _conflict_of_log_reads(
 
 def _latest_start_by_rank(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
     """Map each rank to the latest invocation of the calls up to that rank."""
-    found: dict[int, int] = {}
+    latest_by_rank: dict[int, int] = {}
     latest = _BEFORE_ALL
     for at in sorted(range(len(chain)), key=ranks.__getitem__):
         latest = max(latest, chain[at].start)
-        found[ranks[at]] = latest
-    return found
+        latest_by_rank[ranks[at]] = latest
+    return latest_by_rank
 
 
 def _appends_by_offset(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Conflict | None]:
@@ -198,8 +196,8 @@ def _appends_by_offset(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Cal
         if not isinstance(call.result, int):
             lost.setdefault(call.argument, []).append(call)
         elif call.result in appends:
-            other = appends[call.result]
-            return appends, [], (call, f"offset {call.result} was answered to line {other.line} and to line {call.line}")
+            answered_call = appends[call.result]
+            return appends, [], (call, f"offset {call.result} was answered to line {answered_call.line} and to line {call.line}")
         else:
             appends[call.result] = call
     if lost:
@@ -230,7 +228,8 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
     rank_of: dict[Hashable, int] = {}
     ranked: list[Call] = []
     ranks: list[int] = []
-    level, before = 0, frozenset[Hashable]()
+    level = 0
+    before = frozenset[Hashable]()
     for call in reads:
         now = elements_read(call)
         if not before <= now:
@@ -295,9 +294,9 @@ def _zone_conflict(
     During a forward zone (first return to last invocation) the register holds the zone's value.
     """
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
-    for one, two in pairwise(forward):
-        if first_end[two] < last_start[one]:
-            return speaker[one], f"{short(one)} was read after {short(two)} had replaced it"
+    for former_value, next_value in pairwise(forward):
+        if first_end[next_value] < last_start[former_value]:
+            return speaker[former_value], f"{short(former_value)} was read after {short(next_value)} had replaced it"
     starts = np.asarray([first_end[v] for v in forward], dtype=np.int64)
     for value in values:
         if first_end[value] < last_start[value] or not forward or value not in speaker:
@@ -305,8 +304,8 @@ def _zone_conflict(
         at = int(np.searchsorted(starts, last_start[value])) - 1
         if at >= 0 and first_end[value] < last_start[forward[at]]:
             holder = forward[at]
-            other = f"{short(value)} was written in line {speaker[value].line}"
-            return speaker[holder], f"{short(holder)} was the value before and after {other}"
+            write_in_words = f"{short(value)} was written in line {speaker[value].line}"
+            return speaker[holder], f"{short(holder)} was the value before and after {write_in_words}"
     return None
 
 
@@ -368,16 +367,16 @@ def overdrawn_conflict(calls: Sequence[Call]) -> Conflict | None:
 def _overtaking_conflict(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
     """Find in a queue a value that was certainly enqueued after another one and certainly dequeued before it."""
     by_end = sorted(enqueued, key=lambda v: _end(enqueued[v]))
-    ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
+    enqueue_ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
     out = np.asarray([dequeued[v].start if v in dequeued else _FOREVER for v in by_end], dtype=np.int64)
     if not len(out):
         return None
     latest: Ints = np.maximum.accumulate(out)
     for value, call in dequeued.items():
-        before = int(np.searchsorted(ends, enqueued[value].start)) - 1
+        before = int(np.searchsorted(enqueue_ends, enqueued[value].start)) - 1
         if before >= 0 and latest[before] > _end(call):
-            other = by_end[int(np.argmax(out[: before + 1]))]
-            return call, f"{short(value)} was dequeued before {short(other)}, which was enqueued earlier"
+            overtaken = by_end[int(np.argmax(out[: before + 1]))]
+            return call, f"{short(value)} was dequeued before {short(overtaken)}, which was enqueued earlier"
     return None
 
 

@@ -41,7 +41,8 @@ def refuted(model: Model, calls: Sequence[Call], *, around: int, steps: int) -> 
     if not isinstance(model, Holds):
         return None
     returns = sorted(call.end for call in calls if call.end is not None)
-    at, width = bisect_left(returns, around), _NARROWEST
+    at = bisect_left(returns, around)
+    width = _NARROWEST
     while at > width:
         window = Window(returns[at - width - 1], returns[min(at + width // 2, len(returns) - 1)])
         possible = has_order_within(model, calls, window, steps)
@@ -65,8 +66,8 @@ def has_order_within(model: Holds, calls: Sequence[Call], window: Window, steps:
             others.append(call)
         elif call.end > begin:
             under_way.append(call)
-    given = dict.fromkeys(value for call in calls if call.start < begin for value in model.given(call))
-    search = Search(model, others, under_way=under_way, states=[*{model.initial(): None, **given}])
+    values_written = dict.fromkeys(value for call in calls if call.start < begin for value in model.given(call))
+    search = Search(model, others, under_way=under_way, states=[*{model.initial(): None, **values_written}])
     outcome = search.run(steps)
     return None if isinstance(outcome, Undecided) else isinstance(outcome, Placed)
 

@@ -30,7 +30,8 @@ def first_impossible(calls: Sequence[Call], is_possible: HasOrder, *, near: int 
         return is_possible(cut(calls, returns[count - 1])) is False
 
     good, bad = 0, len(returns)
-    guess, step = min(bisect_left(returns, near), bad - 1), 1
+    guess = min(bisect_left(returns, near), bad - 1)
+    step = 1
     while guess > good and has_none(guess):
         guess, bad, step = max(good, guess - step), guess, 2 * step
     good, step = guess, 1

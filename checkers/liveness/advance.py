@@ -48,7 +48,7 @@ def _ends_of_stillness(events: Events, facts: Facts, least: int) -> list[int]:
     leading: str | None = None  # according to ZooKeeper: the changes of deposed leaders hold nobody else up
     shrinking: str | None = None  # the leader, while its change to fewer than `least` members is open
     last_ns: int | None = None
-    ends: list[int] = []
+    end_rows: list[int] = []
     rows = events.without(*REPLAYED, K.BECAME_FOLLOWER)
     for at, time_ns, kind, fault, node, leader, detail, isr in rows.columns(*_COLUMNS):
         if kind in _FAULTS and (node is None or node in facts.client_places):
@@ -58,7 +58,7 @@ def _ends_of_stillness(events: Events, facts: Facts, least: int) -> list[int]:
         if (kind == K.ISR_CHANGE_SENT and node != leading) or (kind == K.ISR_CHANGE_ENDED and node != shrinking):
             continue
         if last_ns is not None and time_ns - last_ns > _late_ns(facts) and not in_force and shrinking is None:
-            ends.append(at)
+            end_rows.append(at)
         last_ns = time_ns
         if kind == K.FAULT_BEGUN:
             in_force.add((fault, node))
@@ -67,10 +67,11 @@ def _ends_of_stillness(events: Events, facts: Facts, least: int) -> list[int]:
         elif kind == K.ISR_CHANGE_SENT:
             shrinking = node
         elif kind == K.STATE_WRITTEN:  # the change is applied or void
-            leading, shrinking = leader, None
+            leading = leader
+            shrinking = None
         elif node == shrinking and kind != K.HW:  # it is answered, or its leader is none any more
             shrinking = None
-    return ends
+    return end_rows
 
 
 class _Partition:
@@ -111,22 +112,24 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Find records that were committed late or never, although the whole ISR held them. Ignores `cuts`: they excuse no delay."""
     topic, number = partition_of(operations, events)
     promise = promised(facts, topic)
-    ends = _ends_of_stillness(events, facts, promise.min_insync_replicas) if facts.simulated and promise is not None else []
-    if promise is None or not ends:
+    still_ends = _ends_of_stillness(events, facts, promise.min_insync_replicas) if facts.simulated and promise is not None else []
+    if promise is None or not still_ends:
         return Findings()
     rows = events.rows
     times = dict(events.columns("index", "time_ns"))
-    partition, place, why = _Partition(promise.min_insync_replicas), 0, []
-    for end in ends:
+    partition = _Partition(promise.min_insync_replicas)
+    place = 0
+    complaints = []
+    for end in still_ends:
         due_ns = times[end] - _late_ns(facts)
         while place < len(rows) and rows[place].at < end and rows[place].time_ns < due_ns:
             partition.see(rows[place])
             place += 1
         offsets_held = partition.replicated_offset()
         if offsets_held > partition.hw:
-            what = f"{partition.leader} raised the HW of {topic}-{number} above {partition.hw} only at row {end}"
-            why.append(f"{what}, though its ISR held offset {offsets_held - 1} for {_late_ns(facts) // MS} ms")
-    return Findings(not_live=tuple(why), live_judged=bool(why))
+            happened = f"{partition.leader} raised the HW of {topic}-{number} above {partition.hw} only at row {end}"
+            complaints.append(f"{happened}, though its ISR held offset {offsets_held - 1} for {_late_ns(facts) // MS} ms")
+    return Findings(not_live=tuple(complaints), live_judged=bool(complaints))
 
 
 CHECKER = Checker(

@@ -22,53 +22,59 @@ _MOVE = ("reassign", "reassign-extra", "reassign-request")
 _UNTIL_GONE = ("delete-topic", "elect-preferred", "elect-unclean", "add-partition", "remove-partition")  # ok: its znode is gone
 
 
-def unserved(done: list[Call], deadline_ns: int, *, offline: bool) -> list[str]:
+def unserved(calls: list[Call], deadline_ns: int, *, offline: bool) -> list[str]:
     """Describe each admin request after the deadline that was not answered with success.
 
     While a partition is `offline`, its move cannot end, and may keep the znode that all moves share (SILENT-2).
     """
-    why = []
-    for call in _after(done, deadline_ns, ADMIN_REQUESTS):
+    complaints = []
+    for call in _after(calls, deadline_ns, ADMIN_REQUESTS):
         if call.type != "ok":
             error = (call.rows[0].error if call.rows else None) or "no answer"
             if offline and call.f in _MOVE and error == _IN_PROGRESS:
                 continue
-            why.append(f"{_words(call)} was requested after the bound and failed: {error}")
-    return why
+            complaints.append(f"{_words(call)} was requested after the bound and failed: {error}")
+    return complaints
 
 
-def misrefused(done: list[Call], facts: Facts) -> list[str]:
+def misrefused(calls: list[Call], facts: Facts) -> list[str]:
     """Describe each admin request that was refused because of another one, though there was none that could stand in its way.
 
     The other one is of the same kind, and of the same topic or partition where requests of that kind do not share a znode. It may
     have been made at any time before, unless it is known that it was carried out and its znode is gone. An operator who edits
     znodes by hand may stand in the way of everybody.
     """
-    if any(call.f == EDIT for call in done):
+    if any(call.f == EDIT for call in calls):
         return []
     first = {assigned.topic for assigned in facts.assignments}
-    why = []
-    for call in done:
+    complaints = []
+    for call in calls:
         error = call.rows[0].error if call.rows and call.type == "fail" else None
         if error not in _TAKEN or (call.f == "create-topic" and call.request[0] in first):
             continue
         rivals = {_znode(call), (_MOVES_LATER, None)} if call.f == "reassign" else {_znode(call)}  # R-242: it gets their entries
-        others = [other for other in done if other is not call and _znode(other) in rivals and other.invoked < call.ended]
+        others = [
+            other_audit
+            for other_audit in calls
+            if other_audit is not call and _znode(other_audit) in rivals and other_audit.invoked < call.ended
+        ]
         ended_deletions = [o for o in others if o.f in _UNTIL_GONE and o.type == "ok" and o.ended < call.invoked]
         if len(others) == len(ended_deletions):
-            why.append(f"{_words(call)} was refused with {error} at row {call.ended}, though no other such request was there")
-    return why
+            complaints.append(
+                f"{_words(call)} was refused with {error} at row {call.ended}, though no other such request was there"
+            )
+    return complaints
 
 
 def _znode(call: Call) -> tuple[str, str | None]:
     return call.f, None if call.f in _SHARED else call.request[0]
 
 
-def slow(done: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:
+def slow(calls: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:
     """Describe each request after the deadline whose answer took longer than PROMPT_MS, of a run in simulated time (LIVE-8)."""
     if not facts.simulated:
         return []
-    waited = ((call, call.rows[0].time_ns - call.invoked_ns) for call in done if call.rows and call.invoked_ns >= deadline_ns)
+    waited = ((call, call.rows[0].time_ns - call.invoked_ns) for call in calls if call.rows and call.invoked_ns >= deadline_ns)
     return [
         f"process {call.process} waited {ns // MS} ms for the answer to its {call.f} at row {call.invoked}"
         for call, ns in waited
@@ -76,17 +82,17 @@ def slow(done: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:
     ]
 
 
-def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
+def belied(calls: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
     """Describe each request that was refused and whose effect came nevertheless, though nobody else had asked for it."""
     effects = [(name, row) for name, row in rows if row.kind in (K.ASSIGNED, K.TOPIC_DELETED, K.REASSIGNMENT_BEGUN)]
-    why = []
-    for call in done:
+    complaints = []
+    for call in calls:
         family = next((kinds for kinds in (_CREATE, _DELETE, _MOVE) if call.f in kinds), None)
         if family is None or call.type != "fail":
             continue
         others = (
             other_call
-            for other_call in done
+            for other_call in calls
             if other_call is not call and other_call.type != "fail" and other_call.invoked < call.ended
         )
         if any(
@@ -95,8 +101,10 @@ def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
             continue
         if (row := next((row for name, row in effects if _is_effect(call, name, row, effects)), None)) is not None:
             error = call.rows[0].error if call.rows else None
-            why.append(f"{_words(call)} was refused with {error} at row {call.ended}, though it was carried out at row {row.at}")
-    return why
+            complaints.append(
+                f"{_words(call)} was refused with {error} at row {call.ended}, though it was carried out at row {row.at}"
+            )
+    return complaints
 
 
 def _is_effect(call: Call, name: str, row: EventRow, effects: list[tuple[str, EventRow]]) -> bool:
@@ -108,19 +116,19 @@ def _is_effect(call: Call, name: str, row: EventRow, effects: list[tuple[str, Ev
     if call.f in _MOVE:
         return row.kind == K.REASSIGNMENT_BEGUN and row.detail == f"forward to {replicas}"
     if call.f in _CREATE:
-        before = [effect_row.kind for other, effect_row in effects if other == name and effect_row.at < row.at]
+        before = [effect_row.kind for effect_name, effect_row in effects if effect_name == name and effect_row.at < row.at]
         return row.kind == K.ASSIGNED and before[-1:] != [K.ASSIGNED]
     return row.kind == K.TOPIC_DELETED
 
 
-def unpreferred(done: list[Call], rows: Iterable[tuple[str, EventRow]], deadline_ns: int) -> list[str]:
+def unpreferred(calls: list[Call], rows: Iterable[tuple[str, EventRow]], deadline_ns: int) -> list[str]:
     """Describe each partition whose preferred replica was elected after the deadline, and which another broker leads at the end.
 
     A partition that was moved after the election is left out, and so is one without a leader, which is judged by itself.
     """
     elected = {
         name: call
-        for call in _after(done, deadline_ns, ("elect-preferred",))
+        for call in _after(calls, deadline_ns, ("elect-preferred",))
         if call.type == "ok" and (name := call.asked[0].value) is not None
     }
     leaders: dict[str, str | None] = {}

@@ -66,7 +66,7 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
     happened = events.words
     if K.BECAME_LEADER in happened and K.STATE_WRITTEN not in happened:
         return Findings(unchecked=("availability-cluster: became-leader rows, but no state-written rows",))
-    why: list[str] = []
+    complaints: list[str] = []
     registered: dict[str, int | None] = {}
     controller: str | None = None
     partitions: set[tuple[str, int]] = set()
@@ -74,7 +74,7 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
     columns = (events.column(name) for name in ("time_ns", "kind", "node", "incarnation", "topic", "partition"))
     for time_ns, kind, node, incarnation, topic, partition in zip(*columns, strict=True):
         if time_ns > deadline and when == "in time":
-            why.extend(_cluster_lacks(facts, registered, controller, "B after healing"))
+            complaints.extend(_cluster_lacks(facts, registered, controller, "B after healing"))
             when = "late"
         if kind == K.REGISTERED:
             registered[node] = incarnation
@@ -87,9 +87,9 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
             controller = None
         elif kind == K.STATE_WRITTEN:
             partitions.add((topic, partition))
-    why.extend(_cluster_lacks(facts, registered, controller, "at the end"))
+    complaints.extend(_cluster_lacks(facts, registered, controller, "at the end"))
     never = {(assigned.topic, assigned.partition) for assigned in facts.assignments} - partitions | _leaderless_partitions(events)
-    why.extend(f"{topic}-{partition} never had a leader" for topic, partition in sorted(never))
+    complaints.extend(f"{topic}-{partition} never had a leader" for topic, partition in sorted(never))
     pending = _open_admin_requests(operations, facts)
     named = events.columns("index", "topic", "partition")
     about = {at: f"{topic}-{partition}" for at, topic, partition in named if partition is not None}
@@ -102,22 +102,23 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
             leaders.pop(about[row.at], None)
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     offline = None in leaders.values()
-    why.extend(complaint for complaint in pending if not offline or not complaint.startswith(_MOVES))
-    done, placed = operations.calls, [(about[row.at], row) for row in fit]
+    complaints.extend(complaint for complaint in pending if not offline or not complaint.startswith(_MOVES))
+    done = operations.calls
+    placed = [(about[row.at], row) for row in fit]
     elected = events.of(K.CONTROLLER_ELECTED).column("index")
-    why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed, elected), *belied(done, placed)))
-    why.extend(dropped(done, events) if facts.simulated else ())
+    complaints.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed, elected), *belied(done, placed)))
+    complaints.extend(dropped(done, events) if facts.simulated else ())
     refusals = events.of(K.REQUEST_REFUSED)
     refused = refusals.column("detail")
-    why.extend(unexplained(done, refusals.columns("index", "detail")))
-    why.extend(unmade(done, placed, refused))
-    why.extend(undeleted(done, placed, refused) if facts.simulated else ())
-    why.extend(forgotten(done, events, facts))
-    why.extend(unserved(done, deadline, offline=offline))
-    why.extend(misrefused(done, facts))
-    why.extend(unpreferred(done, placed, deadline))
-    why.extend(slow(done, facts, deadline))
-    return Findings(not_live=tuple(why), live_judged=True)
+    complaints.extend(unexplained(done, refusals.columns("index", "detail")))
+    complaints.extend(unmade(done, placed, refused))
+    complaints.extend(undeleted(done, placed, refused) if facts.simulated else ())
+    complaints.extend(forgotten(done, events, facts))
+    complaints.extend(unserved(done, deadline, offline=offline))
+    complaints.extend(misrefused(done, facts))
+    complaints.extend(unpreferred(done, placed, deadline))
+    complaints.extend(slow(done, facts, deadline))
+    return Findings(not_live=tuple(complaints), live_judged=True)
 
 
 def _open_admin_requests(operations: Operations, facts: Facts) -> list[str]:
@@ -212,17 +213,17 @@ class _Partition:
         """Describe what the partition lacks: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
         if self.standing.leader is None:
             return [f"{self.name} has no leader {when}"]
-        why = []
+        complaints = []
         absent = [node for node in self.assigned if node not in self.standing.isr]
         if absent:
-            why.append(f"{', '.join(absent)} not in the ISR of {self.name} {when}")
+            complaints.append(f"{', '.join(absent)} not in the ISR of {self.name} {when}")
         for node in self.assigned:
             epoch = self.epochs.get(node)
             # A leader's own ISR change keeps the epoch; a controller that raises it tells every replica.
             if epoch != self.standing.epoch:
                 says = "acts in no epoch" if epoch is None else f"acts in epoch {epoch}"
-                why.append(f"{node} {says} of {self.name}, ZooKeeper has {self.standing.epoch}, {when}")
-        return why
+                complaints.append(f"{node} {says} of {self.name}, ZooKeeper has {self.standing.epoch}, {when}")
+        return complaints
 
     def log(self) -> list[str | None]:
         """The log of the leader that ZooKeeper names; empty if there is none."""
@@ -234,66 +235,76 @@ class _Partition:
         if leader is None:
             return []
         values = self.replicas.log(leader).values
-        why = [
+        complaints = [
             f"the log of {node} differs from that of leader {leader} of {self.name} at the end"
             for node in self.assigned
             if not _are_alike(self.replicas.log(node).values, values)
         ]
         if values and self.hw != len(values):
-            why.append(f"the high watermark of {self.name} is {self.hw} at the end, the log end offset is {len(values)}")
-        return why
+            complaints.append(f"the high watermark of {self.name} is {self.hw} at the end, the log end offset is {len(values)}")
+        return complaints
 
 
-def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
+def _are_alike(log: list[str | None], other_log: list[str | None]) -> bool:
     """True if two replica logs have equal length and no differing value. An unknown entry (None) agrees with every value."""
-    return log == other or (
-        len(log) == len(other) and not any(a != b for a, b in zip(log, other, strict=True) if a is not None and b is not None)
+    return log == other_log or (
+        len(log) == len(other_log)
+        and not any(a != b for a, b in zip(log, other_log, strict=True) if a is not None and b is not None)
     )
 
 
 def _complaints_of_clients(
-    done: list[Call], facts: Facts, deadline: int, partition: _Partition, cuts: tuple[Cut, ...]
+    calls: list[Call], facts: Facts, deadline: int, partition: _Partition, cuts: tuple[Cut, ...]
 ) -> list[str]:
     """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5, LIVE-8) or records in final reads (LIVE-3)."""
-    name, patience = partition.name, facts.promise.request_timeout_ms * MS
-    late = [call for call in done if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
-    informed = _calls_that_knew_the_leader(late, partition.written, patience)
+    name = partition.name
+    patience = facts.promise.request_timeout_ms * MS
+    late_calls = [call for call in calls if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
+    informed = _calls_that_knew_the_leader(late_calls, partition.written, patience)
     kinds_asked = {
-        "acks=all produce to": [call for call in late if call.f == "produce" and call.asked[0].acks == -1],
+        "acks=all produce to": [call for call in late_calls if call.f == "produce" and call.asked[0].acks == -1],
         "acks=1 produce to": [call for call in informed if call.asked[0].acks == 1],
-        "poll of": [call for call in late if call.f == "poll"],
-        "question for the latest offset of": [call for call in late if call.f == "latest"],
+        "poll of": [call for call in late_calls if call.f == "poll"],
+        "question for the latest offset of": [call for call in late_calls if call.f == "latest"],
     }
-    why = [
+    complaints = [
         f"no {what} {name} was answered with success after the bound"
         for what, calls_ in kinds_asked.items()
         if calls_ and not any(call.type == "ok" for call in calls_)
     ]
     for call in informed:
         if call.asked[0].acks in (-1, 1) and call.type in ("fail", "info") and not _is_late(error := call.rows[0].error):
-            why.append(f"process {call.process} knew the leader of {name} and got {error} for its produce at row {call.invoked}")
+            complaints.append(
+                f"process {call.process} knew the leader of {name} and got {error} for its produce at row {call.invoked}"
+            )
     sent = [row.value for call in informed if call.asked[0].acks == 0 for row in call.asked]
     if sent and not set(sent) & set(partition.log()):
-        why.append(f"none of {len(sent)} records that were sent to {name} with acks=0 after the bound is in the log at the end")
-    why.extend(slow(late, facts, deadline))
-    ends_withheld = [call for call in done if call.f == "latest" and call.type == "ok" and call.rows[0].offset is None]
-    why.extend(
+        complaints.append(
+            f"none of {len(sent)} records that were sent to {name} with acks=0 after the bound is in the log at the end"
+        )
+    complaints.extend(slow(late_calls, facts, deadline))
+    ends_withheld = [call for call in calls if call.f == "latest" and call.type == "ok" and call.rows[0].offset is None]
+    complaints.extend(
         f"process {call.process} was told no end offset of {name} by the answer at row {call.ended}" for call in ends_withheld
     )
-    hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
-    why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
-    return why if facts.final_reads_at_ns is None else why + _unseen_records(done, facts.final_reads_at_ns, name, cuts)
+    hung = [call for call in calls if not call.type and call.invoked_ns + patience < facts.end_ns]
+    complaints.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
+    return (
+        complaints
+        if facts.final_reads_at_ns is None
+        else complaints + _unseen_records(calls, facts.final_reads_at_ns, name, cuts)
+    )
 
 
-def _untold_silence(done: list[Call], deadline: int, name: str) -> list[str]:
+def _untold_silence(calls: list[Call], deadline: int, name: str) -> list[str]:
     """Describe that no client was told that the partition rightly has no leader (SILENT-2), but only that time was up.
 
     Where a call succeeded, somebody led it.
     """
-    late = [call for call in done if call.invoked_ns >= deadline and call.rows]
-    if any(call.type == "ok" or call.rows[0].error == NO_LEADER for call in late):
+    late_calls = [call for call in calls if call.invoked_ns >= deadline and call.rows]
+    if any(call.type == "ok" or call.rows[0].error == NO_LEADER for call in late_calls):
         return []
-    return [f"no client was told that {name} has no leader"] if late else []
+    return [f"no client was told that {name} has no leader"] if late_calls else []
 
 
 def _was_refused_by_client(call: Call) -> bool:
@@ -305,7 +316,7 @@ def _is_late(error: str | None) -> bool:
     return error in _MAY_BE_LATE or str(error).startswith("_")
 
 
-def _calls_that_knew_the_leader(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
+def _calls_that_knew_the_leader(late_calls: list[Call], written: Times, patience_ns: int) -> list[Call]:
     """Return the produces whose process knew the leader: its last acks=all produce was acknowledged, and no state written since.
 
     With stale metadata a produce may get lost: the answer to acks=0 does not tell the client that it asked the wrong broker.
@@ -314,8 +325,9 @@ def _calls_that_knew_the_leader(late: list[Call], written: Times, patience_ns: i
     """
     informed: list[Call] = []
     knows: dict[int, int | None] = {}  # process -> since when
-    for call in sorted((call for call in late if call.f == "produce"), key=lambda call: call.invoked):
-        since, until = knows.get(call.process), call.invoked_ns + patience_ns
+    for call in sorted((call for call in late_calls if call.f == "produce"), key=lambda call: call.invoked):
+        since = knows.get(call.process)
+        until = call.invoked_ns + patience_ns
         if since is not None and not any(since - patience_ns <= time_ns <= until for time_ns in written):
             informed.append(call)
         if call.asked[0].acks == -1:
@@ -323,10 +335,10 @@ def _calls_that_knew_the_leader(late: list[Call], written: Times, patience_ns: i
     return informed
 
 
-def _unseen_records(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
+def _unseen_records(calls: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
     """Return the records that were acknowledged or read earlier and that no final reader got (LIVE-3)."""
     owed: dict[int, str] = {}
-    for call in done:
+    for call in calls:
         # A record acknowledged during the final reads may lie behind the end offset that the readers were told.
         before = call.type == "ok" and call.rows[0].time_ns <= final_ns
         if before and (call.f == "poll" or (call.f == "produce" and call.asked[0].acks == -1)):
@@ -335,7 +347,7 @@ def _unseen_records(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut,
                 is_cut = any(row.offset is not None and row.offset >= c.offset and epoch < c.leader_epoch for c in cuts)
                 if row.offset is not None and row.value is not None and not is_cut:
                     owed[row.offset] = row.value
-    final = [call for call in done if call.f == "poll" and call.invoked_ns >= final_ns and call.type == "ok"]
+    final = [call for call in calls if call.f == "poll" and call.invoked_ns >= final_ns and call.type == "ok"]
     read = {row.offset for call in final for row in call.rows if row.offset is not None and row.value is not None}
     missing = sorted(owed.keys() - read)
     if not missing:
@@ -357,25 +369,25 @@ def check_partition(operations: Operations, events: Events, facts: Facts, cuts: 
     name = f"{topic}-{number}"
     assigned = next((a.replicas for a in facts.assignments if (a.topic, a.partition) == (topic, number)), ())
     partition = _Partition(name, assigned, promise.min_insync_replicas)
-    why: list[str] = []
+    complaints: list[str] = []
     looked = False
     whole = {row.at: row for row in events.swaps}
     for row in sorted([*events.rows, *whole.values()], key=lambda row: row.at) if whole else events.rows:
         if row.time_ns > deadline and not looked:
             looked = True
-            why.extend(partition.lacks("B after healing") if partition.exists and not partition.is_emptied() else [])
+            complaints.extend(partition.lacks("B after healing") if partition.exists and not partition.is_emptied() else [])
         if row.at in whole:
             partition.see_swap(row)
         else:
             partition.see(row)
-    done = operations.calls
+    calls = operations.calls
     if partition.is_emptied():
-        why.extend(_untold_silence(done, deadline, name))
-        return Findings(not_live=tuple(why), live_judged=True, counts={"offline_rightly": 1})
-    why.extend(partition.lacks("at the end"))
-    why.extend(partition.disagrees())
-    why.extend(_complaints_of_clients(done, facts, deadline, partition, cuts_of(cuts, topic, number)))
-    return Findings(not_live=tuple(why), live_judged=True)
+        complaints.extend(_untold_silence(calls, deadline, name))
+        return Findings(not_live=tuple(complaints), live_judged=True, counts={"offline_rightly": 1})
+    complaints.extend(partition.lacks("at the end"))
+    complaints.extend(partition.disagrees())
+    complaints.extend(_complaints_of_clients(calls, facts, deadline, partition, cuts_of(cuts, topic, number)))
+    return Findings(not_live=tuple(complaints), live_judged=True)
 
 
 CLUSTER = Checker(

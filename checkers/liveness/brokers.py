@@ -99,16 +99,16 @@ def _brokers_still_up(rows: list[_Row]) -> Iterator[str]:
         if fault_asked.kind != K.FAULT_BEGUN or fault_asked.detail != "shutdown":
             continue
         due_ns = fault_asked.time_ns + END_MS * MS
-        here = [row for row in faults if row.node == fault_asked.node]
-        own = [row for row in here if row.fault != fault_asked.fault and row.detail not in _SPARE_A_PROCESS]
-        ended = {row.fault: row.time_ns for row in here if row.kind == K.FAULT_ENDED}
+        rows_of_node = [row for row in faults if row.node == fault_asked.node]
+        own = [row for row in rows_of_node if row.fault != fault_asked.fault and row.detail not in _SPARE_A_PROCESS]
+        ended = {row.fault: row.time_ns for row in rows_of_node if row.kind == K.FAULT_ENDED}
         hindered = any(row.time_ns <= due_ns and ended.get(row.fault, due_ns) >= fault_asked.time_ns for row in own)
         if hindered or ended.get(fault_asked.fault, 0) < due_ns:
             continue
         lives = [row for row in rows if row.kind in (K.NODE_STARTED, K.NODE_STOPPED) and row.node == fault_asked.node]
         was = [row.kind for row in lives if row.at < fault_asked.at][-1:]
-        ends = any(row.kind == K.NODE_STOPPED and fault_asked.at < row.at and row.time_ns <= due_ns for row in lives)
-        if was != [K.NODE_STOPPED] and not ends:
+        has_stopped = any(row.kind == K.NODE_STOPPED and fault_asked.at < row.at and row.time_ns <= due_ns for row in lives)
+        if was != [K.NODE_STOPPED] and not has_stopped:
             yield f"{fault_asked.node} was told to shut down at row {fault_asked.at} and was still running {END_MS} ms later"
 
 
@@ -126,8 +126,8 @@ def _unfenced_brokers(rows: list[_Row], periods: list[_Alone], facts: Facts) -> 
         if _last(before, period.node, *_FENCE) == K.FENCED:
             continue  # since an earlier fault
         fences = [row for row in rows if row.kind == K.FENCED and row.node == period.node]
-        ends = [row for row in rows if row.kind in (K.NODE_STOPPED, K.SESSION_ENDED) and row.node == period.node]
-        if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in (*fences, *ends)):
+        end_rows = [row for row in rows if row.kind in (K.NODE_STOPPED, K.SESSION_ENDED) and row.node == period.node]
+        if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in (*fences, *end_rows)):
             yield f"{period.node} reached no broker from row {period.begun.at} to row {period.ended.at} and did not fence itself"
 
 
@@ -179,10 +179,10 @@ def _wrong_counts(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iter
             continue
         during = [row for row in rows if row.node == period.node and row.at < period.ended.at]
         named = [row for row in during if row.kind == K.FAULT_BEGUN and row.fault == period.fault and row.partition is not None]
-        lost = {(row.topic, row.partition) for row in named}
+        lost_replicas = {(row.topic, row.partition) for row in named}
         gauge = next((r.gauge for r in reversed(during) if r.kind == K.GAUGE and r.detail == OFFLINE_REPLICAS), None)
-        if gauge is not None and gauge != len(lost):
-            yield f"{period.node} reports OfflineReplicaCount {gauge}, {len(lost)} is right at row {period.ended.at}"
+        if gauge is not None and gauge != len(lost_replicas):
+            yield f"{period.node} reports OfflineReplicaCount {gauge}, {len(lost_replicas)} is right at row {period.ended.at}"
 
 
 def _forgetful_replicas(rows: list[_Row]) -> Iterator[str]:
@@ -213,8 +213,8 @@ def _forgetful_replicas(rows: list[_Row]) -> Iterator[str]:
                 name = f"{row.topic}-{row.partition}"
                 yield f"{row.node} restarts with LEO {row.leo} of {name}, it had LEO {leo} and lost no bytes by a fault"
             elif row.kind == K.RECOVERED and row.node in ended_well and row.hw < hw:
-                what = f"HW {row.hw} of {row.topic}-{row.partition} after a controlled shutdown"
-                yield f"{row.node} restarts with {what}, it had HW {hw} or more"
+                happened = f"HW {row.hw} of {row.topic}-{row.partition} after a controlled shutdown"
+                yield f"{row.node} restarts with {happened}, it had HW {hw} or more"
             had[key] = (row.topic_id, row.leo, row.hw)
 
 
@@ -260,16 +260,16 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
     rows = events.as_rows(_Row)
     periods = list(_periods_of_single_faults(rows))
-    why = [
+    complaints = [
         *_brokers_still_up(rows),
         *_unfenced_brokers(rows, periods, facts),
         *_brokers_that_served_on(rows, facts),
         *_wrong_counts(rows, periods, facts),
     ]
-    why += _forgetful_replicas(rows)
-    why += _dirs_given_up_unwritten(rows)
-    why += _unbalanced_brokers(rows, facts)
-    return Findings(not_live=tuple(why), live_judged=bool(why))
+    complaints += _forgetful_replicas(rows)
+    complaints += _dirs_given_up_unwritten(rows)
+    complaints += _unbalanced_brokers(rows, facts)
+    return Findings(not_live=tuple(complaints), live_judged=bool(complaints))
 
 
 CHECKER = Checker(

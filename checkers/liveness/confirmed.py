@@ -17,13 +17,13 @@ _DELETE = "delete-topic"
 _LIVES = (K.ASSIGNED, K.TOPIC_DELETED)
 
 
-def unmade(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
+def unmade(calls: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
     """Describe each confirmed addition without a partition; `refused`: what the controllers said of refused requests."""
     assigned = {name for name, row in rows if row.kind == K.ASSIGNED}
     removed = {name for name, row in rows if row.kind == K.TOPIC_DELETED}
-    deleted = {call.asked[0].value for call in done if call.f == _DELETE}
+    deleted = {call.asked[0].value for call in calls if call.f == _DELETE}
     complaints = []
-    for call in done:
+    for call in calls:
         name, _ = call.request
         topic, _, index = name.rpartition("-")
         topic_exists = any(assigned_name.rpartition("-")[0] == topic for assigned_name in assigned)
@@ -34,17 +34,17 @@ def unmade(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str
     return complaints
 
 
-def undeleted(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
+def undeleted(calls: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
     """Describe each confirmed deletion of a topic that was there and stayed; `refused` as above."""
     complaints = []
-    for call in done:
+    for call in calls:
         topic = call.asked[0].value
         unknown = any("/delete_topics:" in refusal and topic in refusal.rpartition(": ")[2].split(", ") for refusal in refused)
         if call.f != _DELETE or call.type != "ok" or unknown:
             continue
-        mine = [row for name, row in rows if name.rpartition("-")[0] == topic and row.at < call.ended]
-        last = next((row.kind for row in reversed(mine) if row.at < call.invoked and row.kind in _LIVES), None)
-        ended = any(row.kind == K.TOPIC_DELETED and row.at > call.invoked for row in mine)
+        topic_rows = [row for name, row in rows if name.rpartition("-")[0] == topic and row.at < call.ended]
+        last = next((row.kind for row in reversed(topic_rows) if row.at < call.invoked and row.kind in _LIVES), None)
+        ended = any(row.kind == K.TOPIC_DELETED and row.at > call.invoked for row in topic_rows)
         if last == K.ASSIGNED and not ended:
             complaints.append(f"{topic} was not deleted, though its deletion was confirmed at row {call.ended}")
     return complaints

@@ -54,34 +54,34 @@ class _Row(NamedTuple):
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge whether one partition converged after the faults. Finds nothing if the harness recorded no final observations."""
-    ends = events.of(*_END)
-    if recovery_deadline_ns(facts) is None or not ends.height:
+    end_rows = events.of(*_END)
+    if recovery_deadline_ns(facts) is None or not end_rows.height:
         return Findings()
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    rows = ends.as_rows(_Row)
+    rows = end_rows.as_rows(_Row)
     if _was_moving(rows):
         return Findings(unchecked=(f"{NAME}: {name} was still changing when it was observed at the end",))
     state = next((row for row in rows if row.kind == K.ZK_STATE), None)
     views = [row for row in rows if row.kind == K.METADATA_VIEW]
     logs = [row for row in rows if row.kind == K.LOG_ON_DISK]
     if state is None:
-        why = [f"{row.node} still lists {name}, which is not in ZooKeeper," for row in views]
-        why += [f"a log of {name}, which is not in ZooKeeper, is on {_where(row)}" for row in logs]
+        complaints = [f"{row.node} still lists {name}, which is not in ZooKeeper," for row in views]
+        complaints += [f"a log of {name}, which is not in ZooKeeper, is on {_where(row)}" for row in logs]
     elif _is_ordered_deleted(events, state.topic_id):
-        why = []
+        complaints = []
     else:
-        why = [*_wrong_metadata(name, state, views, facts.brokers), *_wrong_logs(name, state, logs)]
+        complaints = [*_wrong_metadata(name, state, views, facts.brokers), *_wrong_logs(name, state, logs)]
         if _writer(events) != state.leader:
-            why += _wrong_isrs(name, state, views)
-    return Findings(not_live=tuple(f"{said} at the end" for said in why), live_judged=True, counts={"end_states": 1})
+            complaints += _wrong_isrs(name, state, views)
+    return Findings(not_live=tuple(f"{said} at the end" for said in complaints), live_judged=True, counts={"end_states": 1})
 
 
 def _is_ordered_deleted(events: Events, topic_id: str | None) -> bool:
     """Whether the deletion of the partition of this topic was ordered, and it was not added again since."""
     orders = events.of(K.TOPIC_DELETED, K.ASSIGNED).columns("kind", "topic_id")
-    mine = [kind for kind, id_ in orders if id_ == topic_id]
-    return mine[-1:] == [K.TOPIC_DELETED]
+    orders_of_id = [kind for kind, id_ in orders if id_ == topic_id]
+    return orders_of_id[-1:] == [K.TOPIC_DELETED]
 
 
 def _was_moving(rows: list[_Row]) -> bool:
@@ -95,20 +95,26 @@ def _was_moving(rows: list[_Row]) -> bool:
 
 def _wrong_metadata(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
     """Find brokers whose metadata names another leader, epoch, replicas or topic id than ZooKeeper (LIVE-1)."""
-    told = {view.node: view for view in views}
-    why = [f"{broker} does not list {name} for clients" for broker in brokers if broker not in told and state.leader is not None]
-    for node, view in told.items():
+    view_of_node = {view.node: view for view in views}
+    complaints = [
+        f"{broker} does not list {name} for clients"
+        for broker in brokers
+        if broker not in view_of_node and state.leader is not None
+    ]
+    for node, view in view_of_node.items():
         epoch = state.leader_epoch if view.leader_epoch is None else view.leader_epoch
         if (view.leader, epoch) != (state.leader, state.leader_epoch):
-            why.append(
+            complaints.append(
                 f"{node} tells clients that {view.leader or 'no broker'} leads {name} in epoch {view.leader_epoch}, ZooKeeper "
                 f"names {state.leader or 'no leader'} in epoch {state.leader_epoch}"
             )
         if view.replicas != state.replicas:
-            why.append(f"{node} tells clients that {name} is on {_list(view.replicas)}, ZooKeeper names {_list(state.replicas)}")
+            complaints.append(
+                f"{node} tells clients that {name} is on {_list(view.replicas)}, ZooKeeper names {_list(state.replicas)}"
+            )
         if view.topic_id is not None and view.topic_id != state.topic_id:
-            why.append(f"{node} gives clients topic id {view.topic_id} for {name}, ZooKeeper holds {state.topic_id}")
-    return why
+            complaints.append(f"{node} gives clients topic id {view.topic_id} for {name}, ZooKeeper holds {state.topic_id}")
+    return complaints
 
 
 def _writer(events: Events) -> str | None:
@@ -132,8 +138,8 @@ def _wrong_isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
 def _wrong_logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
     """Find assigned replicas without a log, logs that differ, and logs on brokers that are not assigned (LIVE-2)."""
     assigned = state.replicas or ()
-    why = [f"a stray log of {name} is on {_where(log)}" for log in logs if log.node not in assigned]
-    why += [
+    complaints = [f"a stray log of {name} is on {_where(log)}" for log in logs if log.node not in assigned]
+    complaints += [
         f"the log of {name} on {_where(log)} has topic id {log.topic_id}, ZooKeeper holds {state.topic_id}"
         for log in logs
         if log.topic_id is not None and log.topic_id != state.topic_id
@@ -141,19 +147,19 @@ def _wrong_logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
     for node in assigned:
         own = [log for log in logs if log.node == node]
         if len(own) > 1:
-            why.append(f"{node} has {len(own)} logs of {name}, in directories {', '.join(str(log.dir) for log in own)}")
+            complaints.append(f"{node} has {len(own)} logs of {name}, in directories {', '.join(str(log.dir) for log in own)}")
         elif not own and state.leader is not None:
-            why.append(f"{node} has no log of {name}")
+            complaints.append(f"{node} has no log of {name}")
     leading = next((log for log in logs if log.node == state.leader), None)
     if leading is not None:
         others = [log for log in logs if log.node in assigned and log.node != state.leader]
-        why += [
+        complaints += [
             f"the log of {name} on {log.node} ends at {log.leo} with digest {log.digest}, that of leader {state.leader} at "
             f"{leading.leo} with {leading.digest}"
             for log in others
             if log.leo != leading.leo or (None not in (log.digest, leading.digest) and log.digest != leading.digest)
         ]
-    return why
+    return complaints
 
 
 def _where(log: _Row) -> str:

@@ -61,31 +61,31 @@ class Debts:
         self.in_force: dict[tuple[str, str], str] = {}  # (fault, broker) -> its kind
         self.calm_ns: dict[str, int] = {}  # broker, or ZooKeeper -> from when on its last fault hinders nothing any more
         self.open: dict[Key, Debt] = {}
-        self._of: dict[Partition, dict[Key, None]] = {}  # the keys in `open`, by partition
+        self._keys_of_partition: dict[Partition, dict[Key, None]] = {}  # the keys in `open`, by partition
         self.late: list[str] = []
 
     def owe(self, key: Key, row: ClusterRow, brokers: Iterable[str], words: str, *, more_ms: int = 0) -> Debt:
         """Expect a step, in place of the same step expected earlier."""
         self.drop(key)
-        others = [debt for other, debt in self.open.items() if other[0] in _IN_TURN] if key[0] in _IN_TURN else []
-        for other in others:
-            if other.since_ns == row.time_ns:  # the controller may take this step before that one
-                other.defer(TURN_MS)
+        others = [debt for open_debt, debt in self.open.items() if open_debt[0] in _IN_TURN] if key[0] in _IN_TURN else []
+        for open_debt in others:
+            if open_debt.since_ns == row.time_ns:  # the controller may take this step before that one
+                open_debt.defer(TURN_MS)
         self.open[key] = debt = Debt(row, brokers, words)
-        self._of.setdefault(key[2], {})[key] = None
+        self._keys_of_partition.setdefault(key[2], {})[key] = None
         debt.defer(DUE_MS + TURN_MS * len(others) + more_ms)
         return debt
 
     def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:
         """Expect these steps no longer; None stands for any."""
-        among = self.open if partition is None else self._of.get(partition, ())
+        among = self.open if partition is None else self._keys_of_partition.get(partition, ())
         for key in [k for k in among if step in (None, k[0]) and broker in (None, k[1])]:
             self.drop(key)
 
     def drop(self, key: Key) -> None:
         """Expect this step no longer, if it was expected."""
         if self.open.pop(key, None) is not None:
-            del self._of[key[2]][key]
+            del self._keys_of_partition[key[2]][key]
 
     def resigned(self, node: str) -> None:
         """The broker is not controller any more, if it was."""

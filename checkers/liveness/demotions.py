@@ -158,11 +158,13 @@ class _Cluster:
         if state.moves or row.node == leader == row.leader:
             return []
         out = [node for node in before if node not in state.stamps and node not in unwanted]
-        lost = [node for node in out if not self._has_cause(node, before[node], row, state)]
-        why = [f"{node} was removed from the ISR of {state.name} at row {row.at} without a cause" for node in lost]
+        removed_nodes = [node for node in out if not self._has_cause(node, before[node], row, state)]
+        complaints = [
+            f"{node} was removed from the ISR of {state.name} at row {row.at} without a cause" for node in removed_nodes
+        ]
         if leader in before and row.leader is None and not self._has_cause(leader, before[leader], row, state):
-            why.append(f"{state.name} lost its leader {leader} at row {row.at} and got no other, without a cause")
-        return why
+            complaints.append(f"{state.name} lost its leader {leader} at row {row.at} and got no other, without a cause")
+        return complaints
 
     def _stamps_of_isr(self, row: ClusterRow) -> dict[str, int | None]:
         """The registrations of the ISR; of a member that was told in an older layout the one that it has now (R-316)."""
@@ -188,8 +190,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if not facts.simulated:
         return Findings()
     cluster = _Cluster(facts.promise.session_timeout_ms)
-    why = [complaint for row in events.as_rows(ClusterRow) for complaint in cluster.see(row)]
-    return Findings(not_live=tuple(why), live_judged=bool(why))
+    complaints = [complaint for row in events.as_rows(ClusterRow) for complaint in cluster.see(row)]
+    return Findings(not_live=tuple(complaints), live_judged=bool(complaints))
 
 
 CHECKER = Checker(

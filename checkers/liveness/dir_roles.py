@@ -15,7 +15,7 @@ class Roles:
     def __init__(self) -> None:
         self._places: dict[tuple[str, Partition], int | None] = {}
         self._deleted: set[tuple[Partition, str | None]] = set()  # and their topic ids; their replicas go without a row
-        self._held: set[tuple[str, Partition]] = set()
+        self._roles_held: set[tuple[str, Partition]] = set()
         self._failed: dict[tuple[str, Partition], ClusterRow] = {}  # -> when the directory failed
 
     def see(self, row: ClusterRow) -> list[str]:
@@ -25,14 +25,16 @@ class Roles:
             case K.NODE_STARTED | K.NODE_STOPPED:
                 # A directory may be emptied while the broker is down; the logs that are left are recovered.
                 self._places = {replica: dir_ for replica, dir_ in self._places.items() if replica[0] != row.node}
-                self._held = {replica for replica in self._held if replica[0] != row.node}
+                self._roles_held = {replica for replica in self._roles_held if replica[0] != row.node}
                 failed = [key for key in self._failed if key[0] == row.node]
                 return self._late_resignations(row, failed, DUE_MS)  # one that was killed at once had no time
             case K.DIR_FAILED:
-                there = {replica for replica, dir_ in self._places.items() if replica[0] == row.node and dir_ == row.dir}
-                self._failed |= dict.fromkeys(there & self._held, row)
+                replicas_in_dir = {
+                    replica for replica, dir_ in self._places.items() if replica[0] == row.node and dir_ == row.dir
+                }
+                self._failed |= dict.fromkeys(replicas_in_dir & self._roles_held, row)
                 self._places = {
-                    replica: dir_ for replica, dir_ in self._places.items() if replica not in there
+                    replica: dir_ for replica, dir_ in self._places.items() if replica not in replicas_in_dir
                 }  # next, perhaps elsewhere
             case K.FAULT_BEGUN if row.partition is None and family_of(row.detail) == "pause":  # perhaps between the two steps
                 self._failed = {replica: since for replica, since in self._failed.items() if replica[0] != row.node}
@@ -46,9 +48,9 @@ class Roles:
                 self._deleted.add((key[1], row.topic_id))
                 self._places = {replica: dir_ for replica, dir_ in self._places.items() if replica[1] != key[1]}
             case K.BECAME_LEADER | K.BECAME_FOLLOWER:
-                self._held.add(key)
+                self._roles_held.add(key)
             case K.RESIGNED:
-                self._held.discard(key)
+                self._roles_held.discard(key)
                 return self._late_resignations(row, [key] if key in self._failed else [], 0)
             case _:
                 pass

@@ -173,17 +173,25 @@ def _appends_by_node(events: Events) -> dict[str, _Ints]:
 
 def _first_late_record(stretch: _Stretch, appends: dict[str, _Ints], patience_ns: int) -> tuple[int, int] | None:
     """The offset and the row of the first record that the member lacked for too long within the stretch."""
-    mine = appends.get(stretch.leader)
-    if mine is None or stretch.until_ns - stretch.since_ns <= patience_ns:
+    appends_of_leader = appends.get(stretch.leader)
+    if appends_of_leader is None or stretch.until_ns - stretch.since_ns <= patience_ns:
         return None
-    written = mine[:, (mine[_IS_LED] == 1) & (mine[_TIME] < stretch.until_ns - patience_ns)]
-    led = _Appends(written, stretch.since_ns)
-    if not len(led.offset):
+    written = appends_of_leader[
+        :, (appends_of_leader[_IS_LED] == 1) & (appends_of_leader[_TIME] < stretch.until_ns - patience_ns)
+    ]
+    leader_appends = _Appends(written, stretch.since_ns)
+    if not len(leader_appends.offset):
         return None
-    theirs = appends.get(stretch.member)
-    has = np.full(len(led.offset), _NEVER) if theirs is None else _Appends(theirs, stretch.since_ns).times(led.offset)
-    late = np.flatnonzero((has > led.time_ns + patience_ns) & (led.time_ns + patience_ns < stretch.until_ns))
-    return (int(led.offset[late[0]]), int(led.at[late[0]])) if len(late) else None
+    member_appends = appends.get(stretch.member)
+    has = (
+        np.full(len(leader_appends.offset), _NEVER)
+        if member_appends is None
+        else _Appends(member_appends, stretch.since_ns).times(leader_appends.offset)
+    )
+    late_records = np.flatnonzero(
+        (has > leader_appends.time_ns + patience_ns) & (leader_appends.time_ns + patience_ns < stretch.until_ns)
+    )
+    return (int(leader_appends.offset[late_records[0]]), int(leader_appends.at[late_records[0]])) if len(late_records) else None
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -196,14 +204,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if not any(stretch_there.until_ns - stretch_there.since_ns > patience_ms * MS for stretch_there in stretches):
         return Findings()
     appends = _appends_by_node(events)
-    why: dict[str, str] = {}
+    complaints: dict[str, str] = {}
     for stretch in stretches:
-        lag = None if stretch.member in why else _first_late_record(stretch, appends, patience_ms * MS)
+        lag = None if stretch.member in complaints else _first_late_record(stretch, appends, patience_ms * MS)
         if lag is not None:
             offset, at = lag
-            what = f"{stretch.member} lacks offset {offset} of {topic}-{number}, which {stretch.leader} appended at row {at}"
-            why[stretch.member] = f"{what}, and was still in the ISR {patience_ms} ms later"
-    return Findings(not_live=tuple(why.values()), live_judged=bool(why))
+            happened = f"{stretch.member} lacks offset {offset} of {topic}-{number}, which {stretch.leader} appended at row {at}"
+            complaints[stretch.member] = f"{happened}, and was still in the ISR {patience_ms} ms later"
+    return Findings(not_live=tuple(complaints.values()), live_judged=bool(complaints))
 
 
 CHECKER = Checker(

@@ -114,7 +114,7 @@ class Standing:
         self._partitions: dict[_Name, Known] = {}
         self._deleted: dict[tuple[str, int, str | None], int] = {}  # with the topic's id -> when its deletion was requested
         self._in_force: dict[tuple[str, str], str] = {}
-        self._hit: dict[str, int] = {}  # node, or "" for links -> when the last fault there ended
+        self._last_hit_ns: dict[str, int] = {}  # node, or "" for links -> when the last fault there ended
         self.settled_ns = 0  # from when on it no longer depends on the time what is wrong
 
     # --- what happened ----------------------------------------------------------------------------------------------------
@@ -182,7 +182,8 @@ class Standing:
 
     def _see_fault(self, row: Row) -> None:
         """A fault begins or ends: where it is, and until when it may still act."""
-        node, begins = row.node or "", row.kind == K.FAULT_BEGUN
+        node = row.node or ""
+        begins = row.kind == K.FAULT_BEGUN
         if row.partition is not None:
             partition = self._partitions.setdefault((row.topic, row.partition), Known())
             partition.withheld.add(node) if begins else partition.withheld.discard(node)
@@ -195,7 +196,7 @@ class Standing:
             ended_ns = (
                 row.time_ns + (still_ms(detail, self._promise) - CALM_MS) * MS
             )  # a slow link holds what it delayed for longer
-            self._hit[where] = max(self._hit.get(where, 0), ended_ns)
+            self._last_hit_ns[where] = max(self._last_hit_ns.get(where, 0), ended_ns)
             self._settle(ended_ns)
 
     def partitions(self) -> list[_Name]:
@@ -210,7 +211,7 @@ class Standing:
     def settled_partitions(self, now_ns: int) -> dict[_Name, Known] | None:
         """The partitions that exist; None if one of them has changed lately, or if one may still be about to be deleted."""
         deletions = list(self._deleted.values())
-        if deletions and (self._in_force or not self._stands(now_ns, max(deletions + list(self._hit.values())))):
+        if deletions and (self._in_force or not self._stands(now_ns, max(deletions + list(self._last_hit_ns.values())))):
             return None
         return self._partitions if all(self._stands(now_ns, p.since_ns) for p in self._partitions.values()) else None
 
@@ -225,7 +226,7 @@ class Standing:
     def is_calm(self, now_ns: int, node: str) -> bool:
         """Whether the broker and the controller have been left alone for so long that the broker knows everything."""
         changed_ns = max(self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0))
-        hits = [self._hit[place] for place in ("", node, self._controller) if place in self._hit]
+        hits = [self._last_hit_ns[place] for place in ("", node, self._controller) if place in self._last_hit_ns]
         stands = self._stands(now_ns, changed_ns) and all(now_ns - hit_ns >= self.healing_ms * MS for hit_ns in hits)
         hit = any(where in (node, self._controller) or not is_local(detail) for (_, where), detail in self._in_force.items())
         return not hit and self._controller is not None and stands and node in self._registered
@@ -243,10 +244,12 @@ class Standing:
         """Say what is wrong with an answer, or with what it says of one partition; None if nothing is, or nobody can know."""
         return self.wrong_in_calm(now_ns, told) if self.is_calm(now_ns, told.node) else None
 
-    def wrong_in_calm(self, now_ns: int, told: Row) -> str | None:
+    def wrong_in_calm(self, now_ns: int, gauge_row: Row) -> str | None:
         """The same for a broker that `is_calm`."""
         return (
-            self._complaint_of_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._complaint_of_partition(now_ns, told)
+            self._complaint_of_cluster(now_ns, gauge_row)
+            if gauge_row.detail == OF_CLUSTER
+            else self._complaint_of_partition(now_ns, gauge_row)
         )
 
     def _complaint_of_cluster(self, now_ns: int, row: Row) -> str | None:
@@ -268,7 +271,8 @@ class Standing:
             return f"{name} exists at row {row.at}, though its deletion was requested"
         if partition is None or partition.state is None or not self._stands(now_ns, partition.since_ns):
             return None
-        state, where = partition.state, f"at row {row.at}"
+        state = partition.state
+        where = f"at row {row.at}"
         if row.detail == ABSENT:
             return f"{name} does not exist {where}, though {state.leader} leads it" if state.leader is not None else None
         if (row.leader, row.leader_epoch) != (state.leader, state.leader_epoch):
@@ -284,7 +288,7 @@ class Standing:
         """Whether a partition must be gone by now: its deletion was asked for long enough ago, without a fault since."""
         # A request waits until the one before it is done, and that one for brokers which a fault may stop.
         since_ns = self._deleted.get((row.topic, row.partition or 0, row.topic_id))
-        hit_ns = max(self._hit.values(), default=0)
+        hit_ns = max(self._last_hit_ns.values(), default=0)
         return since_ns is not None and not self._in_force and self._stands(now_ns, max(since_ns, hit_ns))
 
     def _complaint_of_offline(self, now_ns: int, row: Row, known_partition: Known, what: str) -> str | None:
@@ -334,8 +338,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge the answers that the harness recorded. Ignores `cuts` (excused losses)."""
     if K.METADATA_TOLD not in events.words:
         return Findings()
-    why = tuple(_complaints(events.as_rows(Row), facts.promise))
-    return Findings(not_live=why, live_judged=bool(why))
+    complaints = tuple(_complaints(events.as_rows(Row), facts.promise))
+    return Findings(not_live=complaints, live_judged=bool(complaints))
 
 
 CHECKER = Checker(

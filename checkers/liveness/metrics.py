@@ -81,12 +81,13 @@ class Truth:
             case K.BROKER_STATE if row.node == self.standing.controller:
                 self._states[row.broker] = row.detail
             case K.FAULT_BEGUN if row.partition is None:
-                for node, other in self.processes.items():
-                    other.disturbed |= node == row.node or not is_local(row.detail or "")
+                for node, disturbed_process in self.processes.items():
+                    disturbed_process.disturbed |= node == row.node or not is_local(row.detail or "")
             case K.STATE_WRITTEN:
                 self._count(row)
             case K.BECAME_LEADER | K.ISR_CHANGE_ENDED if row.partition is not None:
-                name, size = (row.topic, row.partition), len(row.isr or ())
+                name = (row.topic, row.partition)
+                size = len(row.isr or ())
                 before = process.isr.get(name, size) if row.kind == K.ISR_CHANGE_ENDED else size
                 if size != before:
                     process.noted[SHRINKS if size < before else EXPANDS].append(row.time_ns)
@@ -123,7 +124,8 @@ class Truth:
 
     def right(self, node: str, metric: str, value: int, now_ns: int) -> str | None:
         """What would be right in place of `value`; None if it is, or nobody can know. `now_ns` is when it was last scraped."""
-        process, since_ns = self.processes[node], now_ns - AGE_MS * MS
+        process = self.processes[node]
+        since_ns = now_ns - AGE_MS * MS
         if metric == DIRECTORIES:
             wrong = value != len(process.dirs) and (not process.dirs or process.dirs_ns <= since_ns)
             return str(len(process.dirs)) if wrong else None
@@ -161,15 +163,17 @@ class Truth:
         if metric == "OfflinePartitionsCount":
             existing = [p.state for p in partitions.values() if p.state is not None or p.assigned is not None]
             return sum(state is None or state.leader is None for state in existing)
-        led = [(name, p) for name, p in partitions.items() if p.state is not None and p.state.leader == node]
-        return self._gauge_of_led_partitions(metric, led)
+        led_partitions = [(name, p) for name, p in partitions.items() if p.state is not None and p.state.leader == node]
+        return self._gauge_of_led_partitions(metric, led_partitions)
 
-    def _gauge_of_led_partitions(self, metric: str, led: list[tuple[_Name, Known]]) -> int | None:
+    def _gauge_of_led_partitions(self, metric: str, led_partitions: list[tuple[_Name, Known]]) -> int | None:
         """The value of a gauge of the partitions that a broker leads."""
-        sizes = [(topic, len(p.assigned or ()), len((p.state.isr if p.state else None) or ())) for (topic, _), p in led]
+        sizes = [
+            (topic, len(p.assigned or ()), len((p.state.isr if p.state else None) or ())) for (topic, _), p in led_partitions
+        ]
         match metric:
             case "LeaderCount":
-                return len(led)
+                return len(led_partitions)
             case "UnderReplicatedPartitions" if all(assigned for _, assigned, _ in sizes):
                 return sum(isr < assigned for _, assigned, isr in sizes)
             case "UnderMinIsrPartitionCount" if all(topic in self._min_isr for topic, _, _ in sizes):
@@ -190,7 +194,8 @@ def _complaints(events: Events, facts: Facts) -> Iterator[str]:
         if is_read(row.kind):
             judged = truth.due(row.time_ns)
         elif row.kind == K.GAUGE and life is not None and row.node in truth.processes:
-            process, metric = truth.processes[row.node], short_name(row.detail or "")
+            process = truth.processes[row.node]
+            metric = short_name(row.detail or "")
             before, _ = process.told.get(metric, (0, 0))
             process.told[metric] = (gauge, row.at)
             judged = [(row.node, metric)]
@@ -211,8 +216,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge the metrics that the harness recorded. Ignores `cuts` (excused losses)."""
     if K.GAUGE not in events.words:
         return Findings()
-    why = tuple(_complaints(events, facts))
-    return Findings(not_live=why, live_judged=bool(why))
+    complaints = tuple(_complaints(events, facts))
+    return Findings(not_live=complaints, live_judged=bool(complaints))
 
 
 CHECKER = Checker(

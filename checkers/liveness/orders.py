@@ -30,10 +30,10 @@ ROWS = (K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED, K.DIR_FAILED, K.WOUND, *_O
 _PATH = "/admin/unclean_election"
 
 
-def forgotten(done: list[Call], events: Events, facts: Facts) -> list[str]:
+def forgotten(calls: list[Call], events: Events, facts: Facts) -> list[str]:
     """Describe each unclean election that was confirmed, or waited for in vain, without a leader though a replica could lead."""
-    requests = [call for call in done if call.f == REQUEST and (call.type == "ok" or _in_vain(call))]
-    edited = any(call.f == EDIT and (call.asked[0].value or "").startswith(_PATH) for call in done)
+    requests = [call for call in calls if call.f == REQUEST and (call.type == "ok" or _in_vain(call))]
+    edited = any(call.f == EDIT and (call.asked[0].value or "").startswith(_PATH) for call in calls)
     if not requests or edited or not facts.simulated:
         return []
     rows = events.of(*ROWS, K.REQUEST_REFUSED).as_rows(ClusterRow)
@@ -49,8 +49,8 @@ def forgotten(done: list[Call], events: Events, facts: Facts) -> list[str]:
         fit = [node for node in able if _has_served(node, rows_before, call, joined.get(node, -1))]
         if fit and (call.type == "ok" or _is_calm(rows_before, call, facts)):
             ended = "confirmed" if call.type == "ok" else "given up"
-            what = f"the unclean election of {name} was {ended} at row {call.ended}, and nobody was elected"
-            complaints.append(f"{what}, though {' and '.join(fit)} could lead")
+            happened = f"the unclean election of {name} was {ended} at row {call.ended}, and nobody was elected"
+            complaints.append(f"{happened}, though {' and '.join(fit)} could lead")
     return complaints
 
 
@@ -82,8 +82,8 @@ def _electable_replicas(rows: list[ClusterRow], call: Call, since: dict[str, int
     states = [row for row in rows if row.kind == K.STATE_WRITTEN]
     assigned = [row.replicas for row in rows if row.kind == K.ASSIGNED]
     before = [row for row in states if row.at < call.invoked]
-    led = any(row.leader is not None for row in states[max(len(before) - 1, 0) :])
-    if not before or led or any(row.kind == K.TOPIC_DELETED for row in rows):
+    was_led = any(row.leader is not None for row in states[max(len(before) - 1, 0) :])
+    if not before or was_led or any(row.kind == K.TOPIC_DELETED for row in rows):
         return []
     last = before[-1]
     topic_id = int(last.topic_id) if last.topic_id is not None and last.topic_id.isdecimal() else -1

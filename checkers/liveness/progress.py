@@ -41,16 +41,19 @@ class _Write(NamedTuple):
 
 def _writes_by_end(operations: Operations) -> list[_Write]:
     """The completed produces with acks=all, in the order of their ends."""
-    asked: dict[int, tuple[int, int] | None] = {}  # process -> row and time, if its last turn is an invocation with acks=all
+    open_produces: dict[
+        int, tuple[int, int] | None
+    ] = {}  # process -> row and time, if its last turn is an invocation with acks=all
     writes: list[_Write] = []
     last = -1
     for process, at, time_ns, type_, acks in operations.columns("process", "index", "time_ns", "type", "acks"):
         if at == last:
             continue  # another record of the same turn
-        last, before = at, asked.get(process)
+        last = at
+        before = open_produces.get(process)
         if type_ != "invoke" and before is not None:
             writes.append(_Write(process, *before, at, time_ns, type_))
-        asked[process] = (at, time_ns) if type_ == "invoke" and acks == -1 else None
+        open_produces[process] = (at, time_ns) if type_ == "invoke" and acks == -1 else None
     return writes
 
 
@@ -76,7 +79,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         return Findings()
     rows = operations.columns("type", "slot", "time_ns")
     done = sum(1 for type_, slot, time_ns in rows if type_ == "ok" and slot == 0 and time_ns < facts.healed_at_ns)
-    why: list[str] = []
+    complaints: list[str] = []
     periods = calms(events, facts)
     several = len(set(facts.client_places)) > 1
     by_place = _writes_by_place(_writes_by_end(operations), events, facts) if periods else {}
@@ -87,8 +90,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
                 by = f" by the clients at {place}" if several else ""
                 between = f"between rows {tried[0].asked} and {tried[-1].ended}"
                 calm = "though no fault hit them or a broker" if several else "though no fault was in force"
-                why.append(f"no acks=all produce to {topic}-{number}{by} was acknowledged {between}, {calm}")
-    return Findings(not_live=tuple(why), live_judged=bool(why), counts={"acked_under_faults": done})
+                complaints.append(f"no acks=all produce to {topic}-{number}{by} was acknowledged {between}, {calm}")
+    return Findings(not_live=tuple(complaints), live_judged=bool(complaints), counts={"acked_under_faults": done})
 
 
 CHECKER = Checker(

@@ -194,13 +194,13 @@ class _Cluster:
                 self._owe_election(tp, state, row)
             self._owe_step_of_move(tp, state, row)  # its answers are awaited only while it is active
 
-    def _owe_removal_from_isr(self, row: ClusterRow, broker: str, why: str) -> None:
+    def _owe_removal_from_isr(self, row: ClusterRow, broker: str, cause: str) -> None:
         """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
         for tp, state in self.partitions.items():
             if state.leader is not None and state.stamps.get(broker) == row.incarnation and self._others(state, broker):
                 others = [node for node in state.stamps if node != broker]
                 electors = (*others, *((state.written and state.written.elr) or ()))
-                complaint = f"{broker} is still in the ISR of {state.name}, though {why},"
+                complaint = f"{broker} is still in the ISR of {state.name}, though {cause},"
                 self.debts.owe(("out", broker, tp), row, electors, complaint)
 
     def _owe_handover(self, tp: Partition, state: _State, row: ClusterRow) -> None:
@@ -310,7 +310,8 @@ class _Cluster:
 
     def _owe_election(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """A partition that nobody can lead as stamped: one is elected when all are back that may hold committed records."""
-        written, key = state.written, ("led", "", tp)
+        written = state.written
+        key = ("led", "", tp)
         if written is None or key in self.debts.open:
             return
         if written.leader is not None and any(of in (None, self.registered.get(node)) for node, of in state.stamps.items()):
@@ -380,8 +381,8 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     for row in events.as_rows(ClusterRow):
         cluster.see(row)
     cluster.look(facts.end_ns)
-    late = tuple(cluster.debts.late)
-    return Findings(not_live=late, live_judged=bool(late))
+    late_debts = tuple(cluster.debts.late)
+    return Findings(not_live=late_debts, live_judged=bool(late_debts))
 
 
 def _periods_of_edits(operations: Operations, facts: Facts) -> list[tuple[int, int]]:
@@ -390,7 +391,8 @@ def _periods_of_edits(operations: Operations, facts: Facts) -> list[tuple[int, i
     spans = [(call.invoked_ns, call.rows[0].time_ns if call.type in ("ok", "fail") else facts.end_ns) for call in by_hand]
     times: list[tuple[int, int]] = []
     for begun, ended in sorted(spans):
-        since, until = begun, ended + TERM_MS * MS
+        since = begun
+        until = ended + TERM_MS * MS
         if times and since <= times[-1][1]:
             since, until = times[-1][0], max(until, times.pop()[1])
         times.append((since, until))

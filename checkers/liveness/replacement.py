@@ -79,12 +79,12 @@ class _Faults:
 
     def alone(self) -> tuple[str, bool] | None:
         """The only broker that cannot serve the partition now, and whether it is cut off; None if there is no such broker."""
-        lost = {node for (node, _), reported in self._failing.items() if reported}
-        others = {node for (_, node), kind in self.in_force.items() if kind not in DIRECTORIES or node not in lost}
-        if len(lost) == 1 and not others:
-            return next(iter(lost)), False
+        failing_nodes = {node for (node, _), reported in self._failing.items() if reported}
+        others = {node for (_, node), kind in self.in_force.items() if kind not in DIRECTORIES or node not in failing_nodes}
+        if len(failing_nodes) == 1 and not others:
+            return next(iter(failing_nodes)), False
         cut_off = [node for (_, node), kind in self.in_force.items() if kind in ALONE]
-        return (cut_off[0], True) if len(self.in_force) == 1 and cut_off and not lost - {*cut_off} else None
+        return (cut_off[0], True) if len(self.in_force) == 1 and cut_off and not failing_nodes - {*cut_off} else None
 
     def keep_in_office(self, controller: str | None) -> bool:
         """Whether a fault cuts the controller off from the brokers and leaves it its ZooKeeper: nothing deposes it."""
@@ -114,7 +114,8 @@ def _periods_out_of_service(events: Events, facts: Facts) -> list[_Period]:
         if alone is None:
             since = None
         elif since is None or alone != since[0]:
-            since, elections = (alone, at, time_ns), [time_ns] if faults.keep_in_office(controller) else []
+            since = (alone, at, time_ns)
+            elections = [time_ns] if faults.keep_in_office(controller) else []
         if kind == K.CONTROLLER_ELECTED:
             controller = node
             elections.append(time_ns)
@@ -180,7 +181,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     periods = _periods_out_of_service(events, facts)
     if not periods:
         return Findings()
-    why = [words for period in periods if (words := _late_replacement(rows, period, f"{topic}-{number}"))]
+    complaints = [words for period in periods if (words := _late_replacement(rows, period, f"{topic}-{number}"))]
     hit = excuses(events, facts)
     answered = [call for call in operations.calls if call.asked[0].acks == -1 and call.rows]
     writes = [call for call in answered if not _is_excused(call, hit.get(place_of(facts, call.process), []))]
@@ -190,10 +191,10 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         judged += bool(tried)
         if tried and not any(call.type == "ok" for call in tried):
             span = f"between rows {tried[0].invoked} and {max(call.ended for call in tried)}"
-            what = f"none of {len(tried)} acks=all produces to {topic}-{number} was acknowledged"
-            why.append(f"{what} {span}, though only {period.node} was cut off")
+            happened = f"none of {len(tried)} acks=all produces to {topic}-{number} was acknowledged"
+            complaints.append(f"{happened} {span}, though only {period.node} was cut off")
     counts = {"lone_periods": len(periods), "lone_writes": judged}
-    return Findings(not_live=tuple(why), live_judged=bool(why), counts=counts)
+    return Findings(not_live=tuple(complaints), live_judged=bool(complaints), counts=counts)
 
 
 def _late_replacement(rows: list[EventRow], period: _Period, name: str) -> str | None:
@@ -203,9 +204,9 @@ def _late_replacement(rows: list[EventRow], period: _Period, name: str) -> str |
     leader = None if cluster.state is None else cluster.state.leader
     if not able or leader not in (None, period.node):
         return None
-    what = f"no broker leads {name}" if leader is None else f"{leader} leads {name}"
+    happened = f"no broker leads {name}" if leader is None else f"{leader} leads {name}"
     lack = "was cut off alone" if period.cut_off else "alone had no directory for it"
-    return f"{what}, though {able[0]} could and {period.node} {lack} from row {period.begun} to row {period.ended}"
+    return f"{happened}, though {able[0]} could and {period.node} {lack} from row {period.begun} to row {period.ended}"
 
 
 def _calls_owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Facts, topic: str) -> list[Call]:

@@ -45,12 +45,12 @@ _BY_HAND = {_PENDING: "reassign", _EXTRA: "reassign-extra"}
 _IN_FLIGHT = ("/admin/reassignments", "/admin/partitions_reassigned")  # an entry for each partition: proposal B, and V3's tree
 
 
-def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
+def undone(calls: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     """Describe each partition reassignment that was requested and not carried out at the end of the run."""
     assigned: dict[str, tuple[str, ...]] = {}
     refused: dict[str, int] = {}
     ended: dict[str, int] = {}
-    led: dict[str, bool] = {}
+    leader_written: dict[str, bool] = {}
     settled: dict[str, list[tuple[int, str]]] = {}
     for name, row in rows:
         if row.kind == K.ASSIGNED:
@@ -63,21 +63,21 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
         elif row.kind == K.TOPIC_DELETED:
             ended[name] = row.at
         elif row.kind == K.STATE_WRITTEN:
-            led[name] = row.leader is not None
-    edited = max((_end_of(call) for call in done if call.f == EDIT and _is_of_moves(call)), default=-1)
+            leader_written[name] = row.leader is not None
+    edited = max((_end_of(call) for call in calls if call.f == EDIT and _is_of_moves(call)), default=-1)
     return [
         f"{name} was to be moved to {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
-        for name, (replicas, since) in _final_targets(done, settled).items()
-        if led.get(name)
+        for name, (replicas, since) in _final_targets(calls, settled).items()
+        if leader_written.get(name)
         and name in assigned
         and max(refused.get(name, -1), ended.get(name, -1), edited) < since
         and assigned[name] != replicas
     ]
 
 
-def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
+def unheard(calls: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     """Describe each valid entry of a request written by hand that was neither begun nor refused until the end of the run."""
-    requests = _requests(done)
+    requests = _requests(calls)
     return [
         f"{name} was to be moved to {', '.join(replicas)} by the request at row {call.invoked}, which nobody heard"
         for call in requests
@@ -87,9 +87,9 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     ]
 
 
-def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[str]:
+def unexplained(calls: list[Call], refused: Iterable[tuple[int, str]]) -> list[str]:
     """Describe each request written by hand that is none, and that the controller deleted without a word."""
-    requests = _requests(done)
+    requests = _requests(calls)
     refusals = list(refused)
     return [
         f"the request at row {call.invoked} in {_path(call)} is none, and nobody refused it"
@@ -99,18 +99,18 @@ def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[st
     ]
 
 
-def misled(done: list[Call], rows: list[tuple[str, EventRow]], elected: list[int]) -> list[str]:
+def misled(calls: list[Call], rows: list[tuple[str, EventRow]], elected: list[int]) -> list[str]:
     """Describe each rollback to other replicas than the partition had before the move (KIP-236, R-233).
 
     `elected`: the rows of controllers' elections. An operator who writes another target into the entry of a move that this
     controller has begun leaves these replicas as they are (R-232). After any other edit of moves a partition is not judged.
     """
-    edits = [call for call in done if call.f == EDIT and _is_of_moves(call)]
+    edits = [call for call in calls if call.f == EDIT and _is_of_moves(call)]
     before: dict[str, set[tuple[str, ...]]] = {}  # the replicas without the move that is under way
     assigned: dict[str, tuple[str, ...]] = {}
     targets: dict[str, tuple[str, ...]] = {}  # of the move under way, unless it has reached them
     begun: dict[str, tuple[int, int]] = {}  # the first move that the controller in office began: its term, and the row
-    why = []
+    complaints = []
     for name, row in rows:
         if row.kind == K.TOPIC_DELETED:
             for facts_known in (before, assigned, targets, begun):
@@ -135,9 +135,9 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]], elected: list[int
                     before[name] = {assigned[name]}
             if way == "back" and to not in before[name]:
                 was = " or ".join(", ".join(replicas) for replicas in sorted(before[name]))
-                why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {was}")
+                complaints.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {was}")
             targets[name] = to
-    return why
+    return complaints
 
 
 def _leaves_entry_without_origin(call: Call, name: str) -> bool:
@@ -146,7 +146,7 @@ def _leaves_entry_without_origin(call: Call, name: str) -> bool:
     return call.type == "ok" and overwritten and name in _valid_entries(call)
 
 
-def dropped(done: list[Call], events: Events) -> list[str]:
+def dropped(calls: list[Call], events: Events) -> list[str]:
     """Describe each move under way with which a new controller did not go on when it went on with others.
 
     Not judged are moves that an operator edited by hand, that have reached their target, or of a partition that is removed.
@@ -154,11 +154,14 @@ def dropped(done: list[Call], events: Events) -> list[str]:
     took it away, and its next round then finds no move (seed 90365 of `--faults all`). That read came after the controller's
     election, after its round before, whose rows are all of one instant, and after the first request to move the partition there.
     """
-    edits, first = [call for call in done if call.f == EDIT and _is_of_moves(call)], _first_asked(done)
+    edits = [call for call in calls if call.f == EDIT and _is_of_moves(call)]
+    first = _first_asked(calls)
     assigned: dict[str, tuple[str, ...]] = {}
     begun: dict[str, tuple[ClusterRow, int]] = {}  # the moves under way, and a row before the reads of the round that began them
     removed: dict[str, str | None] = {}  # partition -> its topic id
-    controller, taken_up_ns, moves_left = "", -1, dict[str, ClusterRow]()
+    controller = ""
+    taken_up_ns = -1
+    moves_left = dict[str, ClusterRow]()
     before, round_ns, latest = -1, -1, -1  # of this controller: the row before its last round, when that was, its last row
     dropped_moves: list[
         tuple[str, dict[str, ClusterRow]]
@@ -167,10 +170,14 @@ def dropped(done: list[Call], events: Events) -> list[str]:
         name = f"{row.topic}-{row.partition}"
         if row.kind in _STEPS and row.node == controller:
             if row.time_ns != round_ns:
-                before, round_ns = latest, row.time_ns
+                before = latest
+                round_ns = row.time_ns
             latest = row.at
         if row.kind == K.CONTROLLER_ELECTED:
-            controller, taken_up_ns, round_ns, latest = row.node, -1, -1, row.at
+            controller = row.node
+            taken_up_ns = -1
+            round_ns = -1
+            latest = row.at
         elif row.kind == K.ASSIGNED:
             assigned[name] = row.replicas
             if removed.get(name) != row.topic_id:
@@ -199,21 +206,21 @@ def dropped(done: list[Call], events: Events) -> list[str]:
     ]
 
 
-def given_up(done: list[Call], topic: str, partition: int) -> list[tuple[int, float]]:
+def given_up(calls: list[Call], topic: str, partition: int) -> list[tuple[int, float]]:
     """The rows between which an operator may have removed the entry of a move of this partition by hand.
 
     He deletes its znode or overwrites it: none can be created where an entry stands. What he writes instead may name the
     partition again and be refused.
     """
     paths = (_PENDING, *(f"{root}/{topic}/{partition}" for root in _IN_FLIGHT))
-    edits = [call for call in done if call.f == EDIT and call.type != "fail" and _path(call) in paths]
+    edits = [call for call in calls if call.f == EDIT and call.type != "fail" and _path(call) in paths]
     return [(call.invoked, _end_of(call)) for call in edits if not _creates_request_at(call, _path(call))]
 
 
-def _first_asked(done: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:
+def _first_asked(calls: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:
     """The row of the first request to move a partition to these replicas, whatever became of it."""
     first: dict[tuple[str, tuple[str, ...]], int] = {}
-    for call in sorted(_requests(done), key=lambda call: call.invoked):
+    for call in sorted(_requests(calls), key=lambda call: call.invoked):
         name, numbers = call.request
         for about, replicas in (_valid_entries(call) if call.f == EDIT else {name: _partitions_named(numbers)}).items():
             first.setdefault((about, replicas), call.invoked)
@@ -305,9 +312,15 @@ def _is_owed(name: str, replicas: tuple[str, ...], since: int, rows: list[EventR
     """Whether the controller owed an answer to the entry and did not give it."""
     assigned = next((row.replicas for row in reversed(rows) if row.kind == K.ASSIGNED and row.at < since), None)
     is_deleted = any(row.kind == K.TOPIC_DELETED and row.at > since for row in rows)
-    led = [row.leader for row in rows if row.kind == K.STATE_WRITTEN]
-    heard = any(row.kind in (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_REFUSED) and row.at > since for row in rows)
-    return assigned not in (None, replicas) and not is_deleted and bool(led) and None not in led and not heard
+    leaders_written = [row.leader for row in rows if row.kind == K.STATE_WRITTEN]
+    is_answered = any(row.kind in (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_REFUSED) and row.at > since for row in rows)
+    return (
+        assigned not in (None, replicas)
+        and not is_deleted
+        and bool(leaders_written)
+        and None not in leaders_written
+        and not is_answered
+    )
 
 
 def _is_of_moves(call: Call) -> bool:
@@ -322,12 +335,12 @@ def _end_of(call: Call) -> float:
     return inf if call.type in ("info", "") else call.ended
 
 
-def _final_targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
+def _final_targets(calls: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
     """The replicas that each partition must have at the end of the run, with the request for them."""
     targets_by_partition: dict[str, tuple[tuple[str, ...], int]] = {}
     extras: dict[str, tuple[Call, tuple[str, ...]]] = {}  # the requests in the extra znode, with their replicas
     cancelled = False
-    for call in sorted((call for call in done if call.f in (*REQUESTS, EDIT)), key=lambda call: call.invoked):
+    for call in sorted((call for call in calls if call.f in (*REQUESTS, EDIT)), key=lambda call: call.invoked):
         certain = call.type == "ok"
         if call.f == EDIT and not _cancels(call):
             if call.type != "fail" and _path(call) == _EXTRA:

@@ -63,7 +63,8 @@ class Replicas:
         """Apply one row that changes a replica's log; return the removed entries of known value, as (offset, value)."""
         log = self.log(row.node)
         if row.kind == K.APPEND:
-            offset, end = row.offset, len(log.values)
+            offset = row.offset
+            end = len(log.values)
             removed = log.cut(offset, row.at) if offset < end else []
             if offset > end:
                 log.pad(offset)

@@ -89,8 +89,8 @@ def _ranges_of_processes(operations: Operations) -> dict[int, _Process]:
         process: _complaint_of_turn(process, _Turn(index, f, asks), _Turn(-1, before_f, before))
         for index, process, f, asks, before, before_f in wrong.iter_rows()
     }
-    ends = (_turns_of(turns.unique("process", keep=keep, maintain_order=True)) for keep in ("first", "last"))
-    firsts, lasts = ends
+    firsts_and_lasts = (_turns_of(turns.unique("process", keep=keep, maintain_order=True)) for keep in ("first", "last"))
+    firsts, lasts = firsts_and_lasts
     return {process: _Process(first=first, last=lasts[process], wrong=words.get(process)) for process, first in firsts.items()}
 
 
@@ -102,19 +102,19 @@ def _turns_of(turns: pl.DataFrame) -> dict[int, _Turn]:
 def _complaints_of_concurrency(ranges: Sequence[dict[int, _Process]]) -> list[str]:
     """For each client process, say where first an invocation does not alternate with its completion."""
     last: dict[int, _Turn] = {}
-    why: dict[int, str] = {}
+    complaints: dict[int, str] = {}
     for processes in ranges:
         for process, turns in processes.items():
             wrong = _complaint_of_turn(process, turns.first, last.get(process)) or turns.wrong
             if wrong is not None:
-                why.setdefault(process, wrong)
+                complaints.setdefault(process, wrong)
             last[process] = turns.last
-    return [why[process] for process in sorted(why)]
+    return [complaints[process] for process in sorted(complaints)]
 
 
 def _times_of_rows(frame: pl.DataFrame, impossible: pl.Expr) -> _Times:
     """Whether rows are sorted and times go forward, and the first impossible value."""
-    strange = frame.filter(impossible)["index"]
+    impossible_rows = frame.filter(impossible)["index"]
     # With fewer than two rows the differences are null.
     steps = frame.select(index=(pl.col("index").diff() < 0).any(), time=(pl.col("time_ns").diff() < 0).any()).row(0)
     return _Times(
@@ -122,19 +122,19 @@ def _times_of_rows(frame: pl.DataFrame, impossible: pl.Expr) -> _Times:
         back=bool(steps[1]),
         first=frame["time_ns"][0] if frame.height else None,
         last=frame["time_ns"][-1] if frame.height else None,
-        strange=len(strange),
-        strange_at=strange[0] if len(strange) else None,
+        strange=len(impossible_rows),
+        strange_at=impossible_rows[0] if len(impossible_rows) else None,
     )
 
 
 def _order_complaints(ranges: Sequence[_Times], what: str) -> list[str]:
     """Complaints about rows out of order and times that go back, also between ranges."""
-    why = [f"{what}: rows are not sorted by index"] if any(range_.unsorted for range_ in ranges) else []
+    complaints = [f"{what}: rows are not sorted by index"] if any(range_.unsorted for range_ in ranges) else []
     back, newest = False, None
     for range_ in ranges:
         back |= range_.back or (newest is not None and range_.first is not None and range_.first < newest)
         newest = newest if range_.last is None else range_.last
-    return [*why, f"{what}: time goes back"] if back else why
+    return [*complaints, f"{what}: time goes back"] if back else complaints
 
 
 def _complaints_of_values(ranges: Sequence[_Times], what: str) -> list[str]:
@@ -160,21 +160,21 @@ def _assumptions_of_range(operations: Operations, events: Events, facts: Facts) 
 def _merge_ranges(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """The complaints of all ranges together."""
     operations, events = [range_.operations for range_ in ranges], [range_.events for range_ in ranges]
-    why = (
+    complaints = (
         _complaints_of_concurrency([range_.processes for range_ in ranges])
         + _order_complaints(operations, "operations")
         + _order_complaints(events, "events")
     )
     if any(range_.shared for range_ in ranges):
-        why.append("events: two rows share an index")
+        complaints.append("events: two rows share an index")
     for kind in sorted({kind for range_ in ranges for kind in range_.unfilled}):
         count = sum(range_.unfilled.get(kind, 0) for range_ in ranges)
-        why.append(f"{count} {kind} rows lack a column that their kind requires")
-    why.extend(_complaints_of_values(operations, "operations") + _complaints_of_values(events, "events"))
+        complaints.append(f"{count} {kind} rows lack a column that their kind requires")
+    complaints.extend(_complaints_of_values(operations, "operations") + _complaints_of_values(events, "events"))
     topics_promised = {topic.topic for topic in facts.promise.topics}
     topics = {topic for range_ in ranges for topic in range_.topics}
-    why.extend(f"the promise does not list topic {topic}" for topic in sorted(topics - topics_promised))
-    return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why))
+    complaints.extend(f"the promise does not list topic {topic}" for topic in sorted(topics - topics_promised))
+    return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in complaints))
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

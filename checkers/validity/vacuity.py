@@ -104,28 +104,28 @@ def _merge_ranges(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...])
     """Why the run proves nothing, if it does, and its counts."""
     acked, acted = _count_of_acked(ranges), _counts_of_acting(facts, ranges)
     kinds = {kind for range_ in ranges for kind in range_.kinds}
-    why: list[str] = []
+    complaints: list[str] = []
     if facts.outcome != "completed":
-        why.append(f"the outcome of the run is {facts.outcome}")
+        complaints.append(f"the outcome of the run is {facts.outcome}")
     if acked < facts.min_acked:
-        why.append(f"{acked} records acknowledged under acks=all, fewer than {facts.min_acked}")
+        complaints.append(f"{acked} records acknowledged under acks=all, fewer than {facts.min_acked}")
     if not facts.recorded and not any(acted.values()):
-        why.append("no fault acted")
+        complaints.append("no fault acted")
     if "coordination" in facts.observes and not {K.BECAME_LEADER, K.STATE_WRITTEN} & kinds:
-        why.append("no leader was elected")
+        complaints.append("no leader was elected")
     for mark in facts.required_marks:
         happened = acted.get(mark.removeprefix("fault:"), 0) > 0 if mark.startswith("fault:") else mark in kinds
         if not happened:
-            why.append(f"the required mark {mark} did not occur")
+            complaints.append(f"the required mark {mark} did not occur")
     if cuts and facts.promise.profile == "within":
-        why.append("a loss was excused under profile within, whose ledger must be empty")
+        complaints.append("a loss was excused under profile within, whose ledger must be empty")
     counts = {
         "operations": sum(range_.asked_for for range_ in ranges),
         "acked": acked,
         "read": sum(range_.read for range_ in ranges),
         "faults": sum(acted.values()),
     }
-    return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why), counts=counts)
+    return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in complaints), counts=counts)
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

@@ -178,9 +178,9 @@ def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ..
     if unknown:
         raise UsageError(f"brokers {_row(tuple(unknown))} are not registered")
     assigned, checks = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})))
-    strange = next((tp for tp in entries if tp not in assigned), None)
-    if strange is not None:
-        raise UsageError(f"{strange} does not exist")
+    unknown_partition = next((tp for tp in entries if tp not in assigned), None)
+    if unknown_partition is not None:
+        raise UsageError(f"{unknown_partition} does not exist")
     return {tp: assigned[tp] for tp in entries}, checks
 
 

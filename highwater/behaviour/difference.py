@@ -55,14 +55,14 @@ class Group(Struct, frozen=True):
 
 def differences(before: Mapping[str, Recorded], now: Mapping[str, Behaviour], *, all_plans: bool) -> dict[str, Difference]:
     """The plans that behave otherwise. With `all_plans`, a recorded plan that was not performed differs as well."""
-    found = {}
+    difference_by_plan = {}
     for name, behaviour in now.items():
         difference = difference_of(before.get(name), behaviour)
         if difference is not None:
-            found[name] = difference
+            difference_by_plan[name] = difference
     for name in sorted(before.keys() - now.keys()) if all_plans else ():
-        found[name] = Difference("plan", "the plan is gone")
-    return found
+        difference_by_plan[name] = Difference("plan", "the plan is gone")
+    return difference_by_plan
 
 
 def difference_of(before: Recorded | None, now: Behaviour) -> Difference | None:
@@ -111,21 +111,21 @@ def _not_recorded(row_mark: Mark, row: Row, old: Sequence[Mark], left_now: Mappi
     return Difference("other", f"other words: {row_mark.rule}", row)
 
 
-def groups(found: Mapping[str, Difference]) -> list[Group]:
+def groups(difference_by_plan: Mapping[str, Difference]) -> list[Group]:
     """The differences by kind, the most frequent first; timing and plans last."""
     by_words: dict[str, list[str]] = {}
-    for name in sorted(found):
-        by_words.setdefault(found[name].words, []).append(name)
-    listed = [Group(words, tuple(names), found[names[0]]) for words, names in by_words.items()]
+    for name in sorted(difference_by_plan):
+        by_words.setdefault(difference_by_plan[name].words, []).append(name)
+    listed = [Group(words, tuple(names), difference_by_plan[names[0]]) for words, names in by_words.items()]
     return sorted(listed, key=lambda group: (group.first.sort in ("timing", "plan"), -len(group.plans), group.words))
 
 
-def summary(found: Mapping[str, Difference], plans: int) -> list[str]:
+def summary(difference_by_plan: Mapping[str, Difference], plans: int) -> list[str]:
     """The differences in at most 40 lines: how many plans differ in which way, each with an example."""
-    if not found:
+    if not difference_by_plan:
         return [f"none of {plans} plans behaves otherwise"]
-    lines = [f"{len(found)} of {plans} plans behave otherwise; first:"]
-    all_groups = groups(found)
+    lines = [f"{len(difference_by_plan)} of {plans} plans behave otherwise; first:"]
+    all_groups = groups(difference_by_plan)
     shown = all_groups[: (LINES_MAX - 2) // 2]
     for group in shown:
         lines.append(f"{group.words}, in {len(group.plans)} of {plans} plans")

@@ -88,7 +88,7 @@ class Row(Struct, frozen=True, array_like=True):
     time_ns: int
 
 
-class Told(Struct, frozen=True):
+class SentMessage(Struct, frozen=True):
     """A message at the moment at which it was sent; `index` is that of the next row of the history."""
 
     index: int
@@ -98,12 +98,12 @@ class Told(Struct, frozen=True):
     message: AnyMessage
 
 
-def rows_of(history: History, told: Sequence[Told]) -> tuple[Row, ...]:
+def rows_of(history: History, messages_sent: Sequence[SentMessage]) -> tuple[Row, ...]:
     """The behaviour of a run from its history and the messages that its nodes sent."""
     names = _Names(history.events)
     logs = _Logs()
     rows: list[Row] = []
-    messages = iter(told)
+    messages = iter(messages_sent)
     message = next(messages, None)
     for event in history.events:
         while message is not None and message.index <= event.index:
@@ -165,13 +165,13 @@ class _Logs:
     """Puts the rows of each log into blocks."""
 
     def __init__(self) -> None:
-        self._open: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        self._open_words: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     def add(self, event: ClusterEvent) -> Iterator[Row]:
         """Add a row of a log; gives the row of its block where this is full."""
         detail = f" of the {event.detail}" if event.detail else ""
         key = f"{event.kind}{detail}", f"{event.node} {event.topic}-{event.partition}"
-        block = self._open[key]
+        block = self._open_words[key]
         block.append(f"{event.offset} {event.hw} {event.leo} {event.leader_epoch} {event.value}")
         if len(block) == BLOCK:
             yield _block(key, block, event.time_ns)
@@ -179,7 +179,7 @@ class _Logs:
 
     def rest(self, end_ns: int) -> Iterator[Row]:
         """The rows of the blocks that are not full at the end."""
-        return (_block(key, block, end_ns) for key, block in sorted(self._open.items()) if block)
+        return (_block(key, block, end_ns) for key, block in sorted(self._open_words.items()) if block)
 
 
 def _block(key: tuple[str, str], block: Sequence[str], time_ns: int) -> Row:
@@ -209,17 +209,17 @@ def _row_of_event(event: ClusterEvent, names: _Names) -> Row:
     return Row(rule, " ".join(words), tuple(subjects), event.time_ns)
 
 
-def _rows_of_message(told: Told, names: _Names) -> Iterator[Row]:
+def _rows_of_message(sent: SentMessage, names: _Names) -> Iterator[Row]:
     """The row of a message; none for an answer without news."""
-    message = told.message
+    message = sent.message
     match message:
         case LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo() | IsrChange() | EpochEnd():
             rule, words, partitions = _request(message, names)
         case _:
             rule, words, partitions = _reply(message, names)  # type: ignore[arg-type]  # the tap lets only these pass
     if rule:
-        subjects = (told.sender, *(str(tp) for tp in partitions))
-        yield Row(rule, f"{told.sender} to {told.to}: {words}".rstrip(": "), subjects, told.time_ns)
+        subjects = (sent.sender, *(str(tp) for tp in partitions))
+        yield Row(rule, f"{sent.sender} to {sent.to}: {words}".rstrip(": "), subjects, sent.time_ns)
 
 
 _Words = tuple[str, str, Sequence[TopicPartition]]
@@ -273,16 +273,16 @@ def _reply(message: Reply, names: _Names) -> _Words:
         case UpdateMetadataReply():
             return _refused("UpdateMetadata", message.error), "", ()
         case LogInfoReply():
-            ends = _list(f"{end.tp} epoch={end.last_epoch} leo={end.leo}" for end in message.ends)
-            words = f"{ends} offline={_list(message.offline)}"
+            log_ends_in_words = _list(f"{end.tp} epoch={end.last_epoch} leo={end.leo}" for end in message.ends)
+            words = f"{log_ends_in_words} offline={_list(message.offline)}"
             return _answered("LogInfo", message.error), words, [end.tp for end in message.ends]
         case IsrChangeReply():
             results = "; ".join(
                 f"{result.error.name} {'' if result.state is None else _state(result.state, names)}" for result in message.results
             )
-            refused = next((result.error for result in message.results if result.error is not ErrorCode.NONE), message.error)
+            refusal = next((result.error for result in message.results if result.error is not ErrorCode.NONE), message.error)
             tps = [result.state.tp for result in message.results if result.state is not None]
-            return _answered("IsrChange", refused), results, tps
+            return _answered("IsrChange", refusal), results, tps
         case EpochEndReply():
             words = f"{message.tp} epoch={message.leader_epoch} end={message.end_offset}"
             return _answered("OffsetForLeaderEpoch", message.error), words, [message.tp]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.world import World
-from highwater.behaviour.rows import Told
+from highwater.behaviour.rows import SentMessage
 from reference.errors import ErrorCode
 from reference.messages import (
     AnyMessage,
@@ -58,17 +58,17 @@ _KEPT_IF_REFUSED = (
 
 
 @contextmanager
-def tapped() -> Iterator[tuple[SimBackend, list[Told]]]:
+def tapped() -> Iterator[tuple[SimBackend, list[SentMessage]]]:
     """A simulator, and the messages that the next run on it sends. Not for two runs at a time."""
-    told: list[Told] = []
+    messages_sent: list[SentMessage] = []
 
     def watch(world: World) -> None:
         recorder, scheduler = world.sim.recorder, world.sim.scheduler
 
         def tap(sender: Address, to: Address, message: AnyMessage) -> None:
             if message.__class__ in _KEPT or (isinstance(message, _KEPT_IF_REFUSED) and message.error is not ErrorCode.NONE):
-                told.append(Told(recorder.next_index, scheduler.now, sender, to, message))
+                messages_sent.append(SentMessage(recorder.next_index, scheduler.now, sender, to, message))
 
         world.sim.transport.tap = tap
 
-    yield SimBackend(watch=watch), told
+    yield SimBackend(watch=watch), messages_sent

@@ -76,28 +76,28 @@ def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase])
     return Other(revision=revision, commit=commit, lines=tuple(lines_of_runs))
 
 
-def compare(other: Other, now: Sequence[RunLine], behaviours: Mapping[str, Behaviour]) -> Comparison:
+def compare(after: Other, now: Sequence[RunLine], behaviours: Mapping[str, Behaviour]) -> Comparison:
     """Compare the runs of two protocols on the same plans; `behaviours` are those of the present runs."""
-    old = {(line.part, line.name, line.protocol): line for line in other.lines}
+    old = {(line.part, line.name, line.protocol): line for line in after.lines}
     pairs = [(old[key], line) for line in now if (key := (line.part, line.name, line.protocol)) in old]
     same = [
-        (before, other) for before, other in pairs if before.plan_digest == other.plan_digest or before.failure or other.failure
+        (before, after) for before, after in pairs if before.plan_digest == after.plan_digest or before.failure or after.failure
     ]
     return Comparison(
-        revision=other.revision,
-        commit=other.commit,
+        revision=after.revision,
+        commit=after.commit,
         runs=len(same),
-        other_histories=sum(before.digest != other.digest for before, other in same),
-        acked=(sum(before.acked for before, _ in same), sum(other.acked for _, other in same)),
+        other_histories=sum(before.digest != after.digest for before, after in same),
+        acked=(sum(before.acked for before, _ in same), sum(after.acked for _, after in same)),
         changed=tuple(sorted(_changed_runs(same), key=lambda change: not change.worse)),
-        lost=len(other.lines) + len(now) - 2 * len(same),
-        behaviour=tuple(_differences_of_behaviour(other, behaviours)),
+        lost=len(after.lines) + len(now) - 2 * len(same),
+        behaviour=tuple(_differences_of_behaviour(after, behaviours)),
     )
 
 
-def _differences_of_behaviour(other: Other, now: Mapping[str, Behaviour]) -> list[str]:
+def _differences_of_behaviour(other_run: Other, now: Mapping[str, Behaviour]) -> list[str]:
     """How the runs that ended on both sides behave otherwise."""
-    before = {f"{line.part}/{line.name}": line.behaviour for line in other.lines if line.behaviour is not UNSET}
+    before = {f"{line.part}/{line.name}": line.behaviour for line in other_run.lines if line.behaviour is not UNSET}
     both = {name: behaviour for name, behaviour in now.items() if name in before}
     return summary(differences(before, both, all_plans=False), len(both))
 

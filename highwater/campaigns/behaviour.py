@@ -23,10 +23,10 @@ def compared(before: Mapping[str, Recorded], now: Mapping[str, Behaviour], *, al
     return differences(before, now, all_plans=all_plans)
 
 
-def part_of(found: Mapping[str, Difference], now: Mapping[str, Behaviour]) -> Part:
+def part_of(difference_by_plan: Mapping[str, Difference], now: Mapping[str, Behaviour]) -> Part:
     """The result as a part of the gate: one check for each way in which plans differ; it has no runs of its own."""
     checks = []
-    for group in groups(found):
+    for group in groups(difference_by_plan):
         first = now.get(group.plans[0])
         checks.append(
             Check(

@@ -96,7 +96,7 @@ class Bisection:
     ) -> None:
         self._perform = perform
         self._ledger = ledger
-        self._wanted = wanted
+        self._signature_wanted = wanted
         self._tell = tell
         self._builds = [Looked(name=name, jars=jars) for name, jars in builds]
 
@@ -124,7 +124,7 @@ class Bisection:
         """Perform runs on a build until they say something of it."""
         build = self._builds[at]
         runs: list[Trial] = []
-        while (standing := standing_of(runs, self._wanted)) == "not tried":
+        while (standing := standing_of(runs, self._signature_wanted)) == "not tried":
             runs.append(self._trial_of_run(build.jars, len(runs)))
         self._builds[at] = Looked(name=build.name, jars=build.jars, standing=standing, runs=tuple(runs))
         self._tell(self._builds[at])

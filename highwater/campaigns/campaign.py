@@ -117,9 +117,9 @@ class Request(Load, frozen=True, kw_only=True):
     def check(self, seeds: Sequence[int]) -> None:
         """Raise PlanError or UsageError if a run of these seeds would be refused."""
         if self.client or self.metrics is not None or self.spec.starts:  # which the backend refuses for all seeds or for none
-            refused = backend_named(self.backend).refuse(self.plan(seeds[0]))
-            if refused is not None:
-                raise UsageError(refused)
+            refusal = backend_named(self.backend).refuse(self.plan(seeds[0]))
+            if refusal is not None:
+                raise UsageError(refusal)
         for seed in seeds[:1] if self.backend == "sim" else seeds:
             reason = next(iter(refusals(self.backend, self.plan(seed).schedule)), None)
             if reason is not None:
@@ -286,7 +286,8 @@ class Watch:
 
     def _count_and_check_limits(self, invalid: int, kinds: Set[str]) -> None:
         """Count a run or a block, and say in `reached` which limit stops the campaign."""
-        limits, seconds = self._limits, perf_counter() - self._start
+        limits = self._limits
+        seconds = perf_counter() - self._start
         self._invalid += invalid
         if limits.invalid_runs is not None and self._invalid >= limits.invalid_runs:
             self.reached = f"stopped after {self._invalid} INVALID run{'s' if self._invalid > 1 else ''}"
@@ -302,7 +303,8 @@ def exit_code(campaign: Campaign, *, unknown_allowed_percent: int, marks: Marks 
 
     If no run is missing, a required goal that no run reached is a failure of the harness.
     """
-    codes, runs = Counter(campaign.tally.exits), campaign.tally.runs
+    codes = Counter(campaign.tally.exits)
+    runs = campaign.tally.runs
     if any(marks.ignores(signature) for signature in campaign.tally.signatures):  # else no run need be looked at
         codes.subtract(summary.exit_code for summary in campaign.summaries if marks.ignores(summary.signature))
         codes = +codes

@@ -185,14 +185,14 @@ def _unread_part(unread: Sequence[Unread]) -> Part:
     """The part of the plan files that are no plans: each is a failed check, beside the runs of the others."""
     checks = [
         Check(
-            name=f"{one.name} not read",
+            name=f"{unread_case.name} not read",
             met=False,
             code=ExitCode.USAGE,
-            complaint=one.complaint,
-            plan=str(one.file),
-            repeat=f"highwater run --plan {one.file}",
+            complaint=unread_case.complaint,
+            plan=str(unread_case.file),
+            repeat=f"highwater run --plan {unread_case.file}",
         )
-        for one in unread
+        for unread_case in unread
     ]
     return Part(name="plans not read", checks=tuple(checks), code=ExitCode.USAGE)
 
@@ -247,7 +247,8 @@ def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
 
     Each edited plan is stored before its run, so that a red line can name its file.
     """
-    store, runs_wanted = means.keep.store, len(seeds) // SEEDS_TO_A_GUIDED_RUN
+    store = means.keep.store
+    runs_wanted = len(seeds) // SEEDS_TO_A_GUIDED_RUN
     assert store is not None
     plans = Search(_GUIDED, first=seeds[0], runs=runs_wanted, generation=GENERATION)
     parts: list[Part] = []
@@ -465,9 +466,9 @@ def _code_of_escape(performed: Campaign) -> ExitCode:
 def _digest_elsewhere(seed: int, hash_seed: str) -> str:
     """The digest of a seed's run in another process with this hash seed."""
     command = [sys.executable, "-m", "highwater", "run", "--seed", str(seed), "--json", "--no-store"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=False)
+    completed = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=False)
     try:
-        return msgspec.json.decode(done.stdout, type=Summary).digest
+        return msgspec.json.decode(completed.stdout, type=Summary).digest
     except NOT_JSON:
-        stderr = done.stderr.decode(errors="replace").strip()
-        raise HarnessError(f"{' '.join(command)} printed no summary: {stderr or done.returncode}") from None
+        stderr = completed.stderr.decode(errors="replace").strip()
+        raise HarnessError(f"{' '.join(command)} printed no summary: {stderr or completed.returncode}") from None

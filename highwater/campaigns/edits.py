@@ -166,7 +166,8 @@ def _remove_windows(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Leave out one window, or some that follow each other."""
     if len(draft.schedule) < 3:
         return None
-    first, number = rng.below(len(draft.schedule)), rng.pick((1, 1, 2, max(1, len(draft.schedule) // 4)))
+    first = rng.below(len(draft.schedule))
+    number = rng.pick((1, 1, 2, max(1, len(draft.schedule) // 4)))
     removed = draft.schedule[first : first + number]
     return replace(
         draft,
@@ -219,22 +220,22 @@ def _shift_step(rng: Rng, source: Source, draft: Draft) -> Draft | None:
 
 def _splice_schedule(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Take over some seconds of another plan's schedule, at any time, as far as they fit this plan's cluster."""
-    other = rng.pick(source.others) if source.others else source.parent
-    if not other.schedule:
+    other_plan = rng.pick(source.others) if source.others else source.parent
+    if not other_plan.schedule:
         return None
     shape = shape_of(source.parent)
-    begin_ms = rng.pick(other.schedule).at_ms
+    begin_ms = rng.pick(other_plan.schedule).at_ms
     end_ms = begin_ms + rng.pick((1000, 3000, 8000))
     by = rng.below(source.parent.faults_ms) - begin_ms
     schedule = draft.schedule
-    for window in other.schedule:
+    for window in other_plan.schedule:
         if begin_ms <= window.at_ms < end_ms:
             moved = replace(window, id=fresh_id(schedule), at_ms=window.at_ms + by, until_ms=window.until_ms + by)
             trial = (*schedule, replace(moved, target=_target_that_fits(window.target, shape)))
             if is_allowed(trial, source.parent):
                 schedule = trial
     added = len(schedule) - len(draft.schedule)
-    words = f"{added} windows of {other.name} from {begin_ms} ms on, at {begin_ms + by} ms"
+    words = f"{added} windows of {other_plan.name} from {begin_ms} ms on, at {begin_ms + by} ms"
     return replace(draft, schedule=schedule, words=words) if added else None
 
 

@@ -16,16 +16,16 @@ from history import store as run_store
 RUNS_MAX = 3  # as many causes as the terminal tells in full
 
 
-def call_in_plan(plan: Plan, there: Revision) -> str:
+def call_in_plan(plan: Plan, revision: Revision) -> str:
     """In one sentence, the first call in the run of a plan that answers otherwise than by an earlier commit.
 
     UsageError if the protocol of that commit does not fit this harness.
     """
-    with protocol_of(there.name, option="commit") as protocol:
-        return first_call(plan, protocol, there.words).sentence
+    with protocol_of(revision.name, option="commit") as protocol:
+        return first_call(plan, protocol, revision.words).sentence
 
 
-def keep_first_calls(summaries: Iterable[Summary], store: Path, there: Revision) -> None:
+def keep_first_calls(summaries: Iterable[Summary], store: Path, revision: Revision) -> None:
     """Find it for the first simulated run of each cause, keep it in the run's folder and on its page.
 
     UsageError if the protocol of that commit does not fit this harness.
@@ -36,10 +36,10 @@ def keep_first_calls(summaries: Iterable[Summary], store: Path, there: Revision)
             of_causes.setdefault(summary.signature or summary.store, summary)
     if not of_causes:
         return
-    with protocol_of(there.name, option="commit") as protocol:
+    with protocol_of(revision.name, option="commit") as protocol:
         for summary in list(of_causes.values())[:RUNS_MAX]:
             folder = store / str(summary.store)
-            found = keep_first_call(folder, protocol, there.words)
-            if found is not None and (folder / run_store.REPORT).exists():
-                judged = msgspec.json.decode((folder / run_store.VERDICT).read_bytes(), type=Verdict)
-                rewrite_page(stored_run(folder, judged), repeat=summary.repeat)
+            first_call = keep_first_call(folder, protocol, revision.words)
+            if first_call is not None and (folder / run_store.REPORT).exists():
+                verdict = msgspec.json.decode((folder / run_store.VERDICT).read_bytes(), type=Verdict)
+                rewrite_page(stored_run(folder, verdict), repeat=summary.repeat)

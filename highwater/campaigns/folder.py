@@ -267,13 +267,13 @@ def _perform_and_store(ordered: CampaignOrder, storage: Storage, task: Task, mix
     order = ordered.order
     with _folder_aside(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        summary, judged = attempt(replace(task, keep=keep, branches=order.counts_branches))
+        summary, judged_run = attempt(replace(task, keep=keep, branches=order.counts_branches))
         if place != storage.folder:
             _copy_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
     commit = ordered.build.commit
-    return summary, performed_record(summary, judged, task.plan, mix=",".join(mix), workload=order.workload, commit=commit)
+    return summary, performed_record(summary, judged_run, task.plan, mix=",".join(mix), workload=order.workload, commit=commit)
 
 
 def series_of(ordered: CampaignOrder, location: str) -> Series:

@@ -119,9 +119,9 @@ def registered() -> tuple[str, ...]:
     """The branches that campaigns with --branches must take. UsageError if the protocol has one no more."""
     document = Document(_REGISTERED.read_text(encoding="utf-8"), str(_REGISTERED))
     goals = document.convert(tuple[BranchGoal, ...], document.value)
-    there = _branches()
+    known_branches = _branches()
     for index, goal in enumerate(goals):
-        if goal.branch not in there:
+        if goal.branch not in known_branches:
             raise UsageError(str(document.error((index,), _sentence_on_unknown_branch(goal.branch))))
     return tuple(f"{BRANCH}{goal.branch}" for goal in goals)
 
@@ -133,8 +133,8 @@ def _branches() -> frozenset[str]:
 def _sentence_on_unknown_branch(name: str) -> str:
     """Why a goal is refused that names a branch which the protocol does not have."""
     function = name.partition(":")[0]
-    there = [branch.name.removeprefix(f"{function}: ") for branch in branches() if branch.function == function]
-    known = f"{function} has: {'; '.join(there)}" if there else f"there is no function {function}"
+    branch_names = [branch.name.removeprefix(f"{function}: ") for branch in branches() if branch.function == function]
+    known = f"{function} has: {'; '.join(branch_names)}" if branch_names else f"there is no function {function}"
     return f"the protocol has no branch {name!r}: {known}"
 
 

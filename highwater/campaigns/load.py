@@ -29,13 +29,13 @@ def load_of(given: Load) -> dict[str, Any]:
     return {field.name: getattr(given, field.name) for field in fields(Load)}
 
 
-def named_by_load(given: Load) -> list[Any]:
+def named_by_load(load: Load) -> list[Any]:
     """What the load adds to the name of a campaign: its first three fields, and the later ones that are not at their default.
 
     So a campaign from before a field was added keeps its name.
     """
-    later = [(field.name, value) for field in fields(Load)[3:] if (value := getattr(given, field.name)) != field.default]
-    return [*list(load_of(given).values())[:3], *later]
+    later = [(field.name, value) for field in fields(Load)[3:] if (value := getattr(load, field.name)) != field.default]
+    return [*list(load_of(load).values())[:3], *later]
 
 
 def words_of_load(given: Load) -> list[str]:

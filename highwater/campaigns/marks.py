@@ -58,11 +58,11 @@ class Marks(Struct, frozen=True, kw_only=True):
 
     def lines(self, summaries: Iterable[Summary]) -> list[str]:
         """A line for each ignored cause of these runs, with its number of runs."""
-        found: dict[str, int] = {}
+        runs_by_signature: dict[str, int] = {}
         for summary in summaries:
             if self.ignores(summary.signature):
-                found[summary.signature] = found.get(summary.signature, 0) + 1
-        return [f"{runs} x {signature}, {self.words(signature)}" for signature, runs in found.items()]
+                runs_by_signature[summary.signature] = runs_by_signature.get(summary.signature, 0) + 1
+        return [f"{runs} x {signature}, {self.words(signature)}" for signature, runs in runs_by_signature.items()]
 
 
 NONE = Marks()

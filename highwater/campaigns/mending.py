@@ -20,16 +20,16 @@ def mend(folder: CampaignFolder, workers: Workers | None = None) -> list[str]:
     These are the rows of `CampaignFolder.mend_rows`, and the runs whose records no dataset takes in; with a run of a block all
     of the block. The workers of Spark read the records, if there are any. Call it while nobody else writes.
     """
-    told = folder.mend_rows()
+    mended = folder.mend_rows()
     records = CampaignRecords(folder.place)
     if workers is None or folder.asked.order.generation:
         unusable = list(records.unusable(records.keys))
     else:
         of_unit = partial(_unusable_of_unit, records.location, str(uuid4()))
         results = workers(-(-records.wanted // records.unit), of_unit)
-        unusable = [one for result in results for one in _UNUSABLE.decode(result)]
-    records.forget(one.key for one in unusable)
-    return [*told, *(f"{one.words}; done again" for one in unusable)]
+        unusable = [unusable_record for result in results for unusable_record in _UNUSABLE.decode(result)]
+    records.forget(unusable_record.key for unusable_record in unusable)
+    return [*mended, *(f"{unusable_record.words}; done again" for unusable_record in unusable)]
 
 
 def _unusable_of_unit(location: str, work: str, unit: int) -> bytes:

@@ -27,7 +27,8 @@ _ACKS = ((0,), (0,), (1,))  # of the producers of a calm; seeds judge acks=-1 of
 def _old_request(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Let requests for another ISR come again later, while two brokers fall behind in turn (KIP-497)."""
     shape = shape_of(source.parent)
-    lag_ms, brokers = source.parent.cluster.replica_lag_time_max_ms, rng.shuffled(broker_ids(shape))[:2]
+    lag_ms = source.parent.cluster.replica_lag_time_max_ms
+    brokers = rng.shuffled(broker_ids(shape))[:2]
     fetches = Clog(links=("peers",), kinds=("fetch", "epoch-end"), direction="outbound")
     again = Packets(duplicate_per_mille=1000, kinds=("isr-change",), copy_late_ms_max=2 * lag_ms + rng.between(1000, 6000))
     begin_ms = end_ms = rng.below(source.parent.faults_ms)
@@ -108,7 +109,8 @@ def _move_outlives_controller(rng: Rng, source: Source, draft: Draft) -> Draft |
     absent = rng.pick(broker_ids(shape))
     begin_ms = rng.below(source.parent.faults_ms)
     at_ms = begin_ms + rng.between(100, 1500)
-    windows, struck_ms = [], at_ms
+    windows = []
+    struck_ms = at_ms
     for _ in range(rng.pick((1, 1, 2))):
         struck_ms += rng.between(300, 3000)
         back_ms = struck_ms + shape.session_timeout_ms + rng.between(100, 2000)
@@ -121,7 +123,8 @@ def _move_outlives_controller(rng: Rng, source: Source, draft: Draft) -> Draft |
 
 def _move_cancelled(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Cancel moves that wait for a broker that is down, while old replicas that were away lag behind the new ones (KIP-236)."""
-    plan, shape = source.parent, shape_of(source.parent)
+    plan = source.parent
+    shape = shape_of(source.parent)
     absent, stays, *others = rng.shuffled(broker_ids(shape))
     away = Named(brokers=tuple(others[: max(1, len(others) - rng.below(2))]))
     begin_ms = rng.below(plan.faults_ms)
@@ -213,7 +216,8 @@ def _staged_draft(
     source: Source, draft: Draft, windows: tuple[Window, ...], words: str, *, script: tuple[Step, ...] = ()
 ) -> Draft | None:
     """The draft with these windows and requests, and no other windows while they last; None if there is no time left for them."""
-    begin_ms, end_ms = min(window.at_ms for window in windows), max(window.until_ms for window in windows)
+    begin_ms = min(window.at_ms for window in windows)
+    end_ms = max(window.until_ms for window in windows)
     if end_ms > source.parent.faults_ms or any(begin_ms < until_ms and at_ms < end_ms for at_ms, until_ms in draft.taken):
         return None
     schedule = tuple(window for window in draft.schedule if window.until_ms <= begin_ms or end_ms <= window.at_ms)

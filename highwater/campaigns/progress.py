@@ -59,10 +59,10 @@ class CampaignProgress:
     def __init__(self, campaign: str) -> None:
         """Open STORE/campaigns/NAME, a folder or a URI. Raises UsageError where it is no campaign."""
         self._storage = storage_at(campaign)
-        self._wanted = _runs_wanted(self._storage)
+        self._runs_wanted_in_all = _runs_wanted(self._storage)
         self._rows = storage_at(below(campaign, LEDGER))
-        self._seen: set[str] = set()  # names of rows and of blocks
-        self._ends: list[tuple[datetime, int]] = []  # when so many runs were stored together
+        self._names_seen: set[str] = set()  # names of rows and of blocks
+        self._runs_stored_at: list[tuple[datetime, int]] = []  # when so many runs were stored together
         self._verdicts: Counter[str] = Counter()
         self._not_live = self._lost = 0
         self._failures: list[Failure] = []
@@ -80,30 +80,30 @@ class CampaignProgress:
             except (OSError, ValueError) as error:
                 damaged.append(Failure(key=key, words=f"{self._rows.path(name)}: {error}; --resume does it again"))
                 continue
-            self._seen.add(name)
-            self._ends.append((at, len(rows)))
+            self._names_seen.add(name)
+            self._runs_stored_at.append((at, len(rows)))
             for row in rows:
                 self._count_row(row)
-        self._ends = sorted(self._ends)
-        finished = sum(count for _, count in self._ends)
-        per_second = _runs_per_second(self._ends)
-        runs_left = max(self._wanted - finished, 0)
+        self._runs_stored_at = sorted(self._runs_stored_at)
+        finished = sum(count for _, count in self._runs_stored_at)
+        per_second = _runs_per_second(self._runs_stored_at)
+        runs_left = max(self._runs_wanted_in_all - finished, 0)
         return Status(
-            wanted=self._wanted,
+            wanted=self._runs_wanted_in_all,
             finished=finished,
             verdicts=dict(sorted(self._verdicts.items())),
             not_live=self._not_live,
             lost=self._lost,
             runs_per_minute=None if per_second is None else round(60 * per_second, 1),
             eta_s=None if per_second is None else round(runs_left / per_second, 1),
-            idle_s=round((now - self._ends[-1][0]).total_seconds(), 1) if self._ends else None,
+            idle_s=round((now - self._runs_stored_at[-1][0]).total_seconds(), 1) if self._runs_stored_at else None,
             failures=(*damaged, *reversed(self._failures[-FAILURES_SHOWN:]))[:FAILURES_SHOWN],
         )
 
     def _new(self) -> list[tuple[str, datetime]]:
         files = self._rows.filesystem.get_file_info(fs.FileSelector(self._rows.root, recursive=True, allow_not_found=True))
         named = ((file.path.removeprefix(f"{self._rows.root}/"), file.mtime) for file in files)
-        return [(name, at) for name, at in named if _is_result(name) and name not in self._seen]
+        return [(name, at) for name, at in named if _is_result(name) and name not in self._names_seen]
 
     def _count_row(self, row: Row) -> None:
         """Take in a row of the ledger."""
@@ -134,13 +134,13 @@ def _is_result(name: str) -> bool:
     return name.endswith((ROW, BLOCK)) and not name.rpartition("/")[2].startswith(".")
 
 
-def _runs_per_second(ends: Sequence[tuple[datetime, int]]) -> float | None:
+def _runs_per_second(runs_at: Sequence[tuple[datetime, int]]) -> float | None:
     """Runs per second among the last `_RATED` that were stored at these times; None for fewer than two different times."""
-    last, runs = len(ends), 0
+    last, runs = len(runs_at), 0
     while last and runs < _RATED:
         last -= 1
-        runs += ends[last][1]
-    rated = ends[last:]
+        runs += runs_at[last][1]
+    rated = runs_at[last:]
     if len(rated) < 2 or rated[0][0] == rated[-1][0]:
         return None
     return (runs - rated[0][1]) / (rated[-1][0] - rated[0][0]).total_seconds()

@@ -91,11 +91,11 @@ class CampaignRecords:
             if self._is_lost(key):
                 continue
             try:
-                told = self.told(key)
+                runs_row = self.told(key)
             except PipelineError as error:
                 yield Refused(str(error))
             else:
-                yield Entry(str(told["run"]), partial(self.record, key), told)
+                yield Entry(str(runs_row["run"]), partial(self.record, key), runs_row)
 
     @property
     def unit(self) -> int:
@@ -165,9 +165,9 @@ class CampaignRecords:
             (of_failure,) = self._record_of_failure(row).tables["runs"].to_pylist()
             return dict(of_failure)
         # The record of another run would be taken for one that the dataset has already, and its own run would be left out.
-        told = file.runs_row(key)
-        self._check_identity(key, row, told)
-        return told
+        runs_row = file.runs_row(key)
+        self._check_identity(key, row, runs_row)
+        return runs_row
 
     def record(self, key: str) -> Record:
         """A record. Raises PipelineError where it is damaged, missing though there is a result, or contradicts that result."""
@@ -185,15 +185,15 @@ class CampaignRecords:
         except PipelineError:
             return False  # damaged: refused with the reason when it is asked for
 
-    def _check_identity(self, key: str, row: Row, told: Mapping[str, object]) -> None:
+    def _check_identity(self, key: str, row: Row, runs_row: Mapping[str, object]) -> None:
         """Raise PipelineError if a record is of another run or build than the row under its key, or of another result."""
         summary = self._summary_of_row(row)
         build = self._order_of_campaign.build.commit
-        if told.get("commit") != build:
-            raise DamagedError(f"{self._name(key)}: performed by commit {told.get('commit')}, its campaign by {build}")
+        if runs_row.get("commit") != build:
+            raise DamagedError(f"{self._name(key)}: performed by commit {runs_row.get('commit')}, its campaign by {build}")
         for column in _TOLD:
-            if told.get(column) != getattr(summary, column):
-                words = f"{column} is {told.get(column)}, the row of its run says {getattr(summary, column)}"
+            if runs_row.get(column) != getattr(summary, column):
+                words = f"{column} is {runs_row.get(column)}, the row of its run says {getattr(summary, column)}"
                 raise DamagedError(f"{self._name(key)}: {words}")
 
     def _summary_of_row(self, row: Row) -> Summary:

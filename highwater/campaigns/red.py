@@ -99,13 +99,13 @@ def _unexpected_checks(parts: Iterable[Part], folder: Path, smaller: Mapping[str
 def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
     """One run that is not as expected. `folder` is its store, `plan` the file of its plan where that is not the stored one."""
     stored = str(folder / run.store / store.PLAN) if run.store else ""
-    found = kept_first_call(folder / run.store) if run.store else None
+    first_call = kept_first_call(folder / run.store) if run.store else None
     return Red(
         name=run.name,
         sentence=sentence,
         reasons=run.reasons[:_KINDS],
         cause=run.cause,
-        call=found.sentence if found is not None and not found.missing else "",
+        call=first_call.sentence if first_call is not None and not first_call.missing else "",
         plan=plan or stored,
         page=str(folder / run.report) if run.report else "",
         repeat=run.repeat,
@@ -130,7 +130,7 @@ def lines_of(reds_shown: Sequence[Red]) -> Iterator[str]:
         yield from (f"    {reason}" for reason in red.reasons[1:])
         yield from (f"    {name:<7} {value}" for name, value in _places(red) if value)
         if others:
-            names = ", ".join(other.name for other in others[:_KINDS])
+            names = ", ".join(anomaly.name for anomaly in others[:_KINDS])
             yield f"    same    {names}{f' and {len(others) - _KINDS} more' if len(others) > _KINDS else ''}"
     for red, *others in causes[_SHOWN:_NAMED]:
         more = f" (and {len(others)} more of this cause)" if others else ""

@@ -86,9 +86,9 @@ def _store_shrunk_run(run: str, smaller: Shrunk, store: Path) -> Path | None:
         place = Path(os.path.relpath(page, folder)).as_posix()
         link_to(folder, Link(words=f"{words}, after shrinking", page=place))
     if recorded.beside and (folder / run_store.REPORT).exists():
-        judged = msgspec.json.decode((folder / run_store.VERDICT).read_bytes(), type=Verdict)
+        verdict = msgspec.json.decode((folder / run_store.VERDICT).read_bytes(), type=Verdict)
         repeat = msgspec.json.decode((folder / SUMMARY).read_bytes(), type=Summary).repeat
-        rewrite_page(stored_run(folder, judged), repeat=repeat)
+        rewrite_page(stored_run(folder, verdict), repeat=repeat)
     return recorded.beside[0][1] if recorded.beside else None
 
 

@@ -52,22 +52,22 @@ def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: 
     system = request.spec
     every = load_corpus(corpus) if corpus.exists() else ()
     entries = [case for case in every if parsed_system(case.expectation.system).name == system.name]
-    told = _cases_of_entries(request, entries)
+    cases_of_entries = _cases_of_entries(request, entries)
     drawn = tuple(_cases_of_seeds(request, seeds)) if "seeds" in phases else ()
-    found: dict[Phase, Iterable[Case]] = {
-        "corpus": (case for case in told.fit if case.expectation.verdict != "INVALID"),
+    cases_by_phase: dict[Phase, Iterable[Case]] = {
+        "corpus": (case for case in cases_of_entries.fit if case.expectation.verdict != "INVALID"),
         "plans": load_plans_on(request, plans, entries) if plans.exists() else (),
         "seeds": (case for case in drawn if case.plan.schedule),
-        "known-bad": (case for case in told.fit if case.expectation.verdict == "INVALID"),
+        "known-bad": (case for case in cases_of_entries.fit if case.expectation.verdict == "INVALID"),
     }
-    cases = {phase: _performable_cases(found[phase]) for phase in phases}
+    cases = {phase: _performable_cases(cases_by_phase[phase]) for phase in phases}
     bare = tuple((case.entry, "none of its faults can be injected") for case in drawn if not case.plan.schedule)
-    for phase, unfit in (("corpus", told.unfit), ("seeds", bare)):
+    for phase, unfit in (("corpus", cases_of_entries.unfit), ("seeds", bare)):
         if phase in cases:
             cases[phase] = replace(cases[phase], unfit=(*cases[phase].unfit, *unfit))
-    refused = [why for phase in cases.values() for _, why in phase.unfit]
+    refusal = [reason for phase in cases.values() for _, reason in phase.unfit]
     if not any(phase.fit for phase in cases.values()):
-        raise UsageError(refused[0] if refused else f"no plan for {words_of(system)} in {', '.join(phases)}")
+        raise UsageError(refusal[0] if refusal else f"no plan for {words_of(system)} in {', '.join(phases)}")
     return cases
 
 
@@ -88,11 +88,11 @@ def _cases_of_entries(request: Request, entries: Iterable[Case]) -> Cases:
         same, older, newer = (None if words is None else cases[words] for words in (near.same, near.older, near.newer))
         verdicts = [None if case is None else case.expectation.verdict for case in (older, newer)]
         if same is not None or verdicts in (["VALID", None], ["VALID", "VALID"], [None, "INVALID"], ["INVALID", "INVALID"]):
-            told = next(case for case in (same, older, newer) if case is not None)
-            if request.client and told.expectation.verdict == "INVALID":
+            matching_case = next(case for case in (same, older, newer) if case is not None)
+            if request.client and matching_case.expectation.verdict == "INVALID":
                 unfit.append((name, "what it loses was seen with librdkafka alone"))
             else:
-                fit.append(placed(told, request))
+                fit.append(placed(matching_case, request))
             continue
         beside = [case.expectation for case in (older, newer) if case is not None]
         told_words = " and ".join(f"{expectation.verdict} on {expectation.system}" for expectation in beside)
@@ -123,8 +123,8 @@ def _performable_cases(cases: Iterable[Case]) -> Cases:
     backend = backend_named(BACKEND)
     judged = [(case, backend.refuse(case.plan)) for case in cases]
     return Cases(
-        fit=tuple(case for case, why in judged if why is None),
-        unfit=tuple((case.entry, why) for case, why in judged if why is not None),
+        fit=tuple(case for case, reason in judged if reason is None),
+        unfit=tuple((case.entry, reason) for case, reason in judged if reason is not None),
     )
 
 

@@ -111,9 +111,9 @@ class Counts:
         self._exits.update(part.exits)
         self._numbers.update({name: getattr(part, name) for name in (*_SUMMED, *_RUNS)})
         self._sim_ms += _ms(part.sim_seconds)
-        for one in part.anomalies:
-            found = self._anomalies.setdefault((one.kind, one.checker), _Found(one.first_seed, one.repeat))
-            found.add(one.runs, one.faults)
+        for anomaly in part.anomalies:
+            found = self._anomalies.setdefault((anomaly.kind, anomaly.checker), _Found(anomaly.first_seed, anomaly.repeat))
+            found.add(anomaly.runs, anomaly.faults)
         for fault in part.faults:
             self._add_fault(fault.kind, runs=fault.runs, begun=fault.begun, acted=fault.acted)
         self._signatures.update(part.signatures)

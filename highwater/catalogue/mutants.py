@@ -108,8 +108,10 @@ def load_mutants(path: Path) -> Mutants:
         for index, row in enumerate(mutants.caught):
             if (row.plan is None) == (row.seeds is None):
                 raise document.error(("caught", index), f"{row.protocol}: exactly one of plan and seeds must be given")
-            if strange := sorted(set(row.shows) - {kind for _, kind in declared(row.protocol)}):
-                raise document.error(("caught", index), f"{row.protocol}: no checker declares that it shows {', '.join(strange)}")
+            if undeclared := sorted(set(row.shows) - {kind for _, kind in declared(row.protocol)}):
+                raise document.error(
+                    ("caught", index), f"{row.protocol}: no checker declares that it shows {', '.join(undeclared)}"
+                )
             if row.seeds is not None and not (row.first is not None and row.seeds[0] <= row.first <= row.seeds[1]):
                 raise document.error(("caught", index), f"{row.protocol}: first must be one of seeds")
     except OSError as error:

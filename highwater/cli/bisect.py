@@ -55,27 +55,27 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def bisect(given: Options) -> int:
+def bisect(arguments: Options) -> int:
     """Find the first bad one of a folder of Kafka builds with a plan; a run that shows nothing is repeated, never called good."""
-    if given.backend == "sim":
+    if arguments.backend == "sim":
         raise UsageError("builds of Kafka are run with --backend process or docker, not sim")
-    backend: BackendName = given.backend or "process"
-    paths = builds_in(given.folder, given.order)
+    backend: BackendName = arguments.backend or "process"
+    paths = builds_in(arguments.folder, arguments.order)
     builds = [(path.name, named(path)) for path in paths]
-    plan = load_plan(given.plan)
-    work = _Work(given, plan, backend)
+    plan = load_plan(arguments.plan)
+    work = _Work(arguments, plan, backend)
     for _, jars in builds:
         work.refuse(jars)
-    folder = options.writable_folder(given.store) / _STATE / f"{plan.name}-{_identity_of_runs(work, builds)}"
-    if not given.json:
-        say(f"plan {plan.name}  {len(builds)} builds in {given.folder}  a good build needs {given.runs} good runs")
+    folder = options.writable_folder(arguments.store) / _STATE / f"{plan.name}-{_identity_of_runs(work, builds)}"
+    if not arguments.json:
+        say(f"plan {plan.name}  {len(builds)} builds in {arguments.folder}  a good build needs {arguments.runs} good runs")
     with owned(storage_at(str(folder))), cleaned_up(backend):
         ledger = Ledger(storage_at(str(folder / "ledger")))
         ledger.mend(present_stamp().code)
-        tell = partial(_tell, show=not given.json)
-        found = Bisection(builds, work.perform, ledger, wanted=given.runs, tell=tell).find()
-    say_json(found) if given.json else say(_conclusion_line(found))
-    return found.exit
+        tell = partial(_tell, show=not arguments.json)
+        bisection = Bisection(builds, work.perform, ledger, wanted=arguments.runs, tell=tell).find()
+    say_json(bisection) if arguments.json else say(_conclusion_line(bisection))
+    return bisection.exit
 
 
 def builds_in(folder: Path, order: Path | None) -> list[Path]:
@@ -114,12 +114,12 @@ def _lines_of_file(file: Path) -> list[str]:
 class _Work:
     """Performs the plan on a build."""
 
-    def __init__(self, given: Options, plan: Plan, backend: BackendName) -> None:
+    def __init__(self, arguments: Options, plan: Plan, backend: BackendName) -> None:
         self.plan = plan
         self.backend = backend
-        self.system = given.system
-        self._given = given
-        self._keep = Keep(store=given.store)
+        self.system = arguments.system
+        self._arguments = arguments
+        self._keep = Keep(store=arguments.store)
         self._build = present_build()
 
     def request(self, jars: OwnJars) -> Request:
@@ -139,7 +139,7 @@ class _Work:
     def perform(self, jars: OwnJars) -> Summary:
         """Perform the plan once on this build, and judge the run."""
         request = self.request(jars)
-        repeat = f"highwater run --plan {self._given.plan}{request.words}"
+        repeat = f"highwater run --plan {self._arguments.plan}{request.words}"
         repeat += f" --backend {self.backend}" if self.backend != "process" else ""
         return perform(Task(plan=self.plan_on(jars), repeat=repeat, build=self._build, keep=self._keep, backend=self.backend))
 
@@ -157,18 +157,18 @@ def _tell(looked: Looked, *, show: bool) -> None:
         say(f"{looked.standing:<9}  {looked.name} ({looked.jars.version}), {len(looked.runs)} runs: {looked.words}")
 
 
-def _conclusion_line(found: Found) -> str:
+def _conclusion_line(bisection: Found) -> str:
     """The line with the result."""
-    by_name = {build.name: build for build in found.builds}
-    undecided = ", ".join(build.name for build in found.builds if build.standing == "undecided")
+    by_name = {build.name: build for build in bisection.builds}
+    undecided = ", ".join(build.name for build in bisection.builds if build.standing == "undecided")
     beside = f"; undecided: {undecided}" if undecided else ""
-    if found.exit is ExitCode.VALID:
-        return f"no bad build: the newest, {found.last_good}, is good"
-    if found.first_bad is None:
+    if bisection.exit is ExitCode.VALID:
+        return f"no bad build: the newest, {bisection.last_good}, is good"
+    if bisection.first_bad is None:
         return f"unknown: the newest build is undecided ({undecided})"
-    bad = by_name[found.first_bad]
-    if found.exit is ExitCode.INVALID:
-        before = f", after {found.last_good}" if found.last_good else ", the oldest build"
+    bad = by_name[bisection.first_bad]
+    if bisection.exit is ExitCode.INVALID:
+        before = f", after {bisection.last_good}" if bisection.last_good else ", the oldest build"
         return f"first bad: {bad.name} ({bad.jars.version}){before}: {bad.words}{beside}"
-    after = f"after {found.last_good} and " if found.last_good else ""
+    after = f"after {bisection.last_good} and " if bisection.last_good else ""
     return f"unknown: the first bad build comes {after}not later than {bad.name}{beside}"

@@ -151,31 +151,31 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def campaign(given: Options) -> int:
+def campaign(arguments: Options) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
-    options.check_seeds(given.derivation)
-    order = _order_of_options(given)
+    options.check_seeds(arguments.derivation)
+    order = _order_of_options(arguments)
     order.check()  # refuse bad input before writing anything
-    given.hook.check()
-    marks = load(given.causes, today=date.today())
+    arguments.hook.check()
+    marks = load(arguments.causes, today=date.today())
     must = chosen(
-        given.goals, profile=order.profile, by_default=_must_reach_standard_goals(order), with_branches=order.counts_branches
+        arguments.goals, profile=order.profile, by_default=_must_reach_standard_goals(order), with_branches=order.counts_branches
     )
-    place = None if given.junit is None else options.writable_file(given.junit)
-    folder = CampaignFolder(_open_storage(given.store, order, given.on.spark), present_asked(order))
-    session = session_if_asked(given.on.spark, given.on.settings)
-    say(_headline(order)) if not given.json else None
+    place = None if arguments.junit is None else options.writable_file(arguments.junit)
+    folder = CampaignFolder(_open_storage(arguments.store, order, arguments.on.spark), present_asked(order))
+    session = session_if_asked(arguments.on.spark, arguments.on.settings)
+    say(_headline(order)) if not arguments.json else None
     with session as started, owned(folder.place):
-        jobs = given.jobs or cores()
+        jobs = arguments.jobs or cores()
         work = partial(perform, spark=started, jobs=jobs)
         workers = None if started is None else partial(results_on_spark, started)
-        causes_before = _begin_or_resume(folder, partial(mend, folder, workers), resume=given.resume)
-        return _perform_in_folder(folder, given, must, work, marks, jobs=jobs, junit=place, causes_before=causes_before)
+        causes_before = _begin_or_resume(folder, partial(mend, folder, workers), resume=arguments.resume)
+        return _perform_in_folder(folder, arguments, must, work, marks, jobs=jobs, junit=place, causes_before=causes_before)
 
 
 def _perform_in_folder(
     folder: CampaignFolder,
-    given: Options,
+    arguments: Options,
     must: tuple[str, ...],
     work: Performer,
     marks: Marks,
@@ -185,54 +185,56 @@ def _perform_in_folder(
     causes_before: Set[str] | None,
 ) -> int:
     """Perform the campaign of the folder, write its pages, print its result; the exit code. `must`: names of goals."""
-    order, store, json = folder.asked.order, given.store, given.json
+    order, store, json = folder.asked.order, arguments.store, arguments.json
     with progress(order.runs, quiet=json) as ticker, cleaned_up(order.backend):
-        watch = Watch(Limits(invalid_runs=given.stop_after))
-        carry_out = partial(perform_guided, folder, store=store) if given.guided else folder.perform
+        watch = Watch(Limits(invalid_runs=arguments.stop_after))
+        carry_out = partial(perform_guided, folder, store=store) if arguments.guided else folder.perform
         performed = carry_out(
             work,
             watch,
             _tick_and_count(ticker, LivePage(folder)),
-            deadline_s=given.deadline or _deadline_s_of_run(order.seconds),
+            deadline_s=arguments.deadline or _deadline_s_of_run(order.seconds),
             goals=must,
         )
-    code = exit_code(performed, unknown_allowed_percent=given.unknown_allowed, marks=marks)
+    code = exit_code(performed, unknown_allowed_percent=arguments.unknown_allowed, marks=marks)
     (write := partial(_write_index_and_junit, folder, performed, junit=junit, code=code, known=causes_before, marks=marks))()
     branches_file = _write_branches(folder, performed.summaries)
     pages = (f"{_folder_as_named(folder, store)}/{INDEX}", str(junit or f"{_folder_as_named(folder, store)}/{JUNIT}"))
     outcome = _outcome_of(performed, order, code, pages, marks)
     if json:
         say_json(outcome)
-        given.hook.tell(outcome, code)
+        arguments.hook.tell(outcome, code)
         return code
-    smaller = _shrink_failures(performed, marks, store, order, cpu_seconds=0.0 if given.on.spark else given.shrink, workers=jobs)
+    smaller = _shrink_failures(
+        performed, marks, store, order, cpu_seconds=0.0 if arguments.on.spark else arguments.shrink, workers=jobs
+    )
     write(smaller=smaller) if smaller else None  # once more: what is written already must not wait for the shrinker
     show(performed, code, smaller, causes_before, marks)
     say(
         f"pages   {', '.join(pages)}"
         + (f"; branches: {branches_file}: {_folder_as_named(folder, store)}/{BRANCHES}" if branches_file else "")
     )
-    given.hook.tell(outcome, code)
+    arguments.hook.tell(outcome, code)
     return code
 
 
-def _order_of_options(given: Options) -> Order:
+def _order_of_options(arguments: Options) -> Order:
     """The campaign that the options mean."""
-    seeds = options.seeds_of(given.seeds)
+    seeds = options.seeds_of(arguments.seeds)
     return Order(
         first=seeds[0],
         last=seeds[-1],
-        protocols=tuple(dict.fromkeys(options.names_of(given.protocol))),
-        mixes=tuple(dict.fromkeys(options.names_of(mix) for mix in given.faults or [""])),
-        **asdict(given.load),
-        backend=options.backend_for(given.backend, None, given.under.system),
-        system=given.under.name,
-        described=given.under.file,
-        jars=given.under.build,
-        client=given.under.library,
-        keep_all=given.keep_all,
-        branches=given.branches,
-        generation=_generation_size(given.generation, guided=given.guided),
+        protocols=tuple(dict.fromkeys(options.names_of(arguments.protocol))),
+        mixes=tuple(dict.fromkeys(options.names_of(mix) for mix in arguments.faults or [""])),
+        **asdict(arguments.load),
+        backend=options.backend_for(arguments.backend, None, arguments.under.system),
+        system=arguments.under.name,
+        described=arguments.under.file,
+        jars=arguments.under.build,
+        client=arguments.under.library,
+        keep_all=arguments.keep_all,
+        branches=arguments.branches,
+        generation=_generation_size(arguments.generation, guided=arguments.guided),
     )
 
 
@@ -254,13 +256,13 @@ def _deadline_s_of_run(seconds: int | None) -> float:
 def _begin_or_resume(folder: CampaignFolder, mended: Callable[[], list[str]], *, resume: bool) -> Set[str] | None:
     """Resume the folder's campaign or empty the folder; returns the signatures that the store knew before (`known_causes`)."""
     resumed = resume and folder.is_resumable()
-    known = known_causes(folder.storage, folder.under, resumed=resumed)
+    known_signatures = known_causes(folder.storage, folder.under, resumed=resumed)
     if resumed:
         for words in first_of(mended()):
             complain(words)
     else:
         folder.begin()
-    return known
+    return known_signatures
 
 
 def _write_index_and_junit(
@@ -312,9 +314,9 @@ def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> s
     if not folder.asked.order.counts_branches:
         return ""
     protocols = folder.asked.order.protocols
-    never, there = never_taken(summaries, protocols), len(possible(protocols))
+    never, possible_count = never_taken(summaries, protocols), len(possible(protocols))
     folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
-    return f"{there - len(never)} of {there} taken, {len(never)} never"
+    return f"{possible_count - len(never)} of {possible_count} taken, {len(never)} never"
 
 
 def _outcome_of(performed: Campaign, order: Order, code: ExitCode, pages: tuple[str, str], marks: Marks) -> Outcome:
@@ -386,13 +388,13 @@ def show(
     performed: Campaign,
     code: ExitCode,
     smaller: Mapping[str, Smaller],
-    known: Set[str] | None = None,
+    known_signatures: Set[str] | None = None,
     marks: Marks = NONE,
 ) -> None:
     """Print the result of a campaign in about ten lines: the totals, and one line for each cause of failures.
 
-    `smaller` has the shrunk plans by the folder of the run, `known` the signatures of earlier campaigns of the store. The pages
-    and `--json` have the rest.
+    `smaller` has the shrunk plans by the folder of the run, `known_signatures` those of earlier campaigns of the store.
+    The pages and `--json` have the rest.
     """
     numbers = performed.tally
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
@@ -418,7 +420,7 @@ def show(
     )
     if numbers.missed and not performed.stopped:
         say(f"missed  {', '.join(numbers.missed)}: goals that no run reached")
-    show_failures(performed.summaries, smaller, known, marks)
+    show_failures(performed.summaries, smaller, known_signatures, marks)
 
 
 def _goal_in_short(goal: str) -> str:
@@ -431,7 +433,7 @@ def _names_in_short(names: Sequence[str]) -> str:
 
 
 def show_failures(
-    summaries: Collection[Summary], smaller: Mapping[str, Smaller], known: Set[str] | None = None, marks: Marks = NONE
+    summaries: Collection[Summary], smaller: Mapping[str, Smaller], known_signatures: Set[str] | None = None, marks: Marks = NONE
 ) -> None:
     """Print one failed run for each cause, new causes first, with its shrunk plan or the command that repeats it.
 
@@ -441,13 +443,15 @@ def show_failures(
     for summary in summaries:
         if marks.code_of(summary) is not ExitCode.VALID:
             causes.setdefault(summary.signature or f"{summary.words} {summary.failure or ''}", []).append(summary)
-    ranked = sorted(causes.items(), key=lambda cause: (known is None or cause[0] in known, -len(cause[1])))
+    ranked = sorted(causes.items(), key=lambda cause: (known_signatures is None or cause[0] in known_signatures, -len(cause[1])))
     for signature, failed in ranked[:_CAUSES_SHOWN]:
         first = next((run for run in failed if run.store in smaller), failed[0])
         mark = marks.words(signature)
-        new = "new: " if known is not None and first.signature and signature not in known and not mark else ""
-        why = next(iter(first.reasons), "")
-        say(shorten(f"{new}{len(failed)} x {first.words}: {first.name}: {why}", _WIDTH, placeholder=" …"))
+        new = (
+            "new: " if known_signatures is not None and first.signature and signature not in known_signatures and not mark else ""
+        )
+        reason = next(iter(first.reasons), "")
+        say(shorten(f"{new}{len(failed)} x {first.words}: {first.name}: {reason}", _WIDTH, placeholder=" …"))
         if mark:
             say(f"    mark    {mark}")
         less = smaller.get(first.store or "")

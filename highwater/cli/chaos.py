@@ -164,45 +164,49 @@ class Performed(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def chaos(given: Options) -> int:
+def chaos(arguments: Options) -> int:
     """Run the corpus, stored plans and seeds on `safe`, or on another system; catch what is known to be bad; write pages."""
-    options.check_seeds(given.derivation)
+    options.check_seeds(arguments.derivation)
     build = present_build()
-    low = options.seed_of(given.first) if given.first is not None else first_of(build)
-    under = given.under
+    low = options.seed_of(arguments.first) if arguments.first is not None else first_of(build)
+    under = arguments.under
     request = Request(system=under.name, described=under.file, jars=under.build, client=under.library)
     foreign = request.spec.name != REFERENCE
     if under.client and not foreign:
         raise UsageError("--client needs --system: the reference has clients of its own")
-    seeds = range(low, low + (given.seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)))
+    seeds = range(low, low + (arguments.seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)))
     # Refuse bad input before writing anything.
-    given.hook.check()
-    marks = load_marks(given.causes, today=date.today())
-    job = _job_on_system(given, seeds, request) if foreign else _job_on_reference(given, seeds)
-    store, workers, show = options.writable_folder(given.store), given.jobs or cores(), not given.json
-    repeat = _repeat_command(given, request, job)
+    arguments.hook.check()
+    marks = load_marks(arguments.causes, today=date.today())
+    job = _job_on_system(arguments, seeds, request) if foreign else _job_on_reference(arguments, seeds)
+    store = options.writable_folder(arguments.store)
+    workers = arguments.jobs or cores()
+    show = not arguments.json
+    repeat = _repeat_command(arguments, request, job)
     if show:
-        _show_head(job, repeat + (f" --against {given.against}" if given.against else ""))
-    other = (
-        None if given.against is None else perform_on(given.against, _arguments_for_commit(given, repeat, workers), job.phases)
+        _show_head(job, repeat + (f" --against {arguments.against}" if arguments.against else ""))
+    other_commit = (
+        None
+        if arguments.against is None
+        else perform_on(arguments.against, _arguments_for_commit(arguments, repeat, workers), job.phases)
     )
-    earlier = None if foreign else _earlier_protocol(given)
+    earlier = None if foreign else _earlier_protocol(arguments)
     reach = ReachOfChanges() if earlier is None else reach_of_changes(earlier)
     with cleaned_up("process" if foreign else "sim"):
-        performed = _perform_job(given, job, build, store=store, workers=workers, marks=marks, reach=reach)
-    parts, changed = _compare_behaviour(job, performed, earlier, accepting=given.accept, show=show)
+        performed = _perform_job(arguments, job, build, store=store, workers=workers, marks=marks, reach=reach)
+    parts, changed = _compare_behaviour(job, performed, earlier, accepting=arguments.accept, show=show)
     if show:
         for line in reach.lines():
             say(line)
     smaller = _shrink_red_runs(
-        parts, store, 0.0 if given.bisect or other or foreign else given.shrink, workers=workers, show=show
+        parts, store, 0.0 if arguments.bisect or other_commit or foreign else arguments.shrink, workers=workers, show=show
     )
     if earlier is not None and not any(part.interrupted for part in parts):
         _keep_first_calls(earlier, parts, store, show=show)
     _say_reds(reds(parts, store, smaller, marks), parts, repeat=repeat, show=show)
     code = worst(part.code for part in parts)
     _write_pages_of_all(parts, store, repeat=repeat, code=code, smaller=smaller, marks=marks)
-    comparison = None if other is None else compare(other, performed.lines, performed.behaviours)
+    comparison = None if other_commit is None else compare(other_commit, performed.lines, performed.behaviours)
     outcome = Outcome(
         first_seed=low,
         exit=code if comparison is None else comparison.code,
@@ -217,17 +221,17 @@ def chaos(given: Options) -> int:
         junit=str(store / JUNIT),
     )
     _say_last_line(outcome) if show else say_json(outcome)
-    given.hook.tell(outcome, outcome.exit)
+    arguments.hook.tell(outcome, outcome.exit)
     return outcome.exit
 
 
 def _perform_job(
-    given: Options, job: Job, build: Build, *, store: Path, workers: int, marks: Marks, reach: ReachOfChanges
+    arguments: Options, job: Job, build: Build, *, store: Path, workers: int, marks: Marks, reach: ReachOfChanges
 ) -> Performed:
     """Perform the job; each run's line goes to the file and the progress bar as soon as the run has ended."""
     lines: list[RunLine] = []
     behaviours: dict[str, Behaviour] = {}
-    with _line_writer(given.runs) as write, progress(job.runs, quiet=given.json) as ticker:
+    with _line_writer(arguments.runs) as write, progress(job.runs, quiet=arguments.json) as ticker:
 
         def show_line(line: RunLine) -> None:
             lines.append(line)
@@ -239,15 +243,15 @@ def _perform_job(
             keep=Keep(store=store, report=True, only_failures=True),
             jobs=workers,
             on_line=show_line,
-            fail_fast=given.fail_fast,
-            deadline_s=given.deadline,
+            fail_fast=arguments.fail_fast,
+            deadline_s=arguments.deadline,
             marks=marks,
             on_behaviour=behaviours.__setitem__,
             watched=reach.watched,
             on_taken=reach.take,
         )
-        going = (given.keep_going or given.against is not None) and not given.fail_fast
-        parts, phases_left = _perform_phases(job, means, keep_going=going, show=not given.json)
+        going = (arguments.keep_going or arguments.against is not None) and not arguments.fail_fast
+        parts, phases_left = _perform_phases(job, means, keep_going=going, show=not arguments.json)
     return Performed(parts=parts, phases_left=phases_left, lines=lines, behaviours=behaviours)
 
 
@@ -265,11 +269,15 @@ def _compare_behaviour(
         words = f"accepted     {job.snapshot}" if is_green else "not accepted, because a run is red or missing"
         lines = tuple(accept(job.snapshot, now)) if is_green else ()
     else:
-        found = compared(job.before, now, all_plans=is_whole)
-        parts = (*parts, part_of(found, now))
-        words = f"{CHANGED:<12} {len(found)} of {len(now)} plans" if found else f"ok           {len(now)} plans as accepted"
+        differences = compared(job.before, now, all_plans=is_whole)
+        parts = (*parts, part_of(differences, now))
+        words = (
+            f"{CHANGED:<12} {len(differences)} of {len(now)} plans"
+            if differences
+            else f"ok           {len(now)} plans as accepted"
+        )
         meant = f"if this is meant: highwater chaos --accept, and commit {job.snapshot} with the change"
-        lines = (*summary(found, len(now)), *next_steps(found, now, earlier), meant) if found else ()
+        lines = (*summary(differences, len(now)), *next_steps(differences, now, earlier), meant) if differences else ()
     if show:
         say(f"{BEHAVIOUR:<22} {words}")
         for line in lines:
@@ -277,26 +285,26 @@ def _compare_behaviour(
     return parts, lines
 
 
-def _job_on_reference(given: Options, seeds: range) -> Job:
+def _job_on_reference(arguments: Options, seeds: range) -> Job:
     """The job on the reference: its parts, its cases and the number of runs."""
-    phases = _phases_named(given.parts, PHASES if given.against is None else COMPARED)
-    if given.accept:
-        if given.parts or given.against is not None:
+    phases = _phases_named(arguments.parts, PHASES if arguments.against is None else COMPARED)
+    if arguments.accept:
+        if arguments.parts or arguments.against is not None:
             raise UsageError("--accept performs corpus and plans; remove --parts and --against")
         phases = BEHAVING
-    place = _snapshot_of(given, phases)
-    if given.against is not None:
-        commit_of(given.against, option="--against")
+    place = _snapshot_of(arguments, phases)
+    if arguments.against is not None:
+        commit_of(arguments.against, option="--against")
     # Users who have plans and no corpus gate with `--parts plans`.
-    corpus = given.corpus or _CORPUS
+    corpus = arguments.corpus or _CORPUS
     entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
-    stored = _read_stored_plans(given, entries) if "plans" in phases else StoredPlans(cases=())
+    stored = _read_stored_plans(arguments, entries) if "plans" in phases else StoredPlans(cases=())
     inputs = Inputs(
         entries=entries,
         plans=stored.cases,
         unread=stored.unread,
         seeds=seeds,
-        unknown_allowed=given.unknown_allowed,
+        unknown_allowed=arguments.unknown_allowed,
     )
     return Job(
         seeds=seeds,
@@ -304,26 +312,26 @@ def _job_on_reference(given: Options, seeds: range) -> Job:
         parts=lambda phase, means: parts_of(phase, inputs, means),
         runs=len(entries) + len(inputs.plans) + len(seeds) + len(seeds) // SEEDS_TO_A_GUIDED_RUN,
         snapshot=place,
-        before={} if place is None or given.accept else load(place),
+        before={} if place is None or arguments.accept else load(place),
         plans=len(inputs.plans) + sum(case.expectation.protocol == SAFE for case in entries),
-        notes=_notes_on_protocols(given, stored),
+        notes=_notes_on_protocols(arguments, stored),
     )
 
 
-def _read_stored_plans(given: Options, entries: Sequence[Case]) -> StoredPlans:
+def _read_stored_plans(arguments: Options, entries: Sequence[Case]) -> StoredPlans:
     """The plans of the folder, beside the corpus's `entries`, on the protocol of the options. UsageError for an unknown one."""
-    if given.protocol not in (OWN, *VARIANTS):
-        raise UsageError(unknown("protocol", given.protocol, (OWN, *VARIANTS)))
-    if given.protocol != SAFE and given.accept:
+    if arguments.protocol not in (OWN, *VARIANTS):
+        raise UsageError(unknown("protocol", arguments.protocol, (OWN, *VARIANTS)))
+    if arguments.protocol != SAFE and arguments.accept:
         raise UsageError("--accept keeps how plans behave on safe; remove --protocol")
-    return read_plans(given.plans or _PLANS, entries, protocol=given.protocol)
+    return read_plans(arguments.plans or _PLANS, entries, protocol=arguments.protocol)
 
 
-def _notes_on_protocols(given: Options, stored: StoredPlans) -> tuple[str, ...]:
+def _notes_on_protocols(arguments: Options, stored: StoredPlans) -> tuple[str, ...]:
     """Lines on which protocol the user's plans are performed; none for those of this repository, most of which break others."""
-    if given.plans is None or not stored.cases:
+    if arguments.plans is None or not stored.cases:
         return ()
-    on = "the protocol that each names" if given.protocol == OWN else given.protocol
+    on = "the protocol that each names" if arguments.protocol == OWN else arguments.protocol
     notes = [f"{len(stored.cases)} plans on {on}"]
     if stored.elsewhere:
         names = ", ".join(stored.elsewhere[:_NAMED]) + (" …" if len(stored.elsewhere) > _NAMED else "")
@@ -331,49 +339,49 @@ def _notes_on_protocols(given: Options, stored: StoredPlans) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _snapshot_of(given: Options, phases: Sequence[Phase]) -> Path | None:
+def _snapshot_of(arguments: Options, phases: Sequence[Phase]) -> Path | None:
     """The snapshot of these phases; None where none is asked for or kept: of plans of the user, for --bisect and --against."""
-    own = given.corpus is not None or given.plans is not None
-    if given.bisect or given.against is not None or not set(phases).intersection(BEHAVING):
+    own = arguments.corpus is not None or arguments.plans is not None
+    if arguments.bisect or arguments.against is not None or not set(phases).intersection(BEHAVING):
         return None
-    if given.snapshot is None and own:
-        if given.accept:
+    if arguments.snapshot is None and own:
+        if arguments.accept:
             raise UsageError("--accept needs --snapshot FILE, because --corpus or --plans names other plans")
         return None
-    return given.snapshot or PLACE
+    return arguments.snapshot or PLACE
 
 
-def _job_on_system(given: Options, seeds: range, request: Request) -> Job:
+def _job_on_system(arguments: Options, seeds: range, request: Request) -> Job:
     """The job on another system. UsageError for options that only the reference has."""
-    if given.against is not None:
+    if arguments.against is not None:
         raise UsageError(f"--against compares two commits of the reference, not of {request.system}; remove --system")
-    if given.accept:
+    if arguments.accept:
         raise UsageError(f"--accept keeps the behaviour of the reference, not of {request.system}; remove --system")
-    if given.jobs is not None and given.jobs > 1:
-        raise UsageError(f"--jobs must be 1 with --system, not {given.jobs}: one cluster runs at a time")
-    phases = _phases_named(given.parts, systems.PHASES, of=f" for {request.system}")
+    if arguments.jobs is not None and arguments.jobs > 1:
+        raise UsageError(f"--jobs must be 1 with --system, not {arguments.jobs}: one cluster runs at a time")
+    phases = _phases_named(arguments.parts, systems.PHASES, of=f" for {request.system}")
     cases = systems.cases_on(
         request,
         phases,
-        corpus=given.corpus or systems.CORPUS,
-        plans=given.plans or systems.PLANS,
+        corpus=arguments.corpus or systems.CORPUS,
+        plans=arguments.plans or systems.PLANS,
         seeds=seeds,
     )
     return Job(
         seeds=seeds,
         phases=phases,
-        parts=lambda phase, means: systems.parts_of(phase, cases[phase].fit, means, unknown_allowed=given.unknown_allowed),
+        parts=lambda phase, means: systems.parts_of(phase, cases[phase].fit, means, unknown_allowed=arguments.unknown_allowed),
         runs=sum(len(phase.fit) for phase in cases.values()),
-        unfit=tuple(f"{name}: {why}" for phase in cases.values() for name, why in phase.unfit),
+        unfit=tuple(f"{name}: {reason}" for phase in cases.values() for name, reason in phase.unfit),
     )
 
 
-def _repeat_command(given: Options, request: Request, job: Job) -> str:
+def _repeat_command(arguments: Options, request: Request, job: Job) -> str:
     """The command that performs the same runs again."""
     repeat = f"highwater chaos --first {job.seeds[0]} --seeds {len(job.seeds)} --derivation {DERIVATION}"
     repeat += request.words
-    repeat += f" --protocol {given.protocol}" if given.protocol != SAFE else ""
-    return repeat + (f" --parts {','.join(job.phases)}" if given.parts else "")
+    repeat += f" --protocol {arguments.protocol}" if arguments.protocol != SAFE else ""
+    return repeat + (f" --parts {','.join(job.phases)}" if arguments.parts else "")
 
 
 def _arguments_for_commit(given: Options, repeat: str, workers: int) -> tuple[str, ...]:
@@ -402,10 +410,10 @@ def _shrink_red_runs(parts: Sequence[Part], store: Path, cpu_seconds: float, *, 
     return plans
 
 
-def _earlier_protocol(given: Options) -> Revision | None:
+def _earlier_protocol(arguments: Options) -> Revision | None:
     """The other protocol that the present one is compared with: that of --against, or the one that was accepted last."""
-    named = given.against
-    return accepted_before(given.snapshot or PLACE) if named is None else Revision(name=named, words=named)
+    named = arguments.against
+    return accepted_before(arguments.snapshot or PLACE) if named is None else Revision(name=named, words=named)
 
 
 def _keep_first_calls(earlier: Revision, parts: Sequence[Part], store: Path, *, show: bool) -> None:

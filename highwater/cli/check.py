@@ -96,36 +96,38 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def check(given: Options) -> int:
+def check(arguments: Options) -> int:
     """Judge histories and print a verdict on each; store nothing."""
-    asked = ModelChoice(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
-    if given.refines is None:
-        check_asked(asked)  # refuse wrong options before a file is read
-    names = [name for path in given.paths for name in _histories_meant_by(path, asked)]
-    of_one = {"report": given.report, "certificate": given.certificate, "refines": given.refines}
+    model_choice = ModelChoice(
+        model=arguments.model, initial=arguments.initial, consistency=options.names_of(arguments.consistency)
+    )
+    if arguments.refines is None:
+        check_asked(model_choice)  # refuse wrong options before a file is read
+    names = [name for path in arguments.paths for name in _histories_meant_by(path, model_choice)]
+    of_one = {"report": arguments.report, "certificate": arguments.certificate, "refines": arguments.refines}
     for option, value in of_one.items():
         if isinstance(value, Path):
             options.writable_file(value)
         if value is not None and len(names) > 1:
             raise UsageError(f"--{option} takes one history, not {len(names)}")
-    codes = [_check_one(name, asked, given) for name in names]
+    codes = [_check_one(name, model_choice, arguments) for name in names]
     code = worst(codes)
     if len(codes) > 1:
-        _say_totals(codes, code, given)
+        _say_totals(codes, code, arguments)
     return code
 
 
-def _histories_meant_by(path: str, asked: ModelChoice) -> list[str]:
+def _histories_meant_by(path: str, model_choice: ModelChoice) -> list[str]:
     """The histories that an argument of the command means: a file, those in a folder, or those that fit a pattern."""
     if path == _STDIN:
         return [path]
     if has_magic(path) and not Path(path).exists():
-        names = [name for place in sorted(glob(path, recursive=True)) for name in _histories_meant_by(place, asked)]
+        names = [name for place in sorted(glob(path, recursive=True)) for name in _histories_meant_by(place, model_choice)]
         if not names:
             raise UsageError(f"{path}: no file has a name of this pattern")
         return names
     try:
-        return histories_below(Path(path), asked) if Path(path).is_dir() else [path]
+        return histories_below(Path(path), model_choice) if Path(path).is_dir() else [path]
     except HistoryError:
         return [path]  # reading it says why it is no history
 
@@ -143,22 +145,22 @@ def _file_of_history(name: str) -> Iterator[Path]:
         yield file
 
 
-def _check_one(name: str, asked: ModelChoice, given: Options) -> ExitCode:
+def _check_one(name: str, model_choice: ModelChoice, arguments: Options) -> ExitCode:
     """Judge one history; a file that cannot be judged is told, and does not end the command."""
     with _file_of_history(name) as file:
         place = Place(file=file, name=name)
         try:
-            if given.refines is not None:
+            if arguments.refines is not None:
                 # Imported here, as below, because it needs the checkers of logs: a history of another system is judged without.
                 from highwater.cli.check_run import check_refinement
 
-                return check_refinement(place, given.refines, json=given.json)
-            return _judge_and_print(place, asked, given)
+                return check_refinement(place, arguments.refines, json=arguments.json)
+            return _judge_and_print(place, model_choice, arguments)
         except (HistoryError, UsageError) as error:
             complaints = [line.replace(str(file), name) for line in _complaints_of(error, file)]
     for line in complaints:
         complain(line)
-    if given.json:
+    if arguments.json:
         say_json({"file": name, "error": "; ".join(complaints), "exit": ExitCode.USAGE})
     return ExitCode.USAGE
 
@@ -171,39 +173,39 @@ def _complaints_of(error: HistoryError | UsageError, file: Path) -> tuple[str, .
     return (f"{error}; the file looks like {looks}" if looks else str(error),)
 
 
-def _say_totals(codes: list[ExitCode], code: ExitCode, given: Options) -> None:
+def _say_totals(codes: list[ExitCode], code: ExitCode, arguments: Options) -> None:
     """Print how many histories had each outcome."""
     counted = {_OUTCOMES.get(outcome, outcome.name): count for outcome, count in sorted(Counter(codes).items())}
-    if given.json:
+    if arguments.json:
         say_json({"histories": len(codes), "counts": counted, "exit": code})
         return
     say(f"{len(codes)} histories: {', '.join(f'{count} {words}' for words, count in counted.items())}; {WORDS[code]}")
 
 
-def _judge_and_print(place: Place, asked: ModelChoice, given: Options) -> ExitCode:
+def _judge_and_print(place: Place, model_choice: ModelChoice, arguments: Options) -> ExitCode:
     """Judge a history and print the verdict; write the page and the certificate if they are asked for. The exit code."""
     began = perf_counter()
     form = form_of(place.file)
-    subject = subject_of(place.file, form, asked.model)
+    subject = subject_of(place.file, form, model_choice.model)
     if subject.log is not None:
         from highwater.cli.check_run import check_run
 
-        return check_run(place, subject.log, began, given)
-    with show_while_working(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
-        ruled = judge_subject(place.file, subject, asked)
+        return check_run(place, subject.log, began, arguments)
+    with show_while_working(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=arguments.json):
+        ruled = judge_subject(place.file, subject, model_choice)
     judgement = ruled.found
-    if ruled.words and not given.json:
+    if ruled.words and not arguments.json:
         say(ruled.words)
-    _say_judgement(place, form, ruled, measured(began), given)
-    if given.certificate is not None:
-        _write_certificate(place, ruled, given.certificate, json=given.json)
+    _say_judgement(place, form, ruled, measured(began), arguments)
+    if arguments.certificate is not None:
+        _write_certificate(place, ruled, arguments.certificate, json=arguments.json)
     repeat = _repeat_command(place, ruled.asked)
-    if given.report is not None:
+    if arguments.report is not None:
         html = page_of_file(place.file, ruled.asked, judgement, guess=ruled.words, repeat=repeat, name=place.name)
-        store.write_file(given.report, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
-    if not given.json:
-        cut = not given.whole and len(judgement.anomalies) + len(judgement.unchecked) > 1
-        say_next(repeat, given, failed=bool(judgement.anomalies), cut=cut)
+        store.write_file(arguments.report, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
+    if not arguments.json:
+        cut = not arguments.whole and len(judgement.anomalies) + len(judgement.unchecked) > 1
+        say_next(repeat, arguments, failed=bool(judgement.anomalies), cut=cut)
     return of_verdict(judgement.validity, live=None)
 
 
@@ -222,10 +224,10 @@ def _write_certificate(place: Place, ruled: Ruled, out: Path, *, json: bool) -> 
         say(f"proof   highwater verify {shlex.quote(place.name)} {shlex.quote(str(out))}")
 
 
-def say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
+def say_next(command: str, arguments: Options, *, failed: bool, cut: bool) -> None:
     """Print the page that was written or the command that writes it, and the command that prints every finding."""
-    if given.report is not None or failed:
-        say(f"page    {given.report or f'{command} --report page.html'}")
+    if arguments.report is not None or failed:
+        say(f"page    {arguments.report or f'{command} --report page.html'}")
     if cut:
         say(f"all     {command} --all")
 
@@ -240,10 +242,10 @@ def first_line(place: Place, validity: Validity, measured: dict[str, float]) -> 
     return f"{VALIDITY_NAMES[validity]}: {place.name}: {spent}"
 
 
-def _say_judgement(place: Place, form: Form, ruled: Ruled, measured: dict[str, float], given: Options) -> None:
+def _say_judgement(place: Place, form: Form, ruled: Ruled, measured: dict[str, float], arguments: Options) -> None:
     """Print a judgement: in short the worst anomaly, in full all with the lines that they cite."""
     judgement = ruled.found
-    if given.json:
+    if arguments.json:
         # `longest` may hold a million calls; programs that need it call the judge directly.
         body = {k: v for k, v in msgspec.structs.asdict(judgement).items() if k not in ("validity", "longest", "cycles")}
         guess = {"guessed": ruled.guess is not None, "others": ruled.guess.others if ruled.guess else ()}
@@ -252,8 +254,8 @@ def _say_judgement(place: Place, form: Form, ruled: Ruled, measured: dict[str, f
         say_json({"file": place.name, "model": ruled.asked.model, **guess, **verdict, **body, **measured})
         return
     say(first_line(place, judgement.validity, {"operations": judgement.operations, **measured}))
-    say_findings = in_full if given.whole else in_short
-    cited_anomalies = worst_first(judgement.anomalies)[: None if given.whole else 1]
+    say_findings = in_full if arguments.whole else in_short
+    cited_anomalies = worst_first(judgement.anomalies)[: None if arguments.whole else 1]
     quoted = (
         cited(steps_of(place.file, form), {line for anomaly in cited_anomalies for line in anomaly.witness})
         if cited_anomalies
@@ -265,7 +267,7 @@ def _say_judgement(place: Place, form: Form, ruled: Ruled, measured: dict[str, f
             dict.fromkeys(line for line in cited_anomalies[at].witness if line in quoted) if at < len(cited_anomalies) else ()
         )
         quotes = [f"line {line}: {quoted[line].words}" for line in witness]
-        for text in quotes if given.whole else first_of(quotes):
+        for text in quotes if arguments.whole else first_of(quotes):
             say(f"    {text}")
     for note in judgement.notes:
         say(f"  {note}")

@@ -24,18 +24,18 @@ from history.foreign.read import Form, form_of
 from history.history import History
 
 
-def check_run(place: Place, history: History, began: float, given: Options) -> ExitCode:
+def check_run(place: Place, history: History, began: float, arguments: Options) -> ExitCode:
     """Judge a run of highwater, print the verdict, write its page. `began`: the time of `perf_counter` before it was read."""
-    with show_while_working(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
+    with show_while_working(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=arguments.json):
         verdict = judge(history)
     command = f"highwater check {shlex.quote(place.name)}"
-    if given.certificate is not None:
+    if arguments.certificate is not None:
         complain("no certificate: verdicts on logs have none")
-    if given.report is not None:
-        write_page(given.report, history, verdict, plan="", repeat=command)
+    if arguments.report is not None:
+        write_page(arguments.report, history, verdict, plan="", repeat=command)
     spent = {"operations": history.operation_count, **measured(began)}
     code = of_verdict(verdict.validity, live=verdict.live)
-    if given.json:
+    if arguments.json:
         say_json({"file": place.name, "model": LOG, "guessed": False, "exit": code, **encoded(verdict), **spent})
         return code
     say(headline(history.manifest))
@@ -45,10 +45,10 @@ def check_run(place: Place, history: History, began: float, given: Options) -> E
         say(f"cause   {cause.sentence}")
         if origin := origin_words(history, cause):
             say(f"origin  {origin}")
-    lines = explained(verdict, cause, whole=given.whole)
+    lines = explained(verdict, cause, whole=arguments.whole)
     for line in lines:
         say(f"  {line}")
-    say_next(command, given, failed=cause is not None, cut=lines != explained(verdict, cause, whole=True))
+    say_next(command, arguments, failed=cause is not None, cut=lines != explained(verdict, cause, whole=True))
     return code
 
 

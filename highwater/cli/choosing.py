@@ -62,30 +62,30 @@ class Options(TypedDict, total=False):
 
 
 def choose(
-    *, seed: str | None = None, derivation: int | None = None, plan: Path | None = None, **given: Unpack[Options]
+    *, seed: str | None = None, derivation: int | None = None, plan: Path | None = None, **arguments: Unpack[Options]
 ) -> Chosen:
     """The plan that these options of `highwater run` mean. UsageError or PlanError if they mean none."""
-    return chosen(filled(Choice, {"seed": seed, "derivation": derivation, "plan": plan, **given}))
+    return chosen(filled(Choice, {"seed": seed, "derivation": derivation, "plan": plan, **arguments}))
 
 
-def chosen(given: Choice) -> Chosen:
+def chosen(arguments: Choice) -> Chosen:
     """The plan that the options mean. UsageError or PlanError if they mean none."""
-    loaded = None if given.plan is None else load_plan(given.plan)
-    backend = options.backend_for(given.backend, loaded, given.under.system)
+    loaded = None if arguments.plan is None else load_plan(arguments.plan)
+    backend = options.backend_for(arguments.backend, loaded, arguments.under.system)
     request = Request(
-        protocol=given.protocol or "safe",
-        faults=options.names_of(given.faults),
+        protocol=arguments.protocol or "safe",
+        faults=options.names_of(arguments.faults),
         backend=backend,
-        **asdict(given.load),
-        system=given.under.name,
-        described=given.under.file,
-        jars=given.under.build,
-        client=given.under.library,
+        **asdict(arguments.load),
+        system=arguments.under.name,
+        described=arguments.under.file,
+        jars=arguments.under.build,
+        client=arguments.under.library,
     )
-    if given.derivation is not None and given.seed is None:
+    if arguments.derivation is not None and arguments.seed is None:
         raise UsageError("--derivation needs --seed")
-    options.check_seeds(given.derivation)
-    plan, repeat = _plan_and_repeat(given.seed, given.plan, loaded, given.protocol, request)
+    options.check_seeds(arguments.derivation)
+    plan, repeat = _plan_and_repeat(arguments.seed, arguments.plan, loaded, arguments.protocol, request)
     return Chosen(plan=plan, backend=backend, repeat=repeat)
 
 

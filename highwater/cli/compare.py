@@ -62,22 +62,22 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def compare(given: Options) -> int:
+def compare(arguments: Options) -> int:
     """Perform the same plans on two variants and weigh what each costs: latencies, moves, failovers, writes of ZooKeeper."""
-    output = resolve_output(given.wanted)
-    for name in (given.first, given.second):
+    output = resolve_output(arguments.wanted)
+    for name in (arguments.first, arguments.second):
         if name not in VARIANTS:
             raise UsageError(unknown_protocol(name))
-    if given.first == given.second:
-        raise UsageError(f"{given.first} is compared with itself: name two variants")
-    plans, asked = _plans_to_perform(given)
+    if arguments.first == arguments.second:
+        raise UsageError(f"{arguments.first} is compared with itself: name two variants")
+    plans, plan_arguments = _plans_to_perform(arguments)
     pairs = []
-    jobs = min(given.jobs or os.cpu_count() or 1, len(plans))
+    jobs = min(arguments.jobs or os.cpu_count() or 1, len(plans))
     with status(quiet=output.form == "json") as say_status:
-        for pair in pairs_of(plans, given.first, given.second, present_build(), jobs=jobs):
+        for pair in pairs_of(plans, arguments.first, arguments.second, present_build(), jobs=jobs):
             pairs.append(pair)
             say_status(f"{2 * len(pairs)} of {2 * len(plans)} runs")
-    answers = [_table_of_verdicts(pairs, given.first, given.second), _table_of_measures(weighed(pairs))]
+    answers = [_table_of_verdicts(pairs, arguments.first, arguments.second), _table_of_measures(weighed(pairs))]
     match output.form:
         case "table":
             show([answers[0], _shortened(answers[1])], output.form, output.output)
@@ -86,35 +86,37 @@ def compare(given: Options) -> int:
         case _:
             show(answers[1:], output.form, output.output)
     if output.page is not None:
-        repeat = join(["highwater", _NAME, given.first, given.second, *asked])
-        title = f"{given.first} and {given.second} on the same plans"
+        repeat = join(["highwater", _NAME, arguments.first, arguments.second, *plan_arguments])
+        title = f"{arguments.first} and {arguments.second} on the same plans"
         write_page(output.page, answers, title=title, dataset="", repeat=repeat)
     say_page(output)
     return 0
 
 
-def _plans_to_perform(given: Options) -> tuple[list[Plan], list[str]]:
+def _plans_to_perform(arguments: Options) -> tuple[list[Plan], list[str]]:
     """The plans to perform, and the options that choose them. UsageError where none or both kinds are given."""
-    if (given.seeds is None) == (not given.plan):
-        raise UsageError(f"give either --seeds A..B or --plan FILE; given: {'neither' if given.seeds is None else 'both'}")
-    if given.seeds is not None:
-        request = Request(protocol=given.first, faults=options.names_of(given.faults), **asdict(given.load))
-        faults = ["--faults", given.faults] if given.faults else []
-        return [request.plan(number) for number in options.seeds_of(given.seeds)], [
+    if (arguments.seeds is None) == (not arguments.plan):
+        raise UsageError(f"give either --seeds A..B or --plan FILE; given: {'neither' if arguments.seeds is None else 'both'}")
+    if arguments.seeds is not None:
+        request = Request(protocol=arguments.first, faults=options.names_of(arguments.faults), **asdict(arguments.load))
+        faults = ["--faults", arguments.faults] if arguments.faults else []
+        return [request.plan(number) for number in options.seeds_of(arguments.seeds)], [
             "--seeds",
-            given.seeds,
+            arguments.seeds,
             *faults,
             *split(" ".join(words_of_load(request))),
         ]
-    files = given.plan or []
+    files = arguments.plan or []
     plans = [
-        replace(plan, draws=(plan.draws + number) % DRAWS_END) for plan in map(load_plan, files) for number in range(given.draws)
+        replace(plan, draws=(plan.draws + number) % DRAWS_END)
+        for plan in map(load_plan, files)
+        for number in range(arguments.draws)
     ]
     for plan in plans:
         refusal = SimBackend().refuse(plan)
         if refusal is not None:
             raise UsageError(f"{plan.name}: {refusal}")
-    return plans, [*chain.from_iterable(("--plan", str(path)) for path in files), "--draws", str(given.draws)]
+    return plans, [*chain.from_iterable(("--plan", str(path)) for path in files), "--draws", str(arguments.draws)]
 
 
 def _table_of_verdicts(pairs: Sequence[Pair], first: str, second: str) -> Answer:

@@ -55,8 +55,8 @@ def describe(
     if what is None and (at is not None or protocol != "safe"):
         raise UsageError("--at and --protocol are for simulated runs; running brokers are asked as they are now")
     if metrics or scrape is not None:
-        told = _scrape_metrics(scrape or "") if what is None else _metrics_of(what, at, protocol)
-        say_json({"metrics": told}) if json else say(metrics_text(told))
+        shown_metrics = _scrape_metrics(scrape or "") if what is None else _metrics_of(what, at, protocol)
+        say_json({"metrics": shown_metrics}) if json else say(metrics_text(shown_metrics))
         return ExitCode.VALID
     rows = of_cluster(_parse_addresses("--bootstrap", bootstrap or "")) if what is None else _topics_of(what, at, protocol)
     if json:
@@ -92,10 +92,10 @@ def _scrape_metrics(text: str) -> dict[Address, dict[str, int]]:
 def _metrics_of(what: str, at: int | None, protocol: str) -> dict[Address, dict[str, int]]:
     """The metrics of a simulated run at a time, by broker."""
     world = _play_until(what, at, protocol)
-    told = world.metrics()
-    if not told:
+    metrics = world.metrics()
+    if not metrics:
         raise UsageError(f"plan {world.plan.name}: no broker is up at this time; give another --at")
-    return told
+    return metrics
 
 
 def _topics_of(what: str, at: int | None, protocol: str) -> tuple[Description, ...]:

@@ -49,13 +49,15 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def diff(given: Options) -> int:
+def diff(arguments: Options) -> int:
     """Compare two campaigns: new anomalies, lost liveness, slower recovery, less coverage; exit with 10, 12 or 11 if worse."""
-    before, after, answers_wanted = given.before, given.after, resolve_output(given.wanted)
-    findings = ask_diff(source_of(given.dataset, given.engine), before, after)
+    before = arguments.before
+    after = arguments.after
+    answers_wanted = resolve_output(arguments.wanted)
+    findings = ask_diff(source_of(arguments.dataset, arguments.engine), before, after)
     code = worst(EXITS[finding.what] for finding in findings if finding.worse)
     if answers_wanted.page is not None:
-        repeat = f"highwater diff {before} {after} --dataset {given.dataset}"
+        repeat = f"highwater diff {before} {after} --dataset {arguments.dataset}"
         store.write_file(answers_wanted.page, render_diff(_diff_page(findings, before, after, code, repeat)))
     if answers_wanted.form == "json" and answers_wanted.output is None:
         say_json({"before": before, "after": after, "exit": code, "level": LEVEL, "findings": findings})

@@ -57,31 +57,31 @@ class Ablated(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def ablate(given: Options) -> int:
+def ablate(arguments: Options) -> int:
     """Take each switch out of `safe`, alone, and search; print each switch when its searches are over."""
-    question = Question(bounds=bounds_of(given.world, given.coordination, given.moving))
+    question = Question(bounds=bounds_of(arguments.world, arguments.coordination, arguments.moving))
     bounds = question.bounds
     check_searchable(question, Manner())
     done: list[AblatedSwitch] = []
     stopped = ""
     safe = 0
     try:
-        ablations = Ablations(bounds, given.budget_seconds, given.memory_mib or memory_limit_mib(), process_time)
+        ablations = Ablations(bounds, arguments.budget_seconds, arguments.memory_mib or memory_limit_mib(), process_time)
         safe = ablations.safe.states
         if ablations.safe.violations:
             raise UsageError(f"{_SAFE} itself loses {ablations.safe.violations[0].name} in this world")
         whole = "all" if ablations.safe.end == "exhausted" else f"stopped at {ablations.safe.stopped_by}"
-        if not given.json:
+        if not arguments.json:
             say(f"safe: {safe} states ({whole}), {ablations.safe.transitions} transitions, nothing falls")
         for ablation in ablations.run():
             done.append(_json_row(ablation))
-            if not given.json:
+            if not arguments.json:
                 say(_line_of_ablation(ablation))
     except KeyboardInterrupt:
         stopped = "an interrupt"
-    again = repeat("ablate", question) + f" --budget-seconds {given.budget_seconds}"
+    again = repeat("ablate", question) + f" --budget-seconds {arguments.budget_seconds}"
     ablated = Ablated(bounds=bounds, states_of_safe=safe, switches=tuple(done), stopped_by=stopped, repeat=again)
-    if given.json:
+    if arguments.json:
         say_json(ablated)
     else:
         _say_totals(ablated)

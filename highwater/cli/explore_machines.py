@@ -79,34 +79,36 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def machines(given: Options) -> int:
+def machines(arguments: Options) -> int:
     """Search all schedules of a small cluster, shortest first; print a counterexample step by step."""
-    check_protocol(given.protocol)
-    check_plan(given.plan)
+    check_protocol(arguments.protocol)
+    check_plan(arguments.plan)
     question = Question(
-        protocol=given.protocol,
-        bounds=bounds_of(given.world, given.coordination, given.moving),
-        holds=given.holds,
-        unclean=given.unclean,
-        workers=given.going.workers,
+        protocol=arguments.protocol,
+        bounds=bounds_of(arguments.world, arguments.coordination, arguments.moving),
+        holds=arguments.holds,
+        unclean=arguments.unclean,
+        workers=arguments.going.workers,
     )
-    limits, checkpoint, folder = given.limits, None, given.going.resume_from
+    limits = arguments.limits
+    checkpoint = None
+    folder = arguments.going.resume_from
     budget = Budget(
         seconds=limits.budget_seconds,
         depth=limits.max_depth,
         walks=limits.walks,
         memory_mib=limits.memory_mib or memory_limit_mib(),
     )
-    check_searchable(question, given.manner)
+    check_searchable(question, arguments.manner)
     if folder is not None:
-        if (question, given.manner) != (Question(), Manner()):
+        if (question, arguments.manner) != (Question(), Manner()):
             raise UsageError(f"--resume {folder} goes on with what is in the folder; it allows only limits, --plan and --json")
         question, checkpoint = read_stopped_search(folder)
-    if not given.json:
+    if not arguments.json:
         say(headline(question))
     if folder is not None and checkpoint is not None:
-        result = resume(question, checkpoint, folder, budget, quiet=given.json)
+        result = resume(question, checkpoint, folder, budget, quiet=arguments.json)
     else:
-        result = search(question, given.manner, budget, quiet=given.json)
+        result = search(question, arguments.manner, budget, quiet=arguments.json)
     again = repeat(f"machines --protocol {question.protocol}", question)
-    return show_outcome(explored(result, question, repeat=again), given.plan, json=given.json)
+    return show_outcome(explored(result, question, repeat=again), arguments.plan, json=arguments.json)

@@ -88,65 +88,67 @@ class ExploredModel(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def model(given: Options) -> int:
+def model(arguments: Options) -> int:
     """Search the whole space of an abstract model; print its counts and a shortest counterexample to each invariant."""
-    sizes = _sizes_of_world(given)
-    variant = given.variant or _DEFAULT_VARIANT[given.model]
-    searched = _build_model(given, variant, sizes)
-    if not given.json:
-        say(f"explore {given.model}, {_named(variant, given.without)}: {_words(sizes)}")
-    depth = None if given.max_depth is None else given.max_depth + 1
-    limits = Limits(seconds=given.budget_seconds, states=states_in(available_bytes()), depth=depth)
-    with shown_progress(quiet=given.json) as progress:
+    sizes = _sizes_of_world(arguments)
+    variant = arguments.variant or _DEFAULT_VARIANT[arguments.model]
+    searched = _build_model(arguments, variant, sizes)
+    if not arguments.json:
+        say(f"explore {arguments.model}, {_named(variant, arguments.without)}: {_words(sizes)}")
+    depth = None if arguments.max_depth is None else arguments.max_depth + 1
+    limits = Limits(seconds=arguments.budget_seconds, states=states_in(available_bytes()), depth=depth)
+    with shown_progress(quiet=arguments.json) as progress:
         result = LevelSearch(searched, limits, monotonic).run(progress)
     if result.end == "too-large" and not result.findings:
         raise WorldTooLarge(result.stopped_by)
-    explored = _outcome(given, variant, sizes, searched.invariants, result)
-    if given.json:
+    explored = _outcome(arguments, variant, sizes, searched.invariants, result)
+    if arguments.json:
         say_json(explored)
     else:
         _say(explored)
     return ExitCode[explored.verdict]
 
 
-def _sizes_of_world(given: Options) -> dict[str, int]:
+def _sizes_of_world(arguments: Options) -> dict[str, int]:
     """The sizes of the model's world; options of another model are refused."""
-    if given.model not in _OPTIONS:
-        raise UsageError(f"unknown model {given.model!r}; known: {', '.join(_OPTIONS)}")
-    defaults = _OPTIONS[given.model]
-    named = asdict(given.world)
-    for other in _OPTIONS.values():
-        for name in other:
+    if arguments.model not in _OPTIONS:
+        raise UsageError(f"unknown model {arguments.model!r}; known: {', '.join(_OPTIONS)}")
+    defaults = _OPTIONS[arguments.model]
+    named = asdict(arguments.world)
+    for sizes_of_model in _OPTIONS.values():
+        for name in sizes_of_model:
             if name not in defaults and named[name] is not None:
-                raise UsageError(f"{_option(name)} does not apply to the model {given.model}")
+                raise UsageError(f"{_option(name)} does not apply to the model {arguments.model}")
     return {name: default if named[name] is None else named[name] for name, default in defaults.items()}
 
 
-def _build_model(given: Options, variant: str, sizes: dict[str, int]) -> Model:
+def _build_model(arguments: Options, variant: str, sizes: dict[str, int]) -> Model:
     """The model with its rules and sizes. Raises UsageError."""
-    variants = VARIANTS if given.model == KAFKA_REPLICATION else ISR_VARIANTS
+    variants = VARIANTS if arguments.model == KAFKA_REPLICATION else ISR_VARIANTS
     if variant not in variants:
-        raise UsageError(f"unknown variant {variant!r} of {given.model}; known: {', '.join(variants)}")
-    if given.without is not None and variant != "kip320":
+        raise UsageError(f"unknown variant {variant!r} of {arguments.model}; known: {', '.join(variants)}")
+    if arguments.without is not None and variant != "kip320":
         raise UsageError(f"--without takes a guard out of kip320, not out of {variant}")
-    if given.without is not None and given.without not in GUARDS:
-        raise UsageError(f"unknown guard {given.without!r}; known: {', '.join(GUARDS)}")
-    if given.model == ASYNC_ISR:
+    if arguments.without is not None and arguments.without not in GUARDS:
+        raise UsageError(f"unknown guard {arguments.without!r}; known: {', '.join(GUARDS)}")
+    if arguments.model == ASYNC_ISR:
         return AsyncIsr(ISR_VARIANTS[variant], IsrSizes(**sizes))
-    rules = VARIANTS[variant] if given.without is None else GUARDS[given.without]
+    rules = VARIANTS[variant] if arguments.without is None else GUARDS[arguments.without]
     return KafkaReplication(rules, Sizes(**sizes))
 
 
-def _outcome(given: Options, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result) -> ExploredModel:
+def _outcome(
+    arguments: Options, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result
+) -> ExploredModel:
     """The JSON object of the search."""
     findings = {finding.invariant: finding for finding in result.findings}
     verdicts = {name: _verdict(findings.get(name), exhausted=result.end == "exhausted") for name in invariants}
     verdict: Literal["VALID", "UNKNOWN"] = "VALID" if result.end == "exhausted" else "UNKNOWN"
-    options = {"variant": variant, **({"without": given.without} if given.without else {}), **sizes}
+    options = {"variant": variant, **({"without": arguments.without} if arguments.without else {}), **sizes}
     return ExploredModel(
-        model=given.model,
+        model=arguments.model,
         variant=variant,
-        without=given.without,
+        without=arguments.without,
         sizes=sizes,
         verdict="INVALID" if findings else verdict,
         verdicts=verdicts,
@@ -157,7 +159,7 @@ def _outcome(given: Options, variant: str, sizes: dict[str, int], invariants: tu
         stopped_by=result.stopped_by,
         states_per_second=int(result.distinct / max(result.seconds, 1e-3)),
         wall_seconds=round(result.seconds, 1),
-        repeat=" ".join([f"highwater explore model {given.model}", *(f"{_option(k)} {v}" for k, v in options.items())]),
+        repeat=" ".join([f"highwater explore model {arguments.model}", *(f"{_option(k)} {v}" for k, v in options.items())]),
     )
 
 

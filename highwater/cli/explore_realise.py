@@ -53,27 +53,27 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def realise(given: Options) -> int:
+def realise(arguments: Options) -> int:
     """Search best-first for a published counterexample to the model on the machines, by default in its own world."""
-    if given.protocol is not None:
-        check_protocol(given.protocol)
-    check_plan(given.plan)
-    if given.name not in PUBLISHED:
-        raise UsageError(f"no published counterexample {given.name!r}; known: {', '.join(PUBLISHED)}")
-    published = PUBLISHED[given.name]
-    bounds = {name: number for name, number in asdict(given.world).items() if number is not None}
+    if arguments.protocol is not None:
+        check_protocol(arguments.protocol)
+    check_plan(arguments.plan)
+    if arguments.name not in PUBLISHED:
+        raise UsageError(f"no published counterexample {arguments.name!r}; known: {', '.join(PUBLISHED)}")
+    published = PUBLISHED[arguments.name]
+    bounds = {name: number for name, number in asdict(arguments.world).items() if number is not None}
     question = Question(
-        protocol=given.protocol or published.protocol,
+        protocol=arguments.protocol or published.protocol,
         bounds=replace(published.bounds, **bounds),
-        holds=given.holds or published.holds,
-        unclean=given.unclean,
+        holds=arguments.holds or published.holds,
+        unclean=arguments.unclean,
     )
-    if not given.json:
+    if not arguments.json:
         say(headline(question))
-    budget = Budget(seconds=given.budget_seconds, memory_mib=given.memory_mib or memory_limit_mib())
-    result, toward = _directed_search(given.name, question, budget, quiet=given.json)
-    again = repeat(f"realise {given.name} --protocol {question.protocol}", question, published.bounds, holds=None)
-    return show_outcome(explored(result, question, repeat=again, toward=toward), given.plan, json=given.json)
+    budget = Budget(seconds=arguments.budget_seconds, memory_mib=arguments.memory_mib or memory_limit_mib())
+    result, toward = _directed_search(arguments.name, question, budget, quiet=arguments.json)
+    again = repeat(f"realise {arguments.name} --protocol {question.protocol}", question, published.bounds, holds=None)
+    return show_outcome(explored(result, question, repeat=again, toward=toward), arguments.plan, json=arguments.json)
 
 
 def _directed_search(name: str, question: Question, budget: Budget, *, quiet: bool) -> tuple[Result[AnyAction], Toward]:

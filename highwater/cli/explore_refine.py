@@ -66,20 +66,24 @@ class ExploredRefinement(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def refine(given: Options) -> int:
+def refine(arguments: Options) -> int:
     """Check that every step of the explored machines is a step of a variant of the model; print the first one that is none."""
-    check_protocol(given.protocol)
-    if given.variant not in VARIANTS:
-        raise UsageError(f"unknown variant {given.variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")
-    question = Question(protocol=given.protocol, bounds=bounds_of(given.world, given.coordination), unclean=given.unclean)
-    budget = Budget(seconds=given.budget_seconds, depth=given.max_depth, memory_mib=given.memory_mib or memory_limit_mib())
-    if not given.json:
+    check_protocol(arguments.protocol)
+    if arguments.variant not in VARIANTS:
+        raise UsageError(f"unknown variant {arguments.variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")
+    question = Question(
+        protocol=arguments.protocol, bounds=bounds_of(arguments.world, arguments.coordination), unclean=arguments.unclean
+    )
+    budget = Budget(
+        seconds=arguments.budget_seconds, depth=arguments.max_depth, memory_mib=arguments.memory_mib or memory_limit_mib()
+    )
+    if not arguments.json:
         say(headline(question))
     model = MachineWorld(question.variant, question.bounds)
-    with shown_progress(quiet=given.json) as progress:
-        result = Refinement(model, VARIANTS[given.variant], monotonic).run(budget, progress)
-    explored = _json_object(given.variant, question, result, tell(model, result.path))
-    if given.json:
+    with shown_progress(quiet=arguments.json) as progress:
+        result = Refinement(model, VARIANTS[arguments.variant], monotonic).run(budget, progress)
+    explored = _json_object(arguments.variant, question, result, tell(model, result.path))
+    if arguments.json:
         say_json(explored)
     else:
         _say_outcome(explored)

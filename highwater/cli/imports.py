@@ -13,12 +13,14 @@ def failed_import(error: Exception) -> str | None:
     """Say in one line which file of this tree could not be imported, and where; None if the error has another origin."""
     folders = list(_folders())
     if isinstance(error, SyntaxError) and error.filename:
-        place, reason = (error.filename, error.lineno or 1), error.msg
+        place = (error.filename, error.lineno or 1)
+        reason = error.msg
     else:
         frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _is_below(frame.f_code.co_filename, folders)]
         if not any(frame.f_code.co_name == "<module>" and frame.f_globals["__name__"] != "__main__" for frame, _ in frames):
             return None
-        place, reason = (frames[-1][0].f_code.co_filename, frames[-1][1]), str(error)
+        place = (frames[-1][0].f_code.co_filename, frames[-1][1])
+        reason = str(error)
     file, line = place
     return f"{os.path.relpath(file)}:{line}: {type(error).__name__}: {reason}" if _is_below(file, folders) else None
 

@@ -59,35 +59,37 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def inspect(given: Options) -> int:
+def inspect(arguments: Options) -> int:
     """Look at any moment of a simulated run or an explored path: logs, roles, requests, timers, messages, ZooKeeper."""
-    if given.row is not None and (given.at is not None or given.until is not None):
+    if arguments.row is not None and (arguments.at is not None or arguments.until is not None):
         raise UsageError("--row names a moment by itself; leave out --at and --until")
-    time_ns = None if given.at is None else _time_ns(given.at)
-    plan, stored = _plan_of(given.what, given.protocol)
-    names = options.names_of(given.node)
-    _check_names(plan, names, given.partition)
-    with few_collections(), closing(Session(plan, stored=stored, partition=given.partition)) as session:
-        if time_ns is None and given.row is None and given.until is None:
-            if given.json:
+    time_ns = None if arguments.at is None else _time_ns(arguments.at)
+    plan, stored = _plan_of(arguments.what, arguments.protocol)
+    names = options.names_of(arguments.node)
+    _check_names(plan, names, arguments.partition)
+    with few_collections(), closing(Session(plan, stored=stored, partition=arguments.partition)) as session:
+        if time_ns is None and arguments.row is None and arguments.until is None:
+            if arguments.json:
                 raise UsageError("--json needs a moment: --at, --row or --until")
             _Prompt(session, names, plan).cmdloop()
             return ExitCode.VALID
         if time_ns is not None:
             session.to_time(time_ns)
-        if given.row is not None:
-            session.to_row(given.row)
-        if given.until is not None:
-            session.to_words(given.until.split())
-        _tell(session, names, json=given.json)
+        if arguments.row is not None:
+            session.to_row(arguments.row)
+        if arguments.until is not None:
+            session.to_words(arguments.until.split())
+        _tell(session, names, json=arguments.json)
     return ExitCode.VALID
 
 
 def _tell(session: Session, names: Sequence[str], *, json: bool) -> None:
-    there = session.moment.partitions
-    if session.partition and session.partition not in there:
+    partitions_there = session.moment.partitions
+    if session.partition and session.partition not in partitions_there:
         at_s = session.moment.time_ns / _NS_PER_S
-        raise UsageError(f"--partition {session.partition}: not there at {at_s:.6f} s; there are {', '.join(there) or 'none'}")
+        raise UsageError(
+            f"--partition {session.partition}: not there at {at_s:.6f} s; there are {', '.join(partitions_there) or 'none'}"
+        )
     if session.row is not None and not names:
         names = session.own()
     if json:

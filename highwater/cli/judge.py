@@ -84,32 +84,32 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def judge(given: Options) -> int:
+def judge(arguments: Options) -> int:
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
-    choice = ModelChoice(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
+    choice = ModelChoice(model=arguments.model, initial=arguments.initial, consistency=options.names_of(arguments.consistency))
     check_asked(choice)
     if is_own(choice.model):
         raise UsageError("a model of your own is for `highwater check`: a ledger keeps no verdict of code that may change")
-    conf, paths, json = given.on.settings, given.paths, given.json
+    conf, paths, json = arguments.on.settings, arguments.paths, arguments.json
     sources = judging.find(paths, choice)
-    book = Ledger(storage_at(_writable_place(given.ledger or judging.ledger_beside(paths))))
-    job = Job(function=judging.judge_item, ledger=book.location, deadline_s=given.deadline)
+    book = Ledger(storage_at(_writable_place(arguments.ledger or judging.ledger_beside(paths))))
+    job = Job(function=judging.judge_item, ledger=book.location, deadline_s=arguments.deadline)
 
     def do(items: list[Item]) -> None:
         if items:  # else no worker and no Spark is needed
-            with progress(len(items), quiet=json) as ticker, session_if_asked(given.on.spark, conf) as session:
+            with progress(len(items), quiet=json) as ticker, session_if_asked(arguments.on.spark, conf) as session:
                 book.forget({item.key for item in items})
-                workers = given.jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
+                workers = arguments.jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
                 perform(items, job, spark=session, jobs=workers, on_row=lambda row: ticker.tick(row.state))
 
     with owned(storage_at(book.location)):
-        cases = judging.judge_all(sources, choice, book, again=given.again, perform=do)
+        cases = judging.judge_all(sources, choice, book, again=arguments.again, perform=do)
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
     code = worst(case.exit_code for case in cases)
     if json:
         say_json(_json_document(cases, choice, book, code))
         return code
-    _say_table(cases, choice, whole=given.whole)
+    _say_table(cases, choice, whole=arguments.whole)
     if unwritten:
         say(f"{len(unwritten)} verdicts are in the ledger alone: the folder of the run cannot be written")
     _say_totals(cases, book, code)

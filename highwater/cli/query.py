@@ -33,24 +33,24 @@ class QueryOptions(Struct, frozen=True, kw_only=True):
 
 
 @takes(QueryOptions)
-def query(given: QueryOptions) -> int:
+def query(arguments: QueryOptions) -> int:
     """Answer a question about the runs of a dataset, as text, CSV, Parquet, JSON or a page with pictures."""
-    name, sql, dataset = given.name, given.sql, given.dataset
+    name, sql, dataset = arguments.name, arguments.sql, arguments.dataset
     if name is None and sql is None:
-        _say_questions(json=given.wanted.json)
+        _say_questions(json=arguments.wanted.json)
         return 0
     if name is not None and sql is not None:
         raise UsageError("give the name of a question or --sql, not both")
     if not dataset:
         raise UsageError("--dataset DIR is missing: the dataset that `highwater store ingest` wrote")
-    answers_wanted = resolve_output(given.wanted)
+    answers_wanted = resolve_output(arguments.wanted)
     questions = QUESTIONS if name == ALL else () if name is None else (question_named(name),)
     if len(questions) > 1 and answers_wanted.form in ("csv", "parquet"):
         raise UsageError(f"--format {answers_wanted.form} holds one answer; name one question, not {ALL}")
-    source = source_of(dataset, given.engine, given.campaign)
+    source = source_of(dataset, arguments.engine, arguments.campaign)
     answers = ask(source, questions) if sql is None else [ask_sql(source, sql)]
     if answers_wanted.page is not None:
-        repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}{_filter(given.campaign)}"
+        repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}{_filter(arguments.campaign)}"
         title = "All questions" if name == ALL else answers[0].question.title
         write_page(answers_wanted.page, answers, title=title, dataset=dataset, repeat=repeat)
     show(answers, answers_wanted.form, answers_wanted.output)
@@ -84,12 +84,13 @@ class TriageOptions(Struct, frozen=True, kw_only=True):
 
 
 @takes(TriageOptions)
-def triage(given: TriageOptions) -> int:
+def triage(arguments: TriageOptions) -> int:
     """Count the causes of failed runs, each with the command that repeats its plan with the fewest fault windows."""
-    answers_wanted, dataset = resolve_output(given.wanted), given.dataset
-    answers = ask(source_of(dataset, given.engine, given.campaign), [TRIAGE])
+    answers_wanted = resolve_output(arguments.wanted)
+    dataset = arguments.dataset
+    answers = ask(source_of(dataset, arguments.engine, arguments.campaign), [TRIAGE])
     if answers_wanted.page is not None:
-        repeat = f"highwater triage --dataset {dataset}{_filter(given.campaign)}"
+        repeat = f"highwater triage --dataset {dataset}{_filter(arguments.campaign)}"
         write_page(answers_wanted.page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)
     if answers_wanted.form == "table" and answers_wanted.output is None:
         _say_causes(answers[0].table.to_pylist())

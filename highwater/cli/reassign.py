@@ -47,40 +47,46 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def reassign(given: Options) -> int:
+def reassign(arguments: Options) -> int:
     """Move partitions to other brokers: propose, execute, verify, cancel, also while other moves are in flight."""
     # R-240: --cancel, --remove-cancel, --generate-extra, --verify-extra, --execute-extra, besides the three older options
     try:
-        servers = zookeeper_servers(given.zookeeper)
+        servers = zookeeper_servers(arguments.zookeeper)
     except ValueError as error:
-        raise UsageError(f"--zookeeper {given.zookeeper}: {error}") from None
-    unfit = given.cancel or given.remove_cancel or given.generate_extra or given.verify_extra or given.execute_extra
-    if given.requests and unfit:
+        raise UsageError(f"--zookeeper {arguments.zookeeper}: {error}") from None
+    unfit = (
+        arguments.cancel
+        or arguments.remove_cancel
+        or arguments.generate_extra
+        or arguments.verify_extra
+        or arguments.execute_extra
+    )
+    if arguments.requests and unfit:
         raise UsageError(
             "--requests goes with --generate, --execute and --verify only; "
             "to add or change a move, --execute another FILE; to cancel, --execute the saved FILE"
         )
     executes, verifies = reassign_tool.execute, reassign_tool.verify
-    if given.requests:
+    if arguments.requests:
         executes, verifies = reassign_tool.request, reassign_tool.verify_requests
     chosen: list[Command] = []
-    if given.generate or given.generate_extra:
-        chosen.append(reassign_tool.generate(options.names_of(given.topics), _broker_ids(given.brokers)))
-    for file, command in ((given.execute, executes), (given.execute_extra, reassign_tool.execute_extra)):
+    if arguments.generate or arguments.generate_extra:
+        chosen.append(reassign_tool.generate(options.names_of(arguments.topics), _broker_ids(arguments.brokers)))
+    for file, command in ((arguments.execute, executes), (arguments.execute_extra, reassign_tool.execute_extra)):
         if file is not None:
             chosen.append(command(reassign_tool.entries_of(_read_file(file), str(file))))
-    for file in (given.verify, given.verify_extra):
+    for file in (arguments.verify, arguments.verify_extra):
         if file is not None:
             chosen.append(verifies(reassign_tool.entries_of(_read_file(file), str(file))))
-    chosen += [reassign_tool.cancel()] if given.cancel else []
-    chosen += [reassign_tool.remove_cancel()] if given.remove_cancel else []
+    chosen += [reassign_tool.cancel()] if arguments.cancel else []
+    chosen += [reassign_tool.remove_cancel()] if arguments.remove_cancel else []
     if len(chosen) != 1:
         raise UsageError(
             "give exactly one of --generate, --execute, --verify, --cancel, --remove-cancel, --generate-extra, --execute-extra, "
             f"--verify-extra; {len(chosen)} were given"
         )
     lines = asyncio.run(_perform_command(servers, chosen[0]))
-    if given.json:
+    if arguments.json:
         say_json({"exit": 0, "lines": lines})
     else:
         for line in lines:

@@ -38,7 +38,7 @@ def replay(
     json: options.AsJson = False,
 ) -> int:
     """Perform a stored run again, or a plan or seed twice, and check that both histories have the same digest."""
-    here = present_build()
+    build = present_build()
     path = Path(what)
     repeat = f"highwater replay {what}"
     if protocol is not None and path.exists():
@@ -46,9 +46,11 @@ def replay(
     if derivation is not None and path.exists():
         raise UsageError(f"--derivation needs a seed; {what} is a file or folder with a plan")
     options.check_seeds(derivation)
-    given = options.UnderTest(system=system, jars=jars)
+    system_under_test = options.UnderTest(system=system, jars=jars)
     backend_implied = options.backend_for(None, None, system)
-    request = Request(protocol=protocol or "safe", system=given.name, jars=given.build, backend=backend_implied)
+    request = Request(
+        protocol=protocol or "safe", system=system_under_test.name, jars=system_under_test.build, backend=backend_implied
+    )
     under = request.spec if request.words else None
     if path.is_dir():
         manifest = store.load_manifest(path)
@@ -69,14 +71,14 @@ def replay(
         say(headline(plan))
     if is_foreign(plan):
         backend: BackendName = "docker" if manifest is not None and manifest.backend == "docker" else "process"
-        return _perform_once(plan, here, repeat, backend=backend, json=json)
-    judged = _perform_again(plan, here, repeat)
+        return _perform_once(plan, build, repeat, backend=backend, json=json)
+    judged = _perform_again(plan, build, repeat)
     if digest_before is None:
-        digest_before = _perform_again(plan, here, repeat).summary.digest
+        digest_before = _perform_again(plan, build, repeat).summary.digest
     version = manifest.schema_version if manifest is not None else SCHEMA_VERSION
     digest_now = digest_in(version, judged.history.operations, judged.history.events)
     if digest_now != digest_before:
-        raise Nondeterminism(_difference_in_words(digest_now, digest_before, manifest, here) + f"; repeat: {repeat}")
+        raise Nondeterminism(_difference_in_words(digest_now, digest_before, manifest, build) + f"; repeat: {repeat}")
     if json:
         say_json(judged.summary)
     else:
@@ -85,17 +87,17 @@ def replay(
     return judged.summary.exit_code
 
 
-def _perform_again(plan: Plan, here: Build, repeat: str) -> Judged:
+def _perform_again(plan: Plan, build: Build, repeat: str) -> Judged:
     """The simulated run of a plan, judged. Raises KeyboardInterrupt if Ctrl-C ended it."""
-    judged = carry_out(plan, backend_named("sim"), build=here, repeat=repeat, keep=Keep())
-    if judged.history.manifest.outcome == "interrupted":
+    judged_run = carry_out(plan, backend_named("sim"), build=build, repeat=repeat, keep=Keep())
+    if judged_run.history.manifest.outcome == "interrupted":
         raise KeyboardInterrupt  # the digest of an incomplete run cannot be compared
-    return judged
+    return judged_run
 
 
-def _perform_once(plan: Plan, here: Build, repeat: str, *, backend: BackendName, json: bool) -> int:
+def _perform_once(plan: Plan, build: Build, repeat: str, *, backend: BackendName, json: bool) -> int:
     """Perform a plan of another system, and print its verdict."""
-    summary = carry_out(plan, backend_named(backend), build=here, repeat=repeat, keep=Keep()).summary
+    summary = carry_out(plan, backend_named(backend), build=build, repeat=repeat, keep=Keep()).summary
     say_json(summary) if json else show(summary)
     return summary.exit_code
 
@@ -114,11 +116,11 @@ def _stored_plan(directory: Path, manifest: RunManifest, under: SystemSpec | Non
     return load_plan(directory / store.PLAN)
 
 
-def _difference_in_words(digest_now: str, digest_before: str, manifest: RunManifest | None, here: Build) -> str:
+def _difference_in_words(digest_now: str, digest_before: str, manifest: RunManifest | None, build: Build) -> str:
     """How the digests differ, and whether the code may have changed since."""
     line = f"not deterministic: digest {digest_now} instead of {digest_before}"
-    if manifest is not None and (manifest.commit != here.commit or manifest.dirty or here.dirty):
+    if manifest is not None and (manifest.commit != build.commit or manifest.dirty or build.dirty):
         then = f"{manifest.commit[:12] or 'no commit'}{' with changes' if manifest.dirty else ''}"
-        now = f"{here.commit[:12] or 'no commit'}{' with changes' if here.dirty else ''}"
+        now = f"{build.commit[:12] or 'no commit'}{' with changes' if build.dirty else ''}"
         line += f" (stored by {then}, replayed by {now}: the code may have changed)"
     return line

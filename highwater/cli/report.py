@@ -62,8 +62,9 @@ def report(
     verdict = judge(history)
     compared = None if beside is None else _write_beside(run, history, verdict, beside)
     repeat = repeat_of(run, history.manifest.backend)
-    links, found = links_of(run) if output is None else (), kept_first_call(run)
-    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links, window=span_shown, first_call=found)
+    links = links_of(run) if output is None else ()
+    first_call = kept_first_call(run)
+    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links, window=span_shown, first_call=first_call)
     if trace is not None:
         store.write_file(options.writable_file(trace), trace_json(history, verdict))
     if json:
@@ -111,38 +112,41 @@ class _Beside(Struct, frozen=True, kw_only=True):
         }
 
 
-def _write_beside(run: Path, history: History, verdict: Verdict, other: str) -> _Beside:
+def _write_beside(run: Path, history: History, verdict: Verdict, beside: str) -> _Beside:
     """Write the page of a run beside another one."""
-    mine = stored_run(run, verdict)
-    name = os.path.relpath(other, run) if Path(other).is_dir() else other
+    this_run = stored_run(run, verdict)
+    name = os.path.relpath(beside, run) if Path(beside).is_dir() else beside
     repeat = f"highwater report . --beside {name}"
-    if Path(other).is_dir():
-        words, name, theirs, found = "", "", stored_run(Path(other)), None
+    if Path(beside).is_dir():
+        words = ""
+        name = ""
+        run_beside = stored_run(Path(beside))
+        found = None
     else:
-        if history.manifest.backend not in REPEATABLE or mine.plan is None:
+        if history.manifest.backend not in REPEATABLE or this_run.plan is None:
             raise UsageError(
-                f"--beside {other} performs the plan in the simulator; {run} is of backend {history.manifest.backend}"
+                f"--beside {beside} performs the plan in the simulator; {run} is of backend {history.manifest.backend}"
             )
-        words, (name, theirs, found) = other, _run_beside(run, mine.plan, other)
-    written = put_beside(mine, theirs, repeat=repeat, words=words, name=name, first_call=found)
-    same = mine.plan == theirs.plan and mine.history.digest == theirs.history.digest
-    warning = f"--beside {other}: the run beside this one is the same, row by row" if same else ""
+        words, (name, run_beside, found) = beside, _run_beside(run, this_run.plan, beside)
+    written = put_beside(this_run, run_beside, repeat=repeat, words=words, name=name, first_call=found)
+    same = this_run.plan == run_beside.plan and this_run.history.digest == run_beside.history.digest
+    warning = f"--beside {beside}: the run beside this one is the same, row by row" if same else ""
     return _Beside(page=written.page, verdict=written.verdict, parting=written.parting, warning=warning, first_call=found)
 
 
 _Neighbour = tuple[str, Stored, FirstCall | None]
 
 
-def _run_beside(run: Path, plan: Plan, other: str) -> _Neighbour:
+def _run_beside(run: Path, plan: Plan, beside: str) -> _Neighbour:
     """Perform the plan on another protocol, or on that of a commit.
 
     The stored run, after the name of the page if it has one, before the first call that answers otherwise than by that commit.
     """
-    if other not in VARIANTS:
-        return _run_on_commit(run, other)
-    changed = checked(replace(plan, protocol=other, variant=None))
+    if beside not in VARIANTS:
+        return _run_on_commit(run, beside)
+    changed = checked(replace(plan, protocol=beside, variant=None))
     folder = options.writable_folder(run.resolve().parent.parent)
-    again = f"highwater run --plan {run / store.PLAN} --protocol {other}"
+    again = f"highwater run --plan {run / store.PLAN} --protocol {beside}"
     summary = carry_out(changed, backend_named("sim"), build=present_build(), repeat=again, keep=Keep(store=folder)).summary
     assert summary.store is not None
     return "", stored_run(folder / summary.store), None
@@ -162,11 +166,11 @@ def _run_on_commit(run: Path, revision: str) -> _Neighbour:
     with protocol_of(revision, option=option) as protocol:
         plan = ("--plan", str(run / store.PLAN), "--store", str(folder))
         highwater_on(protocol, "run", *plan, what=f"{option} {revision}")
-        found = keep_first_call(run, protocol, revision)
+        first_call = keep_first_call(run, protocol, revision)
     stored = [path.parent for path in folder.glob(f"*/*/{store.MANIFEST}")]
     if len(stored) != 1:
         raise UsageError(f"{option} {revision}: its protocol performed no run of this plan")
-    return name, stored_run(stored[0]), found
+    return name, stored_run(stored[0]), first_call
 
 
 def _plan_text(plan: Path) -> str:

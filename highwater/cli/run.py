@@ -40,18 +40,18 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def run(given: Options) -> int:
+def run(arguments: Options) -> int:
     """Perform one plan, judge the recorded history, and store it with its report."""
-    plan = chosen(given.choice)
-    keep = Keep(store=None if given.no_store else options.writable_folder(given.store), report=given.report)
-    if not given.json:
+    plan = chosen(arguments.choice)
+    keep = Keep(store=None if arguments.no_store else options.writable_folder(arguments.store), report=arguments.report)
+    if not arguments.json:
         say(headline(plan.plan))
-    with _backend_with_progress(plan.backend, quiet=given.json) as performer:
+    with _backend_with_progress(plan.backend, quiet=arguments.json) as performer:
         summary = perform(plan, keep, performer).summary
     if summary.store is not None:
-        store.set_latest(given.store, given.store / summary.store)
-    summary = replace(summary, store=_below(given.store, summary.store), report=_below(given.store, summary.report))
-    say_json(summary) if given.json else show(summary)
+        store.set_latest(arguments.store, arguments.store / summary.store)
+    summary = replace(summary, store=_below(arguments.store, summary.store), report=_below(arguments.store, summary.report))
+    say_json(summary) if arguments.json else show(summary)
     return summary.exit_code
 
 
@@ -77,23 +77,25 @@ def _below(store: Path, name: str | None) -> str | None:
     return None if name is None else str(store / name)
 
 
-def headline(of: Plan | RunManifest) -> str:
+def headline(subject: Plan | RunManifest) -> str:
     """The line that names a run and its verdict; every output about one run starts with it."""
-    if isinstance(of, RunManifest) and of.backend == RECORDED:
-        return f"recorded  {_system_in_words(of)}"
-    seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
-    seed += f"  derivation {of.derivation}" if of.derivation else ""
-    return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  {_system_in_words(of)}"
+    if isinstance(subject, RunManifest) and subject.backend == RECORDED:
+        return f"recorded  {_system_in_words(subject)}"
+    seed = f"seed {format_seed(subject.seed)}" if subject.seed is not None else f"draws {format_seed(subject.draws)}"
+    seed += f"  derivation {subject.derivation}" if subject.derivation else ""
+    return (
+        f"{seed}  {'plan ' + subject.name if isinstance(subject, Plan) else 'run ' + subject.run_id}  {_system_in_words(subject)}"
+    )
 
 
-def _system_in_words(of: Plan | RunManifest) -> str:
+def _system_in_words(subject: Plan | RunManifest) -> str:
     """What was under test: the reference with a protocol, or another system."""
-    if isinstance(of, Plan):
-        played = f"system {words_of(system_of(of))}" if is_foreign(of) else f"protocol {of.protocol}"
-        return played if of.workload.client is UNSET else f"{played}  client {of.workload.client}"
-    if of.system is None:
-        return f"protocol {of.protocol}"
-    return f"system {words_of(of.system)}"
+    if isinstance(subject, Plan):
+        played = f"system {words_of(system_of(subject))}" if is_foreign(subject) else f"protocol {subject.protocol}"
+        return played if subject.workload.client is UNSET else f"{played}  client {subject.workload.client}"
+    if subject.system is None:
+        return f"protocol {subject.protocol}"
+    return f"system {words_of(subject.system)}"
 
 
 def show(summary: Summary, *, folder: str | None = None) -> None:

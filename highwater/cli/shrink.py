@@ -59,23 +59,23 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @takes(Options)
-def shrink(given: Options) -> int:
+def shrink(arguments: Options) -> int:
     """Find the smallest plan that fails in the same way, and the nearest plans that pass."""
-    options.check_seeds(given.derivation)
-    loaded = _load_plan(given)
-    backend = options.backend_for(given.backend, loaded, None)
+    options.check_seeds(arguments.derivation)
+    loaded = _load_plan(arguments)
+    backend = options.backend_for(arguments.backend, loaded, None)
     request = Request(
-        protocol=given.protocol or SAFE, faults=options.names_of(given.faults), backend=backend, **asdict(given.load)
+        protocol=arguments.protocol or SAFE, faults=options.names_of(arguments.faults), backend=backend, **asdict(arguments.load)
     )
-    plan = _plan_of(given, loaded, request)
-    _check_shrinkable(plan, given, backend)
-    order = ShrinkOrder(plan=plan, against=given.against, backend=backend, runs=given.runs, failing=given.failing)
-    folder = folder_of(options.writable_folder(given.store), plan, backend)
-    if not given.json:
+    plan = _plan_of(arguments, loaded, request)
+    _check_shrinkable(plan, arguments, backend)
+    order = ShrinkOrder(plan=plan, against=arguments.against, backend=backend, runs=arguments.runs, failing=arguments.failing)
+    folder = folder_of(options.writable_folder(arguments.store), plan, backend)
+    if not arguments.json:
         say(headline(plan))
-    budget = Budget(trials=given.trials, cpu_seconds=given.cpu_seconds)
-    workers = given.workers or (cores() if backend == "sim" else 1)
-    with progress(given.trials, quiet=given.json) as ticker:
+    budget = Budget(trials=arguments.trials, cpu_seconds=arguments.cpu_seconds)
+    workers = arguments.workers or (cores() if backend == "sim" else 1)
+    with progress(arguments.trials, quiet=arguments.json) as ticker:
         trials_told = 0
 
         def tell(smallest: Smallest) -> None:
@@ -86,47 +86,49 @@ def shrink(given: Options) -> int:
 
         shrunk = shrink_in(folder, order, budget=budget, workers=workers, tell=tell)
     smallest = load_plan(Path(shrunk.plan))
-    recorded = record(shrunk, given.store) if shrunk.stopped != INTERRUPTED and backend == "sim" else None
-    say_json(shrunk) if given.json else _say_result(shrunk, folder, recorded)
-    if given.keep is not None and shrunk.stopped != INTERRUPTED:
-        entry, file = add_entry(given.corpus, given.keep, smallest, story=_why(plan, shrunk), expect=_expectations(plan, shrunk))
-        if not given.json:
+    recorded = record(shrunk, arguments.store) if shrunk.stopped != INTERRUPTED and backend == "sim" else None
+    say_json(shrunk) if arguments.json else _say_result(shrunk, folder, recorded)
+    if arguments.keep is not None and shrunk.stopped != INTERRUPTED:
+        entry, file = add_entry(
+            arguments.corpus, arguments.keep, smallest, story=_why(plan, shrunk), expect=_expectations(plan, shrunk)
+        )
+        if not arguments.json:
             say(f"kept    {entry}, {file}")
     return shrunk.exit
 
 
-def _load_plan(given: Options) -> Plan | None:
+def _load_plan(arguments: Options) -> Plan | None:
     """The plan of a run folder or a plan file; None for a seed. UsageError for a file that cannot be read."""
-    path = Path(given.what)
+    path = Path(arguments.what)
     if not path.exists() and path.suffix not in (".yaml", ".yml"):
         return None
     return load_plan(path / run_store.PLAN if path.is_dir() else path)
 
 
-def _plan_of(given: Options, plan: Plan | None, request: Request) -> Plan:
+def _plan_of(arguments: Options, plan: Plan | None, request: Request) -> Plan:
     """The plan that was loaded, or that of a seed. Raises UsageError."""
-    what = given.what
+    what = arguments.what
     if plan is None:
         return request.plan(options.seed_not_file(what, files="run folder or plan file"))
-    if given.derivation is not None or request != Request(protocol=request.protocol, backend=request.backend):
+    if arguments.derivation is not None or request != Request(protocol=request.protocol, backend=request.backend):
         raise UsageError(f"{what} is a file or folder with a plan; only --protocol may be combined with it")
-    return plan if given.protocol is None else checked(replace(plan, protocol=given.protocol, variant=None))
+    return plan if arguments.protocol is None else checked(replace(plan, protocol=arguments.protocol, variant=None))
 
 
-def _check_shrinkable(plan: Plan, given: Options, backend: BackendName) -> None:
+def _check_shrinkable(plan: Plan, arguments: Options, backend: BackendName) -> None:
     """Refuse what cannot be shrunk or kept, before anything is written."""
     if plan.path:
         raise UsageError(f"{plan.name}: the path of an explorer is shortest already")
-    if given.against not in VARIANTS:
-        raise UsageError(unknown_protocol(given.against))
-    if backend == "sim" and given.runs > 1:
+    if arguments.against not in VARIANTS:
+        raise UsageError(unknown_protocol(arguments.against))
+    if backend == "sim" and arguments.runs > 1:
         raise UsageError("--runs is for --backend process and docker: a simulated run is always the same")
-    if given.failing > given.runs:
-        raise UsageError(f"--failing must be at most --runs ({given.runs}), not {given.failing}")
+    if arguments.failing > arguments.runs:
+        raise UsageError(f"--failing must be at most --runs ({arguments.runs}), not {arguments.failing}")
     for reason in refusals(backend, plan.schedule)[:1]:
         raise UsageError(f"{plan.name}: {reason}")
-    if given.keep is not None:
-        check_new_entry(given.corpus, given.keep)
+    if arguments.keep is not None:
+        check_new_entry(arguments.corpus, arguments.keep)
         if plan.variant is not None:
             raise UsageError("--keep needs a named protocol; the plan has a variant of its own")
 

@@ -65,48 +65,48 @@ class IngestOptions(Struct, frozen=True, kw_only=True):
 
 
 @takes(IngestOptions)
-def ingest(given: IngestOptions) -> int:
+def ingest(arguments: IngestOptions) -> int:
     """Take runs into a dataset. Runs that it has already are skipped; runs that cannot be read are reported and left out."""
-    storage = storage_at(given.dataset)
-    if given.follow is not None:
-        return _follow_campaign(storage, given, given.follow)
-    sources = [_open_source(source, given.campaign, evidence=given.evidence) for source in given.sources]
-    units = [_units_for_spark(source) for source in sources] if given.on.spark else [None] * len(sources)
-    told = Ingested()
+    storage = storage_at(arguments.dataset)
+    if arguments.follow is not None:
+        return _follow_campaign(storage, arguments, arguments.follow)
+    sources = [_open_source(source, arguments.campaign, evidence=arguments.evidence) for source in arguments.sources]
+    units = [_units_for_spark(source) for source in sources] if arguments.on.spark else [None] * len(sources)
+    total = Ingested()
     unfinished = []
     with (
-        session_if_asked(given.on.spark, given.on.settings) as spark,
-        progress(sum(source.finished for source in sources), quiet=given.json) as ticker,
+        session_if_asked(arguments.on.spark, arguments.on.settings) as spark,
+        progress(sum(source.finished for source in sources), quiet=arguments.json) as ticker,
     ):
-        for source, path, works in zip(sources, given.sources, units, strict=True):
+        for source, path, works in zip(sources, arguments.sources, units, strict=True):
             if spark is None or works is None:
                 of_source = datasets.ingest(storage, source.campaign, _with_ticks(source.entries(), ticker))
             else:
                 of_source = ingest_on_spark(spark, storage, source.campaign, works, ticker.tick)
-            told += of_source
+            total += of_source
             missing = source.wanted - of_source.new - of_source.present - of_source.refused
             unfinished += [(missing, f"{path}: {missing} of {source.wanted} runs of the campaign are not finished, and left out")]
-    left_out = [f"and {told.refused - len(told.words)} more"] if told.refused > len(told.words) else []
-    for line in (*told.words, *left_out, *(words for missing, words in unfinished if missing)):
+    left_out = [f"and {total.refused - len(total.words)} more"] if total.refused > len(total.words) else []
+    for line in (*total.words, *left_out, *(words for missing, words in unfinished if missing)):
         complain(line)
-    if given.json:
+    if arguments.json:
         count = sum(missing for missing, _ in unfinished)
-        refused = [*told.words, *left_out]
-        say_json({"new": told.new, "present": told.present, "parts": told.parts, "refused": refused, "unfinished": count})
+        refusal = [*total.words, *left_out]
+        say_json({"new": total.new, "present": total.present, "parts": total.parts, "refused": refusal, "unfinished": count})
     else:
-        present = f"{told.present} runs were there already, {told.refused} refused"
-        say(f"{told.new} runs taken in, {told.parts} parts written; {present}")
-    return ExitCode.USAGE if told.refused else ExitCode.VALID
+        present = f"{total.present} runs were there already, {total.refused} refused"
+        say(f"{total.new} runs taken in, {total.parts} parts written; {present}")
+    return ExitCode.USAGE if total.refused else ExitCode.VALID
 
 
-def _follow_campaign(storage: Storage, given: IngestOptions, every_s: float) -> int:
+def _follow_campaign(storage: Storage, arguments: IngestOptions, every_s: float) -> int:
     """Take in the runs of a campaign as they are finished; prints a line whenever there are some."""
-    if len(given.sources) != 1 or given.on.spark is not None or given.evidence:
+    if len(arguments.sources) != 1 or arguments.on.spark is not None or arguments.evidence:
         raise UsageError("--follow takes in one running campaign, in this process: give one folder, and no --spark or --evidence")
-    (place,) = given.sources
-    name = given.campaign or storage_at(place).root.rsplit("/", 1)[-1]
+    (place,) = arguments.sources
+    name = arguments.campaign or storage_at(place).root.rsplit("/", 1)[-1]
     seen: set[str] = set()
-    told = Ingested()
+    total = Ingested()
     while True:
         records = CampaignRecords(storage_at(place))
         new = records.settled_names(records.names - seen)
@@ -116,17 +116,17 @@ def _follow_campaign(storage: Storage, given: IngestOptions, every_s: float) -> 
             sleep(every_s)
             continue
         seen |= new
-        told += of_round
+        total += of_round
         for line in of_round.words:
             complain(line)
-        if of_round.new and not given.json:
-            say(f"{told.new + told.present} of {records.wanted} runs are in the dataset, {told.refused} refused")
-        if told.new + told.present + told.refused >= records.wanted:
+        if of_round.new and not arguments.json:
+            say(f"{total.new + total.present} of {records.wanted} runs are in the dataset, {total.refused} refused")
+        if total.new + total.present + total.refused >= records.wanted:
             break
         sleep(every_s)
-    if given.json:
-        say_json({"new": told.new, "present": told.present, "parts": told.parts, "refused": told.words, "unfinished": 0})
-    return ExitCode.USAGE if told.refused else ExitCode.VALID
+    if arguments.json:
+        say_json({"new": total.new, "present": total.present, "parts": total.parts, "refused": total.words, "unfinished": 0})
+    return ExitCode.USAGE if total.refused else ExitCode.VALID
 
 
 def _units_for_spark(source: _Source) -> Units:
@@ -154,12 +154,12 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
 
 
 @takes(VerifyOptions)
-def verify(given: VerifyOptions) -> int:
+def verify(arguments: VerifyOptions) -> int:
     """Compare every file of a dataset with its manifest: rows, SHA-256, schema, keys. Exit 13 where it is damaged."""
-    storage = _open_existing(given.dataset)
-    with session_if_asked(given.on.spark, given.on.settings) as spark:
+    storage = _open_existing(arguments.dataset)
+    with session_if_asked(arguments.on.spark, arguments.on.settings) as spark:
         damages = verified(storage) if spark is None else verify_on_spark(spark, storage)
-    if given.json:
+    if arguments.json:
         say_json({"damages": [damage._asdict() for damage in damages]})
     else:
         for damage in damages:

@@ -21,21 +21,27 @@ def verify(
     json: options.AsJson = False,
 ) -> int:
     """Verify the certificate of a verdict, without a judge."""
-    given = read_certificate(certificate)
+    parsed = read_certificate(certificate)
     refusal = ""
     try:
-        verify_file(file, given)
+        verify_file(file, parsed)
     except HistoryError as error:
         raise UsageError(str(error)) from error
     except Refused as reason:
         refusal = str(reason)
-    question = {"file": str(file), "model": given.model, "level": given.level, "initial": given.initial, "verdict": given.verdict}
+    question = {
+        "file": str(file),
+        "model": parsed.model,
+        "level": parsed.level,
+        "initial": parsed.initial,
+        "verdict": parsed.verdict,
+    }
     if json:
         say_json({**question, "verified": not refusal, "reason": refusal})
     else:
-        begins = f", initial value {given.initial}" if given.initial else ""
-        level = f", {given.level}" if given.level else ""
-        words = f"{given.verdict}: {file}: {given.model}{level}{begins}"
-        kind = given.witness.__struct_config__.tag
+        begins = f", initial value {parsed.initial}" if parsed.initial else ""
+        level = f", {parsed.level}" if parsed.level else ""
+        words = f"{parsed.verdict}: {file}: {parsed.model}{level}{begins}"
+        kind = parsed.witness.__struct_config__.tag
         say(f"not verified: {words}: {refusal}" if refusal else f"verified: {words}, by its {kind}")
     return REFUSED if refusal else ExitCode.VALID

@@ -56,8 +56,8 @@ class Webhook(Struct, frozen=True, kw_only=True):
             error.close()
             complain(f"--webhook: {self._place} answered {error.code} {error.reason}")
         except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
-            why = getattr(error, "reason", None) or str(error) or type(error).__name__
-            complain(f"--webhook: {self._place} was not told: {why}")
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            complain(f"--webhook: {self._place} was not told: {reason}")
 
     @property
     def _place(self) -> str:

@@ -57,9 +57,10 @@ def _key(event: ClusterEvent) -> Key:
 def _produces_ns(performed: Performed) -> Iterator[int]:
     """From the invocation to the acknowledgement of each produce with acks=all."""
     for attempt in performed.history.attempts:
-        asked, answered = attempt.invoke[0], attempt.completion
-        if asked.f == "produce" and asked.acks == _ACKS_ALL and answered and answered[0].type is OpType.OK:
-            yield answered[0].time_ns - asked.time_ns
+        invoked_row = attempt.invoke[0]
+        answered = attempt.completion
+        if invoked_row.f == "produce" and invoked_row.acks == _ACKS_ALL and answered and answered[0].type is OpType.OK:
+            yield answered[0].time_ns - invoked_row.time_ns
 
 
 def _isr_changes_ns(performed: Performed) -> Iterator[int]:

@@ -154,7 +154,8 @@ def _program() -> _Program:
     functions: list[tuple[FunctionType, CodeType, CodeType]] = []
     modules = tuple(_modules())
     for module in modules:
-        name, file = module.__name__.removeprefix("reference."), module.__file__ or module.__name__
+        name = module.__name__.removeprefix("reference.")
+        file = module.__file__ or module.__name__
         code, branches_of_module = marked(_source(module), module=name, file=file, first=len(all_branches))
         all_branches += branches_of_module
         codes = {inner.co_qualname: inner for inner in _codes(code)}
@@ -213,7 +214,7 @@ class _Marker(ast.NodeTransformer):
         self._first = first
         self._within: list[str] = []  # classes and functions around
         self._depth = 0  # of functions
-        self._seen: Counter[str] = Counter()
+        self._count_by_name: Counter[str] = Counter()
         self._needs: tuple[_Need, ...] = ()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -290,7 +291,8 @@ class _Marker(ast.NodeTransformer):
 
     def _marked_statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements with marks. What follows an `if` that leaves the body needs that its test is false."""
-        outer_needs, statements = self._needs, []
+        outer_needs = self._needs
+        statements = []
         for statement in body:
             leaving = statement.test if isinstance(statement, ast.If) and _leaves(statement.body) else None
             test = deepcopy(leaving)
@@ -333,8 +335,8 @@ class _Marker(ast.NodeTransformer):
     def _number(self, name: str, node: ast.AST, lines: range = range(0)) -> int:
         """The number of a new branch."""
         full = f"{self._module}.{'.'.join(self._within)}: {name}"
-        self._seen[full] += 1
-        again = f" #{self._seen[full]}" if self._seen[full] > 1 else ""
+        self._count_by_name[full] += 1
+        again = f" #{self._count_by_name[full]}" if self._count_by_name[full] > 1 else ""
         line: int = getattr(node, "lineno", 1)
         file = f"reference/{self._module.replace('.', '/')}.py"
         code = self._lines[line - 1].strip()

@@ -44,18 +44,18 @@ def decided(test: ast.expr, variant: Variant) -> bool | None:
 def _result_of_comparison(value: object, op: ast.cmpop, right: ast.expr) -> bool | None:
     """The value of a comparison with a literal; None if it is another comparison."""
     try:
-        other = ast.literal_eval(right)
+        right_value = ast.literal_eval(right)
     except ValueError:
         return None
     match op:
         case ast.Eq():
-            return bool(value == other)
+            return bool(value == right_value)
         case ast.NotEq():
-            return bool(value != other)
+            return bool(value != right_value)
         case ast.In():
-            return value in other
+            return value in right_value
         case ast.NotIn():
-            return value not in other
+            return value not in right_value
         case _:
             return None
 

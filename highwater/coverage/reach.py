@@ -65,7 +65,7 @@ class Watcher:
         self._timeline = Timeline(())
         self._seen: defaultdict[tuple[int, tuple[str, ...]], set[bytes]] = defaultdict(set)  # marks by role and faults
         self._steps: list[Step] = []
-        self._taken: defaultdict[str, set[int]] = defaultdict(set)  # branches by context
+        self._branches_taken: defaultdict[str, set[int]] = defaultdict(set)  # branches by context
 
     def watch(self, world: World) -> None:
         """Take the clock and the schedule of a run that is about to begin."""
@@ -98,7 +98,7 @@ class Watcher:
     def _step(self, at_ms: int, broker: int, contexts: Sequence[str], branches: Sequence[int]) -> None:
         """Note the branches that are new in these contexts."""
         for context in contexts:
-            taken_before = self._taken[context]
+            taken_before = self._branches_taken[context]
             new = tuple(branch for branch in branches if branch not in taken_before)
             if new:
                 taken_before.update(new)
@@ -142,7 +142,8 @@ class _Watched(Node):
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
         """Handle the event as any node does."""
-        watcher, role = self.watcher, _role(self.state)
+        watcher = self.watcher
+        role = _role(self.state)
         watcher.look(_CLIENT, 0)
         try:
             return super().handle(event, now=now)

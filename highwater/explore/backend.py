@@ -118,14 +118,14 @@ class _Scribe:
         self._notebooks = [
             Notebook(self.recorder, broker_address(BrokerId(number))) for number in range(1, plan.cluster.brokers + 1)
         ]
-        self._open: dict[int, Produce] = {}
+        self._open_produces: dict[int, Produce] = {}
         self._moves = bounds_of(plan).moves > 0
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
         """Record the invocation of a client's call, before the broker handles it."""
         self.handled += 1
         if isinstance(event, Received) and event.source == CLIENT and isinstance(event.message, Produce):
-            self._open[event.message.correlation] = event.message
+            self._open_produces[event.message.correlation] = event.message
             self._record_produce(OpType.INVOKE, event.message, node=_broker_name(index))
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
@@ -137,7 +137,7 @@ class _Scribe:
 
     def _record_completion(self, index: int, reply: ProduceReply) -> None:
         """Record how the call ended that a broker has answered."""
-        request = self._open.pop(reply.correlation)
+        request = self._open_produces.pop(reply.correlation)
         type_ = completion_type("produce", reply.error.name, sent=True)
         error = None if type_ is OpType.OK else reply.error.name
         self._record_produce(
@@ -195,9 +195,9 @@ class _Scribe:
 
     def close(self) -> None:
         """Complete the calls that are still open as `info` (outcome unknown)."""
-        for _, request in sorted(self._open.items()):
+        for _, request in sorted(self._open_produces.items()):
             self._record_produce(OpType.INFO, request, error=ErrorCode.REQUEST_TIMED_OUT.name)
-        self._open.clear()
+        self._open_produces.clear()
 
 
 def _fault_counts(spent: Spent) -> tuple[FaultCount, ...]:

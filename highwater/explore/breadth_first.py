@@ -215,7 +215,8 @@ class BreadthFirst(Generic[State, Action]):
         while number != ROOT:
             choices.append(nth)
             number, nth = self._crew.origin(number)
-        state, actions = self._world.initial(), []
+        state = self._world.initial()
+        actions = []
         for nth in reversed(choices):
             action, state = next(islice(self._world.successors(state), nth, None))
             actions.append(action)
@@ -273,11 +274,11 @@ class _Processes:
         self._pipes: list[Connection] = []
         self._processes = []
         for place in range(workers):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve_shard, args=(theirs, searched, folder, place, workers), daemon=True)
+            parent_pipe, child_pipe = context.Pipe()
+            process = context.Process(target=_serve_shard, args=(child_pipe, searched, folder, place, workers), daemon=True)
             process.start()
-            theirs.close()
-            self._pipes.append(ours)
+            child_pipe.close()
+            self._pipes.append(parent_pipe)
             self._processes.append(process)
 
     def begin(self) -> list[Report]:

@@ -71,7 +71,7 @@ class Directed:
         self._seen: set[tuple[Key, int]] = set()
         self._places: dict[Situation, int] = {}
         self._replicas: dict[tuple[int, int], ReplicaPicture] = {}
-        self._open: dict[int, deque[int]] = {}  # nodes not yet expanded, by distance
+        self._unexpanded: dict[int, deque[int]] = {}  # nodes not yet expanded, by distance
         self._broken: list[tuple[str, str]] = []
         self._transitions = self._beyond = self._deepest = self._turn = 0
         self._nearest = -1  # the node of the smallest distance
@@ -87,7 +87,7 @@ class Directed:
         stop = ""
         try:
             with few_collections():
-                while self._open and not self._broken and not stop:
+                while self._unexpanded and not self._broken and not stop:
                     self._expand(self._take_next())
                     if self._turn % _ROUND == 0:
                         progress(len(self._nodes), self._deepest)
@@ -117,7 +117,7 @@ class Directed:
         assert distance is not None
         if self._nearest < 0 or distance < self._distance(self._nearest):
             self._nearest = len(self._nodes)
-        self._open.setdefault(distance, deque()).append(len(self._nodes))
+        self._unexpanded.setdefault(distance, deque()).append(len(self._nodes))
         self._nodes.append(node)
 
     def _distance(self, number: int) -> int:
@@ -129,13 +129,13 @@ class Directed:
         So no plateau of equal distances can take all the time.
         """
         self._turn += 1
-        distances = sorted(self._open)
+        distances = sorted(self._unexpanded)
         rank = min((self._turn & -self._turn).bit_length() - 1, len(distances) - 1)
         distance = distances[rank]
-        queue = self._open[distance]
+        queue = self._unexpanded[distance]
         number = queue.popleft()
         if not queue:
-            del self._open[distance]
+            del self._unexpanded[distance]
         return number
 
     # --- steps ----------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Directed:
             states=len(self._nodes),
             transitions=self._transitions,
             depth=self._deepest,
-            frontier=sum(map(len, self._open.values())),
+            frontier=sum(map(len, self._unexpanded.values())),
             beyond=self._beyond,
             seconds=self._clock() - self._start,
             goals=tuple(self._judge.reached),

@@ -244,7 +244,9 @@ class MachineWorld:
         flights = self._transitions.flights
         lossy = self.spent(key).losses < self.bounds.losses
         doubling = self.spent(key).doubles < self.bounds.doubles
-        last, nth, link = -1, 0, (-1, -1, "")
+        last = -1
+        nth = 0
+        link = (-1, -1, "")
         for position, number in enumerate(key[self._size + 3 :]):
             facts = flights[number]
             nth = nth + 1 if facts.link == link else 0
@@ -261,7 +263,8 @@ class MachineWorld:
 
     def _possible_moves(self, key: Key) -> Iterator[Move]:
         """The moves that an administrator may ask for: one at a time, to as many brokers as hold the partition."""
-        bounds, standing = self.bounds, self.standing(key)
+        bounds = self.bounds
+        standing = self.standing(key)
         if self.spent(key).moves >= bounds.moves or standing.moving:
             return
         for number, stated in enumerate(standing.partitions):
@@ -271,7 +274,8 @@ class MachineWorld:
 
     def _broker_actions(self, key: Key, index: int) -> list[OfBroker]:
         """The possible actions of one broker, its session and its link to ZooKeeper."""
-        facts, ghost = self._hosts[key[index]], self.ghost(key)
+        facts = self._hosts[key[index]]
+        ghost = self.ghost(key)
         actions: list[OfBroker] = []
         if facts.up and ghost.produced < self.bounds.records:
             leading = (number for number, replica in enumerate(facts.replicas) if replica.leads)
@@ -280,7 +284,9 @@ class MachineWorld:
 
     def _process_kinds(self, key: Key, index: int) -> list[type[OfProcess]]:
         """The kinds of actions that a broker's process can take now."""
-        bounds, spent, facts = self.bounds, self.spent(key), self._hosts[key[index]]
+        bounds = self.bounds
+        spent = self.spent(key)
+        facts = self._hosts[key[index]]
         has_session = facts.session in self.standing(key).sessions
         if not facts.up:
             kinds: list[type[OfProcess]] = [Restart, Expire] if has_session else [Restart]
@@ -396,7 +402,9 @@ class MachineWorld:
 
     def _check_possible(self, key: Key, action: OfBroker, index: int) -> None:
         """Raise Impossible unless a broker's action is possible."""
-        facts, node, kind = self._hosts[key[index]], action.node, type(action)
+        facts = self._hosts[key[index]]
+        node = action.node
+        kind = type(action)
         has_session = facts.session in self.standing(key).sessions
         refusals = (
             (kind is Restart and facts.up, f"{node} is up"),
@@ -406,9 +414,9 @@ class MachineWorld:
             (kind is ZkHear and not facts.hears, f"no event from ZooKeeper to {node} is in flight"),
             (kind is ZkPerform and not facts.asks, f"no request from {node} to ZooKeeper is in flight"),
         )
-        for refused, why in refusals:
-            if refused:
-                raise Impossible(why)
+        for refusal, reason in refusals:
+            if refusal:
+                raise Impossible(reason)
 
     def _check_move(self, key: Key, move: Move) -> None:
         """Raise Impossible unless an administrator may move this partition to these brokers."""

@@ -207,7 +207,7 @@ def _view(core: Core, partitions: tuple[TopicPartition, ...]) -> View:
             waiting.append(partition.role.outstanding)
     if core.broker.membership.outstanding:
         waiting.append(core.broker.membership.outstanding)
-    waiting += [asked.correlation for asked in core.broker.asked]
+    waiting += [parked.correlation for parked in core.broker.asked]
     held_partitions = core.broker.partitions
     return View(
         replicas=tuple(_replica_view(held_partitions.get(tp)) for tp in partitions),

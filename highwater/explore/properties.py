@@ -109,7 +109,8 @@ def _have_two_leaders(model: Readable, key: Key) -> bool:
 
 
 def _has_moved(model: Readable, key: Key) -> bool:
-    standing, last = model.standing(key), model.bounds.brokers
+    standing = model.standing(key)
+    last = model.bounds.brokers
     return not standing.moving and any(last in stated.assigned for stated in standing.partitions)
 
 

@@ -78,7 +78,8 @@ class Translation:
         """A packed state in the others' numbering, and the parts that they must admit before they can read it; empty if none."""
         if self._parts is None:
             return packed, b""
-        outward, numbers = self._outward, array("I", packed)
+        outward = self._outward
+        numbers = array("I", packed)
         try:
             return array("I", [outward[number] for number in numbers]).tobytes(), b""
         except KeyError:
@@ -137,9 +138,9 @@ class Shard(Generic[State, Action]):
         self._shards = shards
         self._stop = stop
         self._parts_max = PARTS_MAX
-        self._seen: set[bytes] = set()
+        self._states_seen: set[bytes] = set()
         self._mark = Mark()
-        self._found: list[Found] = []
+        self._findings: list[Found] = []
         self._disk = Translation(world.parts)
         self._out = [Translation(world.parts) for _ in range(shards)]
         self._in = [Translation(world.parts) for _ in range(shards)]
@@ -174,7 +175,7 @@ class Shard(Generic[State, Action]):
         if parts is not None and len(parts) > self._parts_max:
             self._renew_world()
         for _ in range(min(count, mark.level_end - mark.expanded)):
-            if self._found and self._stop:
+            if self._findings and self._stop:
                 break
             self._expand(self._world.unpack(self._disk.to_ours(self._read_next())), mark.expanded << _PLACE_BITS | self._place)
             mark.expanded += 1
@@ -198,7 +199,9 @@ class Shard(Generic[State, Action]):
 
     def _expand(self, state: State, parent: int) -> None:
         """Add the successors that fall into this shard; send the others to their owners."""
-        world, seen, alone = self._world, self._seen, self._shards == 1
+        world = self._world
+        seen = self._states_seen
+        alone = self._shards == 1
         for nth, (_, after) in enumerate(world.successors(state)):
             self._mark.transitions += 1
             fingerprint = world.fingerprint(after)
@@ -208,7 +211,7 @@ class Shard(Generic[State, Action]):
                 self._mark.beyond += 1
             elif alone or self._owner(fingerprint) == self._place:
                 self._store(after, fingerprint, parent, nth)
-                if self._found and self._stop:
+                if self._findings and self._stop:
                     return
             else:
                 self._queue_for_owner(after, fingerprint, parent, nth)
@@ -216,7 +219,7 @@ class Shard(Generic[State, Action]):
     def _store(self, state: State, fingerprint: bytes, parent: int, nth: int) -> None:
         """Enter a new state: its fingerprint, how it was reached, and the state itself, on disk."""
         mark = self._mark
-        self._seen.add(fingerprint)
+        self._states_seen.add(fingerprint)
         self._origins.write(_ORIGIN.pack(fingerprint, parent, nth))
         packed, parts = self._disk.to_theirs(self._world.pack(state))
         if parts:
@@ -224,7 +227,7 @@ class Shard(Generic[State, Action]):
         mark.state_bytes += self._states.write(_LENGTH.pack(len(packed)) + packed)
         number = mark.states << _PLACE_BITS | self._place
         mark.states += 1
-        self._found += [Found(name, wrong, number) for name, wrong in self._judge.newly_broken(state)]
+        self._findings += [Found(name, wrong, number) for name, wrong in self._judge.newly_broken(state)]
 
     def _read_next(self) -> bytes:
         """The next packed state of the level, in the numbering of the folder."""
@@ -239,7 +242,7 @@ class Shard(Generic[State, Action]):
     def _report(self) -> Report:
         """What happened since the last report."""
         mark = self._mark
-        findings, self._found = self._found, []
+        findings, self._findings = self._findings, []
         outboxes = [bytes(outbox) for outbox in self._outboxes]
         for outbox in self._outboxes:
             outbox.clear()
@@ -261,7 +264,9 @@ class Shard(Generic[State, Action]):
         fresh = self._world.parts
         assert old is not None
         assert fresh is not None
-        numbers_kept = list(dict.fromkeys(number for one in (self._disk, *self._in) for number in one.numbers()))
+        numbers_kept = list(
+            dict.fromkeys(number for partition_of_numbers in (self._disk, *self._in) for number in partition_of_numbers.numbers())
+        )
         new = dict(zip(numbers_kept, fresh.admit_parts(old.export(numbers_kept)), strict=True))
         for translation in (self._disk, *self._in, *self._out):
             translation.renumber(fresh, new)
@@ -283,14 +288,15 @@ class Shard(Generic[State, Action]):
 
     def _receive(self, sender: int, inbox: bytes) -> None:
         """Add the states that another shard sent."""
-        at, translation = 0, self._in[sender]
+        at = 0
+        translation = self._in[sender]
         while at < len(inbox):
             parts, at = _read_field(inbox, at)
             if parts:
                 translation.admit(parts)
             fingerprint, parent, nth = _ORIGIN.unpack_from(inbox, at)
             packed, at = _read_field(inbox, at + _ORIGIN.size)
-            if fingerprint not in self._seen:
+            if fingerprint not in self._states_seen:
                 self._store(self._world.unpack(translation.to_ours(packed)), fingerprint, parent, nth)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------------------
@@ -315,7 +321,7 @@ class Shard(Generic[State, Action]):
         self._disk.continue_numbering()
         with (self._folder / "origins").open("rb", buffering=_BUFFER) as origins:
             for _ in range(mark.states):
-                self._seen.add(_ORIGIN.unpack(origins.read(_ORIGIN.size))[0])
+                self._states_seen.add(_ORIGIN.unpack(origins.read(_ORIGIN.size))[0])
         for _ in range(mark.expanded):
             self._read_next()
         return self._report()

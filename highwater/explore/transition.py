@@ -186,7 +186,8 @@ class Transitions:
         earlier, draft.flights, draft.ended = draft.flights, [], ()
         self.settle(draft)
         sent, draft.flights = tuple(draft.flights), earlier
-        zk, versions = draft.zk, ANY_VERSIONS
+        zk = draft.zk
+        versions = ANY_VERSIONS
         if not self._keep_versions:
             tree_standing = self.standings[zk]
             versions = tree_standing.versions
@@ -365,13 +366,13 @@ class Transitions:
         was = self.ghosts[ghost]
         return self.parts.of(replace(was, wrong=was.wrong or words))
 
-    def _end_process(self, draft: Draft, index: int, why: str) -> None:
+    def _end_process(self, draft: Draft, index: int, reason: str) -> None:
         """A process ended: messages to it are dropped."""
         facts = self.flights
         draft.ended += (index,)
         draft.flights = [flight for flight in draft.flights if facts[flight].to != index]
         if draft.witness is not None:
-            draft.witness.stopped(index, self.brokers.host(draft.hosts[index]).life, why)
+            draft.witness.stopped(index, self.brokers.host(draft.hosts[index]).life, reason)
 
     def _spent_with(self, spent: int, fault: str) -> int:
         """The faults spent so far and one more of this field of `Spent`."""

@@ -66,7 +66,7 @@ class Walks(Generic[State, Action]):
         self._scheduler = scheduler
         self._rng = Rng(seed)
         self._start = clock()
-        self._seen: set[bytes] = set()
+        self._states_seen: set[bytes] = set()
         self._transitions = self._beyond = self._deepest = 0
         self._violations: list[Violation[Action]] = []
 
@@ -83,7 +83,7 @@ class Walks(Generic[State, Action]):
                     self._renew_world()
                     self._walk(number, budget.depth or STEPS_MAX)
                     number += 1
-                    progress(len(self._seen), self._deepest)
+                    progress(len(self._states_seen), self._deepest)
         except KeyboardInterrupt:
             return self._result("interrupted", "an interrupt")
         return self._result("violated", "")
@@ -120,8 +120,8 @@ class Walks(Generic[State, Action]):
     def _judge_once(self, state: State, path: tuple[Action, ...]) -> None:
         """Judge a state that no walk has seen before."""
         fingerprint = self._world.fingerprint(state)
-        if fingerprint not in self._seen:
-            self._seen.add(fingerprint)
+        if fingerprint not in self._states_seen:
+            self._states_seen.add(fingerprint)
             self._violations += [Violation(name, wrong, path) for name, wrong in self._judge.newly_broken(state)]
 
     def _chooser(self, rng: Rng, number: int, steps_max: int) -> _Chooser[Action]:
@@ -140,7 +140,9 @@ class Walks(Generic[State, Action]):
     def _limit_reached(self, budget: Budget, number: int) -> str:
         if budget.walks is not None and number >= budget.walks:
             return f"{budget.walks} walks"
-        return limit_reached(budget, states=len(self._seen), seconds=self._clock() - self._start, memory_mib=resident_mib())
+        return limit_reached(
+            budget, states=len(self._states_seen), seconds=self._clock() - self._start, memory_mib=resident_mib()
+        )
 
     def _result(self, end: End, stop: str) -> Result[Action]:
         """The result of the walks so far."""
@@ -148,7 +150,7 @@ class Walks(Generic[State, Action]):
             end=end,
             stopped_by=stop,
             violations=tuple(self._violations),
-            states=len(self._seen),
+            states=len(self._states_seen),
             transitions=self._transitions,
             depth=max([self._deepest, *(len(violation.path) for violation in self._violations)]),
             frontier=0,
@@ -156,7 +158,7 @@ class Walks(Generic[State, Action]):
             seconds=self._clock() - self._start,
             goals=tuple(self._judge.reached),
             memory_mib=resident_mib(),
-            collision_odds=collision_odds(self._world, len(self._seen)),
+            collision_odds=collision_odds(self._world, len(self._states_seen)),
         )
 
 

@@ -31,7 +31,8 @@ def certificate_of(file: Path, choice: ModelChoice, judgement: Judgement) -> Cer
     if choice.model in TRANSACTIONS:
         return certify_transactions(choice.model, history, choice.consistency, judgement)
     if choice.model in ANSWERS:
-        first, strict = initial_value(choice), LEVEL in choice.consistency
+        first = initial_value(choice)
+        strict = LEVEL in choice.consistency
         return certify_answers(choice.model, history, judgement, first=first, strict=strict, initial=choice.initial)
     model, first, nil = object_of(form, choice)
     return certify_object(model, history, judgement, first=first, nil_is_a_value=nil, initial=choice.initial)

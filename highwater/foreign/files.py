@@ -127,10 +127,10 @@ def judge_file(file: Path, choice: ModelChoice) -> Judgement:
 
 def _judgement(file: Path, form: Form, choice: ModelChoice) -> Judgement:
     """Judge the history by the chosen model; the notes say what was left out."""
-    mine = _ours(file, form)
+    own_history = _ours(file, form)
     if choice.model == KAFKA:
-        return judge_queue(_queue_steps(mine) if mine is not None else _steps(file, form))
-    history = _history_of(mine, file, form)
+        return judge_queue(_queue_steps(own_history) if own_history is not None else _steps(file, form))
+    history = _history_of(own_history, file, form)
     if history.untimed and choice.model not in TRANSACTIONS:
         raise HistoryError(f"no model but {' and '.join(TRANSACTIONS)} can judge transactions whose order in time is not told")
     if choice.model in TRANSACTIONS:
@@ -146,7 +146,7 @@ def _judgement(file: Path, form: Form, choice: ModelChoice) -> Judgement:
         *history.notes,
         *(() if history.steps else (_NOTHING,)),
         *((_ONE_LINE,) if is_on_one_line(file) else ()),
-        *((ours.LEFT_OUT,) if mine is not None else ()),
+        *((ours.LEFT_OUT,) if own_history is not None else ()),
     )
     return replace(judgement, notes=notes)
 
@@ -233,15 +233,15 @@ def page_of_file(file: Path, choice: ModelChoice, judgement: Judgement, *, guess
     from reports.foreign_page import render_foreign
 
     form = form_of(file)
-    mine = _ours(file, form)
+    own_history = _ours(file, form)
     judged: Object | list[Op] | None = None
     if choice.model == KAFKA:
-        judged = operations(_queue_steps(mine) if mine is not None else _steps(file, form))
+        judged = operations(_queue_steps(own_history) if own_history is not None else _steps(file, form))
     elif choice.model not in (*TRANSACTIONS, *jepsen.NAMES) and not isinstance(model := _object(form, choice), OwnReads):
-        judged = Object(model=model, calls=_history_of(mine, file, form).calls)
+        judged = Object(model=model, calls=_history_of(own_history, file, form).calls)
 
     def read() -> Iterable[Step]:
-        return _steps(file, form) if mine is None else _steps_in(mine)
+        return _steps(file, form) if own_history is None else _steps_in(own_history)
 
     page = page_of(read, judgement, file=name, model=choice.model, repeat=repeat, guess=guess, judged=judged)
     return render_foreign(page)

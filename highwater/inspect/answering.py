@@ -183,19 +183,19 @@ def _replaced(asking: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Ite
 
 def compare(performer: Performer, go_on: Callable[[Block], bool]) -> None:
     """Perform the plan and give block after block to `go_on`, until that wants no more."""
-    of = Numbers(performer.left_out).of
+    number_of = Numbers(performer.left_out).of
     came: list[int] = []
     touched: dict[int, object] = {}
 
     def block(*, ended: bool) -> bool:
-        given = Block((*came, of(list(touched.values()))), ended)
+        came_and_touched = Block((*came, number_of(list(touched.values()))), ended)
         came.clear()
         touched.clear()
-        return go_on(given)
+        return go_on(came_and_touched)
 
     def after(machine: object, result: object) -> None:
         touched[id(machine)] = machine
-        came.append(of(result))
+        came.append(number_of(result))
         if len(came) == BLOCK and not block(ended=False):
             raise _Stop
 
@@ -243,13 +243,14 @@ class Tracer:
                 self._enter(frame, *named)
 
     def _enter(self, frame: FrameType, name: str, is_harness: bool) -> None:
-        given = {key: value for key, value in frame.f_locals.items() if key != ".0"}  # an iterator that must not be used up
-        opened = _Open(frame, len(self.calls), given)
-        self.calls.append(Called(len(self._open), name, is_harness, self._number(list(given.values())) & _MASK))
+        # an iterator that must not be used up
+        local_values = {key: value for key, value in frame.f_locals.items() if key != ".0"}
+        opened = _Open(frame, len(self.calls), local_values)
+        self.calls.append(Called(len(self._open), name, is_harness, self._number(list(local_values.values())) & _MASK))
         self._open.append(opened)
         if opened.number == self._wanted:
             sim = self._performer.world.sim
-            self._given = sim.scheduler.now, sim.recorder.next_index, self._tree(given)
+            self._given = sim.scheduler.now, sim.recorder.next_index, self._tree(local_values)
 
     def _leave(self, left: _Open, result: object) -> None:
         raised = left.frame.f_code.co_code[left.frame.f_lasti] not in _ENDS

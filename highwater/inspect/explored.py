@@ -64,7 +64,7 @@ class PathPlayback(Playback):
                 *(coming for number, host in enumerate(state.hosts) for coming in _of_zookeeper(_name(number), host)),
             ],
             clients=(),
-            broken=[f"{one.name}: {words}" for one in model.properties if (words := one.broken(key))],
+            broken=[f"{invariant.name}: {words}" for invariant in model.properties if (words := invariant.broken(key))],
         )
 
 

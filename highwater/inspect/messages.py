@@ -66,7 +66,7 @@ def message_words(payload: object, wanted: str = "") -> str:
 def is_about(payload: object, wanted: str) -> bool:
     """Whether a message may be of interest to who looks at a partition; one that names no partition is."""
     fields = [getattr(payload, name, ()) for name in ("states", "partitions", "changes", "ends", "offline")]
-    named = {getattr(one, "tp", one) for one in (payload, *chain(*fields)) if isinstance(getattr(one, "tp", one), str)}
+    named = {getattr(item, "tp", item) for item in (payload, *chain(*fields)) if isinstance(getattr(item, "tp", item), str)}
     return not wanted or not named or wanted in named
 
 
@@ -84,8 +84,8 @@ def _parts(message: AnyMessage, wanted: str) -> Iterator[str]:
             yield _error(message.error)
         case LogInfoReply():
             yield _error(message.error)
-            ends = _chosen(message.ends, wanted)
-            yield from (f"{end.tp} ends at {end.leo}, last epoch {end.last_epoch}" for end in ends)
+            log_ends = _chosen(message.ends, wanted)
+            yield from (f"{end.tp} ends at {end.leo}, last epoch {end.last_epoch}" for end in log_ends)
             yield from (f"{tp} offline" for tp in message.offline)
         case MetadataHeartbeat() | MetadataHeartbeatReply() | IsrChange() | IsrChangeReply():
             yield from _request_parts(message)
@@ -124,8 +124,8 @@ def _command_parts(message: AnyCommand, wanted: str) -> Iterator[str]:
             yield from _states(message.states, wanted, new=message.new)
         case StopReplica():
             yield sender
-            for one in _chosen(message.partitions, wanted):
-                yield f"{one.tp} epoch {one.leader_epoch}, {'delete' if one.delete else 'keep the log'}"
+            for item in _chosen(message.partitions, wanted):
+                yield f"{item.tp} epoch {item.leader_epoch}, {'delete' if item.delete else 'keep the log'}"
         case UpdateMetadata():
             yield f"{sender}{', all metadata' if message.full else ''}, live {_set(message.live_brokers)}"
             yield from _states(message.states, wanted)
@@ -182,8 +182,8 @@ def _client_parts(
             number = f"producer {message.producer_id}, epoch {message.producer_epoch}"
             yield number if message.error is ErrorCode.NONE else _error(message.error)
         case ListOffsets():
-            asked = "end" if message.timestamp == LATEST else "earliest"
-            yield f"{message.tp} {asked} offset{_known_epoch(message.leader_epoch)}"
+            end_asked = "end" if message.timestamp == LATEST else "earliest"
+            yield f"{message.tp} {end_asked} offset{_known_epoch(message.leader_epoch)}"
         case Metadata():
             return
         case MetadataReply():
@@ -254,7 +254,7 @@ def _other_words(payload: object) -> str:
 def _field(value: object) -> str:
     """A field in words: of operations and answers their kind, and what they name."""
     if isinstance(value, tuple | list):
-        return " ".join(_field(one) for one in value)
+        return " ".join(_field(item) for item in value)
     if isinstance(value, Struct):
         words = _other_words(value)
         return f"{type(value).__name__}{f' ({words})' if words else ''}"

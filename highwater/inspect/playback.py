@@ -32,8 +32,8 @@ def line_of(row: Row) -> Line:
 def has_words(row: Row, words: Sequence[str]) -> bool:
     """Whether the line of a row, or its kind, has all these words in any order; a word may be the beginning of one."""
     line = line_of(row)
-    held = f"{line.who} {line.where} {line.words} {line.kind}".lower().replace(",", " ").split()
-    return all(any(one.startswith(word.lower()) for one in held) for word in words)
+    state_fields = f"{line.who} {line.where} {line.words} {line.kind}".lower().replace(",", " ").split()
+    return all(any(text.startswith(word.lower()) for text in state_fields) for word in words)
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
@@ -98,23 +98,25 @@ class Playback(ABC):
     def rows(self, first: int = 0) -> list[Row]:
         """The recorded rows from an index on, in their order."""
         tables: tuple[Sequence[Row], ...] = (self.recorder.operations, self.recorder.events)
-        late = (sum(1 for _ in takewhile(lambda row: row.index >= first, reversed(table))) for table in tables)
-        return in_order(chain.from_iterable(table[len(table) - count :] for table, count in zip(tables, late, strict=True)))
+        late_counts = (sum(1 for _ in takewhile(lambda row: row.index >= first, reversed(table))) for table in tables)
+        return in_order(
+            chain.from_iterable(table[len(table) - count :] for table, count in zip(tables, late_counts, strict=True))
+        )
 
 
-def check_same(playback: Playback, known: Sequence[Row], made_by: RunManifest, checked: int) -> int:
+def check_same(playback: Playback, recorded_rows: Sequence[Row], made_by: RunManifest, checked: int) -> int:
     """Compare the rows of a playback from index `checked` on with those of the stored run; returns how many rows were compared.
 
     UsageError at the first row that differs: the code that made the run was another one.
     """
     rows = playback.rows(checked)
-    at = from_index(known, checked)
-    expected = known[at : at + len(rows)]
-    differing = [row.index for row, other in zip(rows, expected, strict=False) if row != other]
+    at = from_index(recorded_rows, checked)
+    expected = recorded_rows[at : at + len(rows)]
+    differing = [row.index for row, expected_row in zip(rows, expected, strict=False) if row != expected_row]
     if not differing and len(rows) != len(expected):
         differing = [rows[len(expected)].index]
-    if not differing and playback.ended and len(known) > at + len(rows):
-        differing = [known[at + len(rows)].index]
+    if not differing and playback.ended and len(recorded_rows) > at + len(rows):
+        differing = [recorded_rows[at + len(rows)].index]
     if differing:
         commit = made_by.commit[:12] or "no commit"
         raise UsageError(

@@ -34,8 +34,8 @@ class Session:
         self.partition = partition  # the lines of moments tell of it alone, of all if empty
         self._plan = plan
         self._made_by = None if stored is None else stored.manifest
-        self._known = None if stored is None else in_order([*stored.operations, *stored.events])  # all rows of the run
-        self._playback = playback_of(plan, self._known)
+        self._recorded_rows = None if stored is None else in_order([*stored.operations, *stored.events])  # all rows of the run
+        self._playback = playback_of(plan, self._recorded_rows)
         self._compared = 0  # rows that are those of the stored run
         self.row: Row | None = None
         self.called: tuple[str, ...] = ()  # by the action of the row: functions of the reference
@@ -66,11 +66,11 @@ class Session:
 
     def row_at(self, index: int) -> Row:
         """The row with this index, or the next one. UsageError if there is none."""
-        known = self._rows_of_the_run()
-        at = from_index(known, index)
-        if at == len(known):
-            raise UsageError(f"the run has no row {index}; the last is {known[-1].index}")
-        return known[at]
+        recorded_rows = self._rows_of_the_run()
+        at = from_index(recorded_rows, index)
+        if at == len(recorded_rows):
+            raise UsageError(f"the run has no row {index}; the last is {recorded_rows[-1].index}")
+        return recorded_rows[at]
 
     def own(self) -> tuple[str, ...]:
         """The broker that the row is of, where it is of one."""
@@ -83,8 +83,8 @@ class Session:
 
     def to_any(self, choices: Sequence[Sequence[str]]) -> None:
         """Go on to the next row whose line has all words of one of these choices. UsageError if there is none."""
-        known = self._rows_of_the_run()
-        later = known[from_index(known, self._playback.row_count) :]
+        recorded_rows = self._rows_of_the_run()
+        later = recorded_rows[from_index(recorded_rows, self._playback.row_count) :]
         row = next((row for row in later if any(has_words(row, words) for words in choices)), None)
         if row is None:
             raise UsageError(f"no later row says {' or '.join(' '.join(words) for words in choices)}")
@@ -121,14 +121,14 @@ class Session:
 
     def differences(self, names: Sequence[str] = ()) -> Iterator[str]:
         """What differs between the moment before and this one, of these processes and the partition; the first of many."""
-        told = [
+        differing = [
             change.words
             for change in changes(self.before, self.moment)
             if (not names or change.process in names) and (not self.partition or self.partition in change.words)
         ]
-        yield from told[:_CHANGES_MAX]
-        if len(told) > _CHANGES_MAX:
-            yield f"and {len(told) - _CHANGES_MAX} more"
+        yield from differing[:_CHANGES_MAX]
+        if len(differing) > _CHANGES_MAX:
+            yield f"and {len(differing) - _CHANGES_MAX} more"
 
     def _to(self, row: Row) -> None:
         """Stand after the action that recorded a row, with the view before it."""
@@ -144,37 +144,39 @@ class Session:
         self._stand(row)
 
     def _rows_of_the_run(self) -> Sequence[Row]:
-        if self._known is None:
+        if self._recorded_rows is None:
             whole = playback_of(self._plan)
             whole.run(lambda next_ns: False)
             whole.close()
-            self._known = whole.rows()
-        return self._known
+            self._recorded_rows = whole.rows()
+        return self._recorded_rows
 
     def _stand(self, row: Row | None) -> None:
         self._compare()
         self.before, self.moment, self.row = self.moment, self._view(), row
 
     def _compare(self) -> None:
-        if self._known is not None and self._made_by is not None:
-            self._compared = check_same(self._playback, self._known, self._made_by, self._compared)
+        if self._recorded_rows is not None and self._made_by is not None:
+            self._compared = check_same(self._playback, self._recorded_rows, self._made_by, self._compared)
 
     def _view(self) -> View:
         return view_of(self._playback.moment(), self.partition)
 
     def _begin_again(self) -> None:
         self._playback.close()
-        self._playback = playback_of(self._plan, self._known)
+        self._playback = playback_of(self._plan, self._recorded_rows)
 
 
-def playback_of(plan: Plan, known: Sequence[Row] | None = None) -> Playback:
+def playback_of(plan: Plan, recorded_rows: Sequence[Row] | None = None) -> Playback:
     """Performs a plan of the simulator or a path of the explorer, from before its first action on.
 
     A run of which it is known that it breaks no rule is performed without the rules: its rows are the same.
     """
     if plan.path:
         return PathPlayback(plan)
-    watched = known is None or any(isinstance(row, ClusterEvent) and row.kind is EventKind.RULE_BROKEN for row in known)
+    watched = recorded_rows is None or any(
+        isinstance(row, ClusterEvent) and row.kind is EventKind.RULE_BROKEN for row in recorded_rows
+    )
     return SimPlayback(plan, watched=watched)
 
 

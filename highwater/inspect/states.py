@@ -34,13 +34,13 @@ def states(plan: Plan, stored: History, times_ns: Sequence[int]) -> pl.DataFrame
     broker that is down. UsageError if the code no longer makes the rows of the stored run.
     """
     rows: list[dict[str, object]] = []
-    known = in_order([*stored.operations, *stored.events])
-    playback = playback_of(plan, known)
+    recorded_rows = in_order([*stored.operations, *stored.events])
+    playback = playback_of(plan, recorded_rows)
     try:
         for time_ns in sorted(times_ns):
             playback.run_to_time(time_ns)
             rows.extend({"time_ns": time_ns, **row} for row in _rows_of(playback.moment()))
-        check_same(playback, known, stored.manifest, 0)
+        check_same(playback, recorded_rows, stored.manifest, 0)
     finally:
         playback.close()
     return pl.DataFrame(rows, schema=SCHEMA)
@@ -68,8 +68,8 @@ def _replicas_of(process: Process) -> Iterator[dict[str, object]]:
             yield {"node": process.name, "partition": tp, "role": "down", "leo": leo}
         return
     for tp, partition in process.state.broker.partitions.items():
-        held = {"leader_epoch": partition.leader_epoch, "hw": partition.hw, "leo": partition.log.leo}
-        yield {"node": process.name, "partition": tp, **_role(process.name, partition), **held}
+        state_fields = {"leader_epoch": partition.leader_epoch, "hw": partition.hw, "leo": partition.log.leo}
+        yield {"node": process.name, "partition": tp, **_role(process.name, partition), **state_fields}
 
 
 def _role(name: str, partition: Partition) -> dict[str, object]:

@@ -27,7 +27,7 @@ class Numbers:
 
     def __init__(self, left_out: LeftOut) -> None:
         self._left_out = left_out
-        self._known: dict[int, tuple[object, int]] = {}
+        self._frozen_known: dict[int, tuple[object, int]] = {}
         self._ways: dict[type, Callable[[Any], int]] = {
             int: lambda value: hash(("negative", -value)) if value < 0 else value,  # Python's hash of -1 is that of -2
             bool: hash,
@@ -70,13 +70,13 @@ class Numbers:
         return lambda value: hash((salt, *[self.of(getattr(value, name, None)) for name in names]))
 
     def _of_frozen(self, value: object, salt: int, names: tuple[str, ...]) -> int:
-        held = self._known.get(id(value))
+        held = self._frozen_known.get(id(value))
         if held is not None:
             return held[1]
         number = hash((salt, *[self.of(getattr(value, name)) for name in names]))
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
-        self._known[id(value)] = value, number  # with the value, so that no other one gets its id
+        if len(self._frozen_known) >= _KNOWN_MAX:
+            self._frozen_known.clear()
+        self._frozen_known[id(value)] = value, number  # with the value, so that no other one gets its id
         return number
 
 

@@ -78,12 +78,12 @@ def view_of(moment: Moment, partition: str = "") -> View:
 
 
 def _partitions_of(moment: Moment) -> list[str]:
-    held = {
+    state_fields = {
         str(tp)
         for process in moment.processes
         for tp in (*process.logs, *(process.state.broker.partitions if process.state else ()))
     }
-    return sorted({*held, *(str(tp) for tp, _ in assignments(moment.znodes))})
+    return sorted({*state_fields, *(str(tp) for tp, _ in assignments(moment.znodes))})
 
 
 def assignments(nodes: Mapping[str, Znode]) -> Iterator[tuple[TopicPartition, tuple[BrokerId, ...]]]:
@@ -293,7 +293,7 @@ def _differences(path: str, old: object, new: object) -> Iterator[tuple[str, obj
             yield from _differences(f"{path}.{key}", old.get(key, _GONE), new.get(key, _GONE))
     elif isinstance(old, list) and isinstance(new, list):
         same = next((at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
-        if len(old) == len(new) and all(isinstance(one, dict) for one in (*old, *new)):
+        if len(old) == len(new) and all(isinstance(item, dict) for item in (*old, *new)):
             for at, (was, now) in enumerate(zip(old, new, strict=True)):
                 yield from _differences(f"{path}[{at}]", was, now)
         else:

@@ -244,10 +244,10 @@ def _versions_of_reference(system: SystemSpec) -> str | None:
     """Why the reference cannot be of the versions that are named, in a sentence; None if it can, or for another system."""
     if system.name != REFERENCE:
         return None
-    strange = next((v for v in (system.version or NEWEST, *system.starts) if v not in RELEASES), None)
-    if strange is None:
+    unknown = next((v for v in (system.version or NEWEST, *system.starts) if v not in RELEASES), None)
+    if unknown is None:
         return None
-    return f"the versions of the reference are {', '.join(RELEASES)}, not {strange}, as in {words_of(system)}"
+    return f"the versions of the reference are {', '.join(RELEASES)}, not {unknown}, as in {words_of(system)}"
 
 
 def _unspeakable(plan: Plan) -> str | None:

@@ -48,7 +48,7 @@ _OWN = frozenset(get_args(OwnF))
 _OF_A_LOG = frozenset((*get_args(ClientF), *_OWN, "commit", "committed"))
 
 
-class Heard(Struct, frozen=True, kw_only=True):
+class Reply(Struct, frozen=True, kw_only=True):
     """The outcome of a call or admin command as the client saw it; `error` by name, None for success.
 
     `offset`: of the first value of a produce, or the bound that was asked for; `offsets`: of each value of a produce, where they
@@ -72,9 +72,9 @@ class Heard(Struct, frozen=True, kw_only=True):
     at_end: bool = False
 
 
-def heard(answered: Answered) -> Heard:
+def reply_of(answered: Answered) -> Reply:
     """Convert the answer of the client machine to the outcome as the client saw it."""
-    return Heard(
+    return Reply(
         id=answered.id,
         error=None if answered.error is ErrorCode.NONE else answered.error.name,
         attempts=answered.attempts,
@@ -124,7 +124,8 @@ class Attempts:
 
     def _session_call(self, invocation: Invocation) -> SessionCall | None:
         """The call of a transaction or consumer group; None for other functions."""
-        partition, group = (invocation.topic, invocation.partition), invocation.group
+        partition = (invocation.topic, invocation.partition)
+        group = invocation.group
         match invocation.f:
             case "txn":
                 return TxnCall(id=self.calls, micros=invocation.micros, aborts=invocation.aborts, reads=invocation.reads)
@@ -142,8 +143,8 @@ class Attempts:
             case "read-committed":
                 return ReadCommittedCall(id=self.calls, reads=invocation.reads)
             case "init-transactions" | "txn-send" | "txn-commit" | "txn-abort":
-                of, sends = invocation.transactional_id, invocation.micros
-                return StepCall(id=self.calls, step=invocation.f, transactional_id=of, sends=sends)
+                transactional_id, sends = invocation.transactional_id, invocation.micros
+                return StepCall(id=self.calls, step=invocation.f, transactional_id=transactional_id, sends=sends)
             case "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon":
                 types, reads = invocation.acknowledges, invocation.reads
                 return ShareCall(id=self.calls, share=invocation.f, group=group, reads=reads, acknowledges=types)
@@ -215,7 +216,7 @@ class Attempts:
             case _:
                 return None
 
-    def end(self, answered: Heard) -> None:
+    def end(self, answered: Reply) -> None:
         """Record the completion of the client's open operation, and tell its workload."""
         invocation = self.open
         assert invocation is not None
@@ -332,7 +333,7 @@ def _of_produce(invocation: Invocation, attempts: int | None = None) -> Operatio
     return {"acks": invocation.acks, "delivery": "once" if invocation.idempotent else None, "attempts": attempts}
 
 
-def _answered_records(invocation: Invocation, answered: Heard) -> tuple[Record, ...]:
+def _answered_records(invocation: Invocation, answered: Reply) -> tuple[Record, ...]:
     """What was answered, as records of the completion's row."""
     epoch = answered.leader_epoch
     match invocation.f:

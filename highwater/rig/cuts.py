@@ -56,8 +56,8 @@ class Geography:
             others += self.clients if "clients" in links else ()
         pairs: list[Pair] = []
         for me in self._places.get(node, (node,)):
-            pairs += [] if direction == "outbound" else [(other, me) for other in others]
-            pairs += [] if direction == "inbound" else [(me, other) for other in others]
+            pairs += [] if direction == "outbound" else [(other_node, me) for other_node in others]
+            pairs += [] if direction == "inbound" else [(me, other_node) for other_node in others]
         return pairs
 
     def cut_by(self, fault: Partition, hit: tuple[Address, ...], draws: Draws, *, purpose: str) -> list[Pair]:
@@ -100,7 +100,7 @@ class Geography:
         for start in range(len(ring)):
             neighbours = [ring[(start + i) % len(ring)] for i in range(majority)]
             hearer = neighbours[majority // 2]
-            pairs += [(broker_address(other), broker_address(hearer)) for other in ring if other not in neighbours]
+            pairs += [(broker_address(member), broker_address(hearer)) for member in ring if member not in neighbours]
         return pairs if "peers" in fault.links else []
 
 
@@ -112,10 +112,10 @@ def _both_ways(half: list[BrokerId], other_half: list[BrokerId], direction: Dire
 
 def _kind_of_link(source: Address, target: Address) -> Links | None:
     """The kind of this link; None between two addresses that never communicate."""
-    ends = {source[0], target[0]}
-    if ends == {"b"}:
+    kinds_of_ends = {source[0], target[0]}
+    if kinds_of_ends == {"b"}:
         return "peers"
-    if ends == {"b", "z"}:
+    if kinds_of_ends == {"b", "z"}:
         return "zookeeper"
     # Clients are "c…", their places "p…"; an administrator's links to ZooKeeper are links of clients too.
-    return "clients" if len(ends) == 2 and ends & {"c", "p"} else None
+    return "clients" if len(kinds_of_ends) == 2 and kinds_of_ends & {"c", "p"} else None

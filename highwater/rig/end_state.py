@@ -47,18 +47,18 @@ def zookeeper_rows(topics: Iterable[tuple[str, Data]], states: Mapping[str, Data
 
 def metadata_rows(node: Address, states: Iterable[PartitionState]) -> Iterator[EventRow]:
     """A broker's final metadata answer: a row for each partition in it."""
-    for told in states:
+    for state in states:
         yield (
             EventKind.METADATA_VIEW,
             {
                 "node": node,
-                "topic": topic_of(told.tp),
-                "topic_id": _id(told.topic_id),
-                "partition": index_of(told.tp),
-                "leader": _leader(told),
-                "leader_epoch": None if told.leader_epoch < 0 else told.leader_epoch,  # before Kafka 2.1 metadata has none
-                "isr": names(tuple(member.broker for member in told.isr)),
-                "replicas": names(told.replicas),
+                "topic": topic_of(state.tp),
+                "topic_id": _id(state.topic_id),
+                "partition": index_of(state.tp),
+                "leader": _leader(state),
+                "leader_epoch": None if state.leader_epoch < 0 else state.leader_epoch,  # before Kafka 2.1 metadata has none
+                "isr": names(tuple(member.broker for member in state.isr)),
+                "replicas": names(state.replicas),
             },
         )
 
@@ -77,7 +77,8 @@ def log_rows(broker: BrokerId, image: Iterable[DirImage], *, noted: bool = True)
                 "partition": index_of(log.tp),
                 "dir": directory.dir,
             }
-            digest, leo = _digest(log), end_of(log.batches[-1]) if log.batches else 0
+            digest = _digest(log)
+            leo = end_of(log.batches[-1]) if log.batches else 0
             yield (
                 EventKind.LOG_ON_DISK,
                 {**place, "topic_id": _id(log.topic_id), "leo": leo, "hw": high_watermarks.get(log.tp), "digest": digest},

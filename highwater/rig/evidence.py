@@ -160,7 +160,7 @@ class CommitRows:
             state = paths.decode_state(tp, (), Data(commit.data, version, 0))
             before, self._standing[tp] = self._standing.get(tp), state
             if before is not None and state.leader is not None and self._is_ordered_election(before, state):
-                self._ordered = tuple(other for other in self._ordered if other != tp)
+                self._ordered = tuple(ordered_tp for ordered_tp in self._ordered if ordered_tp != tp)
                 yield EventKind.UNCLEAN_ELECTION_ORDERED, {**self._partition(tp), "leader": broker_address(state.leader)}
             yield self._state_row(state, writer)
             if isinstance(commit, NodeCreated) and self._topics.is_ended(topic_of(tp)):

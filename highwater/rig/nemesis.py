@@ -67,11 +67,11 @@ class Nemesis:
         self._plan = plan
         self._logs = logs
         self._incarnation = incarnation
-        self._open: dict[str, tuple[Window, tuple[Address, ...]]] = {}
+        self._open_windows: dict[str, tuple[Window, tuple[Address, ...]]] = {}
         brokers = brokers_of(plan)
         self._brokers = {broker_address(broker): broker for broker in brokers}
-        self._begun = {window.kind: 0 for window in plan.schedule}
-        self._acted = dict(self._begun)
+        self._begun_by_kind = {window.kind: 0 for window in plan.schedule}
+        self._acted = dict(self._begun_by_kind)
         self.recorder = recorder
         self.draws = draws
         self.holds = {broker: Holds() for broker in brokers}
@@ -85,8 +85,8 @@ class Nemesis:
         """
         hit = self._nodes_hit(window, tree)
         if hit:
-            self._begun[window.kind] = self._begun.get(window.kind, 0) + 1
-            self._open[window.id] = (window, hit)
+            self._begun_by_kind[window.kind] = self._begun_by_kind.get(window.kind, 0) + 1
+            self._open_windows[window.id] = (window, hit)
         for node in hit:
             self._record_window(EventKind.FAULT_BEGUN, window, node)
         return hit
@@ -100,11 +100,11 @@ class Nemesis:
 
     def open_windows(self) -> tuple[str, ...]:
         """The ids of the active faults, in the order in which they began."""
-        return tuple(self._open)
+        return tuple(self._open_windows)
 
     def end(self, window_id: str) -> tuple[Window, tuple[Address, ...]] | None:
         """End a fault; return it with the addresses that it hit, or None if it is not active."""
-        return self._open.pop(window_id, None)
+        return self._open_windows.pop(window_id, None)
 
     def ended(self, window: Window, node: Address) -> None:
         """Record that the backend has undone this fault on this broker, or at this client place."""
@@ -133,7 +133,7 @@ class Nemesis:
         if count:
             self.recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, count=count)
 
-    def wounded(self, node: Address, dir_: int, wounds: Wounds, why: str) -> None:
+    def wounded(self, node: Address, dir_: int, wounds: Wounds, reason: str) -> None:
         """Record which records a fault destroyed in the logs of one directory of this broker."""
         for tp, topic_id, offset in wounds:
             self.recorder.event(
@@ -145,7 +145,7 @@ class Nemesis:
                 partition=index_of(tp),
                 dir=dir_,
                 offset=offset,
-                detail=why,
+                detail=reason,
             )
 
     def swapped(self, node: Address, dir_: int, wounds: Wounds) -> None:
@@ -158,4 +158,7 @@ class Nemesis:
 
     def counts(self) -> tuple[FaultCount, ...]:
         """For each kind of fault in the schedule, how many were begun and how often they took effect."""
-        return tuple(FaultCount(kind=kind, begun=self._begun[kind], acted=self._acted[kind]) for kind in sorted(self._begun))
+        return tuple(
+            FaultCount(kind=kind, begun=self._begun_by_kind[kind], acted=self._acted[kind])
+            for kind in sorted(self._begun_by_kind)
+        )

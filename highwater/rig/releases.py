@@ -34,7 +34,8 @@ def first(plan: Plan, broker: BrokerId) -> Spoken:
 def rolled(plan: Plan, roll: Roll, config: BrokerConfig) -> BrokerConfig:
     """The settings of a broker after a roll. A protocol that was made final stays, unless the broker goes back."""
     versions = _versions(plan)
-    release, protocol = versions.after(roll, config.broker), first(plan, config.broker).protocol
+    release = versions.after(roll, config.broker)
+    protocol = first(plan, config.broker).protocol
     if not roll.back:
         is_final = roll.finalize or config.inter_broker_protocol != versions.oldest
         protocol = _own(plan, release, config.broker) if is_final else versions.oldest
@@ -43,9 +44,9 @@ def rolled(plan: Plan, roll: Roll, config: BrokerConfig) -> BrokerConfig:
 
 def unfit(plan: Plan) -> str | None:
     """Why the rolls of a plan cannot be judged, or would change nothing, in a sentence; None if they can, or there are none."""
-    strange = next((each for each in named_by_rolls(plan.schedule) if each not in RELEASES), None)
-    if strange is not None:
-        return f"the versions of the reference are {', '.join(RELEASES)}; a roll leads to {strange}"
+    unknown_release = next((each for each in named_by_rolls(plan.schedule) if each not in RELEASES), None)
+    if unknown_release is not None:
+        return f"the versions of the reference are {', '.join(RELEASES)}; a roll leads to {unknown_release}"
     if not rolls_of(plan.schedule):
         return None
     if plan.workload.name in WITH_SCRATCH or any(step.do == "delete-topic" for step in plan.script):

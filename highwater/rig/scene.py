@@ -80,7 +80,7 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
     """The configuration of one broker of a plan."""
     cluster = plan.cluster
     optional = ("fetch_max_bytes", "producer_id_block_size", "reassign_interval_ms", "lag_max_records")
-    given = {name: getattr(cluster, name) for name in optional if getattr(cluster, name) is not UNSET}
+    optional_settings = {name: getattr(cluster, name) for name in optional if getattr(cluster, name) is not UNSET}
     variant, topics, names_its_releases = variant_of(plan), topics_of(plan), names_releases(plan)
     config = BrokerConfig(
         broker=broker,
@@ -98,8 +98,8 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
     )
     if names_its_releases:
         release, protocol = releases.first(plan, broker)
-        given |= {"release": release, "inter_broker_protocol": protocol}
-    return replace(config, **given)
+        optional_settings |= {"release": release, "inter_broker_protocol": protocol}
+    return replace(config, **optional_settings)
 
 
 def _retries(plan: Plan, process: Process) -> int:

@@ -12,12 +12,12 @@ class Scrapes:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._told: dict[tuple[Address, int], Mapping[str, int]] = {}
+        self._last_values: dict[tuple[Address, int], Mapping[str, int]] = {}
 
     def record(self, node: Address, life: int, values: Mapping[str, int], *, whole: bool = False) -> None:
         """Record one scrape of a broker process; `whole`: also the values that have not changed."""
-        before = {} if whole else self._told.get((node, life), {})
-        self._told[node, life] = values
+        before = {} if whole else self._last_values.get((node, life), {})
+        self._last_values[node, life] = values
         for name, value in values.items():
             if before.get(name) != value:
                 self._recorder.event(EventKind.GAUGE, node=node, life=life, gauge=value, detail=name)

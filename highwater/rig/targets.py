@@ -68,7 +68,8 @@ def drawn(brokers: list[BrokerId], count: int, draws: Draws, purpose: str) -> tu
 
 def shuffled(brokers: list[BrokerId], draws: Draws, purpose: str) -> list[BrokerId]:
     """Return these brokers in a randomly drawn order."""
-    remaining, order = list(brokers), []
+    remaining = list(brokers)
+    order = []
     while remaining:
         order.append(remaining.pop(draws.below(purpose, len(remaining))))
     return order

@@ -64,7 +64,7 @@ def stored_run(folder: Path, verdict: Verdict | None = None) -> Stored:
 
 def put_beside(
     run: Stored,
-    other: Stored,
+    beside: Stored,
     *,
     repeat: str,
     words: str = "",
@@ -77,15 +77,15 @@ def put_beside(
     `repeat` compares them again, in the folder of the first one. `words` names the neighbour on that link, `name` in the name of
     the page; its run id if not given.
     """
-    page = output or run.folder / f"beside-{name or other.history.manifest.run_id}.html"
+    page = output or run.folder / f"beside-{name or beside.history.manifest.run_id}.html"
     plans = [PlanChange(what="the plan", left="", right="one of the plans cannot be read")]
-    if run.plan is not None and other.plan is not None:
-        plans = list(plan_changes(run.plan, other.plan))
-    sides = _side_given(run, page), _side_given(other, page)
+    if run.plan is not None and beside.plan is not None:
+        plans = list(plan_changes(run.plan, beside.plan))
+    sides = _side_given(run, page), _side_given(beside, page)
     view = beside_of(*sides, plans=plans, repeat=repeat, first_call=first_call)
     store.write_file(page, render_beside(view))
     if output is None:
-        link_to(run.folder, Link(words=words or other.history.manifest.run_id, page=page.name))
+        link_to(run.folder, Link(words=words or beside.history.manifest.run_id, page=page.name))
     return Beside(page=page, verdict=f"{view.right.banner.verdict}, {view.right.banner.live}", parting=view.parting)
 
 
@@ -112,16 +112,18 @@ def links_of(folder: Path) -> tuple[Link, ...]:
 # --- plans ----------------------------------------------------------------------------------------------------------------------
 
 
-def plan_changes(plan: Plan, other: Plan) -> Iterator[PlanChange]:
+def plan_changes(plan: Plan, plan_beside: Plan) -> Iterator[PlanChange]:
     """In what two plans differ: faults and requests one by one, then settings."""
-    yield from _changes_in_list("fault", _windows(plan), _windows(other))
-    yield from _changes_in_list("request", _steps_by_number(plan.script), _steps_by_number(other.script))
-    ours, theirs = _settings_by_path(plan), _settings_by_path(other)
-    for name in dict.fromkeys((*ours, *theirs)):
-        if ours.get(name) != theirs.get(name):
-            yield PlanChange(what=name, left=_value_in_words(ours.get(name)), right=_value_in_words(theirs.get(name)))
-    if plan.path != other.path:
-        yield PlanChange(what="path", left=f"{len(plan.path)} actions", right=f"{len(other.path)} actions")
+    yield from _changes_in_list("fault", _windows(plan), _windows(plan_beside))
+    yield from _changes_in_list("request", _steps_by_number(plan.script), _steps_by_number(plan_beside.script))
+    our_settings, their_settings = _settings_by_path(plan), _settings_by_path(plan_beside)
+    for name in dict.fromkeys((*our_settings, *their_settings)):
+        if our_settings.get(name) != their_settings.get(name):
+            yield PlanChange(
+                what=name, left=_value_in_words(our_settings.get(name)), right=_value_in_words(their_settings.get(name))
+            )
+    if plan.path != plan_beside.path:
+        yield PlanChange(what="path", left=f"{len(plan.path)} actions", right=f"{len(plan_beside.path)} actions")
 
 
 def _changes_in_list(what: str, ours: dict[str, str], theirs: dict[str, str]) -> Iterator[PlanChange]:
@@ -173,5 +175,5 @@ def _value_in_words(value: Any) -> str:
 def rewrite_page(run: Stored, *, repeat: str) -> None:
     """Write the page of a run again, with its links to pages beside others."""
     text = (run.folder / store.PLAN).read_text(encoding="utf-8", errors="replace")
-    links, found = links_of(run.folder), kept_first_call(run.folder)
-    write_page(run.folder / store.REPORT, run.history, run.verdict, plan=text, repeat=repeat, links=links, first_call=found)
+    links, first_call = links_of(run.folder), kept_first_call(run.folder)
+    write_page(run.folder / store.REPORT, run.history, run.verdict, plan=text, repeat=repeat, links=links, first_call=first_call)

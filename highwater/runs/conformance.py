@@ -45,8 +45,8 @@ def validate(history: History, rules: Rules) -> Trace:
     deleted: set[tuple[str, str, int]] = set()  # replicas go one by one, and nothing is promised any more
     rows = 0
     for event in history.events:
-        of = () if event.topic is None else ((event.topic, event.topic_id or "", event.partition or 0),)
-        for key in of or (tuple(partitions) if event.kind is K.NODE_STOPPED else ()):
+        replica_keys = () if event.topic is None else ((event.topic, event.topic_id or "", event.partition or 0),)
+        for key in replica_keys or (tuple(partitions) if event.kind is K.NODE_STOPPED else ()):
             partition = partitions.setdefault(key, _Partition(history.manifest.brokers))
             if event.kind is K.TOPIC_DELETED:
                 deleted.add(key)
@@ -89,8 +89,8 @@ class _Partition:
         self._created = False
         self._version = -1
         self._isrs: dict[tuple[int, int], frozenset[int]] = {}  # by epoch and version of the state
-        self._asked: dict[tuple[int, int, int], set[frozenset[int]]] = {}  # by leader, epoch and version of the state
-        self._led: dict[tuple[int, int], int] = {}  # by leader and epoch: its HW
+        self._isrs_asked: dict[tuple[int, int, int], set[frozenset[int]]] = {}  # by leader, epoch and version of the state
+        self._hw_led: dict[tuple[int, int], int] = {}  # by leader and epoch: its HW
         self._stopped: dict[int, ReplicaPicture] = {}  # replicas of brokers as they were when they stopped
 
     def steps(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
@@ -109,7 +109,7 @@ class _Partition:
     def _set_replica(self, index: int, replica: ReplicaPicture) -> None:
         """Set a replica of the picture."""
         if replica.leader == index:
-            self._led[index, replica.epoch] = replica.hw
+            self._hw_led[index, replica.epoch] = replica.hw
         replicas = list(self._picture.replicas)
         replicas[index] = replica
         self._picture = replace(self._picture, replicas=tuple(replicas))
@@ -120,7 +120,8 @@ class _Partition:
 
     def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
         """The replica with the records that it appended before a crash and that no row shows. That was no step of its own."""
-        was, stopped = self._picture.replicas[index], self._stopped.get(index, _OUTSIDE)
+        was = self._picture.replicas[index]
+        stopped = self._stopped.get(index, _OUTSIDE)
         # A leader appends in its own epoch, so its record is none of a later leader at the same offset.
         epoch = stopped.epoch if stopped.leader == index else -1
         self._set_replica(index, replace(was, log=was.log + (_Unrecorded(("", epoch)),) * (leo - len(was.log))))
@@ -155,8 +156,8 @@ class _Partition:
         leader, epoch = self._picture.leader, self._picture.epoch
         if leader is None:
             return frozenset()
-        requests = self._asked.get((leader, epoch, self._version), ())
-        return frozenset(AskedIsr(isr, self._led.get((leader, epoch), 0)) for isr in requests)
+        requests = self._isrs_asked.get((leader, epoch, self._version), ())
+        return frozenset(AskedIsr(isr, self._hw_led.get((leader, epoch), 0)) for isr in requests)
 
     def _pictures_after_row(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
         """The pictures of a replica after each step that a row tells."""
@@ -187,7 +188,7 @@ class _Partition:
                     -1 if event.leader_epoch is None else event.leader_epoch,
                     -1 if event.zk_version is None else event.zk_version,
                 )
-                self._asked.setdefault(at, set()).add(frozenset(self._index[member] for member in event.isr or ()))
+                self._isrs_asked.setdefault(at, set()).add(frozenset(self._index[member] for member in event.isr or ()))
             case K.ISR_CHANGE_ENDED if was.leader == index and was.epoch == event.leader_epoch:
                 yield replace(was, isr=frozenset(self._index[member] for member in event.isr or ()))
             case K.TRUNCATE:

@@ -75,10 +75,10 @@ def worst_first(anomalies: Iterable[_A]) -> tuple[_A, ...]:
 
     The kind of the first one stays first if none does worse harm: it is the one that the cause tells (`told_then_worst`).
     """
-    given = tuple(anomalies)
-    harms = [harm(a.kind) or max(Harm) for a in given]
-    told = given[0].kind if given and harms[0] is min(harms) and harm(given[0].kind) is not None else ""
-    return tuple(sorted(given, key=lambda a: (a.kind != told, severity(a.kind))))
+    found = tuple(anomalies)
+    harms = [harm(a.kind) or max(Harm) for a in found]
+    first_kind = found[0].kind if found and harms[0] is min(harms) and harm(found[0].kind) is not None else ""
+    return tuple(sorted(found, key=lambda a: (a.kind != first_kind, severity(a.kind))))
 
 
 def told_then_worst(anomalies: Iterable[Anomaly], told: Anomaly | None) -> tuple[Anomaly, ...]:

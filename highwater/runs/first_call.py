@@ -97,7 +97,7 @@ def _trees(folders: Sequence[Path | None]) -> Iterator[list[_Tree]]:
             tree.close()
 
 
-def first_call(plan: Plan, there: Path, words: str, *, here: Path | None = None) -> FirstCall:
+def first_call(plan: Plan, theirs_path: Path, words: str, *, ours_path: Path | None = None) -> FirstCall:
     """The first call that answers otherwise here than there, in folders with a `reference`; None: the present tree.
 
     `words` names the other tree.
@@ -105,7 +105,7 @@ def first_call(plan: Plan, there: Path, words: str, *, here: Path | None = None)
     if plan.path:
         return FirstCall(there=words, missing="the run is a path of the explorer")
     try:
-        with _trees((here, there)) as trees:
+        with _trees((ours_path, theirs_path)) as trees:
             return _first_call(plan, trees, words)
     except UsageError as error:
         return FirstCall(there=words, missing=str(error))
@@ -113,30 +113,30 @@ def first_call(plan: Plan, there: Path, words: str, *, here: Path | None = None)
 
 def _first_call(plan: Plan, trees: Sequence[_Tree], words: str) -> FirstCall:
     shapes = [tree.answer(Shape) for tree in trees]
-    for tree, own, other in zip(trees, shapes, reversed(shapes), strict=True):
-        tree.order(Begin(plan_to_yaml(plan), _only(own, other)))
+    for tree, own, other_shape in zip(trees, shapes, reversed(shapes), strict=True):
+        tree.order(Begin(plan_to_yaml(plan), _only(own, other_shape)))
     questions = _parting(trees)
     if questions is None:
         return FirstCall(there=words, missing="both trees give the same answers to the end of the run")
     for tree in trees:
         tree.order(Trace(*questions))
     calls = [tree.answer(list[Called]) for tree in trees]
-    only = tuple(own.functions - other.functions for own, other in zip(shapes, reversed(shapes), strict=True))
+    only = tuple(own.functions - other_shape.functions for own, other_shape in zip(shapes, reversed(shapes), strict=True))
     found = innermost(calls[0], calls[1], only)
     if found is None:
         return FirstCall(there=words, missing=_HARNESS)
-    ours, theirs, what = found
-    for tree, number in zip(trees, (ours, theirs), strict=True):
+    our_number, their_number, what = found
+    for tree, number in zip(trees, (our_number, their_number), strict=True):
         tree.order(Tell(*questions, number))
-    told = [tree.answer(Told) for tree in trees]
-    named = _callers(calls[0], ours)
-    return _told(told[0], told[1], FirstCall(there=words, calls=what, function=named[-1], inside=named[:-1]), shapes[1])
+    answers = [tree.answer(Told) for tree in trees]
+    named = _callers(calls[0], our_number)
+    return _told(answers[0], answers[1], FirstCall(there=words, calls=what, function=named[-1], inside=named[:-1]), shapes[1])
 
 
-def _only(own: Shape, other: Shape) -> dict[str, tuple[str, ...]]:
+def _only(own: Shape, other_shape: Shape) -> dict[str, tuple[str, ...]]:
     """The fields that classes of both trees have in one of them alone: a new field is no difference until it is used."""
-    both = own.fields.keys() & other.fields.keys()
-    left_out = {name: tuple(field for field in own.fields[name] if field not in other.fields[name]) for name in both}
+    both = own.fields.keys() & other_shape.fields.keys()
+    left_out = {name: tuple(field for field in own.fields[name] if field not in other_shape.fields[name]) for name in both}
     return {name: fields for name, fields in left_out.items() if fields}
 
 
@@ -146,56 +146,58 @@ def _parting(trees: Sequence[_Tree]) -> tuple[int, int] | None:
         tree.order(Compare())
     first = 0
     while True:
-        ours, theirs = (tree.answer(Block) for tree in trees)
+        our_block, their_block = (tree.answer(Block) for tree in trees)
         for tree in trees:
-            tree.order(ours == theirs)
-        if ours != theirs:
-            pairs = enumerate(zip(ours.numbers, theirs.numbers, strict=False))
+            tree.order(our_block == their_block)
+        if our_block != their_block:
+            pairs = enumerate(zip(our_block.numbers, their_block.numbers, strict=False))
             differing = next((number for number, (a, b) in pairs if a != b), BLOCK)
             return max(0, first - 1), first + min(differing + 1, BLOCK)
-        if ours.ended:
+        if our_block.ended:
             return None
         first += BLOCK
 
 
-def innermost(ours: Sequence[Called], theirs: Sequence[Called], only: Sequence[Set[str]] = _NONE) -> _Found | None:
+def innermost(our_calls: Sequence[Called], their_calls: Sequence[Called], only: Sequence[Set[str]] = _NONE) -> _Found | None:
     """The first call with the same arguments that comes to something else, the innermost one; None if there is none.
 
     `only`: the functions that one tree alone has. Two of them at the same place are one that has another name or module.
     """
-    return _within(ours, theirs, -1, -1, only)
+    return _within(our_calls, their_calls, -1, -1, only)
 
 
-def _within(ours: Sequence[Called], theirs: Sequence[Called], a: int, b: int, only: Sequence[Set[str]]) -> _Found | None:
+def _within(
+    our_calls: Sequence[Called], their_calls: Sequence[Called], a: int, b: int, only: Sequence[Set[str]]
+) -> _Found | None:
     """The first such call among two corresponding ones and those that they make; -1: the harness."""
-    made, other = _made_by(ours, a), _made_by(theirs, b)
-    for x, y in zip(made, other, strict=False):
-        mine, its = ours[x], theirs[y]
-        is_renamed = _short(mine.name) in only[0] and _short(its.name) in only[1]
-        if mine.given != its.given or not (mine.name == its.name or is_renamed):
-            return None if a < 0 else (a, b, _otherwise(ours[a].name, mine.name, its.name))
-        found = _within(ours, theirs, x, y, only)
+    calls_made, other_calls = _made_by(our_calls, a), _made_by(their_calls, b)
+    for x, y in zip(calls_made, other_calls, strict=False):
+        our_call, its = our_calls[x], their_calls[y]
+        is_renamed = _short(our_call.name) in only[0] and _short(its.name) in only[1]
+        if our_call.given != its.given or not (our_call.name == its.name or is_renamed):
+            return None if a < 0 else (a, b, _otherwise(our_calls[a].name, our_call.name, its.name))
+        found = _within(our_calls, their_calls, x, y, only)
         if found is not None:
             return found
     if a < 0:
         return None
-    if len(made) != len(other):
-        more = made[len(other) :]
-        here, there = (ours[more[0]].name, "") if more else ("", theirs[other[len(made)]].name)
-        return a, b, _otherwise(ours[a].name, here, there)
-    return (a, b, "") if ours[a].came != theirs[b].came else None
+    if len(calls_made) != len(other_calls):
+        more = calls_made[len(other_calls) :]
+        here, there = (our_calls[more[0]].name, "") if more else ("", their_calls[other_calls[len(calls_made)]].name)
+        return a, b, _otherwise(our_calls[a].name, here, there)
+    return (a, b, "") if our_calls[a].came != their_calls[b].came else None
 
 
 def _made_by(calls: Sequence[Called], number: int) -> list[int]:
     """The numbers of the calls that a call makes itself."""
     depth = -1 if number < 0 else calls[number].depth
-    made = []
+    calls_made = []
     for n in range(number + 1, len(calls)):
         if calls[n].depth <= depth:
             break
         if calls[n].depth == depth + 1:
-            made.append(n)
-    return made
+            calls_made.append(n)
+    return calls_made
 
 
 def _otherwise(caller: str, here: str, there: str) -> str:
@@ -225,21 +227,21 @@ def _callers(calls: Sequence[Called], number: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reversed(names)))
 
 
-def _told(ours: Told, theirs: Told, found: FirstCall, there: Shape) -> FirstCall:
+def _told(our_answer: Told, their_answer: Told, first_call: FirstCall, there: Shape) -> FirstCall:
     """The finding with the words of the call in both trees."""
     parts = [
-        *differences(ours.result, theirs.result, "its result"),
-        *differences(ours.reads, theirs.reads),
-        *differences(ours.after, theirs.after),
+        *differences(our_answer.result, their_answer.result, "its result"),
+        *differences(our_answer.reads, their_answer.reads),
+        *differences(our_answer.after, their_answer.after),
     ]
     return msgspec.structs.replace(
-        found,
-        is_new=found.function not in there.functions,
-        who=ours.who,
-        time_ns=ours.time_ns,
-        row=ours.row,
-        given=_arguments(ours.given),
-        otherwise=tuple(Otherwise(what=what, here=here, there=other) for what, here, other in parts[:_LISTED]),
+        first_call,
+        is_new=first_call.function not in there.functions,
+        who=our_answer.who,
+        time_ns=our_answer.time_ns,
+        row=our_answer.row,
+        given=_arguments(our_answer.given),
+        otherwise=tuple(Otherwise(what=what, here=here, there=other_value) for what, here, other_value in parts[:_LISTED]),
         left_out=max(0, len(parts) - _LISTED),
     )
 
@@ -253,10 +255,10 @@ def _arguments(given: Tree) -> str:
 # --- in the folder of a run -----------------------------------------------------------------------------------------------------
 
 
-def keep_first_call(run: Path, there: Path, words: str) -> FirstCall | None:
+def keep_first_call(run: Path, other_tree: Path, words: str) -> FirstCall | None:
     """Find the first call of a stored run that answers otherwise and keep it in its folder; None if its plan cannot be read."""
     try:
-        found = first_call(load_plan(run / store.PLAN), there, words)
+        found = first_call(load_plan(run / store.PLAN), other_tree, words)
     except HighwaterError:
         return None
     store.write_file(run / store.FIRST_CALL, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

@@ -293,7 +293,7 @@ def _judge_file(path: Path, choice: ModelChoice) -> Ruling:
 def _check_counts(path: Path, history: History, operations: int, events: int) -> None:
     """Raise HistoryError unless as many rows were judged as the manifest counts."""
     stated, actual = (history.manifest.operation_rows, history.manifest.event_rows), (operations, events)
-    if any(count is not None and count != judged for count, judged in zip(stated, actual, strict=True)):
+    if any(count is not None and count != judged_case for count, judged_case in zip(stated, actual, strict=True)):
         raise HistoryError(f"{path}: {actual[0]} operations and {actual[1]} events were judged, the manifest counts {stated}")
 
 
@@ -440,10 +440,10 @@ def _case_of_row(source: Source, row: Row | None, *, new: bool) -> Case:
         outcome: Outcome = "failed" if row.state == "lost" else row.state
         return Case(source=source, outcome=outcome, words=row.words, new=new)
     ruling = _ruling_of(row)
-    judged = ruling.verdict or ruling.judgement
-    if judged is None:
+    judged_case = ruling.verdict or ruling.judgement
+    if judged_case is None:
         return Case(source=source, outcome="refused", words=ruling.refused, new=new)
-    return Case(source=source, outcome=VALIDITY_NAMES[judged.validity], ruling=ruling, new=new)
+    return Case(source=source, outcome=VALIDITY_NAMES[judged_case.validity], ruling=ruling, new=new)
 
 
 def keep_verdict(case: Case) -> bool:
@@ -455,7 +455,8 @@ def keep_verdict(case: Case) -> bool:
         return False
     if not folder.is_dir():
         return True  # a history in one file has no folder of its own
-    data, place = encode_verdict(case.ruling.verdict), folder / store.VERDICT
+    data = encode_verdict(case.ruling.verdict)
+    place = folder / store.VERDICT
     try:
         if not place.exists() or place.read_bytes() != data:
             store.write_file(place, data)

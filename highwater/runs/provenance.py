@@ -30,9 +30,9 @@ def present_build() -> Build:
 def _git(*arguments: str) -> str:
     """The output of git for the repository of this file; empty without git, a repository or a commit."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    return completed.stdout.strip()

@@ -21,8 +21,8 @@ from pipeline.dataset import with_evidence
 from pipeline.record import Known, Record, record_of, record_of_failure
 
 
-def performed_record(summary: Summary, judged: Judged | None, plan: Plan, *, mix: str, workload: str, commit: str) -> Record:
-    """The record of a run that was performed just now, or that the harness failed to perform (`judged` is None).
+def performed_record(summary: Summary, judged_run: Judged | None, plan: Plan, *, mix: str, workload: str, commit: str) -> Record:
+    """The record of a run that was performed just now, or that the harness failed to perform (`judged_run` is None).
 
     `mix` and `workload` are those that were asked for; `commit` is that of the build.
     """
@@ -30,7 +30,7 @@ def performed_record(summary: Summary, judged: Judged | None, plan: Plan, *, mix
     repeatable = f"{summary.backend}-{plan.protocol}-{digest[:12]}"
     facts = Known(
         plan=plan.name,
-        run_id=repeatable if judged is None else judged.history.manifest.run_id,
+        run_id=repeatable if judged_run is None else judged_run.history.manifest.run_id,
         protocol=plan.protocol,
         seed=plan.seed,
         plan_digest=digest,
@@ -47,7 +47,7 @@ def performed_record(summary: Summary, judged: Judged | None, plan: Plan, *, mix
         sim_seconds=summary.sim_seconds,
         wall_seconds=summary.wall_seconds,
     )
-    return record_of_failure(facts) if judged is None else record_of(facts, judged.history, judged.verdict)
+    return record_of_failure(facts) if judged_run is None else record_of(facts, judged_run.history, judged_run.verdict)
 
 
 def stored_run(directory: Path) -> str:

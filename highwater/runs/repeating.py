@@ -47,7 +47,7 @@ def repeat_of(folder: Path, backend: str) -> str:
     A run on real brokers is not repeated by its folder: it is the one that made it, or empty.
     """
     try:
-        made = msgspec.json.decode((folder / SUMMARY).read_bytes(), type=_Summary).repeat
+        repeat = msgspec.json.decode((folder / SUMMARY).read_bytes(), type=_Summary).repeat
     except (OSError, *NOT_JSON):
-        made = ""
-    return IN_FOLDER if backend in REPEATABLE and not holds_elsewhere(made) else made
+        repeat = ""
+    return IN_FOLDER if backend in REPEATABLE and not holds_elsewhere(repeat) else repeat

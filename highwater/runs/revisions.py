@@ -94,9 +94,9 @@ def _run_python(folder: Path, *arguments: str, what: str) -> None:
     # -P keeps the working directory, which may be this checkout, from coming first.
     command = [sys.executable, "-P", *arguments]
     variables = {**os.environ, **environment(folder)}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    if done.returncode == ExitCode.USAGE or "Traceback" in done.stderr:
-        last_line = done.stderr.strip().splitlines()[-1]
+    completed = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if completed.returncode == ExitCode.USAGE or "Traceback" in completed.stderr:
+        last_line = completed.stderr.strip().splitlines()[-1]
         raise UsageError(f"{what}: its protocol does not fit this harness: {last_line.removeprefix('highwater: ')}")
 
 

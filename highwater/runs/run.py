@@ -81,14 +81,14 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
         summary = summarize(plan, run.history, verdict, repeat=repeat, wall_seconds=perf_counter() - start)
         if summary.exit_code is not ExitCode.VALID and (sign := signature(run.history, verdict)) is not None:
             summary = replace(summary, signature=sign.text)
-    judged = Judged(plan=plan, history=run.history, verdict=verdict, summary=replace(summary, failure=run.failure))
+    judged_run = Judged(plan=plan, history=run.history, verdict=verdict, summary=replace(summary, failure=run.failure))
     if keep.store is None or (keep.only_failures and summary.exit_code is ExitCode.VALID):
-        return judged
+        return judged_run
     if directory is None:
         directory = store_evidence(plan, run.history, keep.store)
     with attempting(f"reporting {plan.name}", repeat):
         page = keep.report and not (keep.only_failed_pages and summary.exit_code is ExitCode.VALID)
-        return replace(judged, summary=store_judgement(judged, directory, keep.store, report=page))
+        return replace(judged_run, summary=store_judgement(judged_run, directory, keep.store, report=page))
 
 
 def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None = None) -> Run:
@@ -132,8 +132,8 @@ def honest(verdict: Verdict, manifest: RunManifest) -> Verdict:
     """
     slowed = manifest.slowed
     if verdict.not_live and slowed is not None and slowed > SLOWED_MAX:
-        why = f"the machine was overloaded: after healing, work took {slowed} times its CPU time (more than {SLOWED_MAX})"
-        unchecked = (*(f"{why}: {words}" for words in verdict.not_live), *verdict.unchecked)
+        reason = f"the machine was overloaded: after healing, work took {slowed} times its CPU time (more than {SLOWED_MAX})"
+        unchecked = (*(f"{reason}: {words}" for words in verdict.not_live), *verdict.unchecked)
         validity = max(verdict.validity, Validity.UNKNOWN)
         verdict = replace(verdict, validity=validity, live=None, not_live=(), unchecked=unchecked)
     if manifest.outcome == "completed" or verdict.validity is not Validity.VALID:
@@ -151,18 +151,18 @@ def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
     return directory
 
 
-def store_judgement(judged: Judged, directory: Path, folder: Path, *, report: bool) -> Summary:
+def store_judgement(judged_run: Judged, directory: Path, folder: Path, *, report: bool) -> Summary:
     """Write the verdict, the HTML report and the summary of a run beside its history.
 
     The returned summary has their paths relative to `folder`, the store.
     """
-    store.write_file(directory / store.VERDICT, encode_verdict(judged.verdict))
-    summary = replace(judged.summary, store=directory.relative_to(folder).as_posix())
+    store.write_file(directory / store.VERDICT, encode_verdict(judged_run.verdict))
+    summary = replace(judged_run.summary, store=directory.relative_to(folder).as_posix())
     if report:
         from highwater.runs.page import write_page  # imported here because many runs are stored without one
 
         page = directory / store.REPORT
-        write_page(page, judged.history, judged.verdict, plan=plan_to_yaml(judged.plan), repeat=summary.repeat)
+        write_page(page, judged_run.history, judged_run.verdict, plan=plan_to_yaml(judged_run.plan), repeat=summary.repeat)
         summary = replace(summary, report=page.relative_to(folder).as_posix())
     store.write_file(directory / SUMMARY, _pretty(summary))
     return summary

@@ -43,21 +43,23 @@ def attempt(task: Task) -> tuple[Summary, Judged | None]:
             summary, judged = attempt(replace(task, watched=frozenset()))
         return replace(summary, taken=names_of(marks)), judged
     if task.behaviour:
-        with tapped() as (backend, told):
-            summary, judged = _perform_or_fail(task, backend)
-            return summary if judged is None else replace(summary, behaviour=rows_of(judged.history, told)), judged
+        with tapped() as (backend, messages_sent):
+            summary, judged_case = _perform_or_fail(task, backend)
+            return summary if judged_case is None else replace(
+                summary, behaviour=rows_of(judged_case.history, messages_sent)
+            ), judged_case
     if not task.branches:
         return _perform_or_fail(task, backend_named(task.backend))
     with watching() as (backend, watcher):
-        summary, judged = _perform_or_fail(task, backend)
-        return replace(summary, reach=watcher.reach()), judged
+        summary, judged_case = _perform_or_fail(task, backend)
+        return replace(summary, reach=watcher.reach()), judged_case
 
 
 def _perform_or_fail(task: Task, backend: Backend) -> tuple[Summary, Judged | None]:
     """Perform and judge; a failure of the harness becomes a summary without a verdict."""
     start, cpu = perf_counter(), process_time()
     try:
-        judged = carry_out(task.plan, backend, build=task.build, repeat=task.repeat, keep=task.keep)
+        judged_run = carry_out(task.plan, backend, build=task.build, repeat=task.repeat, keep=task.keep)
     except HarnessError as error:
         failed = of_failure(
             task.plan.name,
@@ -70,7 +72,7 @@ def _perform_or_fail(task: Task, backend: Backend) -> tuple[Summary, Judged | No
         )
         failed = replace(failed, wall_seconds=round(perf_counter() - start, 3))
         return replace(failed, cpu_seconds=round(process_time() - cpu, 3)), None
-    return replace(judged.summary, cpu_seconds=round(process_time() - cpu, 3)), judged
+    return replace(judged_run.summary, cpu_seconds=round(process_time() - cpu, 3)), judged_run
 
 
 def encode_task(task: Task) -> bytes:

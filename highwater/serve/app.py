@@ -126,7 +126,8 @@ class _Pages:
 
     def states(self, request: Request) -> Response:
         """The states around a row of a run, which is performed again."""
-        folder, row = request.path_params["folder"], request.query_params.get("row", "")
+        folder = request.path_params["folder"]
+        row = request.query_params.get("row", "")
         if store.PLAN not in self._catalog.look().files.get(folder, ()):
             return _missing("no such run: it may have been removed from the store")
         if not re.fullmatch(r"\d{1,12}", row):

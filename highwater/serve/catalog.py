@@ -114,7 +114,7 @@ class Catalog:
         self.root = root
         self.snapshot = Snapshot()
         self._cache: _Cache = {}
-        self._asked = monotonic()
+        self._asked_at_s = monotonic()
         self._stop = Event()
         self._lock = Lock()
         self._thread: Thread | None = None
@@ -131,7 +131,7 @@ class Catalog:
 
     def look(self) -> Snapshot:
         """The last snapshot; the store is read again soon."""
-        self._asked = monotonic()
+        self._asked_at_s = monotonic()
         return self.snapshot
 
     def refresh(self) -> Snapshot:
@@ -146,21 +146,21 @@ class Catalog:
 
     def _follow(self) -> None:
         while not self._stop.is_set():
-            if monotonic() - self._asked < 10 * _EVERY_S or not self.snapshot.read:
+            if monotonic() - self._asked_at_s < 10 * _EVERY_S or not self.snapshot.read:
                 self.refresh()
             self._stop.wait(_EVERY_S)
 
-    def _publish(self, runs: list[Run], campaigns: list[CampaignRow], refused: int, *, read: bool) -> None:
+    def _publish(self, runs: list[Run], campaigns: list[CampaignRow], refusal: int, *, read: bool) -> None:
         """Make a new snapshot if anything has changed."""
         before = self.snapshot
-        if read and before.read and (before.refused, list(before.runs), list(before.campaigns)) == (refused, runs, campaigns):
+        if read and before.read and (before.refused, list(before.runs), list(before.campaigns)) == (refusal, runs, campaigns):
             return
         self.snapshot = Snapshot(
             version=before.version + 1,
             read=read,
             runs=tuple(runs),
             campaigns=tuple(campaigns),
-            refused=refused,
+            refused=refusal,
             by_key={run.key: run for run in runs},
             files={
                 **{run.folder: frozenset(run.files) for run in runs if run.files},
@@ -183,7 +183,7 @@ class _Reading:
         self._shown = monotonic()
         self._campaigns: list[CampaignRow] = []
         self._stored: dict[str, Run] = {}
-        self._kept: list[Run] = []  # of summaries
+        self._kept_runs: list[Run] = []  # of summaries
 
     def read(self) -> tuple[list[Run], list[CampaignRow]]:
         """The runs, each once, and the campaigns."""
@@ -200,7 +200,7 @@ class _Reading:
         """A run with a folder that a campaign lists is one run."""
         runs = dict(self._stored)
         alone = []
-        for run in self._kept:
+        for run in self._kept_runs:
             stored = runs.get(run.folder)
             if stored is None:
                 alone.append(run)
@@ -218,7 +218,7 @@ class _Reading:
         elif RUNS in names:
             path, name = self._root / folder / RUNS, folder or "chaos"
             runs = list(self._cached_runs(f"{folder}/{RUNS}", _times(path), lambda: tuple(_listed_runs(path, folder, name))))
-            self._kept += runs
+            self._kept_runs += runs
             self._campaigns.append(_campaign_row(name, folder, runs, None, tuple(sorted(names & _SHOWN))))
 
     def _read_campaign(self, folder: str, names: frozenset[str]) -> None:
@@ -239,7 +239,7 @@ class _Reading:
         if len(runs) < runs_wanted:  # it runs, or was stopped: the ledger has more
             begun = _times(place / REQUEST)  # a campaign that begins anew writes rows of the same names
             runs = [run for row in _rows_of(place / LEDGER) for run in self._cached_row(folder, name, row, begun)] or runs
-        self._kept += runs
+        self._kept_runs += runs
         row = _campaign_row(name, folder, runs, runs_wanted, tuple(sorted(names & _SHOWN)))
         self._campaigns.append(msgspec.structs.replace(row, begun_ns=began, commit=campaign_order.build.commit))
 
@@ -381,7 +381,8 @@ def _rows_of(ledger: Path) -> list[os.DirEntry[str]]:
 
 def _of_ledger(path: Path, folder: str, campaign: str) -> Iterator[Run]:
     """The runs of a row or of a block; a row without a result has none."""
-    text, changed = path.read_bytes(), path.stat().st_mtime_ns
+    text = path.read_bytes()
+    changed = path.stat().st_mtime_ns
     for row in rows_of_block(path.name, text) if path.suffix == BLOCK else [row_of(path.stem, text)]:
         if row.state != "done":
             continue

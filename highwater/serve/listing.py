@@ -146,7 +146,8 @@ def side_by_side(first: Run, second: Run) -> list[tuple[str, str, str, bool]]:
     faults = sorted({fault.kind for run in (first, second) for fault in run.faults})
 
     def lines(run: Run) -> list[tuple[str, str]]:
-        kinds_of_run, injected = dict(run.kinds), {fault.kind: fault for fault in run.faults}
+        kinds_of_run = dict(run.kinds)
+        injected = {fault.kind: fault for fault in run.faults}
         return [
             ("verdict", run.verdict),
             ("live", {True: "yes", False: "no", None: "not judged"}[run.live]),

@@ -102,7 +102,8 @@ def shrink_in(
 
     After Ctrl-C the smallest plan so far is returned, with the reason. UsageError if the plan does not fail.
     """
-    build, is_new = present_build(), not folder.exists()
+    build = present_build()
+    is_new = not folder.exists()
     ledger = folder / LEDGER
     judges = Judges(str(ledger), build, budget=budget, workers=workers, backend=order.backend)
     with owned(storage_at(str(folder))), closing(judges):
@@ -125,13 +126,16 @@ def _goal(order: ShrinkOrder, facts: RunFacts, judges: Judges) -> tuple[Goal, st
     against: str | None = order.against
     compared = f"{order.against} is VALID and live on it"
     if is_foreign(plan):
-        against, compared = None, f"{NOTHING_TO_COMPARE}: the plan is of {words_of(system_of(plan))}"
+        against = None
+        compared = f"{NOTHING_TO_COMPARE}: the plan is of {words_of(system_of(plan))}"
     elif plan.variant is None and plan.protocol == order.against:
-        against, compared = None, f"{NOTHING_TO_COMPARE}: the plan is of {order.against} itself"
+        against = None
+        compared = f"{NOTHING_TO_COMPARE}: the plan is of {order.against} itself"
     else:
-        other = judges.look(replace(plan, protocol=order.against, variant=None))
-        if other.summary.exit_code is not ExitCode.VALID:
-            against, compared = None, f"{NOTHING_TO_COMPARE}: {order.against} is {other.summary.words} on the given plan, too"
+        judged_against = judges.look(replace(plan, protocol=order.against, variant=None))
+        if judged_against.summary.exit_code is not ExitCode.VALID:
+            against = None
+            compared = f"{NOTHING_TO_COMPARE}: {order.against} is {judged_against.summary.words} on the given plan, too"
     goal = Goal(
         signature=facts.signature,
         checker=facts.checker,

@@ -55,7 +55,7 @@ def neighbours(plan: Plan, judges: Judges) -> tuple[Tried, ...]:
 
 def _neighbour_of_window(plan: Plan, window: Window, judges: Judges) -> Tried | None:
     """The plan without the window, or else with the shortest window that still passes."""
-    without = replace(plan, schedule=tuple(other for other in plan.schedule if other.id != window.id))
+    without = replace(plan, schedule=tuple(other_window for other_window in plan.schedule if other_window.id != window.id))
     name = f"{window.id} ({window.kind})"
     bare = _tried_neighbour(f"without {name}", without, judges)
     if bare is None or not bare.neighbour.passes:
@@ -73,7 +73,11 @@ def _shorter(plan: Plan, window: Window) -> Iterator[tuple[Plan, int]]:
     lengths = set()
     for eighths in _EIGHTHS:
         shorter = with_length(plan, window.id, eighths)
-        length_ms = next(other.until_ms - other.at_ms for other in shorter.schedule if other.id == window.id)
+        length_ms = next(
+            window_shortened.until_ms - window_shortened.at_ms
+            for window_shortened in shorter.schedule
+            if window_shortened.id == window.id
+        )
         if shorter != plan and length_ms not in lengths:
             lengths.add(length_ms)
             yield shorter, length_ms

@@ -33,8 +33,8 @@ def record(shrunk: Shrunk, store: Path) -> Recorded:
     near = file.with_name(NEAREST)
     others = [(shrunk.nearest, load_plan(near), f"highwater run --plan {near}")] if shrunk.nearest else []
     if shrunk.against:
-        other = replace(plan, protocol=shrunk.against, variant=None)
-        others.append((shrunk.against, other, f"highwater run --plan {file} --protocol {shrunk.against}"))
+        plan_against = replace(plan, protocol=shrunk.against, variant=None)
+        others.append((shrunk.against, plan_against, f"highwater run --plan {file} --protocol {shrunk.against}"))
     pages = []
     for words, plan_beside, repeat in others:
         beside = _stored(plan_beside, repeat, store)

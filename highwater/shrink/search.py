@@ -129,7 +129,7 @@ class Judges:
     def _ask(self, item: Item) -> None:
         if self._workers == 1 or item.key in self._under_way or self._ledger.holds(item.key):
             return
-        if all(item.key != other.key for other in self._queue):
+        if all(item.key != queued.key for queued in self._queue):
             self._queue.append(item)
 
     def _row(self, item: Item) -> Row:

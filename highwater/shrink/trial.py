@@ -141,9 +141,9 @@ def _trial(plan: Plan, goal: Goal, build: Build) -> Trial:
         return _trial_of_runs(plan, goal, build, backend)
     if not _still_fails(plan, goal, build, backend):
         return Trial(fits=False, why="it does not fail in this way")
-    refused = _refusal(plan, goal, build, backend)
-    if refused is not None:
-        return Trial(fits=False, why=refused)
+    refusal = _refusal(plan, goal, build, backend)
+    if refusal is not None:
+        return Trial(fits=False, why=refusal)
     facts = look(plan, backend, build)
     if facts.signature != goal.signature:
         return Trial(fits=False, why=f"the whole run has the signature {facts.signature or 'of no failure'}", seen=facts)
@@ -187,8 +187,8 @@ def _trial_of_runs(plan: Plan, goal: Goal, build: Build, backend: Backend) -> Tr
         facts = look(plan, backend, build)
         fitting += [facts] * (facts.signature == goal.signature)
         if len(fitting) == goal.failing:
-            refused = _refusal(plan, goal, build, backend)
-            return Trial(fits=refused is None, why=refused or "", seen=fitting[0])
+            refusal = _refusal(plan, goal, build, backend)
+            return Trial(fits=refusal is None, why=refusal or "", seen=fitting[0])
     return Trial(fits=False, why=f"fewer than {goal.failing} of {goal.runs} runs fail in this way")
 
 

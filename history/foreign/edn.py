@@ -91,7 +91,7 @@ class _Reader:
     def __init__(self, text: Text, lines: SimpleLines | None) -> None:
         self._text = text
         self._lines = lines
-        self._open: list[tuple[str, list[Hashable], int]] = []  # bracket, items so far, line
+        self._open_brackets: list[tuple[str, list[Hashable], int]] = []  # bracket, items so far, line
         self._atoms: dict[str, Hashable] = {"nil": None}
         self._outer: str | None = None  # the bracket around all records
         self._seen = False
@@ -105,8 +105,8 @@ class _Reader:
         left = self._text.rest.lstrip(" \t\r\n,")
         if left and not left.startswith(";"):
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut inside {left[:20]!r}")
-        if self._open:
-            opened, _, line = self._open[0]
+        if self._open_brackets:
+            opened, _, line = self._open_brackets[0]
             raise HistoryError(f"line {line}: the file is cut inside a form: nothing closes the {opened} of this line")
         self._refuse_dropping(self._text.line_of_rest())
         if self._outer is not None and not self._closed:
@@ -121,7 +121,7 @@ class _Reader:
         """The maps that end in the present piece of text; simple lines are read many at a time."""
         at = 0
         while True:
-            if self._lines is not None and not (self._open or self._dropping or self._closed):
+            if self._lines is not None and not (self._open_brackets or self._dropping or self._closed):
                 at = yield from self._rows_of_simple_lines(self._lines, at)
                 if self._ends_in_next_piece(at):
                     break
@@ -151,8 +151,9 @@ class _Reader:
     def _next_row(self, at: int) -> tuple[Row | None, int]:
         """Read tokens up to the end of a record. Return it, or None at the end of the piece, and the position reached."""
         text, atoms = self._text, self._atoms
-        whole, size = text.whole, len(text.rest)
-        items = self._open[-1][1] if self._open else None
+        whole = text.whole
+        size = len(text.rest)
+        items = self._open_brackets[-1][1] if self._open_brackets else None
         for match in _TOKEN.finditer(text.rest, at):
             # Fast path: most tokens are known names or short numbers inside a form.
             if items is not None and match.end() < size and not (items and type(items[-1]) is _Prefix):
@@ -176,7 +177,7 @@ class _Reader:
             record = self._take_token(kind, match.group(), match.start())
             if record is not None:
                 return record, match.end()
-            items = self._open[-1][1] if self._open else None
+            items = self._open_brackets[-1][1] if self._open_brackets else None
         return None, size
 
     def _take_token(self, kind: str | None, token: str, at: int) -> Row | None:
@@ -187,8 +188,8 @@ class _Reader:
             case "close":
                 return self._close_form(token, at)
             case "discard" | "tag":
-                if self._open:
-                    self._open[-1][1].append(_DISCARD if kind == "discard" else _Prefix(token))
+                if self._open_brackets:
+                    self._open_brackets[-1][1].append(_DISCARD if kind == "discard" else _Prefix(token))
                 elif kind == "discard":
                     self._dropping += 1
             case "comment":
@@ -201,27 +202,27 @@ class _Reader:
         """Open a form, or the vector that holds the whole history."""
         if self._closed:
             raise HistoryError(f"line {self._text.line_at(at)}: unexpected content after the end of the history")
-        if not (self._open or self._dropping or self._seen) and self._outer is None and bracket in "[(":
+        if not (self._open_brackets or self._dropping or self._seen) and self._outer is None and bracket in "[(":
             self._outer = bracket
             return
-        if len(self._open) == DEPTH_MAX:
+        if len(self._open_brackets) == DEPTH_MAX:
             raise HistoryError(f"line {self._text.line_at(at)}: forms are nested deeper than {DEPTH_MAX}")
-        self._open.append((bracket, [], self._text.line_at(at) if not self._open else 0))
+        self._open_brackets.append((bracket, [], self._text.line_at(at) if not self._open_brackets else 0))
 
     def _close_form(self, bracket: str, at: int) -> Row | None:
         """Close the innermost form: the step if it was a top-level map, else None."""
-        if not self._open:
+        if not self._open_brackets:
             if self._outer is None or self._closed or _CLOSES[self._outer] != bracket:
                 raise HistoryError(f"line {self._text.line_at(at)}: {bracket} without an opening bracket")
             self._refuse_dropping(self._text.line_at(at))
             self._closed = True
             return None
-        opened, items, line = self._open.pop()
+        opened, items, line = self._open_brackets.pop()
         if _CLOSES[opened] != bracket:
             raise HistoryError(f"line {self._text.line_at(at)}: {bracket} closes {opened}")
         if items and isinstance(items[-1], _Prefix):
             raise HistoryError(f"line {self._text.line_at(at)}: {_prefix_in_words(items[-1])} without a form after it")
-        if self._open:
+        if self._open_brackets:
             self._add_to_form(self._closed_form(opened, items, at), at)
             return None
         if self._dropping:
@@ -252,12 +253,12 @@ class _Reader:
 
     def _add_to_form(self, value: Hashable, at: int) -> None:
         """Put a value into the innermost form, after the discards and tags before it."""
-        if not self._open:
+        if not self._open_brackets:
             if self._dropping:
                 self._dropping -= 1
                 return
             raise HistoryError(f"line {self._text.line_at(at)}: a step must be a map, not {shown(value)[:60]}")
-        items = self._open[-1][1]
+        items = self._open_brackets[-1][1]
         while items and isinstance(items[-1], _Prefix):
             prefix = items.pop()
             if prefix is _DISCARD:

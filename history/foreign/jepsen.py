@@ -36,7 +36,8 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
     fields = _field_picker(last_keys)
     for line, keys, values in rows:
         if keys is not last_keys:
-            last_keys, fields = keys, _field_picker(keys)
+            last_keys = keys
+            fields = _field_picker(keys)
         kind, process, f, value, key, time, index, log, rewinds = fields((*values, *_ABSENT))
         type_ = _TYPES.get(kind)
         if type_ is None:

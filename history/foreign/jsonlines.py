@@ -55,8 +55,8 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                 if text.whole or len(text.rest) - place > RECORD_CHARS_MAX:
                     # The message of the decoder ends with a position in the current piece, not in the file, so only its first
                     # part is used.
-                    why = error.msg if isinstance(error, json.JSONDecodeError) else error
-                    raise HistoryError(f"line {text.line_at(place)}: cut, or not JSON: {why}") from error
+                    reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+                    raise HistoryError(f"line {text.line_at(place)}: cut, or not JSON: {reason}") from error
                 break
             if fields is None:
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")

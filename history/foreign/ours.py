@@ -92,31 +92,35 @@ class _SentRecords:
                 offsets = self._read.setdefault((row.topic, row.partition, row.value), {})
                 offsets.setdefault(row.topic_id, set()).add(row.offset)
         gone = (row.value for row in history.operations if row.f in _DELETIONS and row.type is OpType.INVOKE)
-        self._gone = frozenset(gone)  # topics, and partitions of topics, that an administrator asked to delete
-        self._told = {attempt.invoke[0].index: attempt.completion for attempt in history.attempts}
+        self._deletions_asked = frozenset(gone)  # topics, and partitions of topics, that an administrator asked to delete
+        self._completion_of = {attempt.invoke[0].index: attempt.completion for attempt in history.attempts}
 
-    def log_key(self, line: int, asked: Operation) -> str:
+    def log_key(self, line: int, invoked_row: Operation) -> str:
         """The name of the log that an invocation used: topic-partition, and /2, /3 … if the topic was created again."""
-        answer = self._told.get(line, ())
+        answer = self._completion_of.get(line, ())
         by_answer = answer[0].topic_id if answer else None
-        read = self._read.get((asked.topic, asked.partition, asked.value), {}) if asked.f == "produce" else {}
+        read = (
+            self._read.get((invoked_row.topic, invoked_row.partition, invoked_row.value), {})
+            if invoked_row.f == "produce"
+            else {}
+        )
         # A produce of unknown outcome may have reached a topic that its client did not know yet: it is where it was read.
         topic_key = next(iter(read)) if read and not (answer and answer[0].type is OpType.OK) else by_answer
-        number = self._ids.get(asked.topic, {}).get(topic_key or "", 1)
-        return f"{asked.topic}-{asked.partition}" + (f"/{number}" if number > 1 else "")
+        number = self._ids.get(invoked_row.topic, {}).get(topic_key or "", 1)
+        return f"{invoked_row.topic}-{invoked_row.partition}" + (f"/{number}" if number > 1 else "")
 
     def is_kept(self, row: Operation) -> bool:
         """Whether a record that was acknowledged is promised to stay: sent with acks=all, to a log that nobody deletes."""
-        return row.acks == _ACKS_ALL and not {row.topic, f"{row.topic}-{row.partition}"} & self._gone
+        return row.acks == _ACKS_ALL and not {row.topic, f"{row.topic}-{row.partition}"} & self._deletions_asked
 
-    def extra_copies_max(self, line: int, asked: Operation) -> int:
+    def extra_copies_max(self, line: int, invoked_row: Operation) -> int:
         """How many copies beside the first a record may have in its log, because its producer may have sent it again."""
-        if asked.delivery is not None:
+        if invoked_row.delivery is not None:
             return 0
-        answer = self._told.get(line, ())
+        answer = self._completion_of.get(line, ())
         if answer and answer[0].attempts is not None:
             return max(answer[0].attempts - 1, 0)
-        read = self._read.get((asked.topic, asked.partition, asked.value), {})
+        read = self._read.get((invoked_row.topic, invoked_row.partition, invoked_row.value), {})
         return max((len(offsets) for offsets in read.values()), default=1) - 1
 
 

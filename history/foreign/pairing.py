@@ -54,8 +54,8 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     count = 0
     bare: Step | None = None  # the first step, if it completes a transaction that was never invoked
     ended: dict[Hashable, int] = {}  # where the last step of each process is then
-    late: list[str] = []
-    for position, step in enumerate(_check_order(steps, deny, unsure, late)):
+    late_lines: list[str] = []
+    for position, step in enumerate(_check_order(steps, deny, unsure, late_lines)):
         count = position + 1
         before = open_steps.pop(step.process, None)
         if (bare is not None or position == 0) and _is_bare(step):
@@ -84,9 +84,9 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
                 f"{_process_in_words(step)} completes {step.f}, but its call of line {invocation.line} is {invocation.f}",
             )
         if step.type is OpType.OK:
-            why = _contradiction(invocation.value, step.value)
-            if why:
-                deny(step.line, f"{_process_in_words(step)} answers {why} of its call of line {invocation.line}")
+            reason = _contradiction(invocation.value, step.value)
+            if reason:
+                deny(step.line, f"{_process_in_words(step)} answers {reason} of its call of line {invocation.line}")
         if step.time is not None and invocation.time is not None and step.time < invocation.time:
             deny(
                 step.line,
@@ -99,11 +99,10 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
         into = failed if completion is not None and completion.type is OpType.FAIL else calls
         into.append(_call_of_steps(len(into), start, invocation, end, completion))
     notes = [] if bare is None else [WITHOUT_INVOCATIONS]
-    if late:
-        calls_, more = ("call was", "") if len(late) == 1 else ("calls were", ", the first of them")
-        notes.append(
-            f"{len(late)} {calls_} written long after the time of invocation{more} in {late[0]}: the file's order counts"
-        )
+    if late_lines:
+        calls_, more = ("call was", "") if len(late_lines) == 1 else ("calls were", ", the first of them")
+        written_late = f"{len(late_lines)} {calls_} written long after the time of invocation{more} in {late_lines[0]}"
+        notes.append(f"{written_late}: the file's order counts")
     return Paired(calls=tuple(calls), failed=tuple(failed), steps=count, unsure=tuple(unsure), notes=tuple(notes))
 
 
@@ -167,11 +166,11 @@ def _call_of_steps(index: int, start: int, invocation: Step, end: int | None, co
 
 
 def _check_order(
-    steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str], late: list[str]
+    steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str], late_lines: list[str]
 ) -> Iterator[Step]:
     """The steps, checked for the order of their indices and times; `deny` raises.
 
-    Doubts about times go into `unsure`; `late` gets the lines of invocations that were written long after their time.
+    Doubts about times go into `unsure`; `late_lines` gets the lines of invocations that were written long after their time.
     """
     last_index: int | None = None
     latest: tuple[int, int] | None = None  # time and line
@@ -186,13 +185,13 @@ def _check_order(
             last_index = step.index
         if step.time is not None:
             if latest is not None and step.time < latest[0] - _TIME_TOLERANCE_NS:
-                why = f"time {step.time} after {latest[0]} in line {latest[1]}: the steps are out of order"
+                reason = f"time {step.time} after {latest[0]} in line {latest[1]}: the steps are out of order"
                 if step.index is None:
-                    deny(step.line, why)
+                    deny(step.line, reason)
                 if step.type is OpType.INVOKE:
-                    late.append(f"line {step.line}")
+                    late_lines.append(f"line {step.line}")
                 else:
-                    unsure.append(f"line {step.line}: {why}, though their indices are not")
+                    unsure.append(f"line {step.line}: {reason}, though their indices are not")
             if latest is None or step.time > latest[0]:
                 latest = (step.time, step.line)
         yield step

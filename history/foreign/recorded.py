@@ -147,7 +147,10 @@ def read(path: Path, models: Sequence[str]) -> Recorded:
     system, model = reader.manifest["system"], reader.manifest["model"]
     if model == LOG:
         return Recorded(system=system, model=model, log=_history_of_log(reader.manifest, reader.lines))
-    rows = ((one.number, tuple(one.fields), tuple(map(frozen, one.fields.values()))) for one in reader.lines)
+    rows = (
+        (recorded_line.number, tuple(recorded_line.fields), tuple(map(frozen, recorded_line.fields.values())))
+        for recorded_line in reader.lines
+    )
     return Recorded(system=system, model=model, steps=tuple(jepsen.of_rows(rows)))
 
 
@@ -159,8 +162,8 @@ class _Reader:
         self.lines: list[_Line] = []
         self.mistakes: list[str] = []
         self._allowed: dict[str, _Test] = {"system": _TEXT, "model": _one_of(*models), "final_reads": _TRUTH}
-        self._open: dict[int, _Line] = {}
-        self._begun = False  # the manifest was read: the first line that is not blank
+        self._open_calls: dict[int, _Line] = {}
+        self._manifest_was_read = False  # the manifest was read: the first line that is not blank
         self._knows_model = False
         self._time = 0
 
@@ -172,13 +175,13 @@ class _Reader:
             fields = json.loads(text, object_pairs_hook=_object_of_pairs, parse_constant=_no_json)
             frozen(fields)
         except (ValueError, RecursionError) as error:
-            why = "it is nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
-            self._complain(number, f"not one JSON object: {why}; given: {_value_in_short(text)}")
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
+            self._complain(number, f"not one JSON object: {reason}; given: {_value_in_short(text)}")
             return
         if not isinstance(fields, dict):
             self._complain(number, f"a line must be a JSON object, not {_value_in_short(fields)}")
-        elif not self._begun:
-            self._begun = True
+        elif not self._manifest_was_read:
+            self._manifest_was_read = True
             self._take_manifest(number, fields)
         elif "mark" in fields:
             self._take_mark(number, fields)
@@ -245,10 +248,10 @@ class _Reader:
     def _invocation_of(self, number: int, fields: dict[str, Any]) -> dict[str, Any] | None:
         """What a line completes, or itself; None if its process may not do this now: it has one call open at a time."""
         process, f = fields["process"], fields["f"]
-        before = self._open.get(process)
+        before = self._open_calls.get(process)
         if fields["type"] == OpType.INVOKE:
             if before is None:
-                self._open[process] = _Line(number, fields, fields)
+                self._open_calls[process] = _Line(number, fields, fields)
                 return fields
             was = f"{before.fields['f']} of line {before.number}"
             self._complain(number, f"process {process} invokes {f} while its {was} is open; complete that first")
@@ -257,7 +260,7 @@ class _Reader:
         elif before.fields["f"] != f:
             self._complain(number, f"process {process} must complete {before.fields['f']} of line {before.number}, not {f}")
         else:
-            del self._open[process]
+            del self._open_calls[process]
             return before.fields
         return None
 
@@ -331,7 +334,9 @@ def _history_of_log(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
 
 def _rows_of_line(line: _Line) -> Iterator[Operation]:
     """The operations of one line: one row for each record."""
-    fields, invocation, f = line.fields, line.asked, line.fields["f"]
+    fields = line.fields
+    invocation = line.asked
+    f = line.fields["f"]
     records: list[tuple[int | None, str | None]] = [(fields.get("offset"), None)]
     if f == "produce":
         values = invocation["values"]

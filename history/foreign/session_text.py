@@ -35,7 +35,8 @@ def steps(file: BinaryIO) -> Iterator[Step]:
     written: set[int] = set()  # keys to which 0 was written
     unwritten: dict[int, int] = {}  # keys of which 0 was read before, and the line
     open_id: _Id | None = None
-    first, micros = 0, list[tuple[Hashable, ...]]()
+    first = 0
+    micros = list[tuple[Hashable, ...]]()
     for number, line in enumerate(file, 1):
         match = _LINE.fullmatch(line)
         if match is None:
@@ -48,15 +49,17 @@ def steps(file: BinaryIO) -> Iterator[Step]:
             if open_id is not None:
                 yield _step(first, open_id, micros)
                 finished.add(open_id)
-            open_id, first, micros = (session, transaction), number, []
+            open_id = (session, transaction)
+            first = number
+            micros = []
             if open_id in finished:
                 raise HistoryError(
                     f"line {number}: the lines of transaction {transaction} of session {session} must stand together"
                 )
         if value == _UNWRITTEN and f == "w":
             if key in unwritten:
-                why = f"line {unwritten[key]} read it as the value before all writes"
-                raise HistoryError(f"line {number}: 0 must not be written to key {key}: {why}")
+                reason = f"line {unwritten[key]} read it as the value before all writes"
+                raise HistoryError(f"line {number}: 0 must not be written to key {key}: {reason}")
             written.add(key)
         if value == _UNWRITTEN and f == "r" and key not in written:
             unwritten.setdefault(key, number)

@@ -57,8 +57,8 @@ class Aim(Struct, frozen=True, order=True):
     def words(self) -> str:
         """The edit as it is written; `read` gives it back."""
         gap = "\n" if "\n" in self.old + self.new else " "
-        where = f"{gap}where {self.where}" if self.where else ""
-        return f"{self.at}{gap}{self.old}{gap}=>{gap}{self.new}".rstrip() + where
+        scope_text = f"{gap}where {self.where}" if self.where else ""
+        return f"{self.at}{gap}{self.old}{gap}=>{gap}{self.new}".rstrip() + scope_text
 
 
 @cache
@@ -67,9 +67,9 @@ def read(words: str) -> Aim:
     match = re.fullmatch(r"(\S+)\s+(.+?)\s+=>(?:\s+(.+?))??(?:\s+where (.+))?", words.strip(), re.DOTALL)
     if match is None:
         raise AimError(f"`{' '.join(words.split())}` is not of the form AT OLD => NEW")
-    at, old, new, where = match.groups(default="")
+    at, old, new, scope_text = match.groups(default="")
     fragment(old, new)
-    return Aim(at, old, new, where)
+    return Aim(at, old, new, scope_text)
 
 
 @cache

@@ -35,7 +35,8 @@ def applied(aim: Aim, source: str) -> str:
 
 def with_changes(source: str, changes_made: Sequence[Change]) -> str:
     """A text with these changes. Raises AimError where one is in the way of another."""
-    data, end = source.encode(), 0
+    data = source.encode()
+    end = 0
     parts: list[bytes] = []
     for change in sorted(changes_made):
         if parts and change.start <= end:
@@ -55,8 +56,8 @@ def changes(aim: Aim, source: str) -> tuple[Change, ...]:
         raise AimError(f"`{' '.join(aim.old.split())}` stands {len(hits)} times, not once, in {aim.at}")
     if aim.where:
         hits[0] = hits[0]._replace(names=named(aim.where, hits[0], scope, outer))
-    if strange := sorted(read_by(*new) - known_in(text.tree, aim.scope) - hits[0].names.keys()):
-        raise AimError(f"{aim.at} does not know {', '.join(strange)} of `{' '.join(aim.new.split())}`")
+    if unknown_names := sorted(read_by(*new) - known_in(text.tree, aim.scope) - hits[0].names.keys()):
+        raise AimError(f"{aim.at} does not know {', '.join(unknown_names)} of `{' '.join(aim.new.split())}`")
     return tuple(sorted(_Changer(text, scope, hits[0], old, new).run()))
 
 
@@ -64,11 +65,13 @@ class _Filler:
     """Gives new code the names of the place, and for each `...` the nodes that it stood for."""
 
     def __init__(self, match: Match, old: Sequence[ast.AST], new: Sequence[ast.AST]) -> None:
-        mine, theirs = list(anys(*old)), list(anys(*new))
-        if len(theirs) not in (0, len(mine)):
-            raise AimError(f"the new code has {len(theirs)} times `...`, and the old one {len(mine)} times")
+        old_wildcards, new_wildcards = list(anys(*old)), list(anys(*new))
+        if len(new_wildcards) not in (0, len(old_wildcards)):
+            raise AimError(f"the new code has {len(new_wildcards)} times `...`, and the old one {len(old_wildcards)} times")
         self._names = match.names
-        self._nodes = {id(node): match.nodes[id(other)] for node, other in zip(theirs, mine, strict=False)}
+        self._nodes = {
+            id(node): match.nodes[id(other_node)] for node, other_node in zip(new_wildcards, old_wildcards, strict=False)
+        }
 
     def filled(self, nodes: Sequence[ast.AST]) -> list[ast.AST]:
         """Copies of nodes of the new code."""
@@ -162,12 +165,12 @@ class _Changer:
             raise _WholeError
         all_changes: list[Change] = []
         for field, value in ast.iter_fields(old):
-            other = getattr(new, field)
-            if isinstance(value, list) and isinstance(other, list):
-                all_changes += self._lists(value, other)
-            elif isinstance(value, ast.AST) and isinstance(other, ast.AST):
-                all_changes += self._node(value, other)
-            elif not same(value, other):
+            new_value = getattr(new, field)
+            if isinstance(value, list) and isinstance(new_value, list):
+                all_changes += self._lists(value, new_value)
+            elif isinstance(value, ast.AST) and isinstance(new_value, ast.AST):
+                all_changes += self._node(value, new_value)
+            elif not same(value, new_value):
                 raise _WholeError
         return all_changes
 
@@ -189,17 +192,20 @@ class _Changer:
 
     def _is_block(self, nodes: list[ast.AST]) -> bool:
         """Whether these are all statements of a block, which cannot be empty."""
-        theirs = self._theirs(nodes)
+        nodes_of_source = self._theirs(nodes)
         fields = (items for node in inside(self._scope) for _, items in ast.iter_fields(node))
-        return any(isinstance(items, list) and items[:1] == theirs[:1] and len(items) == len(theirs) for items in fields)
+        return any(
+            isinstance(items, list) and items[:1] == nodes_of_source[:1] and len(items) == len(nodes_of_source)
+            for items in fields
+        )
 
     def _theirs(self, nodes: Sequence[ast.AST]) -> list[ast.AST]:
         return [theirs for node in nodes for theirs in self._match.nodes[id(node)]]
 
     def _instead(self, removed: Sequence[ast.AST], added: Sequence[ast.AST]) -> Change:
         """The change that puts nodes in the place of others."""
-        theirs = self._theirs(removed)
-        start, end = self._text.span(theirs[0])[0], self._text.span(theirs[-1])[1]
+        nodes_of_source = self._theirs(removed)
+        start, end = self._text.span(nodes_of_source[0])[0], self._text.span(nodes_of_source[-1])[1]
         if isinstance(removed[0], ast.stmt | ast.match_case):
             if added:
                 return Change(start, end, self._lines(added, start), start)
@@ -209,7 +215,7 @@ class _Changer:
         if others:
             raise AimError("`...` stands for several expressions where one is needed")
         # The parentheses of a call belong to a generator that is its only argument.
-        bare = isinstance(theirs[0], ast.GeneratorExp) and not isinstance(new, ast.GeneratorExp)
+        bare = isinstance(nodes_of_source[0], ast.GeneratorExp) and not isinstance(new, ast.GeneratorExp)
         words = ast.unparse(new)
         return Change(start, end, f"({words})" if bare or isinstance(new, _LOOSE) else words, start)
 

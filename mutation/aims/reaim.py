@@ -37,14 +37,14 @@ def reaimed(aim: Aim, root: Path = ROOT) -> Proposal | None:
         except AimError as error:
             complaint = str(error)
     name = aim.scope.rpartition(".")[2]
-    here = [place for place in _places(path, root) if place.scope != aim.scope] if path.is_file() else []
+    places_in_file = [place for place in _places(path, root) if place.scope != aim.scope] if path.is_file() else []
     elsewhere = [
         p for package in _PACKAGES for f in sorted((root / package).rglob("*.py")) if f != path for p in _places(f, root)
     ]
     moved = [place for place in elsewhere if place.scope == aim.scope] or [
         p for p in elsewhere if p.scope.endswith(name) and name
     ]
-    for words, places in (("moved", moved), ("renamed", here), ("moved and renamed", elsewhere if not moved else [])):
+    for words, places in (("moved", moved), ("renamed", places_in_file), ("moved and renamed", elsewhere if not moved else [])):
         fits = [place for place in places if place.takes(aim)]
         if len(fits) == 1:
             return Proposal(f"{words}: {complaint}", replace(aim, at=fits[0].at))

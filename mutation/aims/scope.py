@@ -78,6 +78,6 @@ def known_in(tree: ast.Module, name: str) -> frozenset[str]:
             match node:
                 case ast.ClassDef(name=inner) | ast.FunctionDef(name=inner) | ast.AsyncFunctionDef(name=inner):
                     names.add(inner)
-                case ast.alias(name=inner, asname=other):
-                    names.add((other or inner).partition(".")[0])
+                case ast.alias(name=inner, asname=alias):
+                    names.add((alias or inner).partition(".")[0])
     return frozenset(names)

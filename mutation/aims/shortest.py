@@ -39,7 +39,7 @@ def aimed(file: str, before: str, after: str) -> Aim:
     at, depth = _scope(file, path)
     scope, outer = scope_of(old, place(at)[1]), outer_of(old, place(at)[1])
     texts = {old: before, new: after}
-    pairs = {(_text(nodes, texts[old]), _text(other, texts[new])) for nodes, other in _fragments(path[depth:])}
+    pairs = {(_text(nodes, texts[old]), _text(new_nodes, texts[new])) for nodes, new_nodes in _fragments(path[depth:])}
     teller = _Teller(scope, outer)
     aims = [Aim(at, *pair, teller.where(*pair)) for pair in pairs if pair[0]]
     aims.sort(key=lambda aim: (_cost(aim), aim))
@@ -130,18 +130,26 @@ def _fragments(path: Sequence[_Step]) -> Iterator[tuple[list[ast.AST], list[ast.
         ):
             yield [old], [new]
             yield [_sketch(old, needed[0])], [_sketch(new, needed[1])]
-        one, other = getattr(old, field, None), getattr(new, field, None)
-        if isinstance(one, list) and isinstance(other, list) and one and isinstance(one[0], ast.stmt | ast.match_case):
-            head, tail = ends(one, other)
+        old_body, new_body = getattr(old, field, None), getattr(new, field, None)
+        if (
+            isinstance(old_body, list)
+            and isinstance(new_body, list)
+            and old_body
+            and isinstance(old_body[0], ast.stmt | ast.match_case)
+        ):
+            head, tail = ends(old_body, new_body)
             for before, after in product(range(min(head, _NEIGHBOURS) + 1), range(min(tail, _NEIGHBOURS) + 1)):
-                yield one[head - before : len(one) - tail + after], other[head - before : len(other) - tail + after]
+                yield (
+                    old_body[head - before : len(old_body) - tail + after],
+                    new_body[head - before : len(new_body) - tail + after],
+                )
                 old_run, new_run = (
                     [
                         *(_sketch(node, stays) for node in run[head - before : head]),
                         *_gaps("body", run[head : len(run) - tail], stays),
                         *(_sketch(node, stays) for node in run[len(run) - tail : len(run) - tail + after]),
                     ]
-                    for run, stays in ((one, needed[0]), (other, needed[1]))
+                    for run, stays in ((old_body, needed[0]), (new_body, needed[1]))
                 )
                 yield old_run, new_run
 
@@ -161,13 +169,13 @@ def _needed_nodes(path: Sequence[_Step], side: int) -> _Kept:
     if not last.field:
         return _Kept(way - {id(last[side])}, {id(last[side])})
     before, after = getattr(last.old, last.field), getattr(last.new, last.field)
-    mine = (before, after)[side]
+    side_nodes = (before, after)[side]
     if not isinstance(before, list) or not isinstance(after, list):
-        return _Kept(way, {id(mine)})
+        return _Kept(way, {id(side_nodes)})
     if len(before) == len(after):
         return _Kept(way, {id(pair[side]) for pair in zip(before, after, strict=True) if not same(*pair)})
     head, tail = ends(before, after)
-    return _Kept(way, {id(node) for node in mine[head : len(mine) - tail]}, id(mine[-tail]) if tail else 0)
+    return _Kept(way, {id(node) for node in side_nodes[head : len(side_nodes) - tail]}, id(side_nodes[-tail]) if tail else 0)
 
 
 def _sketch(node: ast.AST, needed: _Kept) -> ast.AST:

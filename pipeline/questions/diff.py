@@ -226,7 +226,8 @@ def _mostly(slower: int, faster: int) -> float:
 
 def _p_of_higher(n: dict[str, int]) -> float | None:
     """The Mann-Whitney test with corrections for ties and continuity; None if one campaign has no such fault."""
-    after, both = n["of_after"], n["of_after"] + n["of_before"]
+    after = n["of_after"]
+    both = n["of_after"] + n["of_before"]
     if not after or after == both:
         return None
     excess = float(n["rank_sum"]) - after * (both + 1) / 2 - 0.5

@@ -305,7 +305,8 @@ def headers_in(folder: Path) -> list[bytes]:
     for path in _segments_in(folder):
         if path.name != segment_name(expected):
             break
-        size, whole = path.stat().st_size, 0
+        size = path.stat().st_size
+        whole = 0
         with path.open("rb", buffering=_READ_BYTES) as file:
             for data, header in _whole_batches(file, size, expected, trusted=False):
                 expected = _end(header)

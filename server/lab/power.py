@@ -91,7 +91,7 @@ def lose_power(
                     name = f"{folder.name}/{path.name}"
                     booked = book.files.get((dir_, name))
                     if booked is not None:
-                        _cut_back(path, booked, bytes_file(ledger), chance, loss, ends=layout.ends)
+                        _cut_back(path, booked, bytes_file(ledger), chance, loss, frame_ends=layout.ends)
                     keeper.created(dir_, name)
                     keeper.synced(dir_, name, length=path.stat().st_size, cuts=0)
             keeper.settled(dir_)
@@ -131,7 +131,7 @@ def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all
 
 
 def _cut_back(
-    path: Path, known_file: _File, cut_bytes: Path, chance: random.Random, loss: Loss, *, ends: Callable[[bytes], list[int]]
+    path: Path, known_file: _File, cut_bytes: Path, chance: random.Random, loss: Loss, *, frame_ends: Callable[[bytes], list[int]]
 ) -> None:
     """Undo the last changes of a segment since its last fsync, as many as `chance` draws."""
     survive = 0 if loss.lose_all else chance.randrange(len(known_file.cuts) + 1)
@@ -145,7 +145,7 @@ def _cut_back(
     elif loss.torn and chance.randrange(2):
         length = chance.randint(floor, len(data))
     else:
-        length = chance.choice([end for end in (*ends(data), len(data)) if end >= floor])
+        length = chance.choice([end for end in (*frame_ends(data), len(data)) if end >= floor])
     if undone:
         path.write_bytes(data[:length])
     else:
@@ -162,14 +162,14 @@ def _bytes_at(path: Path, cut: Cut) -> bytes:
 
 def _cut_positions(data: bytes) -> list[int]:
     """The positions in a segment file at which a power loss may cut: 0 and the end of each batch."""
-    ends = [0]
-    while ends[-1] < len(data):
+    positions = [0]
+    while positions[-1] < len(data):
         try:
-            _, end = check(data, ends[-1])
+            _, end = check(data, positions[-1])
         except RecordsError:
             break
-        ends.append(end)
-    return ends
+        positions.append(end)
+    return positions
 
 
 # --- wounds ---------------------------------------------------------------------------------------------------------------

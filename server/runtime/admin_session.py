@@ -37,7 +37,8 @@ class AdminSession:
     async def look(self, *ops: AnyOp, timeout_s: float) -> tuple[AnyAnswer, ...]:
         """Read znodes; an empty tuple if ZooKeeper does not answer in time or the connection or session is lost."""
         self._last += 1
-        id_, future = self._last, self._loop.create_future()
+        id_ = self._last
+        future = self._loop.create_future()
         self._looks[id_] = future
         self._zookeeper.request(id_, ops, atomic=False)
         try:

@@ -47,7 +47,7 @@ class Administration:
     def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._session = AdminSession(zookeeper, session_timeout_ms)
-        self._waiting: asyncio.Queue[tuple[ByZnodes, float, Callable[[AnyResult], None]]] = asyncio.Queue(WAITING_MAX)
+        self._requests_waiting: asyncio.Queue[tuple[ByZnodes, float, Callable[[AnyResult], None]]] = asyncio.Queue(WAITING_MAX)
         self._worker: asyncio.Task[None] | None = None
         self._is_cancelling = False  # from a cancellation until its moves are rolled back
 
@@ -56,7 +56,7 @@ class Administration:
         if self._worker is None:
             self._worker = self._loop.create_task(self._perform_queued())
         try:
-            self._waiting.put_nowait((task, self._loop.time() + task.timeout_ms / 1000, answer))
+            self._requests_waiting.put_nowait((task, self._loop.time() + task.timeout_ms / 1000, answer))
         except asyncio.QueueFull:
             answer(_result_of(task, ErrorCode.REQUEST_TIMED_OUT))
 
@@ -74,7 +74,7 @@ class Administration:
             if self._is_cancelling:
                 await self._allow_if_rolled_back()
             try:
-                waiting = self._waiting.get()
+                waiting = self._requests_waiting.get()
                 task, deadline_s, answer = await asyncio.wait_for(waiting, LOOK_AGAIN_S if self._is_cancelling else None)
             except TimeoutError:
                 continue

@@ -141,10 +141,10 @@ class _Connection(asyncio.Protocol):
         self._address: Address | None = None
         self._host = ""
         self._transport: asyncio.Transport | None = None
-        self._held = 0
+        self._bytes_held = 0
         self._settling = False
         self._reading = True
-        self._over = False
+        self._is_over = False
         self._silence = SilenceTimer(gateway.limits.idle_ms / 1000, self._abort_idle)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -155,7 +155,7 @@ class _Connection(asyncio.Protocol):
         self._host = name[0] if name else ""
         self._address = self._gateway.admit(self, self._host)
         if self._address is None:
-            self._over = True
+            self._is_over = True
             transport.abort()
             return
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
@@ -163,7 +163,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the bytes to the session; a client that breaks the protocol is cut off after its earlier answers."""
-        if self._over:
+        if self._is_over:
             return
         self._silence.restart()
         try:
@@ -176,7 +176,7 @@ class _Connection(asyncio.Protocol):
 
     def hear(self, answer: Reply | AnyResult) -> None:
         """Take the broker's reply, or the result of a task, for this client connection."""
-        if self._over:
+        if self._is_over:
             return
         try:
             self._session.hear(answer, clock().monotonic_ms)
@@ -191,16 +191,16 @@ class _Connection(asyncio.Protocol):
         self._send_and_ask()
 
     def resume_writing(self) -> None:
-        if not self._over:
+        if not self._is_over:
             self._session.is_held = False
             self.hear(Done(0))  # no request has correlation 0; this makes the session start the requests that wait
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what the connection counted for, and forget its client."""
-        self._over = True
+        self._is_over = True
         self._silence.stop()
         if self._address is not None:
-            self._gateway.held -= self._held
+            self._gateway.held -= self._bytes_held
             self._gateway.forget(self._address, self._host)
             self._address = None
 
@@ -208,12 +208,12 @@ class _Connection(asyncio.Protocol):
         """Update the gateway's total of the bytes that client connections hold."""
         if self._transport is not None:
             buffered = self._session.buffered + self._transport.get_write_buffer_size()
-            self._gateway.held += buffered - self._held
-            self._held = buffered
+            self._gateway.held += buffered - self._bytes_held
+            self._bytes_held = buffered
 
     def hang_up(self) -> None:
         """Close the client connection after the bytes already written are sent; read no more requests."""
-        self._over = True
+        self._is_over = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
@@ -255,10 +255,10 @@ class _Connection(asyncio.Protocol):
             return
         self.count()
         if self._gateway.is_over():
-            self._over = True
+            self._is_over = True
             transport.abort()
             return
-        wants = not (self._session.is_full or self._over)
+        wants = not (self._session.is_full or self._is_over)
         if wants != self._reading and not transport.is_closing():
             self._reading = wants
             if wants:
@@ -268,7 +268,7 @@ class _Connection(asyncio.Protocol):
 
     def _abort_idle(self) -> None:
         """Abort a client connection that was idle for `idle_ms`."""
-        self._over = True
+        self._is_over = True
         if self._transport is not None:
             # Not close(): it waits for unsent bytes, and a client that does not read would keep the connection open.
             self._transport.abort()

@@ -115,7 +115,7 @@ class Host:
         self._timers = Timers(loop, lambda name: self.deliver(TimerFired(name)))
         self._inbox: deque[AnyEvent] = deque()
         self._busy = False
-        self._over = False
+        self._is_over = False
         self._records: dict[Values, bytes] = {}  # whole batches of the current event, by header
         self._flushers: dict[int, ThreadPoolExecutor] = {}  # one thread for each directory: its flushes finish in order
         self._network: Network | None = None
@@ -140,20 +140,20 @@ class Host:
             return
         self._busy = True
         try:
-            while self._inbox and not self._over:
+            while self._inbox and not self._is_over:
                 self._handle(self._inbox.popleft())
         except BaseException:
             # The event is half performed. Callbacks that are ready in this round of the loop must not reach the machine.
-            self._over = True
+            self._is_over = True
             raise
         finally:
             self._busy = False
 
     def stop(self, reason: str) -> None:
         """Handle no more events and effects; wait for running flushes and report the reason."""
-        if self._over:
+        if self._is_over:
             return
-        self._over = True
+        self._is_over = True
         self._timers.cancel_all()
         for flusher in self._flushers.values():
             flusher.shutdown(wait=True)
@@ -194,7 +194,7 @@ class Host:
             self._note(Note(kind="assertion", detail=_place_and_message(error)))
             self.stop("halt:assertion")
             return
-        failed = perform(effects, self._perform_or_error, self._disk.replicas_in, lambda: not self._over)
+        failed = perform(effects, self._perform_or_error, self._disk.replicas_in, lambda: not self._is_over)
         self._inbox.extendleft(reversed(failed))
         self._records = {}
 
@@ -272,7 +272,7 @@ class Host:
         return self._flushers[dir_]
 
     def _sweep(self, dir_: int) -> None:
-        if not self._over:
+        if not self._is_over:
             self._loop.run_in_executor(None, self._disk.sweep_job(dir_)).add_done_callback(partial(self._on_swept, dir_))
 
     def _on_swept(self, dir_: int, future: asyncio.Future[None]) -> None:
@@ -302,9 +302,11 @@ def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes
             header = whole[:HEADER_BYTES]
             return replace(message, values=header), {header: whole}
         case FetchReply(batches=batches) if batches:
-            found: dict[Values, bytes] = {b.values[:HEADER_BYTES]: b.values for b in batches if isinstance(b.values, bytes)}
+            bytes_by_header: dict[Values, bytes] = {
+                b.values[:HEADER_BYTES]: b.values for b in batches if isinstance(b.values, bytes)
+            }
             bare = tuple(replace(batch, values=batch.values[:HEADER_BYTES]) for batch in batches)
-            return replace(message, batches=bare), found
+            return replace(message, batches=bare), bytes_by_header
         case _:
             return message, {}
 

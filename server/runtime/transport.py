@@ -188,7 +188,7 @@ class _Outgoing(asyncio.Protocol):
         self.peer = peer
         self._owner = owner
         self._open = _Open()
-        self._waiting: list[bytes] = []  # frames to send once the connection is open
+        self._frames_waiting: list[bytes] = []  # frames to send once the connection is open
         self._waiting_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
@@ -202,7 +202,7 @@ class _Outgoing(asyncio.Protocol):
         if self._transport is None:
             if self._waiting_bytes + len(frame) > UNSENT_BYTES_MAX:
                 return
-            self._waiting.append(frame)
+            self._frames_waiting.append(frame)
             self._waiting_bytes += len(frame)
         elif self._transport.get_write_buffer_size() + len(frame) > UNSENT_BYTES_MAX:
             return
@@ -216,8 +216,8 @@ class _Outgoing(asyncio.Protocol):
         """Send the requests that waited for the connection."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.writelines(self._waiting)
-        self._waiting.clear()
+        transport.writelines(self._frames_waiting)
+        self._frames_waiting.clear()
         self._silence.start()
 
     def data_received(self, data: bytes) -> None:
@@ -255,7 +255,7 @@ class _Incoming(asyncio.Protocol):
         self._address: Address | None = None
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
-        self._held = 0
+        self._bytes_held = 0
         self._silence = SilenceTimer(IDLE_S_MAX, self.close)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -309,7 +309,7 @@ class _Incoming(asyncio.Protocol):
 
     def _count_bytes(self, unread: int) -> None:
         """Count the bytes held for this connection; close it if all of them together are too many."""
-        self._owner.held += unread - self._held
-        self._held = unread
+        self._owner.held += unread - self._bytes_held
+        self._bytes_held = unread
         if self._owner.held > HELD_BYTES_MAX:
             self.close()

@@ -143,7 +143,8 @@ def read_request(header: RequestHeader, frame: bytes, at: int, names: Names, rel
     """Decode another broker's request from position `at`. WireError if malformed, or in a version that the release has not."""
     if not is_known(release, header.api_key, header.api_version):
         raise WireError(f"API {header.api_key} version {header.api_version} is not used between brokers of release {release}")
-    api, version = Api(header.api_key), header.api_version
+    api = Api(header.api_key)
+    version = header.api_version
     if api is Api.FETCH:
         return replication.read_fetch(header.correlation, version, frame, at, names)
     if api is Api.OFFSET_FOR_LEADER_EPOCH:

@@ -19,10 +19,10 @@ from checkers.linearizability.judge import judge
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_benchmark_history_of_every_checker_is_valid(subject: object, tmp_path: Path) -> None:
-    one = next(known_subject for known_subject in SUBJECTS if known_subject is subject)
+    subject_found = next(known_subject for known_subject in SUBJECTS if known_subject is subject)
     write_log(tmp_path / "2000", 2000)
 
-    assert one.prepare(2000, tmp_path)()
+    assert subject_found.prepare(2000, tmp_path)()
 
 
 def test_same_seed_gives_the_same_benchmark_history() -> None:
@@ -35,11 +35,11 @@ def test_same_seed_gives_the_same_benchmark_history() -> None:
 
 def test_benchmark_operations_overlap_only_between_processes() -> None:
     calls = log_calls(400)
-    ends: dict[object, int] = {}
+    end_of_process: dict[object, int] = {}
     for call in calls:
-        assert ends.get(call.process, -1) < call.start
+        assert end_of_process.get(call.process, -1) < call.start
         assert call.end is not None
-        ends[call.process] = call.end
+        end_of_process[call.process] = call.end
 
     assert any(then.start < first.end for first, then in pairwise(calls) if first.end is not None)
 

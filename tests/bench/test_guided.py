@@ -53,8 +53,8 @@ def test_median_of_mostly_escapes_is_above_the_budget() -> None:
     [
         (None, BUDGET, False),
         (_row(RARE, "plain", 1, 12), 200, True),
-        (_row(RARE, "plain", 1, None), BUDGET, True),
-        (_row(RARE, "plain", 1, None), 200, False),
+        (_row(RARE, "plain", first=1, runs=None), BUDGET, True),
+        (_row(RARE, "plain", first=1, runs=None), 200, False),
     ],
 )
 def test_escape_within_a_smaller_budget_is_measured_again(row: Row | None, budget: int, expected: bool) -> None:
@@ -95,7 +95,7 @@ def test_escape_of_plain_runs_is_more_than_the_budget(guided: int | None, messag
 
 def test_rows_that_were_measured_again_replace_the_earlier_ones(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    rows = [_row(RARE, "plain", 1, None), _row(RARE, "plain", 1, 70)]
+    rows = [_row(RARE, "plain", first=1, runs=None), _row(RARE, "plain", 1, 70)]
     path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
 
     assert read_rows(path) == rows[1:]
@@ -103,7 +103,7 @@ def test_rows_that_were_measured_again_replace_the_earlier_ones(tmp_path: Path) 
 
 
 def test_measurement_ends_with_the_first_run_that_catches(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
+    lost_write = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
     third, fourth = ("seed-1002", "guided-1000-2"), ("seed-1003", "guided-1000-3")
 
     def perform(task: Task) -> Summary:
@@ -114,7 +114,7 @@ def test_measurement_ends_with_the_first_run_that_catches(monkeypatch: pytest.Mo
             protocol=task.plan.protocol,
             verdict="INVALID" if red else "VALID",
             live=True,
-            anomalies=(lost,) if red else (),
+            anomalies=(lost_write,) if red else (),
             plan=task.plan.name,
             plan_digest="",
             backend="sim",

@@ -81,10 +81,10 @@ def test_every_model_of_linearizability_is_compared() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=_NAMES)
 def test_histories_depend_on_the_seed_alone(kind: Kind) -> None:
-    first, again, other = (drawn(kind, Rng(seed).fork(kind.name)) for seed in (1, 1, 2))
+    first, again, other_seed = (drawn(kind, Rng(seed).fork(kind.name)) for seed in (1, 1, 2))
 
     assert first == again
-    assert first != other
+    assert first != other_seed
 
 
 def test_histories_are_small_crowded_and_long() -> None:

@@ -9,9 +9,9 @@ from checkers.engine.verdict import Validity
 from highwater.foreign.files import ModelChoice, judge_file
 
 
-@pytest.mark.parametrize(("model", "told"), [("list-append", list_append(300)), ("kafka", sends_and_polls(300))])
-def test_history_of_the_reading_benchmark_is_valid(model: str, told: list[object], tmp_path: Path) -> None:
-    write(tmp_path / "history.edn", told)  # type: ignore[arg-type]  # steps
+@pytest.mark.parametrize(("model", "steps"), [("list-append", list_append(300)), ("kafka", sends_and_polls(300))])
+def test_history_of_the_reading_benchmark_is_valid(model: str, steps: list[object], tmp_path: Path) -> None:
+    write(tmp_path / "history.edn", steps)  # type: ignore[arg-type]  # steps
 
     judgement = judge_file(tmp_path / "history.edn", ModelChoice(model=model))
 

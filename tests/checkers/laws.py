@@ -24,7 +24,7 @@ def _renamed(row: Struct, names: dict[str, str], columns: tuple[str, ...]) -> di
         if column in columns and isinstance(value, str):
             changed[column] = _WORD.sub(lambda word: names.get(word[0], word[0]), value)
         elif column in columns and isinstance(value, tuple):
-            changed[column] = tuple(names.get(one, one) if isinstance(one, str) else one for one in value)
+            changed[column] = tuple(names.get(element, element) if isinstance(element, str) else element for element in value)
     return changed
 
 
@@ -40,12 +40,13 @@ def other_nodes(history: History) -> History:
     """Rename the brokers."""
     columns = ("node", "broker", "leader", "isr", "elr", "replicas", "detail", "value")
     operations, events = _renamed_rows(history, NODES, columns)
-    was = history.manifest
+    original = history.manifest
     manifest = replace(
-        was,
-        brokers=tuple(NODES.get(node, node) for node in was.brokers),
+        original,
+        brokers=tuple(NODES.get(node, node) for node in original.brokers),
         assignments=tuple(
-            replace(assignment, replicas=tuple(NODES.get(n, n) for n in assignment.replicas)) for assignment in was.assignments
+            replace(assignment, replicas=tuple(NODES.get(n, n) for n in assignment.replicas))
+            for assignment in original.assignments
         ),
     )
     return History(manifest, operations=operations, events=events)  # type: ignore[arg-type]
@@ -53,12 +54,18 @@ def other_nodes(history: History) -> History:
 
 def other_topics(history: History) -> History:
     """Rename the topics."""
-    was = history.manifest
-    names = {topic.topic: f"a_{topic.topic}" for topic in was.promise.topics}
+    original = history.manifest
+    names = {topic.topic: f"a_{topic.topic}" for topic in original.promise.topics}
     operations, events = _renamed_rows(history, names, ("topic", "detail", "value"))
-    promise = replace(was.promise, topics=tuple(replace(one, topic=names[one.topic]) for one in was.promise.topics))
-    assignments = tuple(replace(one, topic=names.get(one.topic, one.topic)) for one in was.assignments)
-    manifest = replace(was, promise=promise, assignments=assignments)
+    promise = replace(
+        original.promise,
+        topics=tuple(replace(promised_topic, topic=names[promised_topic.topic]) for promised_topic in original.promise.topics),
+    )
+    assignments = tuple(
+        replace(promised_topic, topic=names.get(promised_topic.topic, promised_topic.topic))
+        for promised_topic in original.assignments
+    )
+    manifest = replace(original, promise=promise, assignments=assignments)
     return History(manifest, operations=operations, events=events)  # type: ignore[arg-type]
 
 
@@ -88,10 +95,12 @@ def other_processes(history: History) -> History:
 def later(history: History) -> History:
     """Shift all times by a day."""
     day = 86_400 * 1_000_000_000
-    was = history.manifest
-    times = {name: at + day for name in ("healed_at_ns", "final_reads_at_ns", "end_ns") if (at := getattr(was, name)) is not None}
+    original = history.manifest
+    times = {
+        name: at + day for name in ("healed_at_ns", "final_reads_at_ns", "end_ns") if (at := getattr(original, name)) is not None
+    }
     return History(
-        replace(was, **times),
+        replace(original, **times),
         operations=[replace(row, time_ns=row.time_ns + day) for row in history.operations],
         events=[replace(row, time_ns=row.time_ns + day) for row in history.events],
     )
@@ -108,8 +117,10 @@ def with_gaps(history: History) -> History:
 
 def with_an_answer_more(history: History) -> History:
     """Append a failed call of a new process at the end; LIVE-5 does not ask for the earliest offset, so it proves nothing."""
-    ends = [(row.index, row.time_ns) for row in history.operations] + [(row.index, row.time_ns) for row in history.events]
-    last, time_ns = max(ends)
+    places_of_rows = [(row.index, row.time_ns) for row in history.operations] + [
+        (row.index, row.time_ns) for row in history.events
+    ]
+    last, time_ns = max(places_of_rows)
     topic = history.manifest.promise.topics[0].topic
     invocation = Operation(
         index=last + 1, process=424_242, type=OpType.INVOKE, f="earliest", topic=topic, partition=0, time_ns=time_ns

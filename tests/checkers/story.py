@@ -11,8 +11,8 @@ from proof.manifests import manifest, promise
 MS = 1_000_000
 
 
-class Story:
-    """Rows of one partition at a time; `about` turns to another one."""
+class HistoryBuilder:
+    """Rows of one partition at a time; `on_partition` turns to another one."""
 
     def __init__(self, promised: Promise | None = None, *, partitions: int = 1) -> None:
         self.manifest = manifest(promised or promise(), partitions=partitions)
@@ -23,7 +23,7 @@ class Story:
         self.index = 0
         self.time_ns = 0
 
-    def about(self, partition: int, topic: str = "orders") -> "Story":
+    def on_partition(self, partition: int, topic: str = "orders") -> "HistoryBuilder":
         """Use this partition for the following rows."""
         self.topic, self.partition = topic, partition
         return self
@@ -106,14 +106,16 @@ class Story:
 
     # --- the very end ---------------------------------------------------------------------------------------------------
 
-    def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
+    def zk_state(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
         """Append the final state in ZooKeeper; without `isr` all replicas are in the ISR."""
         on = tuple(replicas.split())
         kind = EventKind.ZK_STATE
         counted = on if isr is None else tuple(isr.split())
         return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, elr=(), replicas=on, zk_version=0)
 
-    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
+    def metadata_view(
+        self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None
+    ) -> int:
         """Append a broker's final metadata."""
         on = tuple(replicas.split())
         kind = EventKind.METADATA_VIEW
@@ -132,24 +134,24 @@ class Story:
             self.operations.append(msgspec.convert(row, Operation))
         return index
 
-    def asks(self, process: int, value: str, acks: int = -1) -> int:
+    def invoke_produce(self, process: int, value: str, acks: int = -1) -> int:
         return self.op(process, OpType.INVOKE, "produce", ({"value": value, "acks": acks},))
 
-    def acked(self, process: int, value: str, offset: int, *, epoch: int | None = 1, acks: int = -1) -> int:
+    def produce_ok(self, process: int, value: str, offset: int, *, epoch: int | None = 1, acks: int = -1) -> int:
         return self.op(process, OpType.OK, "produce", ({"value": value, "offset": offset, "acks": acks, "leader_epoch": epoch},))
 
-    def unsure(self, process: int, value: str, acks: int = -1) -> int:
+    def produce_info(self, process: int, value: str, acks: int = -1) -> int:
         return self.op(process, OpType.INFO, "produce", ({"value": value, "acks": acks, "error": "timeout"},))
 
-    def refused(self, process: int, value: str, acks: int = -1) -> int:
+    def produce_fail(self, process: int, value: str, acks: int = -1) -> int:
         return self.op(process, OpType.FAIL, "produce", ({"value": value, "acks": acks, "error": "NOT_ENOUGH_REPLICAS"},))
 
-    def produces(self, process: int, value: str, offset: int, *, epoch: int = 1, acks: int = -1) -> int:
+    def produce(self, process: int, value: str, offset: int, *, epoch: int = 1, acks: int = -1) -> int:
         """Append a produce and its acknowledgement."""
-        self.asks(process, value, acks)
-        return self.acked(process, value, offset, epoch=epoch, acks=acks)
+        self.invoke_produce(process, value, acks)
+        return self.produce_ok(process, value, offset, epoch=epoch, acks=acks)
 
-    def polls(self, process: int, position: int, values: str, *, epoch: int | None = 1, hw: int | None = None) -> int:
+    def poll(self, process: int, position: int, values: str, *, epoch: int | None = 1, hw: int | None = None) -> int:
         """Append a poll at a position that returns records from there on; "-" leaves an offset out."""
         self.op(process, OpType.INVOKE, "poll", ({"offset": position},))
         got: tuple[dict[str, object], ...] = tuple(
@@ -169,14 +171,14 @@ class Story:
         return History(msgspec.structs.replace(self.manifest, **told), operations=self.operations, events=self.events)
 
 
-def begin(promised: Promise | None = None) -> Story:
+def healthy_partition(promised: Promise | None = None) -> HistoryBuilder:
     """Three registered brokers (incarnations 11, 12, 13); b1 leads orders-0 in epoch 1, all in the ISR, logs empty."""
-    story = Story(promised)
+    builder = HistoryBuilder(promised)
     for number, node in enumerate(("b1", "b2", "b3"), 11):
-        story.registered(node, number)
-    story.state("b1", 1, "b1 b2 b3")
-    story.leads("b1", 1, leo=0)
-    return story
+        builder.registered(node, number)
+    builder.state("b1", 1, "b1 b2 b3")
+    builder.leads("b1", 1, leo=0)
+    return builder
 
 
 # --- what is told in many stories, and what each must be judged to be ------------------------------------------------
@@ -184,19 +186,19 @@ def begin(promised: Promise | None = None) -> Story:
 BOUND_NS = 16_000 * MS
 
 
-def commit_record(story: Story, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:
+def commit_record(builder: HistoryBuilder, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:
     """Produce, copy and acknowledge a record; return the row of the HW that promised it."""
-    story.asks(1, value)
-    story.append(nodes, offset, value, epoch)
-    at = story.hw(nodes.split()[0], offset + 1, epoch=epoch)
-    story.acked(1, value, offset, epoch=epoch)
+    builder.invoke_produce(1, value)
+    builder.append(nodes, offset, value, epoch)
+    at = builder.hw(nodes.split()[0], offset + 1, epoch=epoch)
+    builder.produce_ok(1, value, offset, epoch=epoch)
     return at
 
 
-def power_out(story: Story, nodes: str, offset: int = 0, why: str = "power-loss") -> None:
+def lose_power(builder: HistoryBuilder, nodes: str, offset: int = 0, why: str = "power-loss") -> None:
     """Directories are cut back to `offset` and the sessions end."""
     incarnations = {"b1": 11, "b2": 12, "b3": 13}
     for node in nodes.split():
-        story.wound(node, offset, incarnations[node], why)
+        builder.wound(node, offset, incarnations[node], why)
     for node in nodes.split():
-        story.session_ended(node, incarnations[node])
+        builder.session_ended(node, incarnations[node])

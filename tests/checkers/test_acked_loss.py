@@ -16,18 +16,18 @@ from history.event import EventKind
 from history.promise import TopicPromise
 from proof.manifests import promise
 from tests.checkers import corpus
-from tests.checkers.story import Story, begin, commit_record, power_out
+from tests.checkers.story import HistoryBuilder, commit_record, healthy_partition, lose_power
 
 
 def kinds(verdict: Verdict) -> list[str]:
     return sorted({anomaly.kind for anomaly in verdict.anomalies})
 
 
-def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
+def lead_empty(builder: HistoryBuilder, node: str = "b2", epoch: int = 2) -> HistoryBuilder:
     """The controller elects a replica whose log is empty."""
-    story.state(node, epoch, node)
-    story.leads(node, epoch, leo=0, isr=node)
-    return story
+    builder.state(node, epoch, node)
+    builder.leads(node, epoch, leo=0, isr=node)
+    return builder
 
 
 def test_offsets_of_an_excused_loss_may_hold_new_records() -> None:
@@ -41,126 +41,126 @@ def test_offsets_of_an_excused_loss_may_hold_new_records() -> None:
 
 def test_acks_all_acknowledgement_promises_a_record() -> None:
     """An acknowledgement under acks=all promises, even where no HW was noted."""
-    story = begin()
-    story.append("b1 b2 b3", 0, "x")
-    story.produces(1, "x", 0)
-    story.truncate("b2", 0)
+    builder = healthy_partition()
+    builder.append("b1 b2 b3", 0, "x")
+    builder.produce(1, "x", 0)
+    builder.truncate("b2", 0)
 
-    assert "lost-write" in kinds(judge(lead_empty(story).history()))
+    assert "lost-write" in kinds(judge(lead_empty(builder).history()))
 
 
 @pytest.mark.parametrize("acks", [0, 1])
 def test_acks_0_and_acks_1_promise_no_record(acks: int) -> None:
-    story = begin()
-    story.asks(1, "x", acks=acks)
-    story.append("b1", 0, "x")
-    story.acked(1, "x", 0, acks=acks)
+    builder = healthy_partition()
+    builder.invoke_produce(1, "x", acks=acks)
+    builder.append("b1", 0, "x")
+    builder.produce_ok(1, "x", 0, acks=acks)
 
-    assert judge(lead_empty(story).history()).validity == Validity.VALID
+    assert judge(lead_empty(builder).history()).validity == Validity.VALID
 
 
 def test_record_returned_to_a_consumer_is_promised() -> None:
     """Returned to a consumer: whoever read it may have acted on it."""
-    story = begin()
-    story.asks(1, "x", acks=1)
-    story.append("b1", 0, "x")
-    story.acked(1, "x", 0, acks=1)
-    story.polls(2, 0, "x")
+    builder = healthy_partition()
+    builder.invoke_produce(1, "x", acks=1)
+    builder.append("b1", 0, "x")
+    builder.produce_ok(1, "x", 0, acks=1)
+    builder.poll(2, 0, "x")
 
-    assert kinds(judge(lead_empty(story).history())) == ["lost-write"]
+    assert kinds(judge(lead_empty(builder).history())) == ["lost-write"]
 
 
 def test_produce_of_unknown_outcome_promises_no_record() -> None:
-    story = begin()
-    story.asks(1, "x")
-    story.append("b1", 0, "x")
-    story.unsure(1, "x")
+    builder = healthy_partition()
+    builder.invoke_produce(1, "x")
+    builder.append("b1", 0, "x")
+    builder.produce_info(1, "x")
 
-    assert judge(lead_empty(story).history()).validity == Validity.VALID
+    assert judge(lead_empty(builder).history()).validity == Validity.VALID
 
 
 def test_leader_of_an_ended_epoch_may_lack_later_records() -> None:
     """b2 was elected for epoch 2, which ended before it heard of it; x was committed in epoch 3."""
-    story = begin()
-    story.state("b2", 2, "b2 b3")
-    story.state("b3", 3, "b1 b3")
-    story.leads("b3", 3, leo=0, isr="b1 b3")
-    commit_record(story, "x", 0, epoch=3, nodes="b3 b1")
-    story.leads("b2", 2, leo=0, isr="b2 b3")
+    builder = healthy_partition()
+    builder.state("b2", 2, "b2 b3")
+    builder.state("b3", 3, "b1 b3")
+    builder.leads("b3", 3, leo=0, isr="b1 b3")
+    commit_record(builder, "x", 0, epoch=3, nodes="b3 b1")
+    builder.leads("b2", 2, leo=0, isr="b2 b3")
 
-    assert "lost-write" not in kinds(judge(story.history()))
+    assert "lost-write" not in kinds(judge(builder.history()))
 
 
 def test_record_committed_by_deposed_leader_must_survive() -> None:
     """The deposed leader commits x in epoch 1 after b2 began epoch 2 without it."""
-    story = begin()
-    story.append("b1", 0, "x")
-    lead_empty(story)
-    story.hw("b1", 1)
+    builder = healthy_partition()
+    builder.append("b1", 0, "x")
+    lead_empty(builder)
+    builder.hw("b1", 1)
 
-    assert "lost-write" in kinds(judge(story.history()))
+    assert "lost-write" in kinds(judge(builder.history()))
 
 
 def test_loss_is_not_excused_while_a_counted_copy_remains() -> None:
     """DUR-3: b3 still has x, so the election of b2 lost it, not the harness."""
-    story = begin()
-    commit_record(story)
-    power_out(story, "b1 b2")
+    builder = healthy_partition()
+    commit_record(builder)
+    lose_power(builder, "b1 b2")
 
-    assert "lost-write" in kinds(judge(lead_empty(story).history()))
+    assert "lost-write" in kinds(judge(lead_empty(builder).history()))
 
 
 def test_destroyed_copy_counts_until_its_loss_is_noticed() -> None:
     """b1 is gone for good, but its session lasts: until it ends the copy of x counts."""
-    story = begin(promise(m=1))
-    story.state("b1", 1, "b1 b2")
-    commit_record(story, nodes="b1 b2")
-    story.wound("b1", 0, 11)
-    story.wound("b2", 0, 12)
-    story.session_ended("b2", 12)
-    story.state("b1", 2, "b1")
-    lead_empty(story, "b2", 3)
-    story.session_ended("b1", 11)
+    builder = healthy_partition(promise(m=1))
+    builder.state("b1", 1, "b1 b2")
+    commit_record(builder, nodes="b1 b2")
+    builder.wound("b1", 0, 11)
+    builder.wound("b2", 0, 12)
+    builder.session_ended("b2", 12)
+    builder.state("b1", 2, "b1")
+    lead_empty(builder, "b2", 3)
+    builder.session_ended("b1", 11)
 
-    assert "lost-write" in kinds(judge(story.history()))
+    assert "lost-write" in kinds(judge(builder.history()))
 
 
 @pytest.mark.parametrize(("reported", "excused"), [(0, ["x"]), (1, []), (None, [])])
 def test_data_loss_is_noticed_when_broker_reports_failed_dir(reported: int | None, excused: list[str]) -> None:
     """docs/promise.md §1: with several directories the session goes on; another directory's failure says nothing of this one."""
-    story = begin()
-    commit_record(story)
-    story.wound("b1", 0, 11)
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.wound("b1", 0, 11)
     if reported is not None:
-        story.dir_failed("b1", reported)
-    power_out(story, "b2 b3")
-    lead_empty(story)
-    story.session_ended("b1", 11)
+        builder.dir_failed("b1", reported)
+    lose_power(builder, "b2 b3")
+    lead_empty(builder)
+    builder.session_ended("b1", 11)
 
-    assert [loss.value for loss in judge(story.history()).excused] == excused
+    assert [loss.value for loss in judge(builder.history()).excused] == excused
 
 
 def test_dir_failure_report_ends_with_its_broker_process() -> None:
     """docs/promise.md §1: the next process reads its directories anew."""
-    story = begin()
-    commit_record(story)
-    story.dir_failed("b1")
-    story.node_started("b1", 2)
-    story.wound("b1", 0, 11)
-    power_out(story, "b2 b3")
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.dir_failed("b1")
+    builder.node_started("b1", 2)
+    builder.wound("b1", 0, 11)
+    lose_power(builder, "b2 b3")
 
-    assert "lost-write" in kinds(judge(lead_empty(story).history()))
+    assert "lost-write" in kinds(judge(lead_empty(builder).history()))
 
 
 def test_loss_is_excused_by_the_last_noticed_destruction() -> None:
     """The same with both sessions ended before the election."""
-    story = begin(promise(m=1))
-    story.state("b1", 1, "b1 b2")
-    commit_record(story, nodes="b1 b2")
-    power_out(story, "b2 b1")
-    lead_empty(story)
+    builder = healthy_partition(promise(m=1))
+    builder.state("b1", 1, "b1 b2")
+    commit_record(builder, nodes="b1 b2")
+    lose_power(builder, "b2 b1")
+    lead_empty(builder)
 
-    verdict = judge(story.history())
+    verdict = judge(builder.history())
 
     assert kinds(verdict) == []
     assert [loss.offset for loss in verdict.excused] == [0]
@@ -168,86 +168,86 @@ def test_loss_is_excused_by_the_last_noticed_destruction() -> None:
 
 def test_replica_leaving_in_pending_isr_change_does_not_count() -> None:
     """b2 holds x but is on its way out: destroying x on b1, the last that counts, excuses its loss."""
-    story = begin(promise(m=1))
-    story.state("b1", 1, "b1 b2")
-    commit_record(story, nodes="b1 b2")
-    story.change_isr("b1", 1, ("b1",))
-    power_out(story, "b1")
-    story.recovered("b1", 0)
-    lead_empty(story, "b1")
+    builder = healthy_partition(promise(m=1))
+    builder.state("b1", 1, "b1 b2")
+    commit_record(builder, nodes="b1 b2")
+    builder.change_isr("b1", 1, ("b1",))
+    lose_power(builder, "b1")
+    builder.recovered("b1", 0)
+    lead_empty(builder, "b1")
 
-    assert judge(story.history()).validity == Validity.VALID
+    assert judge(builder.history()).validity == Validity.VALID
 
 
 def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
     """The ELR: b2 left the ISR when it fell below m = 2, and still has x. Two wounds at a time, so that DUR-4 does not decide
     it.
     """
-    story = begin()
-    story.state("b1", 1, "b1 b2")
-    commit_record(story, nodes="b1 b2")
-    story.state("b1", 1, "b1")
-    power_out(story, "b1 b3")
+    builder = healthy_partition()
+    builder.state("b1", 1, "b1 b2")
+    commit_record(builder, nodes="b1 b2")
+    builder.state("b1", 1, "b1")
+    lose_power(builder, "b1 b3")
 
-    assert "lost-write" in kinds(judge(lead_empty(story, "b1").history()))
+    assert "lost-write" in kinds(judge(lead_empty(builder, "b1").history()))
 
 
 def test_loss_on_fewer_than_min_insync_replicas_is_no_excuse() -> None:
     """DUR-4: with m = 2 a record with one copy should not have been promised."""
-    story = begin()
-    story.state("b1", 1, "b1")
-    commit_record(story, nodes="b1")
-    power_out(story, "b1")
-    lead_empty(story, "b1")
-    assert "lost-write" in kinds(judge(story.history()))
+    builder = healthy_partition()
+    builder.state("b1", 1, "b1")
+    commit_record(builder, nodes="b1")
+    lose_power(builder, "b1")
+    lead_empty(builder, "b1")
+    assert "lost-write" in kinds(judge(builder.history()))
 
-    story = begin(promise(m=1))
-    story.state("b1", 1, "b1")
-    commit_record(story, nodes="b1")
-    power_out(story, "b1")
-    lead_empty(story, "b1")
-    assert "lost-write" not in kinds(judge(story.history()))
+    builder = healthy_partition(promise(m=1))
+    builder.state("b1", 1, "b1")
+    commit_record(builder, nodes="b1")
+    lose_power(builder, "b1")
+    lead_empty(builder, "b1")
+    assert "lost-write" not in kinds(judge(builder.history()))
 
 
 def test_data_losses_add_up_until_the_replica_rejoins_isr() -> None:
     """DUR-4: b2 was wounded, rejoined and is whole when b1 is wounded: one at a time."""
-    story = begin()
-    power_out(story, "b2")
-    story.registered("b2", 22)
-    story.state("b1", 2, "b1 b3")
-    story.state("b1", 2, "b1")
-    story.state("b1", 2, "b1 b2")
-    story.state("b1", 2, "b1")
-    commit_record(story, nodes="b1", epoch=2)
-    power_out(story, "b1")
-    lead_empty(story, "b1", 3)
+    builder = healthy_partition()
+    lose_power(builder, "b2")
+    builder.registered("b2", 22)
+    builder.state("b1", 2, "b1 b3")
+    builder.state("b1", 2, "b1")
+    builder.state("b1", 2, "b1 b2")
+    builder.state("b1", 2, "b1")
+    commit_record(builder, nodes="b1", epoch=2)
+    lose_power(builder, "b1")
+    lead_empty(builder, "b1", 3)
 
-    assert "lost-write" in kinds(judge(story.history()))
+    assert "lost-write" in kinds(judge(builder.history()))
 
 
 def test_record_that_came_back_must_not_be_lost_again() -> None:
     """x seemed destroyed, then a leader had it after all and truncated it."""
-    story = begin(promise(m=1))
-    story.state("b1", 1, "b1")
-    commit_record(story, nodes="b1 b2")
-    power_out(story, "b1")
-    story.state("b2", 2, "b2")
-    story.leads("b2", 2, leo=1, hw=1, isr="b2")
-    story.truncate("b2", 0)
-    story.state("b2", 3, "b2")
-    story.leads("b2", 3, leo=0, isr="b2")
+    builder = healthy_partition(promise(m=1))
+    builder.state("b1", 1, "b1")
+    commit_record(builder, nodes="b1 b2")
+    lose_power(builder, "b1")
+    builder.state("b2", 2, "b2")
+    builder.leads("b2", 2, leo=1, hw=1, isr="b2")
+    builder.truncate("b2", 0)
+    builder.state("b2", 3, "b2")
+    builder.leads("b2", 3, leo=0, isr="b2")
 
-    assert "lost-write" in kinds(judge(story.history()))
+    assert "lost-write" in kinds(judge(builder.history()))
 
 
 def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
     """DUR-5."""
     outcomes = []
-    for why in ("power-loss", "dropped", "swapped"):
-        story = begin(promise(flush="before_ack"))
-        commit_record(story)
-        power_out(story, "b1 b2 b3", why=why)
-        outcomes.append("lost-write" in kinds(judge(lead_empty(story, "b3").history())))
+    for complaint in ("power-loss", "dropped", "swapped"):
+        builder = healthy_partition(promise(flush="before_ack"))
+        commit_record(builder)
+        lose_power(builder, "b1 b2 b3", why=complaint)
+        outcomes.append("lost-write" in kinds(judge(lead_empty(builder, "b3").history())))
 
     assert outcomes == [True, True, False]
 
@@ -264,72 +264,72 @@ def test_ordered_unclean_election_excuses_its_loss_if_promised() -> None:
 
 def test_last_leader_must_hold_every_promised_record_at_end() -> None:
     """There is no later election, so only the end of the log shows it."""
-    story = begin()
-    at = commit_record(story)
-    gone = story.truncate("b1", 0)
+    builder = healthy_partition()
+    at = commit_record(builder)
+    gone = builder.truncate("b1", 0)
 
-    lost = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
+    lost_writes = [anomaly for anomaly in judge(builder.history()).anomalies if anomaly.kind == "lost-write"]
 
-    assert [anomaly.witness for anomaly in lost] == [(at, gone)]
+    assert [anomaly.witness for anomaly in lost_writes] == [(at, gone)]
 
 
 def test_loss_before_the_next_election_is_not_judged() -> None:
-    story = begin()
-    commit_record(story)
-    story.wound("b1", 0, 11)
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.wound("b1", 0, 11)
 
-    assert judge(story.history()).validity == Validity.VALID
+    assert judge(builder.history()).validity == Validity.VALID
 
 
 def test_log_record_without_an_append_event_is_no_anomaly() -> None:
     """A crash fell between the append and its note; the recovered log is longer than its rows."""
-    story = begin()
-    story.append("b1 b2", 0, "x")
-    story.recovered("b3", 1)
-    story.hw("b1", 1)
-    story.produces(1, "x", 0)
-    story.state("b3", 2, "b3")
-    story.leads("b3", 2, leo=1, isr="b3")
+    builder = healthy_partition()
+    builder.append("b1 b2", 0, "x")
+    builder.recovered("b3", 1)
+    builder.hw("b1", 1)
+    builder.produce(1, "x", 0)
+    builder.state("b3", 2, "b3")
+    builder.leads("b3", 2, leo=1, isr="b3")
 
-    assert judge(story.history()).validity == Validity.VALID
+    assert judge(builder.history()).validity == Validity.VALID
 
 
 def test_record_restored_by_power_loss_may_replace_the_lost() -> None:
     """b1 had truncated z and written x; the power loss undid both, and as the next leader it commits z again."""
-    story = begin()
-    story.asks(1, "z")
-    story.unsure(1, "z")
-    story.append("b1", 0, "z", epoch=0)
-    story.truncate("b1", 0)
-    commit_record(story)
-    power_out(story, "b1 b2 b3")
-    story.recovered("b1", 1)
-    story.state("b1", 2, "b1")
-    story.leads("b1", 2, leo=1, isr="b1")
-    story.follows("b2", 2, "b1")
-    story.append("b2", 0, "z", epoch=0)
-    story.state("b1", 2, "b1 b2")
-    story.hw("b1", 1, epoch=2)
-    story.hw("b2", 1, epoch=2, role="follower")
-    story.polls(2, 0, "z", epoch=2, hw=1)
+    builder = healthy_partition()
+    builder.invoke_produce(1, "z")
+    builder.produce_info(1, "z")
+    builder.append("b1", 0, "z", epoch=0)
+    builder.truncate("b1", 0)
+    commit_record(builder)
+    lose_power(builder, "b1 b2 b3")
+    builder.recovered("b1", 1)
+    builder.state("b1", 2, "b1")
+    builder.leads("b1", 2, leo=1, isr="b1")
+    builder.follows("b2", 2, "b1")
+    builder.append("b2", 0, "z", epoch=0)
+    builder.state("b1", 2, "b1 b2")
+    builder.hw("b1", 1, epoch=2)
+    builder.hw("b2", 1, epoch=2, role="follower")
+    builder.poll(2, 0, "z", epoch=2, hw=1)
 
-    verdict = judge(story.history())
+    verdict = judge(builder.history())
 
     assert (kinds(verdict), [loss.value for loss in verdict.excused]) == ([], ["x"])
 
 
 def test_many_lost_records_are_one_anomaly() -> None:
-    story = begin()
+    builder = healthy_partition()
     for offset in range(50):
-        commit_record(story, f"v{offset}", offset)
-    story.truncate("b2", 10)
-    story.state("b2", 2, "b2")
-    story.leads("b2", 2, leo=10, isr="b2")
+        commit_record(builder, f"v{offset}", offset)
+    builder.truncate("b2", 10)
+    builder.state("b2", 2, "b2")
+    builder.leads("b2", 2, leo=10, isr="b2")
 
-    lost = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
+    lost_writes = [anomaly for anomaly in judge(builder.history()).anomalies if anomaly.kind == "lost-write"]
 
-    assert len(lost) == 1
-    assert "and 39 more up to offset 49" in lost[0].words
+    assert len(lost_writes) == 1
+    assert "and 39 more up to offset 49" in lost_writes[0].words
 
 
 # --- mutants ----------------------------------------------------------------------------------------------------------------
@@ -425,24 +425,24 @@ def test_loss_checker_that_notices_losses_at_once_is_caught(monkeypatch: pytest.
 
 def test_truncation_is_a_loss_despite_a_later_power_loss() -> None:
     """DUR-3: a truncation before the power loss is a loss, whatever wounds come before or after."""
-    story = begin()
-    commit_record(story)
-    story.truncate("b1", 0)
-    story.wound("b1", 0, 11)
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.truncate("b1", 0)
+    builder.wound("b1", 0, 11)
 
-    assert "lost-write" in kinds(judge(story.history()))
+    assert "lost-write" in kinds(judge(builder.history()))
 
 
 def test_data_loss_not_noticed_by_the_end_excuses_nothing() -> None:
     """docs/promise.md §1: until it is noticed the destroyed copy counts as held, so the leader's truncation is its own."""
-    story = begin()
-    story.state("b1", 1, "b1 b2")
-    commit_record(story, nodes="b1 b2")
-    story.wound("b2", 0, 12)
-    story.wound("b3", 0, 13)
-    story.truncate("b1", 0)
+    builder = healthy_partition()
+    builder.state("b1", 1, "b1 b2")
+    commit_record(builder, nodes="b1 b2")
+    builder.wound("b2", 0, 12)
+    builder.wound("b3", 0, 13)
+    builder.truncate("b1", 0)
 
-    verdict = judge(story.history())
+    verdict = judge(builder.history())
 
     assert "lost-write" in kinds(verdict)
     assert verdict.excused == ()
@@ -450,31 +450,31 @@ def test_data_loss_not_noticed_by_the_end_excuses_nothing() -> None:
 
 def test_unclean_election_order_excuses_no_later_crash_loss() -> None:
     """DUR-7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
-    story = begin(promise(by_operator=True))
-    commit_record(story)
-    story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b2")
-    story.state("b2", 2, "b2")
-    story.leads("b2", 2, leo=1, hw=1, isr="b2")
-    story.truncate("b2", 0)
-    story.leads("b2", 2, leo=0, isr="b2")
+    builder = healthy_partition(promise(by_operator=True))
+    commit_record(builder)
+    builder.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b2")
+    builder.state("b2", 2, "b2")
+    builder.leads("b2", 2, leo=1, hw=1, isr="b2")
+    builder.truncate("b2", 0)
+    builder.leads("b2", 2, leo=0, isr="b2")
 
-    assert "lost-write" in kinds(judge(story.history()))
+    assert "lost-write" in kinds(judge(builder.history()))
 
 
 def test_unclean_election_order_survives_repeated_command() -> None:
     """DUR-7: b3 hears again that it leads epoch 1 before the controller carries the order out."""
-    story = begin(promise(by_operator=True))
-    story.state("b3", 2, "b3")
-    story.leads("b3", 2, leo=0, isr="b3")
-    story.state("b1", 3, "b1 b2")
-    story.leads("b1", 3, leo=0, isr="b1 b2")
-    commit_record(story, epoch=3, nodes="b1 b2")
-    story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b3")
-    story.leads("b3", 2, leo=0, isr="b3")
-    story.state("b3", 4, "b3")
-    story.leads("b3", 4, leo=0, isr="b3")
+    builder = healthy_partition(promise(by_operator=True))
+    builder.state("b3", 2, "b3")
+    builder.leads("b3", 2, leo=0, isr="b3")
+    builder.state("b1", 3, "b1 b2")
+    builder.leads("b1", 3, leo=0, isr="b1 b2")
+    commit_record(builder, epoch=3, nodes="b1 b2")
+    builder.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b3")
+    builder.leads("b3", 2, leo=0, isr="b3")
+    builder.state("b3", 4, "b3")
+    builder.leads("b3", 4, leo=0, isr="b3")
 
-    verdict = judge(story.history())
+    verdict = judge(builder.history())
 
     assert "lost-write" not in kinds(verdict)
     assert [loss.value for loss in verdict.excused] == ["x"]
@@ -482,18 +482,18 @@ def test_unclean_election_order_survives_repeated_command() -> None:
 
 def test_lost_record_that_a_consumer_reads_is_promised_again() -> None:
     """DUR-1: x was excused; b3, which did not count, brings it back, commits it, and loses it by truncation."""
-    story = begin(promise(m=1))
-    story.state("b1", 1, "b1")
-    commit_record(story, nodes="b1 b3")
-    power_out(story, "b1")
-    lead_empty(story, "b2")
-    story.state("b3", 3, "b3")
-    story.leads("b3", 3, leo=1, hw=0, isr="b3")
-    story.hw("b3", 1, epoch=3)
-    story.truncate("b3", 0)
-    lead_empty(story, "b2", 4)
+    builder = healthy_partition(promise(m=1))
+    builder.state("b1", 1, "b1")
+    commit_record(builder, nodes="b1 b3")
+    lose_power(builder, "b1")
+    lead_empty(builder, "b2")
+    builder.state("b3", 3, "b3")
+    builder.leads("b3", 3, leo=1, hw=0, isr="b3")
+    builder.hw("b3", 1, epoch=3)
+    builder.truncate("b3", 0)
+    lead_empty(builder, "b2", 4)
 
-    verdict = judge(story.history())
+    verdict = judge(builder.history())
 
     assert [loss.value for loss in verdict.excused] == ["x"]
     assert "lost-write" in kinds(verdict)
@@ -501,25 +501,25 @@ def test_lost_record_that_a_consumer_reads_is_promised_again() -> None:
 
 def test_records_below_the_hw_of_a_new_leader_are_promised() -> None:
     """docs/promise.md §1: below the HW of a leader, whether it rose to it or began with it."""
-    story = begin()
-    story.append("b1 b2", 0, "x")
-    story.state("b1", 2, "b1 b2")
-    story.leads("b1", 2, leo=1, hw=1, isr="b1 b2")
-    story.truncate("b2", 0)
+    builder = healthy_partition()
+    builder.append("b1 b2", 0, "x")
+    builder.state("b1", 2, "b1 b2")
+    builder.leads("b1", 2, leo=1, hw=1, isr="b1 b2")
+    builder.truncate("b2", 0)
 
-    assert "lost-write" in kinds(judge(lead_empty(story, "b2", 3).history()))
+    assert "lost-write" in kinds(judge(lead_empty(builder, "b2", 3).history()))
 
 
 def test_second_value_promised_at_an_offset_is_judged_too() -> None:
     """ORD-1 is broken already; the value that the next leader does not have is lost all the same."""
-    story = begin()
-    commit_record(story)
-    story.truncate("b1", 0)
-    story.append("b1", 0, "y")
-    story.polls(2, 0, "y")
-    story.state("b2", 2, "b2")
-    story.leads("b2", 2, leo=1, hw=1, isr="b2")
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.truncate("b1", 0)
+    builder.append("b1", 0, "y")
+    builder.poll(2, 0, "y")
+    builder.state("b2", 2, "b2")
+    builder.leads("b2", 2, leo=1, hw=1, isr="b2")
 
-    lost = [anomaly.words for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
+    lost_writes = [anomaly.words for anomaly in judge(builder.history()).anomalies if anomaly.kind == "lost-write"]
 
-    assert any("record y" in words for words in lost)
+    assert any("record y" in words for words in lost_writes)

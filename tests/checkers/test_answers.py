@@ -10,10 +10,10 @@ ACKNOWLEDGED = "ok produce value=a offset=0 acks=-1 delivery=once"
 @pytest.mark.parametrize("error", ["UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER"])
 def test_acknowledged_producer_is_not_refused_for_its_sequence(error: str) -> None:
     """The log remembers its last batch: there is no retention (checkers.clients.answers)."""
-    refused = f"fail produce value=b acks=-1 delivery=once error={error}"
+    refused_produce = f"fail produce value=b acks=-1 delivery=once error={error}"
 
-    assert sketch("answers", ACKNOWLEDGED, refused) == ["wrong-error"]
-    assert sketch("answers", refused) == []
+    assert sketch("answers", ACKNOWLEDGED, refused_produce) == ["wrong-error"]
+    assert sketch("answers", refused_produce) == []
 
 
 @pytest.mark.parametrize("deleted", ["topic-deleted topic_id=1", "topic-deleted"])
@@ -82,12 +82,15 @@ def test_leader_may_have_refused_before_it_appended(rows: tuple[str, ...]) -> No
     assert sketch("answers", SENT, *rows, DENIED) == []
 
 
-@pytest.mark.parametrize("asked", ["invoke produce value=a", "invoke produce value=a delivery=once acks=1"])
-def test_retry_that_is_not_recognized_may_be_refused(asked: str) -> None:
+@pytest.mark.parametrize("invocation", ["invoke produce value=a", "invoke produce value=a delivery=once acks=1"])
+def test_retry_that_is_not_recognized_may_be_refused(invocation: str) -> None:
     """A batch without a producer id is a new one each time it is sent."""
-    told = sketch("answers", asked, APPENDED, asked.replace("invoke", "info") + " error=NOT_ENOUGH_REPLICAS attempts=2 node=b1")
+    kinds_found = sketch(
+        "answers", invocation, APPENDED, invocation.replace("invoke", "info") + " error=NOT_ENOUGH_REPLICAS attempts=2 node=b1"
+    )
 
-    assert told == (["wrong-error"] if "acks=1" in asked else [])  # with acks=1, for another reason: it asks for no replica
+    # with acks=1, for another reason: it asks for no replica
+    assert kinds_found == (["wrong-error"] if "acks=1" in invocation else [])
 
 
 @pytest.mark.parametrize(

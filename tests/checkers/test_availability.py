@@ -15,25 +15,25 @@ from history.manifest import Assignment
 from history.op import OpType
 from proof.manifests import promise
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import BOUND_NS, MS, Story, begin, commit_record, power_out
+from tests.checkers.story import BOUND_NS, MS, HistoryBuilder, commit_record, healthy_partition, lose_power
 
 
-def healed(story: Story, **facts: object) -> History:
+def healed_history(builder: HistoryBuilder, **facts: object) -> History:
     """Let the bound pass after the rows so far; then the run ends."""
-    healed_at = story.time_ns
-    story.time_ns += BOUND_NS
-    story.event(EventKind.FINAL_READS, whole_node=True)
-    return story.history(healed_at_ns=healed_at, **facts)
+    healed_at = builder.time_ns
+    builder.time_ns += BOUND_NS
+    builder.event(EventKind.FINAL_READS, whole_node=True)
+    return builder.history(healed_at_ns=healed_at, **facts)
 
 
-def quiet_cluster(m: int = 2) -> Story:
+def quiet_cluster(m: int = 2) -> HistoryBuilder:
     """One committed record; all brokers agree."""
-    story = begin(promise(m=m))
-    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
+    builder = healthy_partition(promise(m=m))
+    builder.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
     for node in ("b2", "b3"):
-        story.follows(node, 1, "b1")
-    commit_record(story)
-    return story
+        builder.follows(node, 1, "b1")
+    commit_record(builder)
+    return builder
 
 
 def test_liveness_is_not_judged_if_run_ends_before_the_bound() -> None:
@@ -51,18 +51,18 @@ def test_liveness_of_an_interrupted_run_is_not_judged() -> None:
 
 
 def test_cluster_without_faults_is_live() -> None:
-    verdict = judge(healed(quiet_cluster()))
+    verdict = judge(healed_history(quiet_cluster()))
 
     assert (verdict.live, verdict.not_live) == (True, ())
 
 
 def test_cluster_that_elects_nobody_is_not_live() -> None:
-    story = Story(promise(m=2))
+    builder = HistoryBuilder(promise(m=2))
     for node, incarnation in (("b1", 11), ("b2", 12), ("b3", 13)):
-        story.event(EventKind.REGISTERED, whole_node=True, node=node, incarnation=incarnation)
-    history = healed(story)
-    asked = (Assignment(topic="orders", partition=0, replicas=("b1", "b2", "b3")),)
-    manifest = msgspec.structs.replace(history.manifest, assignments=asked)
+        builder.event(EventKind.REGISTERED, whole_node=True, node=node, incarnation=incarnation)
+    history = healed_history(builder)
+    assignments = (Assignment(topic="orders", partition=0, replicas=("b1", "b2", "b3")),)
+    manifest = msgspec.structs.replace(history.manifest, assignments=assignments)
     verdict = judge(History(manifest, operations=history.operations, events=history.events))
 
     assert verdict.live is False
@@ -70,7 +70,7 @@ def test_cluster_that_elects_nobody_is_not_live() -> None:
 
 
 def test_leaders_without_states_leave_the_cluster_unchecked() -> None:
-    history = healed(quiet_cluster())
+    history = healed_history(quiet_cluster())
     unseen = tuple(event for event in history.events if event.kind is not EventKind.STATE_WRITTEN)
     verdict = judge(History(history.manifest, operations=history.operations, events=unseen))
 
@@ -80,95 +80,95 @@ def test_leaders_without_states_leave_the_cluster_unchecked() -> None:
 @pytest.mark.parametrize(("backend", "waited_ms", "live"), [("sim", 999, True), ("sim", 1100, False), ("process", 1100, True)])
 def test_request_after_the_bound_waits_a_second_at_most(backend: str, waited_ms: int, live: bool) -> None:
     """LIVE-8: only simulated machines are never late."""
-    story = quiet_cluster()
-    healed_at = story.time_ns
-    story.time_ns += BOUND_NS
-    story.op(3, OpType.INVOKE, "poll", ({"offset": 0},))
-    story.time_ns += waited_ms * MS - MS
-    story.op(3, OpType.OK, "poll", ({"offset": 0, "value": "x", "leader_epoch": 1},))
-    story.event(EventKind.FINAL_READS, whole_node=True)
-    slow = story.history(healed_at_ns=healed_at, backend=backend)
+    builder = quiet_cluster()
+    healed_at = builder.time_ns
+    builder.time_ns += BOUND_NS
+    builder.op(3, OpType.INVOKE, "poll", ({"offset": 0},))
+    builder.time_ns += waited_ms * MS - MS
+    builder.op(3, OpType.OK, "poll", ({"offset": 0, "value": "x", "leader_epoch": 1},))
+    builder.event(EventKind.FINAL_READS, whole_node=True)
+    slow = builder.history(healed_at_ns=healed_at, backend=backend)
 
     assert judge(slow).live is live
 
 
 def test_partition_whose_replicas_were_all_emptied_is_live() -> None:
     """SILENT-2: it waits for an operator, and no other partition is affected."""
-    story = quiet_cluster()
-    power_out(story, "b1 b2 b3", why="swapped")
+    builder = quiet_cluster()
+    lose_power(builder, "b1 b2 b3", why="swapped")
     for node, incarnation in (("b1", 21), ("b2", 22), ("b3", 23)):
-        story.registered(node, incarnation)
-    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
-    story.state(None, 2, "b1 b2 b3")
+        builder.registered(node, incarnation)
+    builder.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
+    builder.state(None, 2, "b1 b2 b3")
 
-    verdict = judge(healed(story))
+    verdict = judge(healed_history(builder))
 
     assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
 
 
-def emptied_and_healed() -> tuple[Story, int]:
+def emptied_and_healed() -> tuple[HistoryBuilder, int]:
     """A cluster whose only partition lost all replicas, at the bound after healing; and the time of healing."""
-    story = quiet_cluster()
-    power_out(story, "b1 b2 b3", why="swapped")
-    story.state(None, 2, "b1 b2 b3")
-    healed_at = story.time_ns
-    story.time_ns += BOUND_NS
-    return story, healed_at
+    builder = quiet_cluster()
+    lose_power(builder, "b1 b2 b3", why="swapped")
+    builder.state(None, 2, "b1 b2 b3")
+    healed_at = builder.time_ns
+    builder.time_ns += BOUND_NS
+    return builder, healed_at
 
 
 @pytest.mark.parametrize(("error", "is_reported"), [("LEADER_NOT_AVAILABLE", True), ("REQUEST_TIMED_OUT", False)])
 def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, is_reported: bool) -> None:
     """SILENT-2: error 5, which says more than that time is up."""
-    story, healed_at = emptied_and_healed()
-    story.asks(7, "y")
-    story.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": error},))
-    story.event(EventKind.FINAL_READS, whole_node=True)
+    builder, healed_at = emptied_and_healed()
+    builder.invoke_produce(7, "y")
+    builder.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": error},))
+    builder.event(EventKind.FINAL_READS, whole_node=True)
 
-    found = judge(story.history(healed_at_ns=healed_at)).not_live
+    complaints = judge(builder.history(healed_at_ns=healed_at)).not_live
 
-    assert ("no client was told that orders-0 has no leader" not in found) is is_reported
+    assert ("no client was told that orders-0 has no leader" not in complaints) is is_reported
 
 
 def test_clients_that_are_served_need_not_be_told_of_no_leader() -> None:
     """SILENT-2 is about an offline partition; another call was acknowledged."""
-    story, healed_at = emptied_and_healed()
-    story.asks(7, "y")
-    story.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": "REQUEST_TIMED_OUT"},))
-    story.asks(8, "z")
-    story.op(8, OpType.OK, "produce", ({"value": "z", "acks": -1, "offset": 0},))
-    story.event(EventKind.FINAL_READS, whole_node=True)
+    builder, healed_at = emptied_and_healed()
+    builder.invoke_produce(7, "y")
+    builder.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": "REQUEST_TIMED_OUT"},))
+    builder.invoke_produce(8, "z")
+    builder.op(8, OpType.OK, "produce", ({"value": "z", "acks": -1, "offset": 0},))
+    builder.event(EventKind.FINAL_READS, whole_node=True)
 
-    assert "no client was told that orders-0 has no leader" not in judge(story.history(healed_at_ns=healed_at)).not_live
+    assert "no client was told that orders-0 has no leader" not in judge(builder.history(healed_at_ns=healed_at)).not_live
 
 
 def test_partition_offline_after_power_loss_is_not_live() -> None:
-    story = quiet_cluster()
-    power_out(story, "b1 b2 b3")
+    builder = quiet_cluster()
+    lose_power(builder, "b1 b2 b3")
     for node, incarnation in (("b1", 21), ("b2", 22), ("b3", 23)):
-        story.registered(node, incarnation)
-    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
-    story.state(None, 2, "b1 b2 b3")
+        builder.registered(node, incarnation)
+    builder.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
+    builder.state(None, 2, "b1 b2 b3")
 
-    verdict = judge(healed(story))
+    verdict = judge(healed_history(builder))
 
     assert verdict.not_live == ("orders-0 has no leader at the end",)
 
 
 def before_it_heard(*, made: bool = False, why: str | None = "swapped") -> Verdict:
     """A new partition whose whole ISR is b1, which dies before it hears so (or has made its log, and not in that directory)."""
-    story = Story(promise())
+    builder = HistoryBuilder(promise())
     for node, incarnation in (("b1", 11), ("b2", 12), ("b3", 13)):
-        story.registered(node, incarnation)
-    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
-    story.state("b1", 0, "b1", stamps=(11,))
+        builder.registered(node, incarnation)
+    builder.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
+    builder.state("b1", 0, "b1", stamps=(11,))
     if made:
-        story.leads("b1", 0, leo=0, isr="b1")
+        builder.leads("b1", 0, leo=0, isr="b1")
     if why is not None:
-        story.event(EventKind.WOUND, whole_node=True, node="b1", incarnation=11, dir=0, detail=why)
-    story.session_ended("b1", 11)
-    story.state(None, 1, "b1", version=1, stamps=(11,))
-    story.registered("b1", 21)
-    return judge(healed(story))
+        builder.event(EventKind.WOUND, whole_node=True, node="b1", incarnation=11, dir=0, detail=why)
+    builder.session_ended("b1", 11)
+    builder.state(None, 1, "b1", version=1, stamps=(11,))
+    builder.registered("b1", 21)
+    return judge(healed_history(builder))
 
 
 def test_partition_with_dir_swapped_before_log_may_be_offline() -> None:
@@ -185,54 +185,54 @@ def test_dir_swap_does_not_excuse_another_offline_partition(made: bool, why: str
 
 
 def test_broker_that_missed_a_leader_epoch_is_not_live() -> None:
-    story = quiet_cluster()
-    story.state("b1", 2, "b1 b2 b3")
-    story.leads("b1", 2, leo=1, hw=1)
-    story.follows("b2", 2, "b1")
+    builder = quiet_cluster()
+    builder.state("b1", 2, "b1 b2 b3")
+    builder.leads("b1", 2, leo=1, hw=1)
+    builder.follows("b2", 2, "b1")
 
-    verdict = judge(healed(story))
+    verdict = judge(healed_history(builder))
 
     assert verdict.not_live == ("b3 acts in epoch 1 of orders-0, ZooKeeper has 2, at the end",)
 
 
 def test_operation_that_never_ends_is_not_live() -> None:
-    story = quiet_cluster()
-    at = story.asks(7, "late")
+    builder = quiet_cluster()
+    at = builder.invoke_produce(7, "late")
 
-    verdict = judge(healed(story))
+    verdict = judge(healed_history(builder))
 
     assert verdict.not_live == (f"process 7 got no answer to its produce at row {at}",)
 
 
 def test_partition_without_acks_after_the_bound_is_not_live() -> None:
-    story = quiet_cluster()
-    healed_at = story.time_ns
-    story.time_ns += BOUND_NS
-    story.asks(1, "y")
-    story.refused(1, "y")
+    builder = quiet_cluster()
+    healed_at = builder.time_ns
+    builder.time_ns += BOUND_NS
+    builder.invoke_produce(1, "y")
+    builder.produce_fail(1, "y")
 
-    verdict = judge(story.history(healed_at_ns=healed_at))
+    verdict = judge(builder.history(healed_at_ns=healed_at))
 
     assert verdict.not_live == ("no acks=all produce to orders-0 was answered with success after the bound",)
 
 
 def test_first_ack_within_the_bound_after_healing_is_in_time() -> None:
-    story = quiet_cluster()
-    healed_at = story.time_ns
-    story.time_ns += BOUND_NS - 100 * MS
-    story.asks(1, "y")
-    story.append("b1 b2 b3", 1, "y")
-    story.hw("b1", 2)
-    story.acked(1, "y", 1)
-    story.time_ns += 200 * MS
-    story.event(EventKind.FINAL_READS, whole_node=True)
+    builder = quiet_cluster()
+    healed_at = builder.time_ns
+    builder.time_ns += BOUND_NS - 100 * MS
+    builder.invoke_produce(1, "y")
+    builder.append("b1 b2 b3", 1, "y")
+    builder.hw("b1", 2)
+    builder.produce_ok(1, "y", 1)
+    builder.time_ns += 200 * MS
+    builder.event(EventKind.FINAL_READS, whole_node=True)
 
-    assert judge(story.history(healed_at_ns=healed_at)).live is True
+    assert judge(builder.history(healed_at_ns=healed_at)).live is True
 
 
 def test_partition_that_was_never_created_is_not_live() -> None:
-    story = quiet_cluster()
-    history = healed(story)
+    builder = quiet_cluster()
+    history = healed_history(builder)
     second_assignments = (*history.manifest.assignments, msgspec.structs.replace(history.manifest.assignments[0], partition=1))
 
     verdict = judge(
@@ -251,10 +251,10 @@ def test_pending_admin_request_at_the_end_is_not_live() -> None:
     )
     found = []
     for type_, completed in rows:
-        story = begin()
-        at = story.op(9, OpType.INVOKE, "admin-pending")
-        story.op(9, type_, "admin-pending", completed)
-        history = story.history(final_reads_at_ns=0)
+        builder = healthy_partition()
+        at = builder.op(9, OpType.INVOKE, "admin-pending")
+        builder.op(9, type_, "admin-pending", completed)
+        history = builder.history(final_reads_at_ns=0)
         assert at > 0
         found.append(_open_admin_requests(Operations(history.operations_frame), facts_of(history.manifest)))
 
@@ -267,38 +267,38 @@ def test_pending_admin_request_at_the_end_is_not_live() -> None:
 
 def test_moved_partition_is_judged_by_its_new_assignment() -> None:
     """LIVE-2, V3 §F: the ISR must hold the replicas of the new assignment, not those of the plan."""
-    story = quiet_cluster()
-    story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
-    story.state("b1", 2, "b1 b2")
-    story.leads("b1", 2, leo=1, hw=1, isr="b1 b2")
-    story.follows("b2", 2, "b1")
-    story.event(EventKind.REPLICA_DELETED, node="b3")
+    builder = quiet_cluster()
+    builder.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
+    builder.state("b1", 2, "b1 b2")
+    builder.leads("b1", 2, leo=1, hw=1, isr="b1 b2")
+    builder.follows("b2", 2, "b1")
+    builder.event(EventKind.REPLICA_DELETED, node="b3")
 
-    assert judge(healed(story)).not_live == ()
+    assert judge(healed_history(builder)).not_live == ()
 
 
 def test_added_partition_must_have_a_full_isr() -> None:
     """LIVE-2, V3 §H: its assignment is in ZooKeeper, not in the plan."""
-    story = quiet_cluster().about(1)
-    story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
-    story.state("b1", 0, "b1")
-    story.leads("b1", 0, leo=0, isr="b1")
-    story.follows("b2", 0, "b1")
+    builder = quiet_cluster().on_partition(1)
+    builder.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
+    builder.state("b1", 0, "b1")
+    builder.leads("b1", 0, leo=0, isr="b1")
+    builder.follows("b2", 0, "b1")
 
-    assert "b2 not in the ISR of orders-1 at the end" in judge(healed(story)).not_live
+    assert "b2 not in the ISR of orders-1 at the end" in judge(healed_history(builder)).not_live
 
 
 def test_reassignment_of_an_emptied_partition_may_be_pending() -> None:
     """SILENT-2, LIVE-4: without a leader a move waits for the operator; with a leader it must end."""
     for leader, why in ((None, False), ("b1", True)):
-        story = quiet_cluster()
-        power_out(story, "b1 b2 b3", why="swapped")
-        story.state(leader, 2, "b1 b2 b3")
-        story.time_ns += BOUND_NS
-        final = story.event(EventKind.FINAL_READS, whole_node=True)
-        story.op(50, OpType.INVOKE, "admin-pending")
-        story.op(50, OpType.OK, "admin-pending", ({"value": "/admin/reassign_partitions"},))
-        history = story.history(healed_at_ns=0, final_reads_at_ns=final * MS)
+        builder = quiet_cluster()
+        lose_power(builder, "b1 b2 b3", why="swapped")
+        builder.state(leader, 2, "b1 b2 b3")
+        builder.time_ns += BOUND_NS
+        final = builder.event(EventKind.FINAL_READS, whole_node=True)
+        builder.op(50, OpType.INVOKE, "admin-pending")
+        builder.op(50, OpType.OK, "admin-pending", ({"value": "/admin/reassign_partitions"},))
+        history = builder.history(healed_at_ns=0, final_reads_at_ns=final * MS)
 
         said = judge(history).not_live
 
@@ -307,50 +307,50 @@ def test_reassignment_of_an_emptied_partition_may_be_pending() -> None:
 
 def test_replica_logs_of_equal_length_but_other_values_differ() -> None:
     """LIVE-2: logs must be equal; b3 has another record instead of x."""
-    story = quiet_cluster()
-    story.truncate("b3", 0)
-    story.event_append("b3", 0, "y", 1)
+    builder = quiet_cluster()
+    builder.truncate("b3", 0)
+    builder.event_append("b3", 0, "y", 1)
 
-    verdict = judge(healed(story))
+    verdict = judge(healed_history(builder))
 
-    assert any("the log of b3 differs from that of leader" in why for why in verdict.not_live)
+    assert any("the log of b3 differs from that of leader" in complaint for complaint in verdict.not_live)
 
 
 def test_offline_at_the_bound_is_not_excused_by_later_loss() -> None:
     """SILENT-2 is judged at each moment: B after healing no replica was emptied, and there was no leader."""
-    story = begin()
-    story.state(None, 2, "b1 b2 b3")
-    story.time_ns += 2 * BOUND_NS
-    healed_at = story.time_ns - 2 * BOUND_NS
+    builder = healthy_partition()
+    builder.state(None, 2, "b1 b2 b3")
+    builder.time_ns += 2 * BOUND_NS
+    healed_at = builder.time_ns - 2 * BOUND_NS
     for node, incarnation in (("b1", 11), ("b2", 12), ("b3", 13)):
-        story.wound(node, 0, incarnation, "swapped")
+        builder.wound(node, 0, incarnation, "swapped")
 
-    verdict = judge(story.history(healed_at_ns=healed_at))
+    verdict = judge(builder.history(healed_at_ns=healed_at))
 
     assert "orders-0 has no leader B after healing" in verdict.not_live
 
 
 def test_topic_that_was_made_and_never_led_is_told() -> None:
-    story = quiet_cluster()
-    story.about(3).event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    builder = quiet_cluster()
+    builder.on_partition(3).event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
 
-    assert "orders-3 never had a leader" in judge(healed(story)).not_live
+    assert "orders-3 never had a leader" in judge(healed_history(builder)).not_live
 
 
 def test_topic_that_was_made_and_deleted_need_not_be_led() -> None:
-    story = quiet_cluster()
-    story.about(3).event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
-    story.event(EventKind.TOPIC_DELETED)
+    builder = quiet_cluster()
+    builder.on_partition(3).event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    builder.event(EventKind.TOPIC_DELETED)
 
-    assert judge(healed(story)).not_live == ()
+    assert judge(healed_history(builder)).not_live == ()
 
 
 def test_end_offset_that_an_answer_leaves_out_is_told() -> None:
-    story = quiet_cluster()
-    story.op(7, OpType.INVOKE, "latest")
-    at = story.op(7, OpType.OK, "latest", ({"leader_epoch": 1},))
+    builder = quiet_cluster()
+    builder.op(7, OpType.INVOKE, "latest")
+    at = builder.op(7, OpType.OK, "latest", ({"leader_epoch": 1},))
 
-    assert f"process 7 was told no end offset of orders-0 by the answer at row {at}" in judge(healed(story)).not_live
+    assert f"process 7 was told no end offset of orders-0 by the answer at row {at}" in judge(healed_history(builder)).not_live
 
 
 ENTRIES = '{"topic":"orders","partition":0,"replicas":[1,2,3]},{"topic":"orders"},7'
@@ -373,20 +373,20 @@ WRITTEN = "/admin/reassign_partitions created with '{\"partitions\":[%s]}'"
 )
 def test_valid_entry_beside_an_invalid_one_is_heard(entries: str, then: str | None, *, heard: bool) -> None:
     """LIVE-4, KAFKA-2234."""
-    story = quiet_cluster()
-    story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
-    story.op(10, OpType.INVOKE, "edit-znode", ({"value": WRITTEN % entries},))
-    story.op(10, OpType.OK, "edit-znode")
+    builder = quiet_cluster()
+    builder.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
+    builder.op(10, OpType.INVOKE, "edit-znode", ({"value": WRITTEN % entries},))
+    builder.op(10, OpType.OK, "edit-znode")
     if then == "begun":
-        story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail="forward to 1,2,3")
+        builder.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail="forward to 1,2,3")
     elif then == "refused":
-        story.event(EventKind.REASSIGNMENT_REFUSED, node="b1", detail="why")
+        builder.event(EventKind.REASSIGNMENT_REFUSED, node="b1", detail="why")
     elif then is not None:
         f = then if then.startswith("cancel") else "edit-znode"
-        story.op(10, OpType.INVOKE, f, ({"value": then},))
-        story.op(10, OpType.OK, f, ({"value": then},))
+        builder.op(10, OpType.INVOKE, f, ({"value": then},))
+        builder.op(10, OpType.OK, f, ({"value": then},))
 
-    assert any("which nobody heard" in why for why in judge(healed(story)).not_live) is not heard
+    assert any("which nobody heard" in complaint for complaint in judge(healed_history(builder)).not_live) is not heard
 
 
 @pytest.mark.parametrize(
@@ -401,13 +401,13 @@ def test_valid_entry_beside_an_invalid_one_is_heard(entries: str, then: str | No
 )
 def test_what_is_no_request_is_refused_by_name(text: str, then: str | None, *, is_reported: bool) -> None:
     """LIVE-4: nothing else tells the operator why it is gone."""
-    story = quiet_cluster()
-    story.op(10, OpType.INVOKE, "edit-znode", ({"value": f"/admin/reassign_partitions created with {text!r}"},))
-    story.op(10, OpType.OK, "edit-znode")
+    builder = quiet_cluster()
+    builder.op(10, OpType.INVOKE, "edit-znode", ({"value": f"/admin/reassign_partitions created with {text!r}"},))
+    builder.op(10, OpType.OK, "edit-znode")
     if then is not None:
-        story.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b1", detail=then)
+        builder.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b1", detail=then)
 
-    assert any("nobody refused it" in why for why in judge(healed(story)).not_live) is is_reported
+    assert any("nobody refused it" in complaint for complaint in judge(healed_history(builder)).not_live) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -419,23 +419,26 @@ def test_what_is_no_request_is_refused_by_name(text: str, then: str | None, *, i
     ],
 )
 @pytest.mark.parametrize(
-    ("outcome", "rival", "told"), [("fail", None, 1), ("info", None, 0), ("fail", "ok", 0), ("fail", "fail", 2)]
+    ("outcome", "rival", "complaints_expected"), [("fail", None, 1), ("info", None, 0), ("fail", "ok", 0), ("fail", "fail", 2)]
 )
 def test_refused_request_is_not_carried_out(
-    f: str, value: str, effect: EventKind, outcome: str, rival: str | None, told: int
+    f: str, value: str, effect: EventKind, outcome: str, rival: str | None, complaints_expected: int
 ) -> None:
     """LIVE-5: the znode that an administrator finds may be its own."""
-    story = quiet_cluster()
-    story.op(10, OpType.INVOKE, f, ({"value": value},))
+    builder = quiet_cluster()
+    builder.op(10, OpType.INVOKE, f, ({"value": value},))
     if rival is not None:
-        story.op(11, OpType.INVOKE, f, ({"value": value},))
+        builder.op(11, OpType.INVOKE, f, ({"value": value},))
     detail = "forward to 1,2,3" if effect is EventKind.REASSIGNMENT_BEGUN else None
-    story.event(effect, topic="events", topic_id="9", replicas=("b1", "b2", "b3"), node="b1", detail=detail)
-    story.op(10, OpType(outcome), f)
+    builder.event(effect, topic="events", topic_id="9", replicas=("b1", "b2", "b3"), node="b1", detail=detail)
+    builder.op(10, OpType(outcome), f)
     if rival is not None:
-        story.op(11, OpType(rival), f)
+        builder.op(11, OpType(rival), f)
 
-    assert sum("though it was carried out" in why for why in judge(healed(story)).not_live) == told
+    assert (
+        sum("though it was carried out" in complaint for complaint in judge(healed_history(builder)).not_live)
+        == complaints_expected
+    )
 
 
 @pytest.mark.parametrize(("ms", "is_reported"), [(59_000, True), (59_999, False)], ids=["long before", "just before"])
@@ -452,6 +455,6 @@ def test_leader_that_was_just_replaced_may_still_answer(ms: int, is_reported: bo
         "final-reads time_ns=90000000000",
     )
 
-    found = sketch("availability", *rows)
+    findings = sketch("availability", *rows)
 
-    assert any("process 3 knew the leader" in words for words in found) is is_reported
+    assert any("process 3 knew the leader" in words for words in findings) is is_reported

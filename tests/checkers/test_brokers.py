@@ -5,7 +5,7 @@ import pytest
 from checkers.judge import judge
 from checkers.sketches import sketch
 from history.event import EventKind
-from tests.checkers.story import Story
+from tests.checkers.story import HistoryBuilder
 
 ENDED = "detail=shutdown time_ns=20000000000"
 ACTIVE = "broker-state node=b9 broker=b1 incarnation=1 detail=active"
@@ -45,9 +45,9 @@ def test_controlled_shutdown_beside_another_fault(other: str, is_reported: bool)
 
 def test_broker_that_ended_before_it_was_asked() -> None:
     failed = "fault-begun fault=g node=b1 detail=dir-failure", "node-stopped node=b1 detail=halt:all"
-    asked = "fault-begun fault=f node=b1 detail=shutdown", f"fault-ended fault=f node=b1 {ENDED}"
+    shutdown = "fault-begun fault=f node=b1 detail=shutdown", f"fault-ended fault=f node=b1 {ENDED}"
 
-    assert sketch("brokers", *failed, *asked) == []
+    assert sketch("brokers", *failed, *shutdown) == []
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_broker_that_reaches_no_other_broker_fences_itself(before: str, during: 
     """The promise of these histories is 5 s."""
     cut = "fault-begun fault=f node=b1 detail=cut-peers-long", "fault-ended fault=f node=b1 time_ns=9000000000"
 
-    found = sketch("brokers", before, cut[0], during, cut[1])
+    findings = sketch("brokers", before, cut[0], during, cut[1])
 
-    assert found == (["b1 reached no broker from row 1 to row 3 and did not fence itself"] if is_reported else [])
+    assert findings == (["b1 reached no broker from row 1 to row 3 and did not fence itself"] if is_reported else [])
 
 
 @pytest.mark.parametrize(("resigned", "is_reported"), [(False, False), (True, True)])
@@ -86,15 +86,21 @@ def test_deposed_controller_that_reaches_nobody_answers_itself(resigned: bool, i
     office = ("controller-elected node=b1", *(("controller-resigned node=b1",) if resigned else ()))
     cut = "fault-begun fault=f node=b1 detail=isolate-long", "fault-ended fault=f node=b1 time_ns=9000000000"
 
-    found = sketch("brokers", ACTIVE, *office, "controller-elected node=b2 controller_epoch=2", *cut)
+    findings = sketch("brokers", ACTIVE, *office, "controller-elected node=b2 controller_epoch=2", *cut)
 
-    assert any("did not fence itself" in why for why in found) is is_reported
+    assert any("did not fence itself" in complaint for complaint in findings) is is_reported
 
 
 def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
     """Two faults met at first, and it fenced itself then (seed 4 of `--faults all`)."""
-    other = "fault-begun fault=g node=b3 detail=point", "fault-ended fault=g node=b3"
-    begun = (ACTIVE, other[0], "fault-begun fault=f node=b1 detail=isolate-long", "fenced node=b1 incarnation=1", other[1])
+    fault_of_b3 = "fault-begun fault=g node=b3 detail=point", "fault-ended fault=g node=b3"
+    begun = (
+        ACTIVE,
+        fault_of_b3[0],
+        "fault-begun fault=f node=b1 detail=isolate-long",
+        "fenced node=b1 incarnation=1",
+        fault_of_b3[1],
+    )
     ended = "fault-ended fault=f node=b1 time_ns=9000000000"
 
     assert sketch("brokers", *begun, ended) == []
@@ -125,9 +131,11 @@ def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
 )
 def test_broker_that_is_registered_no_more_fences_itself(before: str, between: str, is_reported: bool) -> None:
     """KIP-343: a controller of before may still answer it, and refuse its heartbeats."""
-    found = sketch("brokers", before, "session-ended node=b1 incarnation=1", between, "gauge node=b3 gauge=0 time_ns=9000000000")
+    findings = sketch(
+        "brokers", before, "session-ended node=b1 incarnation=1", between, "gauge node=b3 gauge=0 time_ns=9000000000"
+    )
 
-    assert any(why.startswith("the registration of b1 ended") for why in found) is is_reported
+    assert any(complaint.startswith("the registration of b1 ended") for complaint in findings) is is_reported
 
 
 @pytest.mark.parametrize(("resigned", "is_reported"), [(False, False), (True, True)])
@@ -136,18 +144,21 @@ def test_controller_that_is_registered_no_more_answers_itself(resigned: bool, is
     office = ("controller-elected node=b1", *(("controller-resigned node=b1",) if resigned else ()))
     ended = "session-ended node=b1 incarnation=1", "gauge node=b3 gauge=0 time_ns=9000000000"
 
-    assert any(why.startswith("the registration of b1") for why in sketch("brokers", *office, ACTIVE, *ended)) is is_reported
+    assert (
+        any(complaint.startswith("the registration of b1") for complaint in sketch("brokers", *office, ACTIVE, *ended))
+        is is_reported
+    )
 
 
 @pytest.mark.parametrize(("counted", "is_reported"), [(1, False), (0, True)])
 def test_offline_replica_count_covers_a_failed_directory(counted: int, is_reported: bool) -> None:
     name = "detail=kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
-    begun = "fault-begun fault=f node=b1 detail=dir-failure"
-    rows = (begun, f"{begun} topic=t partition=0 dir=0", f"gauge node=b1 gauge={counted} {name}")
+    fault_begun = "fault-begun fault=f node=b1 detail=dir-failure"
+    rows = (fault_begun, f"{fault_begun} topic=t partition=0 dir=0", f"gauge node=b1 gauge={counted} {name}")
 
-    found = sketch("brokers", *rows, "fault-ended fault=f node=b1 detail=dir-failure time_ns=9000000000")
+    findings = sketch("brokers", *rows, "fault-ended fault=f node=b1 detail=dir-failure time_ns=9000000000")
 
-    assert found == (["b1 reports OfflineReplicaCount 0, 1 is right at row 3"] if is_reported else [])
+    assert findings == (["b1 reports OfflineReplicaCount 0, 1 is right at row 3"] if is_reported else [])
 
 
 LED = "became-leader node=b1 leo=9 hw=7"
@@ -184,14 +195,14 @@ def test_broker_that_shut_down_has_flushed_its_logs(how: str, is_reported: bool)
 
 @pytest.mark.parametrize(("how", "is_reported"), [("halt:shut down", True), ("crash", False)])
 def test_high_watermark_survives_a_controlled_shutdown(how: str, is_reported: bool) -> None:
-    story = Story()
-    story.leads("b1", 1, leo=9, hw=7)
-    story.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail=how)
-    story.event(EventKind.RECOVERED, node="b1", life=2, leo=9, hw=0, dir=0)
+    builder = HistoryBuilder()
+    builder.leads("b1", 1, leo=9, hw=7)
+    builder.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail=how)
+    builder.event(EventKind.RECOVERED, node="b1", life=2, leo=9, hw=0, dir=0)
 
     words = "b1 restarts with HW 0 of orders-0 after a controlled shutdown, it had HW 7 or more"
 
-    assert (words in judge(story.history()).not_live) is is_reported
+    assert (words in judge(builder.history()).not_live) is is_reported
 
 
 KILLED = "node-stopped node=b1 detail=crash"

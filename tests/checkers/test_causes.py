@@ -94,11 +94,11 @@ def test_facts_of_a_cause_are_in_the_rows_beside_it(name: str) -> None:
     verdict = judge(this_history)
     cause = cause_of(this_history, verdict)
     assert cause is not None
-    told = [row for index in (*cause.rows, *cause.facts) for row in _rows_at(this_history, index)]
-    events = [row for row in told if isinstance(row, ClusterEvent)]
+    rows_shown = [row for index in (*cause.rows, *cause.facts) for row in _rows_at(this_history, index)]
+    events = [row for row in rows_shown if isinstance(row, ClusterEvent)]
     sentence = "" if not cause.rows or cause.words in cause.sentence else cause.sentence
 
-    moments = {seconds(row.time_ns) for row in told}
+    moments = {seconds(row.time_ns) for row in rows_shown}
     assert [moment for moment in re.findall(r"\d+\.\d{3} s", sentence) if moment not in moments] == []
     followed = {row.leader for row in events if row.kind is EventKind.BECAME_FOLLOWER}
     assert [leader for leader in re.findall(r"as a follower of (\w+)", sentence) if events and leader not in followed] == []
@@ -107,8 +107,10 @@ def test_facts_of_a_cause_are_in_the_rows_beside_it(name: str) -> None:
     holders = {row.node for row in events if row.kind is EventKind.APPEND}
     still = re.search(r"although (.*?) still held it|while (.*?), which held it", sentence)
     assert [node for node in re.findall(r"\bb\d", still[0] if still else "") if node not in holders] == []
-    ends = {number for row in events for number in (row.leo, row.offset, row.offset + 1 if row.offset is not None else None)}
-    assert [end for end in re.findall(r"ended at (\d+)", sentence) if events and int(end) not in ends] == []
+    ends_known = {
+        number for row in events for number in (row.leo, row.offset, row.offset + 1 if row.offset is not None else None)
+    }
+    assert [end for end in re.findall(r"ended at (\d+)", sentence) if events and int(end) not in ends_known] == []
 
 
 def _rows_at(of: History, index: int) -> tuple[Operation | ClusterEvent, ...]:

@@ -32,8 +32,8 @@ def not_live(*lines: str, places: tuple[str, ...] = PLACES) -> list[str]:
 
 
 def test_clients_at_another_place_must_be_served() -> None:
-    begun, ended = CUT
-    unserved = not_live(begun, *produce(0, 20, "ok"), *produce(1, 30, "info"), ended, HEALED)
+    fault_begun, ended = CUT
+    unserved = not_live(fault_begun, *produce(0, 20, "ok"), *produce(1, 30, "info"), ended, HEALED)
 
     what = "no acks=all produce to t-0 by the clients at p2 was acknowledged between rows 3 and 4"
     assert unserved == [f"{what}, though no fault hit them or a broker"]
@@ -47,28 +47,36 @@ def test_clients_at_the_cut_place_are_excused() -> None:
 
 @pytest.mark.parametrize("screened_min", [0, 1 << 60])
 def test_clients_at_the_only_place_are_excused_while_it_is_cut(screened_min: int) -> None:
-    begun, ended = CUT
-    history = sketched(begun, *produce(0, 20, "info"), *produce(1, 30, "info"), ended, HEALED, places=("p1", "p1"))
-    found = judge(history, screened_min=screened_min).not_live
+    fault_begun, ended = CUT
+    history = sketched(fault_begun, *produce(0, 20, "info"), *produce(1, 30, "info"), ended, HEALED, places=("p1", "p1"))
+    complaints = judge(history, screened_min=screened_min).not_live
 
-    assert [words for words in found if "produce to t-0" in words] == []
+    assert [words for words in complaints if "produce to t-0" in words] == []
 
 
 def test_fault_of_a_broker_excuses_clients_at_every_place() -> None:
-    begun, ended = CUT
-    other = ("fault-begun fault=g node=b1 detail=slow time_ns=2000000000", "fault-ended fault=g node=b1 time_ns=40000000000")
+    fault_begun, ended = CUT
+    fault_of_broker = (
+        "fault-begun fault=g node=b1 detail=slow time_ns=2000000000",
+        "fault-ended fault=g node=b1 time_ns=40000000000",
+    )
 
-    assert not_live(begun, other[0], *produce(1, 20, "info"), other[1], *produce(1, 42, "info"), ended, HEALED) == []
+    assert (
+        not_live(
+            fault_begun, fault_of_broker[0], *produce(1, 20, "info"), fault_of_broker[1], *produce(1, 42, "info"), ended, HEALED
+        )
+        == []
+    )
 
 
 def test_fault_of_a_client_place_excuses_no_lone_leader() -> None:
-    begun, ended = CUT
+    fault_begun, ended = CUT
     alone = (
         "fault-begun fault=g node=b1 detail=isolate-one time_ns=2000000000",
         "fault-ended fault=g node=b1 time_ns=40000000000",
     )
     rows = ("registered node=b2 incarnation=2", "state-written leader=b1 isr=b1,b2 stamps=1,2", "controller-elected node=b3")
 
-    assert not_live(*rows, begun, *alone, ended, HEALED) == [
+    assert not_live(*rows, fault_begun, *alone, ended, HEALED) == [
         "b1 leads t-0, though b2 could and b1 was cut off alone from row 4 to row 5"
     ]

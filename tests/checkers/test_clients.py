@@ -40,10 +40,10 @@ HEALED = "healed time_ns=60000000000"
 )
 def test_produce_is_given_up_only_without_retries_or_time(answer: str, is_reported: bool) -> None:
     """These clients have 3 retries, 500 ms for a call, and pause 100 ms between two attempts."""
-    found = sketch("clients", SENT, f"info produce value=a process=0 {answer}")
+    findings = sketch("clients", SENT, f"info produce value=a process=0 {answer}")
 
-    assert [words for words in found if "gave up" in words] == found
-    assert bool(found) is is_reported
+    assert [words for words in findings if "gave up" in words] == findings
+    assert bool(findings) is is_reported
 
 
 def test_wrong_produce_may_be_given_up() -> None:
@@ -105,11 +105,13 @@ def test_call_may_hang_while_its_partition_cannot_serve(between: str) -> None:
 def test_read_needs_no_other_broker_than_its_leader(fault: str, is_reported: bool) -> None:
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b1 time_ns=5100000000"
     hangs = _poll(0, 6, "error=REQUEST_TIMED_OUT node=b1")
-    begun = f"fault-begun fault=g {fault} time_ns=4000000000"
+    fault_begun = f"fault-begun fault=g {fault} time_ns=4000000000"
 
-    found = _complaints_with_places(LED, begun, *before, *hangs, "fault-ended fault=g node=b9 time_ns=9000000000", HEALED)
+    complaints = _complaints_with_places(
+        LED, fault_begun, *before, *hangs, "fault-ended fault=g node=b9 time_ns=9000000000", HEALED
+    )
 
-    assert bool(found) is is_reported
+    assert bool(complaints) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -123,35 +125,37 @@ def test_answer_over_the_same_connection_shows_that_it_lives(f: str, error: str,
     cut = [f"fault-{kind} fault=g node=b1 detail=cut-clients time_ns={s}000000000" for kind, s in (("begun", 1), ("ended", 2))]
     before = f"invoke {f} offset=0 process=0 time_ns=5000000000", f"ok {f} process=0 node=b1 time_ns=5100000000"
 
-    found = _complaints_with_places(LED, *first, *cut, *before, *_poll(0, 6, f"error={error} node=b1"), HEALED)
+    complaints = _complaints_with_places(LED, *first, *cut, *before, *_poll(0, 6, f"error={error} node=b1"), HEALED)
 
-    assert any("though no fault hit it or b1" in words for words in found) is is_reported
+    assert any("though no fault hit it or b1" in words for words in complaints) is is_reported
 
 
 @pytest.mark.parametrize(("acks", "is_reported"), [(1, True), (-1, False)])
 def test_produce_with_acks_1_needs_its_leader_alone(acks: int, is_reported: bool) -> None:
     before = f"invoke produce acks={acks} process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
-    asked = f"invoke produce acks={acks} process=0 time_ns=6000000000"
+    invocation = f"invoke produce acks={acks} process=0 time_ns=6000000000"
     hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=6400000000"
-    begun = "fault-begun fault=g node=b2 detail=pause time_ns=4000000000"
+    fault_begun = "fault-begun fault=g node=b2 detail=pause time_ns=4000000000"
 
-    assert bool(_complaints_with_places(LED, begun, *before, asked, hangs, HEALED)) is is_reported
+    assert bool(_complaints_with_places(LED, fault_begun, *before, invocation, hangs, HEALED)) is is_reported
 
 
 def test_produce_that_nobody_answers_shows_no_connection() -> None:
     """The broker was down when the client sent with acks=0 (seed 10651 of `--faults all`)."""
     sent = "invoke produce acks=0 process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
-    asked = "invoke produce acks=1 process=0 time_ns=6000000000"
+    invocation = "invoke produce acks=1 process=0 time_ns=6000000000"
     hangs = "info produce process=0 node=b1 error=NETWORK_EXCEPTION time_ns=6001000000"
 
-    assert not any("though no fault hit it or b1" in words for words in _complaints_with_places(LED, *sent, asked, hangs, HEALED))
+    assert not any(
+        "though no fault hit it or b1" in words for words in _complaints_with_places(LED, *sent, invocation, hangs, HEALED)
+    )
 
 
 def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b3 time_ns=5100000000"
-    begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"
+    fault_begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"
 
-    assert _complaints_with_places(LED, begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []
+    assert _complaints_with_places(LED, fault_begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []
 
 
 @pytest.mark.parametrize(("leader", "is_reported"), [("leader=b1", True), ("leader=b2", False), ("leader_epoch=2", False)])
@@ -159,11 +163,11 @@ def test_produce_hangs_only_where_the_broker_still_leads(leader: str, is_reporte
     """The fenced broker answered at once that it cannot serve, and nobody led any more (seed 70748 of `--faults all`)."""
     before = "invoke produce acks=1 process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
     deposed = f"state-written {leader} isr=b1,b2 time_ns=200000000"
-    begun = "fault-begun fault=g node=b2 detail=cut-peers time_ns=300000000"
-    asked = "invoke produce acks=1 process=0 time_ns=8000000000"
+    fault_begun = "fault-begun fault=g node=b2 detail=cut-peers time_ns=300000000"
+    invocation = "invoke produce acks=1 process=0 time_ns=8000000000"
     hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=8500000000"
 
-    lines = _complaints_with_places(deposed, begun, *before, asked, hangs, HEALED)
+    lines = _complaints_with_places(deposed, fault_begun, *before, invocation, hangs, HEALED)
     assert any("though no fault hit it or b1" in words for words in lines) is is_reported
 
 
@@ -204,12 +208,14 @@ def test_committed_batch_is_acknowledged_when_sent_again(
     led: str, between: tuple[str, ...], answer: str, is_reported: bool
 ) -> None:
     """B-66: with a timeout of 20 s an attempt takes 10 s; the call ends at 20 s."""
-    asked = "invoke produce value=a process=0 delivery=once time_ns=1000000000"
+    invocation = "invoke produce value=a process=0 delivery=once time_ns=1000000000"
     ended = f"info produce value=a process=0 {answer} time_ns=20900000000"
 
-    found = _complaints_with_places(led, asked, *between, ended, timeout_ms=20000, words="though a consumer had the record")
+    complaints = _complaints_with_places(
+        led, invocation, *between, ended, timeout_ms=20000, words="though a consumer had the record"
+    )
 
-    assert bool(found) is is_reported
+    assert bool(complaints) is is_reported
 
 
 LEFT = "invoke produce value=x acks=0 process=1 time_ns=9000000000", "ok produce value=x acks=0 process=1 time_ns=9000000000"
@@ -229,6 +235,6 @@ AGAIN = "invoke produce value=y acks=0 process=1 time_ns=10500000000", "ok produ
 )
 def test_producer_without_answers_learns_of_the_leader(between: tuple[str, ...], is_reported: bool) -> None:
     """KAFKA-955: the broker closes the connection, so only what was sent before that is lost."""
-    found = sketch("clients", "state-written node=b9 leader=b1 isr=b1,b2", *LEFT, *between, *AGAIN)
+    findings = sketch("clients", "state-written node=b9 leader=b1 isr=b1,b2", *LEFT, *between, *AGAIN)
 
-    assert any("with acks=0" in words for words in found) is is_reported
+    assert any("with acks=0" in words for words in findings) is is_reported

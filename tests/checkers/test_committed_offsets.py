@@ -9,7 +9,7 @@ from checkers.judge import judge
 from history.history import History
 from history.op import OpType
 from history.seed import Rng
-from tests.checkers.story import Story
+from tests.checkers.story import HistoryBuilder
 
 
 class Store:
@@ -34,7 +34,7 @@ class Store:
 
 def run_of(store: Store, rng: Rng, steps: int) -> History:
     """Three processes at a time; positions are written once. Some commits get no answer."""
-    story = Story()
+    builder = HistoryBuilder()
     waiting: dict[int, tuple[str, int]] = {}
     numbers = [0, 1, 2]
     for step in range(steps):
@@ -42,21 +42,21 @@ def run_of(store: Store, rng: Rng, steps: int) -> History:
         process = numbers[slot]
         if slot not in waiting:
             f, position = ("commit", step) if rng.ratio(1, 2) else ("committed", -1)
-            story.op(process, OpType.INVOKE, f, ({"value": "g", **({"offset": step} if f == "commit" else {})},))
+            builder.op(process, OpType.INVOKE, f, ({"value": "g", **({"offset": step} if f == "commit" else {})},))
             waiting[slot] = (f, position)
             continue
         f, position = waiting.pop(slot)
         if f == "committed":
-            story.op(process, OpType.OK, f, ({"offset": store.committed()},))
+            builder.op(process, OpType.OK, f, ({"offset": store.committed()},))
         elif rng.ratio(1, 5):
             if rng.ratio(1, 2):
                 store.commit(position)
-            story.op(process, OpType.INFO, f, ({"error": "timeout"},))
+            builder.op(process, OpType.INFO, f, ({"error": "timeout"},))
             numbers[slot] += 3
         else:
             store.commit(position)
-            story.op(process, OpType.OK, f)
-    return story.history()
+            builder.op(process, OpType.OK, f)
+    return builder.history()
 
 
 def kinds(history: History) -> set[str]:
@@ -80,13 +80,13 @@ def test_offset_store_that_loses_or_invents_commits_is_caught(broken: str, found
 
 def test_consumer_may_commit_the_position_it_fetched_again() -> None:
     """A restarted consumer fetches its position, is told a lower end offset, and commits its position again."""
-    story = Story()
-    story.op(1, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))
-    story.op(1, OpType.OK, "commit")
-    story.op(2, OpType.INVOKE, "committed", ({"value": "g"},))
-    story.op(2, OpType.OK, "committed", ({"offset": 5},))
-    story.latest(2, 3)
-    story.op(2, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))
-    story.op(2, OpType.OK, "commit")
+    builder = HistoryBuilder()
+    builder.op(1, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))
+    builder.op(1, OpType.OK, "commit")
+    builder.op(2, OpType.INVOKE, "committed", ({"value": "g"},))
+    builder.op(2, OpType.OK, "committed", ({"offset": 5},))
+    builder.latest(2, 3)
+    builder.op(2, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))
+    builder.op(2, OpType.OK, "commit")
 
-    assert kinds(story.history()) == set()
+    assert kinds(builder.history()) == set()

@@ -6,48 +6,48 @@ from checkers.judge import judge
 from checkers.sketches import sketch
 from history.event import EventKind
 from history.op import OpType
-from tests.checkers.story import Story
-from tests.checkers.test_availability import healed, quiet_cluster
+from tests.checkers.story import HistoryBuilder
+from tests.checkers.test_availability import healed_history, quiet_cluster
 
 
-def added(outcome: OpType, name: str = "orders-5") -> Story:
+def with_added_partition(outcome: OpType, name: str = "orders-5") -> HistoryBuilder:
     """An administrator's request to add a partition, with its outcome."""
-    story = quiet_cluster()
-    story.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
-    story.op(10, OpType.INVOKE, "add-partition", ({"value": f"{name} on 1,2,3"},))
-    story.op(10, outcome, "add-partition")
-    return story
+    builder = quiet_cluster()
+    builder.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    builder.op(10, OpType.INVOKE, "add-partition", ({"value": f"{name} on 1,2,3"},))
+    builder.op(10, outcome, "add-partition")
+    return builder
 
 
-def missing(story: Story) -> int:
-    return sum("was never made" in why for why in judge(healed(story)).not_live)
+def missing_partitions(builder: HistoryBuilder) -> int:
+    return sum("was never made" in why for why in judge(healed_history(builder)).not_live)
 
 
 @pytest.mark.parametrize(("outcome", "wanted"), [(OpType.OK, 1), (OpType.INFO, 0), (OpType.FAIL, 0)])
 def test_confirmed_addition_makes_its_partition(outcome: OpType, wanted: int) -> None:
-    assert missing(added(outcome)) == wanted
+    assert missing_partitions(with_added_partition(outcome)) == wanted
 
 
 def test_addition_of_what_is_there_needs_nothing() -> None:
-    assert missing(added(OpType.OK, "orders-0")) == 0
+    assert missing_partitions(with_added_partition(OpType.OK, "orders-0")) == 0
 
 
 def test_addition_to_an_unknown_topic_is_not_judged() -> None:
-    assert missing(added(OpType.OK, "others-0")) == 0
+    assert missing_partitions(with_added_partition(OpType.OK, "others-0")) == 0
 
 
 @pytest.mark.parametrize(("message", "wanted"), [("5: no valid replicas", 0), ("6: no valid replicas", 1)])
 def test_refused_addition_makes_nothing(message: str, wanted: int) -> None:
-    story = added(OpType.OK)
-    story.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b2", detail=f"/admin/partitions_add/orders/{message}")
-    assert missing(story) == wanted
+    builder = with_added_partition(OpType.OK)
+    builder.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b2", detail=f"/admin/partitions_add/orders/{message}")
+    assert missing_partitions(builder) == wanted
 
 
 def test_addition_beside_a_deletion_is_not_judged() -> None:
-    story = added(OpType.OK)
-    story.op(11, OpType.INVOKE, "delete-topic", ({"value": "orders"},))
-    story.op(11, OpType.INFO, "delete-topic")
-    assert missing(story) == 0
+    builder = with_added_partition(OpType.OK)
+    builder.op(11, OpType.INVOKE, "delete-topic", ({"value": "orders"},))
+    builder.op(11, OpType.INFO, "delete-topic")
+    assert missing_partitions(builder) == 0
 
 
 LED = "assigned replicas=b1,b2 topic_id=7"
@@ -71,6 +71,8 @@ GONE = "topic-deleted topic_id=7"
 )
 def test_confirmed_deletion_takes_the_topic_away(rows: tuple[str, ...], is_reported: bool) -> None:
     """An administrator took a request that never arrived for done (K-26 in mutation/register/by-hand.yaml)."""
-    found = sketch("availability-cluster", "registered node=b1 incarnation=1", *rows, "healed", "final-reads time_ns=90000000000")
+    findings = sketch(
+        "availability-cluster", "registered node=b1 incarnation=1", *rows, "healed", "final-reads time_ns=90000000000"
+    )
 
-    assert any("was not deleted" in words for words in found) is is_reported
+    assert any("was not deleted" in words for words in findings) is is_reported

@@ -31,7 +31,11 @@ def test_corpus_history_gets_its_expected_verdict(name: str) -> None:
 def test_history_of_sessions_gets_its_expected_verdict(name: str) -> None:
     """Their judges stand in for those of the brokers' notes, so each is asked by itself."""
     expected = SESSIONS[name]
-    checker = next(one for one in IN_PLACE_OF_NOTES if name.partition("/")[2].startswith(f"{one.name}-"))
+    checker = next(
+        checker_in_place
+        for checker_in_place in IN_PLACE_OF_NOTES
+        if name.partition("/")[2].startswith(f"{checker_in_place.name}-")
+    )
 
     verdict = judge(jsonl.read(ROOT / "sessions" / f"{name}.jsonl"), (checker,))
 

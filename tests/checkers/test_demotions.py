@@ -69,11 +69,11 @@ def test_failed_directory_counts_until_the_registration_ends(again: tuple[str, .
 )
 def test_list_that_comes_late_does_not_name_a_new_broker(begun: str, kind: str, ms: int, is_reported: bool) -> None:
     """The controller heard the broker's heartbeat first (seed 10663 of `--faults all`)."""
-    late = [f"fault-{when} fault=f node={begun} detail={kind}" for when in ("begun", "ended")]
+    fault_rows = [f"fault-{when} fault=f node={begun} detail={kind}" for when in ("begun", "ended")]
 
-    found = sketch("demotions", late[0], *KNOWN, late[1], f"{OFFLINE} time_ns={ms}000000")
+    findings = sketch("demotions", fault_rows[0], *KNOWN, fault_rows[1], f"{OFFLINE} time_ns={ms}000000")
 
-    assert any("lost its leader b1" in words for words in found) is is_reported
+    assert any("lost its leader b1" in words for words in findings) is is_reported
 
 
 def test_isr_of_a_topic_created_again_starts_anew() -> None:
@@ -97,9 +97,9 @@ def test_broker_with_heartbeats_is_not_treated_as_inactive(kind: str, lasted_ms:
         f"fault-ended fault=f node=b2 detail={kind} time_ns={1000 + lasted_ms}000000",
     )
 
-    found = sketch("demotions", *KNOWN, HEARD, *fault, f"{SILENT} time_ns=1900000000")
+    findings = sketch("demotions", *KNOWN, HEARD, *fault, f"{SILENT} time_ns=1900000000")
 
-    assert found == (
+    assert findings == (
         ["controller b9 treated b2 as inactive at row 6, but faults took at most two heartbeats"] if is_reported else []
     )
 

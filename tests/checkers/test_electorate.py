@@ -7,25 +7,25 @@ import pytest
 from checkers.judge import judge
 from history.event import EventKind
 from proof.manifests import promise
-from tests.checkers.story import Story, begin, commit_record
+from tests.checkers.story import HistoryBuilder, commit_record, healthy_partition
 
 
 def anomalies_after(
-    *states: tuple[str, str], m: int = 2, before_last: Callable[[Story], int] | None = None, backend: str = "sim"
+    *states: tuple[str, str], m: int = 2, before_last: Callable[[HistoryBuilder], int] | None = None, backend: str = "sim"
 ) -> list[tuple[str, str]]:
     """The anomalies after these writes, each of an ISR and an ELR; `before_last` adds a row before the last of them."""
-    story = begin(promise(m=m))
-    commit_record(story, "x", 0)
+    builder = healthy_partition(promise(m=m))
+    commit_record(builder, "x", 0)
     for place, (isr, elr) in enumerate(states):
         if before_last is not None and place == len(states) - 1:
-            before_last(story)
+            before_last(builder)
         about = {"isr": tuple(isr.split()), "elr": tuple(elr.split())}
-        story.event(
+        builder.event(
             EventKind.STATE_WRITTEN, leader="b1", leader_epoch=1, zk_version=1, node="b1", isr=about["isr"], elr=about["elr"]
         )
     return [
         (anomaly.kind, anomaly.words)
-        for anomaly in judge(story.history(backend=backend)).anomalies
+        for anomaly in judge(builder.history(backend=backend)).anomalies
         if anomaly.checker == "electorate"
     ]
 
@@ -55,13 +55,14 @@ def test_write_that_leaves_enough_is_allowed(states: tuple[tuple[str, str], ...]
 def test_ordered_unclean_election_may_leave_too_few() -> None:
     """DUR-7: the operator accepts what the elected replica lacks."""
     assert (
-        anomalies_after(*FORGOTTEN, before_last=lambda story: story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b1")) == []
+        anomalies_after(*FORGOTTEN, before_last=lambda builder: builder.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b1"))
+        == []
     )
 
 
 def test_partition_with_one_replica_needs_one() -> None:
     """A move that leaves fewer than min.insync.replicas assigned."""
-    assert anomalies_after(*FORGOTTEN, before_last=lambda story: story.event(EventKind.ASSIGNED, replicas=("b1",))) == []
+    assert anomalies_after(*FORGOTTEN, before_last=lambda builder: builder.event(EventKind.ASSIGNED, replicas=("b1",))) == []
 
 
 @pytest.mark.parametrize(("backend", "kinds"), [("sim", ["short-electorate"]), ("docker", [])])

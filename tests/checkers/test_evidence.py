@@ -13,7 +13,7 @@ from checkers.registry import ALL
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import Story, begin, commit_record
+from tests.checkers.story import HistoryBuilder, commit_record, healthy_partition
 
 
 def without_column(history: History, kind: EventKind, column: str) -> History:
@@ -35,31 +35,31 @@ def without_column(history: History, kind: EventKind, column: str) -> History:
     ],
 )
 def test_history_row_without_required_column_makes_run_unknown(kind: EventKind, column: str) -> None:
-    story = begin()
-    commit_record(story)
-    story.wound("b3", 1, 13)
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.wound("b3", 1, 13)
 
-    verdict = judge(without_column(story.history(), kind, column))
+    verdict = judge(without_column(builder.history(), kind, column))
 
     assert verdict.validity == Validity.UNKNOWN
     assert any(f"{kind} rows lack a column" in reason for reason in verdict.unchecked)
 
 
 def test_data_loss_event_without_a_partition_is_ignored() -> None:
-    story = begin()
-    commit_record(story)
-    story.event(EventKind.WOUND, whole_node=True, node="b3", incarnation=13, detail="power-loss")
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.event(EventKind.WOUND, whole_node=True, node="b3", incarnation=13, detail="power-loss")
 
-    assert judge(story.history()).validity == Validity.VALID
+    assert judge(builder.history()).validity == Validity.VALID
 
 
 def test_events_without_a_partition_reach_every_partition() -> None:
-    story = begin()
-    commit_record(story)
-    story.about(1)
-    story.state("b1", 1, "b1 b2 b3")
-    story.session_ended("b3", 13)
-    history = story.history()
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.on_partition(1)
+    builder.state("b1", 1, "b1 b2 b3")
+    builder.session_ended("b3", 13)
+    history = builder.history()
 
     groups_found = groups(Operations(history.operations_frame), Events(history.events_frame), PARTITION)
 
@@ -81,14 +81,14 @@ def test_shuffled_history_rows_get_the_same_verdict() -> None:
 
 
 def test_client_completions_are_paired_with_their_invocations() -> None:
-    story = Story()
-    story.asks(1, "x")
-    story.asks(2, "y")
-    story.acked(2, "y", 0)
-    story.unsure(1, "x")
-    story.asks(3, "z")
+    builder = HistoryBuilder()
+    builder.invoke_produce(1, "x")
+    builder.invoke_produce(2, "y")
+    builder.produce_ok(2, "y", 0)
+    builder.produce_info(1, "x")
+    builder.invoke_produce(3, "z")
 
-    paired = Operations(story.history().operations_frame).calls
+    paired = Operations(builder.history().operations_frame).calls
 
     assert [(call.process, call.invoked, call.ended, call.type) for call in paired] == [
         (2, 2, 3, "ok"),
@@ -98,39 +98,39 @@ def test_client_completions_are_paired_with_their_invocations() -> None:
 
 
 def test_only_the_first_anomalies_of_a_kind_are_reported() -> None:
-    story = Story()
-    story.leads("b1", 1, leo=0)
-    story.produces(1, "first", 100)
+    builder = HistoryBuilder()
+    builder.leads("b1", 1, leo=0)
+    builder.produce(1, "first", 100)
     for offset in range(10):
-        story.produces(1, f"v{offset}", offset)
+        builder.produce(1, f"v{offset}", offset)
 
-    anomalies = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "offset-order"]
+    anomalies = [anomaly for anomaly in judge(builder.history()).anomalies if anomaly.kind == "offset-order"]
 
     assert len(anomalies) == ANOMALIES_MAX
     assert anomalies[-1].words.endswith("(and 7 more of this kind)")
 
 
 def test_event_row_without_a_required_field_is_skipped() -> None:
-    story = begin()
-    at = story.hw("b1", 0)
-    history = without_column(story.history(), EventKind.HW, "detail")
+    builder = healthy_partition()
+    at = builder.hw("b1", 0)
+    history = without_column(builder.history(), EventKind.HW, "detail")
 
     assert at not in [row.at for row in Events(history.events_frame).rows]
 
 
 def test_topic_missing_from_the_promise_makes_the_run_unknown() -> None:
-    story = begin()
-    story.about(0, topic="strange").state("b1", 1, "b1")
+    builder = healthy_partition()
+    builder.on_partition(0, topic="strange").state("b1", 1, "b1")
 
-    assert "assumptions: the promise does not list topic strange" in judge(story.history()).unchecked
+    assert "assumptions: the promise does not list topic strange" in judge(builder.history()).unchecked
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])
 def test_run_that_did_not_end_as_planned_is_never_valid(outcome: str) -> None:
-    story = begin()
-    commit_record(story)
+    builder = healthy_partition()
+    commit_record(builder)
 
-    verdict = judge(story.history(outcome=outcome))
+    verdict = judge(builder.history(outcome=outcome))
 
     assert verdict.validity == Validity.UNKNOWN
 
@@ -147,4 +147,4 @@ def test_excused_loss_under_profile_within_is_unknown() -> None:
 
 
 def test_verdict_on_an_empty_history_is_unknown() -> None:
-    assert judge(History(Story().manifest)).validity == Validity.UNKNOWN
+    assert judge(History(HistoryBuilder().manifest)).validity == Validity.UNKNOWN

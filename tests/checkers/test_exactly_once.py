@@ -145,11 +145,11 @@ def test_unknown_outcome_explains_a_result_and_promises_none() -> None:
 
 
 def test_result_sent_again_after_a_failure_is_one_result() -> None:
-    again = '[5,"t-0@0=a"]'
-    twice = (processed("fail", A, position=1), processed("ok", again, position=1))
+    sent_again = '[5,"t-0@0=a"]'
+    twice = (processed("fail", A, position=1), processed("ok", sent_again, position=1))
 
-    assert kinds(*twice, read(again)) == []
-    assert sorted(kinds(*twice, read(A, again))) == ["aborted-result", "doubled-result"]
+    assert kinds(*twice, read(sent_again)) == []
+    assert sorted(kinds(*twice, read(A, sent_again))) == ["aborted-result", "doubled-result"]
 
 
 def test_answer_that_is_missing_explains_any_result() -> None:
@@ -166,10 +166,10 @@ def test_results_not_read_to_the_end_are_said_to_be_unjudged() -> None:
 
 def test_retry_that_told_nothing_explains_what_failed_before() -> None:
     """A member's transaction failed before its commit; it processed the records again, and never answered."""
-    again = '[5,"t-0@0=a"]'
+    sent_again = '[5,"t-0@0=a"]'
     failed = processed("fail", A, position=1)
 
-    assert kinds(failed, "info process", read(again)) == []
+    assert kinds(failed, "info process", read(sent_again)) == []
     assert kinds(failed, "info process", read(A)) == ["aborted-result"]
 
 
@@ -222,8 +222,10 @@ def test_missing_result_may_be_in_an_answer_of_another_form() -> None:
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
 
 
-@pytest.mark.parametrize(("nodes", "found"), [(("b1",), ["lost-result"]), (("b1", "b2"), []), (("b1", "b1"), ["lost-result"])])
-def test_lost_result_is_excused_by_as_many_wounds(nodes: tuple[str, ...], found: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "kinds_expected"), [(("b1",), ["lost-result"]), (("b1", "b2"), []), (("b1", "b1"), ["lost-result"])]
+)
+def test_lost_result_is_excused_by_as_many_wounds(nodes: tuple[str, ...], kinds_expected: list[str]) -> None:
     """docs/promise.md §8: with a least ISR of two, two brokers have to lose bytes before a record of a session may be gone."""
     wounds = (f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in nodes)
     lines = (
@@ -236,14 +238,14 @@ def test_lost_result_is_excused_by_as_many_wounds(nodes: tuple[str, ...], found:
     )
     verdict = judge(history_of(*lines), (CHECKER,))
 
-    assert [anomaly.kind for anomaly in verdict.anomalies] == found
-    assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not found)
+    assert [anomaly.kind for anomaly in verdict.anomalies] == kinds_expected
+    assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not kinds_expected)
 
 
 def test_destroyed_bytes_excuse_results_and_a_waiting_group() -> None:
     wounds = [f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in ("b1", "b2")]
-    other = '[0,"t-0@1=b"]'
-    lines = (processed("ok", A, position=1), processed("info", other, position=2), *wounds, read(A), read(other))
+    second_result = '[0,"t-0@1=b"]'
+    lines = (processed("ok", A, position=1), processed("info", second_result, position=2), *wounds, read(A), read(second_result))
     verdict = judge(history_of(*PRODUCED, *lines, "healed", f"invoke read-committed {LATE}", f"{read(A)} {LATE}"), (CHECKER,))
 
     assert (verdict.anomalies, verdict.not_live) == ((), ())

@@ -19,9 +19,9 @@ def excuses_every_step(fault: str) -> bool:
 
 def excuses_a_role_in_a_failed_directory(fault: str) -> bool:
     """Whether a broker may keep its role longer after a failed directory under this fault."""
-    late = test_promptness.at("resigned node=b1", 40)
+    late_resignation = test_promptness.row_at("resigned node=b1", 40)
     return "role" not in " ".join(
-        test_promptness.complaints(*test_promptness.PLACED, test_promptness.FAILED, f"{fault} node=b1", late)
+        test_promptness.complaints(*test_promptness.PLACED, test_promptness.FAILED, f"{fault} node=b1", late_resignation)
     )
 
 

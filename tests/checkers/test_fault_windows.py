@@ -80,8 +80,8 @@ def _by_rows(events: Sequence[ClusterEvent], end_ns: int) -> list[tuple[object, 
             opens[event.fault].ended_ns = event.time_ns
         elif event.kind is EventKind.FAULT_ACTED and event.fault in opens:
             opens[event.fault].acted += 1 if event.count is None else event.count
-    ends = {name: max(w.begun_ns, closed if w.ended_ns is None else w.ended_ns) for name, w in opens.items()}
-    return [(name, w.kind, sorted(w.nodes), w.begun_ns, ends[name], w.acted) for name, w in opens.items()]
+    end_by_fault = {name: max(w.begun_ns, closed if w.ended_ns is None else w.ended_ns) for name, w in opens.items()}
+    return [(name, w.kind, sorted(w.nodes), w.begun_ns, end_by_fault[name], w.acted) for name, w in opens.items()]
 
 
 @pytest.mark.parametrize("name", ["ok/acked-loss-excused-then-rewritten"])

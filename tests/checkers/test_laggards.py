@@ -55,9 +55,9 @@ def test_trouble_of_the_member_excuses_nothing(other: str) -> None:
 )
 def test_fenced_leader_proposes_nothing(later: tuple[str, ...], is_reported: bool) -> None:
     """R-186: it refuses its followers, so that they lag (seed 1104 of `--faults all`)."""
-    found = sketch("laggards", *LED, "fenced node=b1", *later, ROW, END)
+    findings = sketch("laggards", *LED, "fenced node=b1", *later, ROW, END)
 
-    assert any("b2 lacks offset 0" in words for words in found) is is_reported
+    assert any("b2 lacks offset 0" in words for words in findings) is is_reported
 
 
 def test_end_of_a_pause_does_not_end_a_change_of_the_isr() -> None:

@@ -26,7 +26,7 @@ from tests.checkers.laws import LAWS
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])
 def test_verdict_ignores_names_times_and_unrelated_rows(checker: str, law: str) -> None:
     """Each history of the checker, judged by it and by the ledger before and after the change."""
-    checkers = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
+    checkers = tuple(known_checker for known_checker in ALL if known_checker.name == checker or known_checker.phase == "ledger")
     stories = [name for name in RUNS if name.split("/")[1].startswith(f"{checker}-")]
     assert stories
     for name in stories:

@@ -80,8 +80,8 @@ def test_installed_wheel_judges_in_a_fresh_environment(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)], check=True
     )  # fmt: skip
-    asked = "import checkers, doctest; print(checkers.__file__); raise SystemExit(doctest.testmod(checkers).failed)"
-    ran = subprocess.run([str(python), "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=False, env={})
+    command = "import checkers, doctest; print(checkers.__file__); raise SystemExit(doctest.testmod(checkers).failed)"
+    ran = subprocess.run([str(python), "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False, env={})
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.startswith(str(site))

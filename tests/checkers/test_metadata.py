@@ -154,9 +154,9 @@ def test_broker_behind_a_slow_link_learns_later(monkeypatch: pytest.MonkeyPatch,
 )
 def test_deleted_partition_is_told_no_more(between: tuple[str, ...], wrong: bool) -> None:
     """The controller tells brokers before it stops the replicas (V3 §H)."""
-    late = f"{LATER} topic_id=7 leader=b2 leader_epoch=1 isr=b1,b2 replicas=b1,b2"
+    late_answer = f"{LATER} topic_id=7 leader=b2 leader_epoch=1 isr=b1,b2 replicas=b1,b2"
 
-    found = complaints("topic-deleted topic_id=7", *between, answer=late)
+    found = complaints("topic-deleted topic_id=7", *between, answer=late_answer)
 
     assert any("though its deletion was requested" in words for words in found) is wrong
 

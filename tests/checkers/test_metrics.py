@@ -62,10 +62,10 @@ def test_gauge_that_missed_a_change_is_wrong(before: str, node: str, name: str) 
 
 def test_value_that_stands_is_judged_when_the_next_fault_begins() -> None:
     """A gauge that is stuck has no further rows."""
-    told = gauge("b2", "UnderReplicatedPartitions", 0, 1_000_000)
+    gauge_row = gauge("b2", "UnderReplicatedPartitions", 0, 1_000_000)
     fault = f"fault-begun fault=f node=b1 detail=crash time_ns={LATE}"
 
-    assert sketch("metrics", *LIVES, told, SHRUNK, fault) == [
+    assert sketch("metrics", *LIVES, gauge_row, SHRUNK, fault) == [
         "b2 reports UnderReplicatedPartitions 0 at row 9, still at row 11, 1 is right"
     ]
 
@@ -92,10 +92,10 @@ def test_fault_of_another_broker_is_no_excuse() -> None:
 
 
 def test_values_of_an_ended_process_are_forgotten() -> None:
-    told = gauge("b2", "UnderReplicatedPartitions", 0, 1_000_000)
+    gauge_row = gauge("b2", "UnderReplicatedPartitions", 0, 1_000_000)
     fault = f"fault-begun fault=f node=b1 detail=crash time_ns={LATE}"
 
-    assert sketch("metrics", *LIVES, told, "node-stopped node=b2 detail=crash", SHRUNK, fault) == []
+    assert sketch("metrics", *LIVES, gauge_row, "node-stopped node=b2 detail=crash", SHRUNK, fault) == []
 
 
 ELECTIONS = "kafka.controller:name=LeaderElectionRateAndTimeMs,type=ControllerStats"
@@ -115,20 +115,20 @@ UNCLEAN = "kafka.controller:name=UncleanLeaderElectionsPerSec,type=ControllerSta
 )
 def test_elections_are_those_that_zookeeper_shows(before: tuple[str, ...], value: int, right: str | None) -> None:
     """A controller that a fault hit may not know how a write ended."""
-    told = f"gauge node=b1 life=1 detail={ELECTIONS} gauge={value} time_ns={LATE}"
-    found = sketch("metrics", *LIVES, *before, told)
+    gauge_row = f"gauge node=b1 life=1 detail={ELECTIONS} gauge={value} time_ns={LATE}"
+    findings = sketch("metrics", *LIVES, *before, gauge_row)
 
     row = 9 + len(before)
-    assert found == ([f"b1 reports LeaderElectionRateAndTimeMs {value} at row {row}, {right} is right"] if right else [])
+    assert findings == ([f"b1 reports LeaderElectionRateAndTimeMs {value} at row {row}, {right} is right"] if right else [])
 
 
 @pytest.mark.parametrize(("isr", "unclean"), [("b1,b2", 0), ("b2", 1)])
 def test_election_outside_the_isr_must_count_as_unclean(isr: str, unclean: int) -> None:
     rows = (f"state-written node=b1 leader=b2 isr={isr}", "state-written node=b1 leader=b1 isr=b1 leader_epoch=2")
-    told = [f"gauge node=b1 life=1 detail={UNCLEAN} gauge={value} time_ns={LATE}" for value in (unclean, 1 - unclean)]
+    gauge_rows = [f"gauge node=b1 life=1 detail={UNCLEAN} gauge={value} time_ns={LATE}" for value in (unclean, 1 - unclean)]
 
-    assert sketch("metrics", *LIVES, *rows, told[0]) == []
-    assert len(sketch("metrics", *LIVES, *rows, told[1])) == 1
+    assert sketch("metrics", *LIVES, *rows, gauge_rows[0]) == []
+    assert len(sketch("metrics", *LIVES, *rows, gauge_rows[1])) == 1
 
 
 def test_isr_changes_that_the_leader_noted_are_counted() -> None:
@@ -145,14 +145,14 @@ def test_isr_changes_that_the_leader_noted_are_counted() -> None:
 
 def test_counter_that_falls_is_told() -> None:
     noted = ("became-leader node=b2 isr=b1,b2 hw=0 leo=0", SHRUNK, "isr-change-ended node=b2 isr=b2 detail=applied zk_version=1")
-    told = (gauge("b2", "IsrShrinksPerSec", 1, 1_000_000), gauge("b2", "IsrShrinksPerSec", 0, 2_000_000))
+    gauge_rows = (gauge("b2", "IsrShrinksPerSec", 1, 1_000_000), gauge("b2", "IsrShrinksPerSec", 0, 2_000_000))
 
-    assert sketch("metrics", *LIVES, *noted, *told) == ["b2 reports IsrShrinksPerSec 0 at row 13, after 1"]
+    assert sketch("metrics", *LIVES, *noted, *gauge_rows) == ["b2 reports IsrShrinksPerSec 0 at row 13, after 1"]
 
 
 def test_one_failed_directory_is_not_two() -> None:
-    told = gauge("b2", "OfflineLogDirectoryCount", 2)
+    gauge_row = gauge("b2", "OfflineLogDirectoryCount", 2)
 
-    assert sketch("metrics", *LIVES, "dir-failed node=b2 dir=1", "dir-failed node=b2 dir=1", told) == [
+    assert sketch("metrics", *LIVES, "dir-failed node=b2 dir=1", "dir-failed node=b2 dir=1", gauge_row) == [
         "b2 reports OfflineLogDirectoryCount 2 at row 11, 1 is right"
     ]

@@ -10,4 +10,4 @@ def test_missing_record_without_isr_history_is_unjudged() -> None:
     verdict = judge(history("ok/acked-loss-without-isr-history"))
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
-    assert any(why.startswith("acked-loss: 1 promised records") for why in verdict.unchecked)
+    assert any(complaint.startswith("acked-loss: 1 promised records") for complaint in verdict.unchecked)

@@ -30,9 +30,9 @@ def black_box(*lines: str, observes: tuple[Source, ...] = ()) -> History:
 
 def read_back(*values: str) -> tuple[str, ...]:
     """The final reader asks for the end of the log and reads all of it."""
-    asked = [("latest", 0, f"offset={len(values)}")]
-    asked += [("poll", at, f"offset={at} value={value}") for at, value in enumerate(values)]
-    pairs = [(f"invoke {f} offset={at} process=2 {LATE}", f"ok {f} {message} process=2 {LATE}") for f, at, message in asked]
+    answers = [("latest", 0, f"offset={len(values)}")]
+    answers += [("poll", at, f"offset={at} value={value}") for at, value in enumerate(values)]
+    pairs = [(f"invoke {f} offset={at} process=2 {LATE}", f"ok {f} {message} process=2 {LATE}") for f, at, message in answers]
     return tuple(line for pair in pairs for line in pair)
 
 
@@ -98,7 +98,7 @@ def test_record_read_after_an_empty_poll_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "why"),
+    ("answers", "reason"),
     [
         ((), "no final read asked for them"),
         (
@@ -112,13 +112,13 @@ def test_record_read_after_an_empty_poll_is_not_lost() -> None:
     ],
     ids=["none", "timed out", "denied once"],
 )
-def test_record_not_read_at_the_end_is_unknown(answers: tuple[str, ...], why: str) -> None:
+def test_record_not_read_at_the_end_is_unknown(answers: tuple[str, ...], reason: str) -> None:
     """docs/promise.md VAC-4: reads before the end count for nothing, since the record may have been lost since."""
     read = "ok poll offset=0 value=a process=3"
     verdict = judge(black_box(WRITTEN, read, *ENDS, *answers))
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
-    assert f"client-log: 1 promised records of t-0 were not read at the end: {why}" in verdict.unchecked
+    assert f"client-log: 1 promised records of t-0 were not read at the end: {reason}" in verdict.unchecked
 
 
 def test_record_that_was_only_read_is_promised() -> None:
@@ -137,9 +137,9 @@ def test_partition_that_cannot_be_read_at_the_end_is_not_live() -> None:
 
 
 def test_silence_after_the_bound_is_not_live() -> None:
-    refused = (SERVED[0], f"fail produce value=z error=NOT_ENOUGH_REPLICAS {AFTER}")
+    refused_produce = (SERVED[0], f"fail produce value=z error=NOT_ENOUGH_REPLICAS {AFTER}")
 
-    verdict = judge(black_box(WRITTEN, *ENDS, *refused, *read_back("a")))
+    verdict = judge(black_box(WRITTEN, *ENDS, *refused_produce, *read_back("a")))
 
     assert verdict.not_live == ("no acks=all produce to t-0 was acknowledged from the bound B after healing on",)
 
@@ -153,7 +153,7 @@ def test_wounds_on_min_insync_brokers_accuse_nobody() -> None:
     verdict = judge(black_box(WRITTEN, *wounds("b1", "b2"), *ENDS, *SERVED, *read_back("z")))
 
     assert "lost-write" not in {anomaly.kind for anomaly in verdict.anomalies}
-    assert any("was wounded on b1, b2" in why for why in verdict.unchecked)
+    assert any("was wounded on b1, b2" in complaint for complaint in verdict.unchecked)
 
 
 def test_wounds_on_fewer_brokers_excuse_no_loss() -> None:
@@ -229,7 +229,7 @@ def test_every_kind_of_event_has_a_source(kind: EventKind) -> None:
     assert source_of(kind) in (None, *SOURCES)
 
 
-def ended(*logs: str) -> tuple[str, ...]:
+def complaints_at_end(*logs: str) -> tuple[str, ...]:
     """Why a partition whose brokers all name leader b1 is not live, if its brokers have these logs at the end.
 
     The metadata has no leader epoch, as before Kafka 2.1.
@@ -240,13 +240,13 @@ def ended(*logs: str) -> tuple[str, ...]:
 
 
 def test_metadata_without_a_leader_epoch_agrees_with_any() -> None:
-    assert ended(*(f"log-on-disk node=b{broker} dir=0 leo=5 digest=d" for broker in (1, 2, 3))) == ()
+    assert complaints_at_end(*(f"log-on-disk node=b{broker} dir=0 leo=5 digest=d" for broker in (1, 2, 3))) == ()
 
 
 def test_logs_without_digests_are_compared_by_their_ends() -> None:
     """Replicas need not delete their first segments at once, so their digests would differ."""
     logs = ("log-on-disk node=b1 dir=0 leo=5 digest=d", "log-on-disk node=b2 dir=0 leo=5", "log-on-disk node=b3 dir=0 leo=4")
 
-    (why,) = ended(*logs)
+    (why,) = complaints_at_end(*logs)
 
     assert why.startswith("the log of t-0 on b3 ends at 4 ")

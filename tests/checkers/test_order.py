@@ -6,48 +6,48 @@ from checkers.judge import judge
 from checkers.sketches import history_of
 from history.op import OpType
 from proof.manifests import promise
-from tests.checkers.story import Story, begin, commit_record, power_out
+from tests.checkers.story import HistoryBuilder, commit_record, healthy_partition, lose_power
 
 
 def kinds(verdict: Verdict) -> list[str]:
     return [anomaly.kind for anomaly in verdict.anomalies]
 
 
-def cut_at_one() -> Story:
+def cut_at_one() -> HistoryBuilder:
     """Offsets 1 and 2 of three were destroyed everywhere; b2 leads epoch 2 with offset 0 alone."""
-    story = begin(promise(m=2))
+    builder = healthy_partition(promise(m=2))
     for offset, value in enumerate("xyz"):
-        commit_record(story, value, offset)
-    power_out(story, "b1 b2 b3", 1)
-    story.state("b2", 2, "b2")
-    story.leads("b2", 2, leo=1, hw=1, isr="b2")
-    return story
+        commit_record(builder, value, offset)
+    lose_power(builder, "b1 b2 b3", 1)
+    builder.state("b2", 2, "b2")
+    builder.leads("b2", 2, leo=1, hw=1, isr="b2")
+    return builder
 
 
 def test_offsets_of_an_excused_loss_may_be_acked_again() -> None:
-    story = cut_at_one()
-    commit_record(story, "v", 1, epoch=2, nodes="b2")
-    story.polls(3, 0, "x v", epoch=2, hw=2)
+    builder = cut_at_one()
+    commit_record(builder, "v", 1, epoch=2, nodes="b2")
+    builder.poll(3, 0, "x v", epoch=2, hw=2)
 
-    verdict = judge(story.history())
+    verdict = judge(builder.history())
 
     assert kinds(verdict) == []
     assert [loss.value for loss in verdict.excused] == ["y", "z"]
 
 
 def test_offsets_before_an_excused_loss_are_acked_once() -> None:
-    story = cut_at_one()
-    story.produces(1, "v", 0, epoch=2)
+    builder = cut_at_one()
+    builder.produce(1, "v", 0, epoch=2)
 
-    assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
+    assert kinds(judge(builder.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
 def test_acked_offsets_must_grow_after_an_excused_loss_too() -> None:
-    story = cut_at_one()
-    commit_record(story, "v", 1, epoch=2, nodes="b2")
-    story.produces(1, "w", 1, epoch=2)
+    builder = cut_at_one()
+    commit_record(builder, "v", 1, epoch=2, nodes="b2")
+    builder.produce(1, "w", 1, epoch=2)
 
-    assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
+    assert kinds(judge(builder.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
 def test_broker_seen_twice_is_named_with_epochs_and_rows() -> None:
@@ -66,46 +66,46 @@ def test_broker_seen_twice_is_named_with_epochs_and_rows() -> None:
 
 
 def test_value_that_failed_and_was_sent_again_may_be_read() -> None:
-    story = begin()
-    story.asks(1, "x")
-    story.refused(1, "x")
-    commit_record(story, "x", 0)
-    story.polls(2, 0, "x", hw=1)
+    builder = healthy_partition()
+    builder.invoke_produce(1, "x")
+    builder.produce_fail(1, "x")
+    commit_record(builder, "x", 0)
+    builder.poll(2, 0, "x", hw=1)
 
-    assert kinds(judge(story.history())) == []
+    assert kinds(judge(builder.history())) == []
 
 
 def test_value_read_from_another_partition_is_a_phantom() -> None:
-    story = begin()
-    story.asks(1, "x")
-    story.unsure(1, "x")
-    story.about(1)
-    story.polls(2, 0, "x", hw=1)
+    builder = healthy_partition()
+    builder.invoke_produce(1, "x")
+    builder.produce_info(1, "x")
+    builder.on_partition(1)
+    builder.poll(2, 0, "x", hw=1)
 
-    assert kinds(judge(story.history())) == ["phantom-read"]
+    assert kinds(judge(builder.history())) == ["phantom-read"]
 
 
 def test_record_of_unknown_outcome_may_be_read() -> None:
-    story = begin()
-    story.asks(1, "x")
-    story.append("b1 b2 b3", 0, "x")
-    story.unsure(1, "x")
-    story.hw("b1", 1)
-    story.polls(2, 0, "x", hw=1)
+    builder = healthy_partition()
+    builder.invoke_produce(1, "x")
+    builder.append("b1 b2 b3", 0, "x")
+    builder.produce_info(1, "x")
+    builder.hw("b1", 1)
+    builder.poll(2, 0, "x", hw=1)
 
-    assert kinds(judge(story.history())) == []
+    assert kinds(judge(builder.history())) == []
 
 
 def test_records_of_one_produce_may_have_adjacent_offsets() -> None:
     """Three values in one produce: rows of one index, offsets one after the other."""
-    story = begin()
-    story.op(1, OpType.INVOKE, "produce", tuple({"value": value, "acks": -1} for value in "xyz"))
+    builder = healthy_partition()
+    builder.op(1, OpType.INVOKE, "produce", tuple({"value": value, "acks": -1} for value in "xyz"))
     for offset, value in enumerate("xyz"):
-        story.append("b1 b2 b3", offset, value)
-    story.hw("b1", 3)
+        builder.append("b1 b2 b3", offset, value)
+    builder.hw("b1", 3)
     rows = tuple({"value": value, "acks": -1, "offset": offset, "leader_epoch": 1} for offset, value in enumerate("xyz"))
-    story.op(1, OpType.OK, "produce", rows)
+    builder.op(1, OpType.OK, "produce", rows)
 
-    verdict = judge(story.history())
+    verdict = judge(builder.history())
 
     assert (kinds(verdict), verdict.counts["acked"]) == ([], 3)

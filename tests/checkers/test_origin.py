@@ -154,8 +154,8 @@ def test_step_left_undone_is_told_before_a_later_hang(first: bool) -> None:
 
 def test_topic_ordered_deleted_needs_no_broker_to_list_it() -> None:
     """Six brokers were accused of not listing a topic that they had been told to drop."""
-    held = "zk-state leader=b1 isr=b1,b2,b3 replicas=b1,b2,b3 topic_id=9"
-    history = history_of("healed", "topic-deleted partition=0 topic_id=9", f"{held} time_ns=90000000000")
+    state_row = "zk-state leader=b1 isr=b1,b2,b3 replicas=b1,b2,b3 topic_id=9"
+    history = history_of("healed", "topic-deleted partition=0 topic_id=9", f"{state_row} time_ns=90000000000")
 
     said = [words for words in judge(history).not_live if "list" in words or "log" in words]
 

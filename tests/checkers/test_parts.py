@@ -30,7 +30,7 @@ from history.seed import Rng
 from proof.manifests import manifest, promise
 from tests.checkers.corpus import RUNS
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import Story
+from tests.checkers.story import HistoryBuilder
 from tests.checkers.toy import Toy
 from tests.pipeline.runs import random_run
 
@@ -41,13 +41,15 @@ OF_THE_RUN = tuple(checker for checker in ALL if checker.group_by == WHOLE_RUN)
 def in_parts(folder: Path, history: History, *, part_rows: int, bounds: Sequence[int], screened_min: int = 0) -> Verdict:
     """Store a history in parts and judge it in ranges that begin at 0 and at the bounds."""
     store.save(folder, history, split_rows=-1, part_rows=part_rows)
-    found = store.load_run(folder)
+    stored_run = store.load_run(folder)
     parts = [
-        judge_part(found.part(number), found.part(0), part, facts_of(found.manifest), ALL, screened_min=screened_min)
-        for number, part in enumerate(found.manifest.parts)
+        judge_part(
+            stored_run.part(number), stored_run.part(0), part, facts_of(stored_run.manifest), ALL, screened_min=screened_min
+        )
+        for number, part in enumerate(stored_run.manifest.parts)
         if number
     ]
-    return verdict_of_pieces(parts, ranges_of(found, bounds), found)
+    return verdict_of_pieces(parts, ranges_of(stored_run, bounds), stored_run)
 
 
 def ranges_of(history: History, bounds: Sequence[int], checkers: Sequence[Checker] = ALL) -> list[JudgedRange]:
@@ -129,9 +131,9 @@ def test_ranges_keep_the_findings_of_any_calls(
 ) -> None:
     folder = tmp_path_factory.mktemp("parts")
     store.save(folder, history, split_rows=-1, part_rows=1)
-    found = store.load_run(folder)
+    stored_run = store.load_run(folder)
 
-    assert verdict_of_pieces((), ranges_of(found, bounds, OF_THE_RUN), found, OF_THE_RUN) == judge(history, OF_THE_RUN)
+    assert verdict_of_pieces((), ranges_of(stored_run, bounds, OF_THE_RUN), stored_run, OF_THE_RUN) == judge(history, OF_THE_RUN)
 
 
 @st.composite
@@ -154,10 +156,10 @@ def test_ranges_keep_the_findings_of_any_lives(
     """A range keeps the first rows of each life and counts the others."""
     folder = tmp_path_factory.mktemp("parts")
     store.save(folder, history, split_rows=-1, part_rows=1)
-    found = store.load_run(folder)
+    stored_run = store.load_run(folder)
     checkers = (incarnations.CHECKER,)
 
-    assert verdict_of_pieces((), ranges_of(found, bounds, checkers), found, checkers) == judge(history, checkers)
+    assert verdict_of_pieces((), ranges_of(stored_run, bounds, checkers), stored_run, checkers) == judge(history, checkers)
 
 
 def test_states_of_a_range_do_not_grow_with_its_rows() -> None:
@@ -168,11 +170,11 @@ def test_states_of_a_range_do_not_grow_with_its_rows() -> None:
 
 def _states(count: int) -> dict[str, bytes]:
     """The states after `count` produces by one process, each noted by a broker."""
-    story = Story()
+    builder = HistoryBuilder()
     for number in range(count):
-        story.produces(1, f"v{number}", number)
-        story.event(EventKind.APPEND, node="b1", life=1, offset=number, leader_epoch=0, value=f"v{number}", detail="leader")
-    history, facts = story.history(), facts_of(story.manifest)
+        builder.produce(1, f"v{number}", number)
+        builder.event(EventKind.APPEND, node="b1", life=1, offset=number, leader_epoch=0, value=f"v{number}", detail="leader")
+    history, facts = builder.history(), facts_of(builder.manifest)
     found = {}
     for checker in OF_THE_RUN:
         assert checker.split is not None
@@ -183,12 +185,12 @@ def _states(count: int) -> dict[str, bytes]:
 
 def _alternating() -> History:
     """One process calls two partitions in turn; its acks are in the invocations alone."""
-    story = Story(partitions=2)
+    builder = HistoryBuilder(partitions=2)
     for number in range(6):
-        story.about(number % 2).asks(1, f"v{number}")
-        story.acked(1, f"v{number}", number // 2)
-    completions = [replace(op, acks=None) if op.type is not OpType.INVOKE else op for op in story.operations]
-    return History(story.manifest, operations=completions)
+        builder.on_partition(number % 2).invoke_produce(1, f"v{number}")
+        builder.produce_ok(1, f"v{number}", number // 2)
+    completions = [replace(op, acks=None) if op.type is not OpType.INVOKE else op for op in builder.operations]
+    return History(builder.manifest, operations=completions)
 
 
 def _forgetful(split: Split) -> Split:
@@ -207,13 +209,13 @@ def test_merge_without_carried_state_is_caught(checker: Checker, tmp_path: Path)
     """Otherwise the tests of this module would not see a merge that forgets open calls or acks."""
     history = _alternating()
     store.save(tmp_path, history, split_rows=-1, part_rows=1)
-    found = store.load_run(tmp_path)
+    stored_run = store.load_run(tmp_path)
     assert checker.split is not None
     forgetful = replace(checker, split=_forgetful(checker.split))
     whole, bounds = judge(history, (checker,)), range(13)
 
-    assert verdict_of_pieces((), ranges_of(found, bounds, (checker,)), found, (checker,)) == whole
-    assert verdict_of_pieces((), ranges_of(found, bounds, (forgetful,)), found, (forgetful,)) != whole
+    assert verdict_of_pieces((), ranges_of(stored_run, bounds, (checker,)), stored_run, (checker,)) == whole
+    assert verdict_of_pieces((), ranges_of(stored_run, bounds, (forgetful,)), stored_run, (forgetful,)) != whole
 
 
 def test_checker_of_the_run_declares_how_it_splits() -> None:
@@ -224,10 +226,10 @@ def test_large_history_is_judged_part_by_part(tmp_path: Path) -> None:
     """`judge` finds the parts by itself and never reads the whole tables."""
     history = stored("bad/lost-write") if "bad/lost-write" in RUNS else stored(sorted(RUNS)[0])
     store.save(tmp_path, history, split_rows=-1)
-    found = store.load(tmp_path)
+    stored_run = store.load(tmp_path)
 
-    assert judge(found) == judge(history)
-    assert not {"operations_table", "events_table"} & vars(found).keys()
+    assert judge(stored_run) == judge(history)
+    assert not {"operations_table", "events_table"} & vars(stored_run).keys()
 
 
 def _rewritten(folder: Path, **changes: object) -> None:
@@ -300,4 +302,9 @@ def test_footer_with_false_bounds_is_refused(tmp_path: Path) -> None:
     history = store.load_run(tmp_path)
 
     with pytest.raises(HistoryError, match="the footers of the parts do not fit their rows"):
-        verdict_of_pieces((), [judge_range(history, 0, 5, facts_of(history.manifest), OF_THE_RUN)], history, OF_THE_RUN)
+        verdict_of_pieces(
+            (),
+            [judge_range(history, first=0, last=5, facts=facts_of(history.manifest), checkers=OF_THE_RUN)],
+            history,
+            OF_THE_RUN,
+        )

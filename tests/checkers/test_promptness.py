@@ -26,13 +26,13 @@ ENDED = "isr-change-ended node=b1 isr=b1"
 LOST = f"b1 does not know the result of its ISR change of t-0 {DUE_MS} ms after row {LAST + 1}"
 
 
-def at(row: str, ms: int) -> str:
+def row_at(row: str, ms: int) -> str:
     return f"{row} time_ns={ms}000000"
 
 
 def complaints(*rows: str) -> list[str]:
     """What the checker says 20 s later."""
-    return sketch("promptness", *FIRST, *rows, at("final-reads", 20_000))
+    return sketch("promptness", *FIRST, *rows, row_at("final-reads", 20_000))
 
 
 def test_step_that_was_done_at_once_is_not_told() -> None:
@@ -43,7 +43,7 @@ def test_step_that_was_done_at_once_is_not_told() -> None:
 @pytest.mark.parametrize(("ms", "lines"), [(TERM_MS + DUE_MS, []), (TERM_MS + DUE_MS + 10, [LOST])])
 def test_isr_change_is_due_after_the_controllers_first_second(ms: int, lines: list[str]) -> None:
     """KIP-497: a request that came too early is repeated after retry.backoff.ms."""
-    assert complaints(ASKED, at(ENDED, ms)) == lines
+    assert complaints(ASKED, row_at(ENDED, ms)) == lines
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_fault_of_zookeeper_excuses_every_step() -> None:
 def test_fault_excuses_a_step_for_some_time_after_its_end(ms: int, lines: list[str]) -> None:
     fault = "fault-begun fault=f node=b1 detail=clog", "fault-ended fault=f node=b1 detail=clog time_ns=500000000"
 
-    assert complaints(ASKED, *fault, at(ENDED, ms + 500)) == lines
+    assert complaints(ASKED, *fault, row_at(ENDED, ms + 500)) == lines
 
 
 @pytest.mark.parametrize(("kind", "lines"), [("slow", []), ("cut-peers", [LOST])])
@@ -82,7 +82,7 @@ def test_slow_link_excuses_a_step_for_longer(monkeypatch: pytest.MonkeyPatch, ki
     monkeypatch.setattr(debts, "still_ms", lambda kind, _: CALM_MS + (1000 if kind == "slow" else 0))
     fault = f"fault-begun fault=f node=b1 detail={kind}", f"fault-ended fault=f node=b1 detail={kind} time_ns=500000000"
 
-    assert complaints(ASKED, *fault, at(ENDED, CALM_MS + DUE_MS + 1100)) == lines
+    assert complaints(ASKED, *fault, row_at(ENDED, CALM_MS + DUE_MS + 1100)) == lines
 
 
 def test_nothing_is_due_while_there_is_no_controller() -> None:
@@ -90,17 +90,17 @@ def test_nothing_is_due_while_there_is_no_controller() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gone", "why"),
+    ("gone", "reason"),
     [
         ("session-ended node=b2 incarnation=2", "its registration ended"),
         ("broker-state node=b9 broker=b2 incarnation=2 detail=inactive", "b9 holds it for inactive"),
     ],
 )
-def test_broker_that_is_gone_leaves_the_isr_at_once(gone: str, why: str) -> None:
+def test_broker_that_is_gone_leaves_the_isr_at_once(gone: str, reason: str) -> None:
     """V3 §A step 3.2, KIP-343: the controller removes dead and inactive members."""
     without = "state-written node=b9 leader=b1 isr=b1 stamps=1"
 
-    assert complaints(gone) == [f"b2 is still in the ISR of t-0, though {why}, {DUE_MS} ms after row {LAST + 1}"]
+    assert complaints(gone) == [f"b2 is still in the ISR of t-0, though {reason}, {DUE_MS} ms after row {LAST + 1}"]
     assert complaints(gone, without) == []
     assert complaints(gone, "state-written node=b9 isr=b1,b2 stamps=1,2") == []
 
@@ -114,12 +114,12 @@ def test_leader_in_controlled_shutdown_hands_over() -> None:
     """R-184: a follower that joined the ISR later never led, and its leader ended only when its retries were used up."""
     alone, joined = (f"state-written node=b9 leader=b1 isr={isr} stamps={of}" for isr, of in (("b1", "1"), ("b1,b2", "1,2")))
     handed = "state-written node=b9 leader=b2 leader_epoch=2 isr=b2 stamps=2", "became-follower node=b1 leader=b2 leader_epoch=2"
-    told = ("became-follower node=b2 leader=b2 leader_epoch=2", "became-follower node=b3 leader=b2 leader_epoch=2")
+    followers_know = ("became-follower node=b2 leader=b2 leader_epoch=2", "became-follower node=b3 leader=b2 leader_epoch=2")
     message = f"b1 still leads t-0, though it shuts down and b2 could lead, {OVER_MS} ms after row"
 
     assert complaints(SHUTDOWN, STOPPING) == [f"{message} {LAST + 2}"]
     assert complaints(alone, SHUTDOWN, STOPPING, joined) == [f"{message} {LAST + 4}"]
-    assert complaints(alone, SHUTDOWN, STOPPING, joined, *handed, *told) == []
+    assert complaints(alone, SHUTDOWN, STOPPING, joined, *handed, *followers_know) == []
     assert complaints(alone, SHUTDOWN, STOPPING) == []
 
 
@@ -144,17 +144,17 @@ def test_move_replaces_a_leader_that_is_not_in_its_target() -> None:
     """R-235: until then an election by the controller does not look at the replicas that go."""
     moved = complaints("reassignment-begun node=b9 detail='forward to 2,3'", SHUTDOWN, STOPPING)
 
-    assert [why for why in moved if "still leads" in why] == []
+    assert [complaint for complaint in moved if "still leads" in complaint] == []
 
 
 def test_isr_change_that_comes_first_costs_another_read() -> None:
     """V3 §A step 3.3 (seed 10276 of `--faults all`)."""
-    gone = at("session-ended node=b2 incarnation=2", 2000)
-    first = at("state-written node=b1 leader=b1 isr=b1,b2,b3 stamps=1,2,3", 2300)
+    gone = row_at("session-ended node=b2 incarnation=2", 2000)
+    first = row_at("state-written node=b1 leader=b1 isr=b1,b2,b3 stamps=1,2,3", 2300)
     without = "state-written node=b9 leader=b1 isr=b1,b3 stamps=1,3"
 
-    assert complaints(gone, first, at(without, 2300 + DUE_MS)) == []
-    assert complaints(gone, first, at(without, 2310 + DUE_MS)) != []
+    assert complaints(gone, first, row_at(without, 2300 + DUE_MS)) == []
+    assert complaints(gone, first, row_at(without, 2310 + DUE_MS)) != []
 
 
 def test_last_member_that_can_lead_stays_in_the_isr() -> None:
@@ -177,23 +177,25 @@ def test_last_member_that_can_lead_stays_in_the_isr() -> None:
 )
 def test_isr_is_not_due_while_no_other_member_can_lead(gone: str, back: str, is_reported: bool) -> None:
     """The recovery election waited for a broker that was cut off (seed 110716 of `--faults all`)."""
-    lost = at("session-ended node=b2 incarnation=2", 2000)
-    late = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
+    lost = row_at("session-ended node=b2 incarnation=2", 2000)
+    complaint = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
     without = "state-written node=b9 leader=b1 isr=b1 stamps=1"
 
-    assert (late in complaints(lost, at(gone, 2400), at(back, 10_000))) is is_reported
-    assert late not in complaints(lost, at(gone, 2400), at(back, 10_000), at(without, 10_000 + DUE_MS))
-    assert late in complaints(lost, at(gone, 2000 + DUE_MS + 10), at(back, 10_000))
+    assert (complaint in complaints(lost, row_at(gone, 2400), row_at(back, 10_000))) is is_reported
+    assert complaint not in complaints(lost, row_at(gone, 2400), row_at(back, 10_000), row_at(without, 10_000 + DUE_MS))
+    assert complaint in complaints(lost, row_at(gone, 2000 + DUE_MS + 10), row_at(back, 10_000))
 
 
 def test_member_that_stays_after_an_election_is_still_due() -> None:
     """A recovery election that leaves a broker without a registration in the ISR has lost its way."""
-    both = at("session-ended node=b2 incarnation=2", 2000), at("session-ended node=b1 incarnation=1", 2400)
+    both = row_at("session-ended node=b2 incarnation=2", 2000), row_at("session-ended node=b1 incarnation=1", 2400)
     elected = "state-written node=b9 leader=b1 isr=b1,b2 stamps=7,2 leader_epoch=2"
-    told = tuple(f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b3"))
-    late = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
+    followers_know = tuple(f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b3"))
+    complaint = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
 
-    assert complaints(*both, at("registered node=b1 incarnation=7", 5000), at(elected, 5010), *told) == [late]
+    assert complaints(*both, row_at("registered node=b1 incarnation=7", 5000), row_at(elected, 5010), *followers_know) == [
+        complaint
+    ]
 
 
 def test_member_under_a_later_registration_is_another_one() -> None:
@@ -204,66 +206,70 @@ def test_member_under_a_later_registration_is_another_one() -> None:
 
 def test_replica_learns_a_new_epoch_at_once() -> None:
     """V3 §A step 4: the controller sends LeaderAndIsr to each replica."""
-    elected = at("state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2", TERM_MS)
-    told = [at(f"became-follower node={node} leader=b2 leader_epoch=2", TERM_MS) for node in ("b1", "b2", "b3")]
+    elected = row_at("state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2", TERM_MS)
+    followers_know = [row_at(f"became-follower node={node} leader=b2 leader_epoch=2", TERM_MS) for node in ("b1", "b2", "b3")]
 
-    assert complaints(elected, *told) == []
-    assert complaints(elected, *told[:2]) == [f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + 1}"]
-    assert complaints(elected, *told[:2], at("session-ended node=b3 incarnation=3", TERM_MS)) == []
-    assert complaints(elected, *told[:2], at("dir-failed node=b3 dir=0", TERM_MS)) == []
-    assert complaints(elected, *told[:2], at("assigned replicas=b1,b2", TERM_MS)) == []
+    assert complaints(elected, *followers_know) == []
+    assert complaints(elected, *followers_know[:2]) == [f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + 1}"]
+    assert complaints(elected, *followers_know[:2], row_at("session-ended node=b3 incarnation=3", TERM_MS)) == []
+    assert complaints(elected, *followers_know[:2], row_at("dir-failed node=b3 dir=0", TERM_MS)) == []
+    assert complaints(elected, *followers_know[:2], row_at("assigned replicas=b1,b2", TERM_MS)) == []
 
 
 def test_replica_that_registers_learns_the_leader_at_once() -> None:
-    late = f"b3 does not know epoch 1 of t-0 {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
+    complaint = f"b3 does not know epoch 1 of t-0 {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
 
-    assert complaints("registered node=b3 incarnation=9") == [late]
+    assert complaints("registered node=b3 incarnation=9") == [complaint]
     assert complaints("registered node=b3 incarnation=9", "became-follower node=b3 leader=b1") == []
 
 
 @pytest.mark.parametrize(("more_ms", "is_reported"), [(0, False), (10, True)])
 def test_first_command_may_be_sent_again(more_ms: int, is_reported: bool) -> None:
     """b3 refuses it if it has not read its registration yet (KAFKA-9839; seed 180268 of `--faults all`)."""
-    again = at("registered node=b3 incarnation=9", TERM_MS)
-    told = at("became-follower node=b3 leader=b1", TERM_MS + DUE_MS + RETRY_MS + more_ms)
+    registered_again = row_at("registered node=b3 incarnation=9", TERM_MS)
+    follower_knows = row_at("became-follower node=b3 leader=b1", TERM_MS + DUE_MS + RETRY_MS + more_ms)
 
-    assert any("b3 does not know" in words for words in complaints(again, told)) is is_reported
+    assert any("b3 does not know" in words for words in complaints(registered_again, follower_knows)) is is_reported
 
 
 @pytest.mark.parametrize(("after_ms", "is_reported"), [(RETRY_MS - 1, False), (RETRY_MS, True)])
 def test_state_written_as_a_broker_registers_may_wait(after_ms: int, is_reported: bool) -> None:
     """The controller pauses after the command that was refused, also with later states (seed 210060 of `--faults all`)."""
-    again = at("registered node=b3 incarnation=9", TERM_MS)
-    elected = at("state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2", TERM_MS + after_ms)
-    told = at("became-follower node=b3 leader=b2 leader_epoch=2", TERM_MS + after_ms + DUE_MS + RETRY_MS)
+    registered_again = row_at("registered node=b3 incarnation=9", TERM_MS)
+    elected = row_at("state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2", TERM_MS + after_ms)
+    follower_knows = row_at("became-follower node=b3 leader=b2 leader_epoch=2", TERM_MS + after_ms + DUE_MS + RETRY_MS)
 
-    assert any("b3 does not know" in words for words in complaints(again, elected, told)) is is_reported
+    assert any("b3 does not know" in words for words in complaints(registered_again, elected, follower_knows)) is is_reported
 
 
 @pytest.mark.parametrize(("life", "is_reported"), [(1, False), (2, True)])
 def test_process_learns_a_leader_under_its_own_registration(life: int, is_reported: bool) -> None:
     """ZooKeeper performed the request of a process that had been killed meanwhile (seed 130684 of `--faults all`)."""
-    again = "node-stopped node=b3 detail=crash", "node-started node=b3 life=2", f"registered node=b3 incarnation=9 life={life}"
-    late = f"b3 does not know epoch 1 of t-0 {DUE_MS + RETRY_MS} ms after row {LAST + 3}"
+    registered_again = (
+        "node-stopped node=b3 detail=crash",
+        "node-started node=b3 life=2",
+        f"registered node=b3 incarnation=9 life={life}",
+    )
+    complaint = f"b3 does not know epoch 1 of t-0 {DUE_MS + RETRY_MS} ms after row {LAST + 3}"
 
-    assert (late in complaints(*again)) is is_reported
+    assert (complaint in complaints(*registered_again)) is is_reported
 
 
 def test_registration_without_a_process_is_of_the_running_one() -> None:
-    history = history_of(*FIRST, "registered node=b3 incarnation=9", at("final-reads", 20_000))
+    history = history_of(*FIRST, "registered node=b3 incarnation=9", row_at("final-reads", 20_000))
     nameless = [msgspec.structs.replace(event, life=None) for event in history.events]
-    late = f"b3 does not know epoch 1 of t-0 {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
+    complaint = f"b3 does not know epoch 1 of t-0 {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
 
-    assert judge(History(history.manifest, operations=[], events=nameless), (CHECKER,)).not_live == (late,)
+    assert judge(History(history.manifest, operations=[], events=nameless), (CHECKER,)).not_live == (complaint,)
 
 
 @pytest.mark.parametrize("later", [(), ("registered node=b1 incarnation=7",)], ids=["gone", "registered anew"])
 def test_leader_that_is_to_be_replaced_is_told_to_nobody(later: tuple[str, ...]) -> None:
     """The controller may wait for the ends of logs first (seed 10427 of `--faults all`)."""
-    gone, again = "session-ended node=b1 incarnation=1", "registered node=b3 incarnation=9"
+    gone, registered_again = "session-ended node=b1 incarnation=1", "registered node=b3 incarnation=9"
 
-    assert not any("does not know" in words for words in complaints(gone, *later, again))
-    assert not any("does not know" in words for words in complaints(again, gone, *later))
+    assert not any("does not know" in words for words in complaints(gone, *later, registered_again))
+    assert not any("does not know" in words for words in complaints(registered_again, gone, *later))
 
 
 BACK_MS = 500 + 2 * 500  # DUE_MS, and the request timeouts of a command and of a question
@@ -334,21 +340,21 @@ def test_broker_with_a_failed_directory_creates_new_replicas(zk_version: int, is
 def test_new_partition_gets_a_state_at_once() -> None:
     made = "assigned topic=u replicas=b1,b2"
     state = "state-written topic=u node=b9 leader=b1 isr=b1,b2 stamps=1,2"
-    told = [f"became-follower topic=u node={node} leader=b1" for node in ("b1", "b2")]
+    followers_know = [f"became-follower topic=u node={node} leader=b1" for node in ("b1", "b2")]
 
     assert complaints(made) == [f"u-0 has no state {DUE_MS} ms after row {LAST + 1}"]
-    assert complaints(made, state, *told) == []
+    assert complaints(made, state, *followers_know) == []
     assert complaints(made, "topic-deleted topic=u") == []
     assert complaints("assigned topic=u replicas=b7,b8") == []
 
 
 def test_new_partitions_get_their_states_one_by_one() -> None:
     """Twelve partitions over slow links took 950 ms (seed 1088 of `--faults all`)."""
-    made = [at(f"assigned partition={number} topic=u replicas=b3", 2000) for number in range(4)]
+    made = [row_at(f"assigned partition={number} topic=u replicas=b3", 2000) for number in range(4)]
     states = [
         (
-            at(f"state-written partition={number} topic=u node=b9 leader=b3 isr=b3 stamps=3", 2300 + 150 * number),
-            at(f"became-leader partition={number} topic=u node=b3", 2310 + 150 * number),
+            row_at(f"state-written partition={number} topic=u node=b9 leader=b3 isr=b3 stamps=3", 2300 + 150 * number),
+            row_at(f"became-leader partition={number} topic=u node=b3", 2310 + 150 * number),
         )
         for number in range(4)
     ]
@@ -362,25 +368,25 @@ def test_new_partitions_get_their_states_one_by_one() -> None:
 
 def test_new_partitions_get_their_states_in_any_order() -> None:
     """The controller takes partitions by name (seed 30288 of `--faults all`)."""
-    made = [at(f"assigned partition={number} topic=u replicas=b3", 2000) for number in (1, 0)]
-    first = at("state-written partition=0 topic=u node=b9 leader=b3 isr=b3 stamps=3", 2100)
-    heard = at("became-leader partition=0 topic=u node=b3", 2110)
+    made = [row_at(f"assigned partition={number} topic=u replicas=b3", 2000) for number in (1, 0)]
+    first = row_at("state-written partition=0 topic=u node=b9 leader=b3 isr=b3 stamps=3", 2100)
+    heard = row_at("became-leader partition=0 topic=u node=b3", 2110)
 
-    for ms, told in ((DUE_MS + TURN_MS, []), (DUE_MS + TURN_MS + 10, [f"u-1 has no state 600 ms after row {LAST + 1}"])):
-        second = at("state-written partition=1 topic=u node=b9 leader=b3 isr=b3 stamps=3", 2000 + ms)
-        assert complaints(*made, first, heard, second, at("became-leader partition=1 topic=u node=b3", 2010 + ms)) == told
+    for ms, messages in ((DUE_MS + TURN_MS, []), (DUE_MS + TURN_MS + 10, [f"u-1 has no state 600 ms after row {LAST + 1}"])):
+        second = row_at("state-written partition=1 topic=u node=b9 leader=b3 isr=b3 stamps=3", 2000 + ms)
+        assert complaints(*made, first, heard, second, row_at("became-leader partition=1 topic=u node=b3", 2010 + ms)) == messages
 
 
 def test_isr_changes_are_made_one_by_one() -> None:
     """Twelve took 508 ms over slow links (seed 1323 of `--faults all`)."""
-    asked = [at(f"{ASKED} partition={number}", 2000) for number in (1, 2, 3)]
+    changes_sent = [row_at(f"{ASKED} partition={number}", 2000) for number in (1, 2, 3)]
     due_ms = [DUE_MS, DUE_MS + TURN_MS, DUE_MS + 2 * TURN_MS]
-    done = [at(f"{ENDED} partition={number}", 2000 + ms) for number, ms in zip((1, 2, 3), due_ms, strict=True)]
-    late = at(f"{ENDED} partition=3", 2000 + due_ms[2] + 10)
-    why = f"b1 does not know the result of its ISR change of t-3 {due_ms[2]} ms after row {LAST + 3}"
+    done = [row_at(f"{ENDED} partition={number}", 2000 + ms) for number, ms in zip((1, 2, 3), due_ms, strict=True)]
+    late_end = row_at(f"{ENDED} partition=3", 2000 + due_ms[2] + 10)
+    complaint = f"b1 does not know the result of its ISR change of t-3 {due_ms[2]} ms after row {LAST + 3}"
 
-    assert complaints(*asked, *done) == []
-    assert complaints(*asked, *done[:2], late) == [why]
+    assert complaints(*changes_sent, *done) == []
+    assert complaints(*changes_sent, *done[:2], late_end) == [complaint]
 
 
 @pytest.mark.parametrize(
@@ -388,20 +394,20 @@ def test_isr_changes_are_made_one_by_one() -> None:
 )
 def test_partition_of_a_deleted_topic_owes_nothing(again: tuple[str, ...], is_reported: bool) -> None:
     """Its states are written while its replicas are being deleted (seeds 1126 and 1145 of `--faults all`)."""
-    late = "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,2 leader_epoch=2"
-    known = [f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b2", "b3")]
-    why = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row"
+    late_write = "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,2 leader_epoch=2"
+    followers_know = [f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b2", "b3")]
+    complaint = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row"
 
-    lines = complaints("topic-deleted", *again, late, *known, "session-ended node=b2 incarnation=2")
+    lines = complaints("topic-deleted", *again, late_write, *followers_know, "session-ended node=b2 incarnation=2")
 
-    assert [words.startswith(why) for words in lines] == ([True] if is_reported else [])
+    assert [words.startswith(complaint) for words in lines] == ([True] if is_reported else [])
 
 
 @pytest.mark.parametrize(("others", "is_reported"), [(2, True), (3, False)])
 def test_new_partition_waits_for_isr_changes_that_are_due(others: int, is_reported: bool) -> None:
     """A session's requests to ZooKeeper are served in order (seed 140120 of `--faults all`)."""
     waiting = [f"isr-change-sent node=b1 partition={number} isr=b1" for number in range(2, 2 + others)]
-    made = at("state-written node=b9 partition=1 leader=b2 isr=b2 stamps=2", TERM_MS + DUE_MS + 3 * TURN_MS)
+    made = row_at("state-written node=b9 partition=1 leader=b2 isr=b2 stamps=2", TERM_MS + DUE_MS + 3 * TURN_MS)
 
     message = " ".join(complaints(*waiting, "assigned partition=1 replicas=b2", made))
     assert ("t-1 has no state" in message) is is_reported
@@ -417,26 +423,28 @@ def test_assignment_of_a_removed_partition_owes_no_state(topic_id: int, is_repor
 
 def test_elections_are_held_one_by_one() -> None:
     """Nine took 562 ms over slow links (seed 609 of `--faults all`)."""
-    made = [at(f"state-written partition={number} node=b9 leader=b1 isr=b1,b2 stamps=1,2", 1500) for number in (1, 2)]
-    told = [
-        at(f"became-follower partition={number} node={node} leader=b1", 1510) for number in (1, 2) for node in ("b1", "b2", "b3")
+    made = [row_at(f"state-written partition={number} node=b9 leader=b1 isr=b1,b2 stamps=1,2", 1500) for number in (1, 2)]
+    leaders_know = [
+        row_at(f"became-follower partition={number} node={node} leader=b1", 1510)
+        for number in (1, 2)
+        for node in ("b1", "b2", "b3")
     ]
-    gone = at("session-ended node=b2 incarnation=2", 2000)
+    gone = row_at("session-ended node=b2 incarnation=2", 2000)
     words = [f"b2 is still in the ISR of t-{number}, though its registration ended, 700 ms after row" for number in (0, 1, 2)]
 
-    assert [message.split(" after row")[0] + " after row" for message in complaints(*made, *told, gone)] == words
+    assert [message.split(" after row")[0] + " after row" for message in complaints(*made, *leaders_know, gone)] == words
 
 
 @pytest.mark.parametrize("node", ["b9", "b3"], ids=["the controller", "the broker"])
 def test_stopped_process_owes_nothing_before_it_registers(node: str) -> None:
     """ZooKeeper keeps the session of an ended process for its timeout (seeds 1001 and 1114 of `--faults all`)."""
     elected = "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2"
-    told = [f"became-follower node={one} leader=b2 leader_epoch=2" for one in ("b1", "b2")]
-    again = ("registered node=b3 incarnation=9", "became-follower node=b3 leader=b2 leader_epoch=2")
+    followers_know = [f"became-follower node={one} leader=b2 leader_epoch=2" for one in ("b1", "b2")]
+    registered_again = ("registered node=b3 incarnation=9", "became-follower node=b3 leader=b2 leader_epoch=2")
 
-    assert complaints(f"node-stopped node={node} detail=crash", elected, *told) == []
-    assert complaints("node-stopped node=b3 detail=crash", elected, *told, *again) == []
-    assert complaints("node-stopped node=b3 detail=crash", elected, *told, again[0]) != []
+    assert complaints(f"node-stopped node={node} detail=crash", elected, *followers_know) == []
+    assert complaints("node-stopped node=b3 detail=crash", elected, *followers_know, *registered_again) == []
+    assert complaints("node-stopped node=b3 detail=crash", elected, *followers_know, registered_again[0]) != []
 
 
 ENDED_MOVE = "reassignment-ended node=b9"
@@ -464,13 +472,13 @@ def test_move_that_ended_a_step_owes_the_next_one() -> None:
 
 def test_replica_that_a_move_stopped_is_told_nothing() -> None:
     """It waits for others to stop, too, before the assignment is smaller (seed 1500 of `--faults all`)."""
-    begun, left = "reassignment-begun node=b9 detail='forward to 1,2'", "resigned node=b3"
+    move_begun, left = "reassignment-begun node=b9 detail='forward to 1,2'", "resigned node=b3"
     elected = "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2"
-    told = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
+    followers_know = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
 
-    assert complaints(begun, left, elected, *told, ENDED_MOVE) == []
-    assert complaints("ok edit-znode value=/admin/reassign_partitions", begun, left, elected, *told) == []
-    assert complaints(begun, "resigned node=b2", elected, told[0], ENDED_MOVE) != []
+    assert complaints(move_begun, left, elected, *followers_know, ENDED_MOVE) == []
+    assert complaints("ok edit-znode value=/admin/reassign_partitions", move_begun, left, elected, *followers_know) == []
+    assert complaints(move_begun, "resigned node=b2", elected, followers_know[0], ENDED_MOVE) != []
 
 
 @pytest.mark.parametrize(
@@ -486,43 +494,43 @@ def test_replica_that_a_move_stopped_is_told_nothing() -> None:
 )
 def test_replica_that_leaves_is_told_nothing(way: str, isr: str, is_reported: bool) -> None:
     """R-234: the controller has the target assignment in memory as soon as the ISR allows it (seed 70454 of `--faults all`)."""
-    begun = (f"reassignment-begun node=b9 detail='{way}'",) if way else ()
+    move_begun = (f"reassignment-begun node=b9 detail='{way}'",) if way else ()
     shrunk = f"state-written node=b9 leader=b2 isr={isr} stamps={isr.replace('b', '')}"
-    elected = at(f"state-written node=b9 leader=b2 isr={isr} stamps={isr.replace('b', '')} leader_epoch=2", TERM_MS)
-    known = [at(f"became-follower node={node} leader=b2 leader_epoch=2", TERM_MS) for node in ("b1", "b2")]
-    late = f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + len(begun) + 2}"
+    elected = row_at(f"state-written node=b9 leader=b2 isr={isr} stamps={isr.replace('b', '')} leader_epoch=2", TERM_MS)
+    followers_know = [row_at(f"became-follower node={node} leader=b2 leader_epoch=2", TERM_MS) for node in ("b1", "b2")]
+    complaint = f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + len(move_begun) + 2}"
 
-    ended = at(ENDED_MOVE, TERM_MS) if way else at("final-reads", TERM_MS)
+    ended = row_at(ENDED_MOVE, TERM_MS) if way else row_at("final-reads", TERM_MS)
 
-    assert (late in complaints(*begun, shrunk, elected, *known, ended)) is is_reported
+    assert (complaint in complaints(*move_begun, shrunk, elected, *followers_know, ended)) is is_reported
 
 
 def test_replica_that_leaves_is_told_nothing_of_a_shorter_isr() -> None:
     """The write that names the target replicas alone may also take one that died out of the ISR."""
     rows = "reassignment-begun node=b9 detail='forward to 1,2'", "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2"
     elected = "state-written node=b9 leader=b2 isr=b2 stamps=2 leader_epoch=2"
-    told = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
+    followers_know = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2")]
 
-    assert complaints(*rows, elected, *told, ENDED_MOVE) == []
+    assert complaints(*rows, elected, *followers_know, ENDED_MOVE) == []
 
 
 def test_move_that_an_operator_may_have_stopped_owes_no_step() -> None:
     """The entry of the move may be gone from /admin/reassign_partitions (seeds 207, 213 and 227 of `--faults all`)."""
-    begun, edit = "reassignment-begun node=b9 detail='forward to 1,2'", "ok edit-znode value=/admin/reassign_partitions"
+    move_begun, edit = "reassignment-begun node=b9 detail='forward to 1,2'", "ok edit-znode value=/admin/reassign_partitions"
 
-    assert complaints(begun, edit) == []
-    assert complaints(edit, begun) == []
-    assert complaints("ok poll offset=0", begun) != []
+    assert complaints(move_begun, edit) == []
+    assert complaints(edit, move_begun) == []
+    assert complaints("ok poll offset=0", move_begun) != []
 
 
 def test_move_does_not_wait_for_an_inactive_broker() -> None:
     """R-183, R-244: the move goes on without the answer of an inactive broker, whatever fault it has."""
     fault = "fault-begun fault=f node=b3 detail=cut-peers-long"
-    begun = "reassignment-begun node=b9 detail='forward to 1,2'"
+    move_begun = "reassignment-begun node=b9 detail='forward to 1,2'"
     inactive = "broker-state node=b9 broker=b3 incarnation=3 detail=inactive"
 
-    assert complaints(fault, begun) == []
-    assert complaints(fault, begun, inactive) == [
+    assert complaints(fault, move_begun) == []
+    assert complaints(fault, move_begun, inactive) == [
         f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 3}"
     ]
 
@@ -530,42 +538,42 @@ def test_move_does_not_wait_for_an_inactive_broker() -> None:
 @pytest.mark.parametrize(("back", "is_reported"), [("incarnation=7", False), ("incarnation=2", True)], ids=["anew", "in the ISR"])
 def test_move_waits_for_target_replicas_that_registered_anew(back: str, is_reported: bool) -> None:
     """They join the ISR first; where nobody else is in it, after a recovery election (docs/promise.md SILENT-1)."""
-    begun = at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
-    ended = at("session-ended node=b2 incarnation=2", TERM_MS + 100)
+    move_begun = row_at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
+    ended = row_at("session-ended node=b2 incarnation=2", TERM_MS + 100)
     stands = f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 1}"
 
-    assert (stands in complaints(begun, ended, at(f"registered node=b2 {back}", TERM_MS + 200))) is is_reported
+    assert (stands in complaints(move_begun, ended, row_at(f"registered node=b2 {back}", TERM_MS + 200))) is is_reported
 
 
 @pytest.mark.parametrize(
-    "other", ["assigned partition=1 replicas=b1", "reassignment-begun node=b9 partition=1 detail='forward to 1'"]
+    "other_write", ["assigned partition=1 replicas=b1", "reassignment-begun node=b9 partition=1 detail='forward to 1'"]
 )
 @pytest.mark.parametrize(("more_ms", "is_reported"), [(0, False), (10, True)])
-def test_move_may_repeat_a_write_that_met_another_one(other: str, more_ms: int, is_reported: bool) -> None:
+def test_move_may_repeat_a_write_that_met_another_one(other_write: str, more_ms: int, is_reported: bool) -> None:
     """The agent's multi checks every version that it read; it waits for retry.backoff.ms (seed 130179 of `--faults all`)."""
-    begun = at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
-    ended = at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + 100 + DUE_MS + RETRY_MS + more_ms)
-    late = f"the move of t-0 forward to b1, b2 took no step {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
+    move_begun = row_at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
+    ended = row_at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + 100 + DUE_MS + RETRY_MS + more_ms)
+    complaint = f"the move of t-0 forward to b1, b2 took no step {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
 
-    assert (late in complaints(begun, at(other, TERM_MS + 100), ended)) is is_reported
+    assert (complaint in complaints(move_begun, row_at(other_write, TERM_MS + 100), ended)) is is_reported
 
 
 def test_move_waits_for_a_broker_that_is_active_again() -> None:
     """It may have a replica to be deleted (seed 60632 of `--faults all`)."""
     fault = "fault-begun fault=f node=b3 detail=cut-peers-long"
-    begun = "reassignment-begun node=b9 detail='forward to 1,2'"
-    held = [f"broker-state node=b9 broker=b3 incarnation=3 detail={what}" for what in ("inactive", "active")]
+    move_begun = "reassignment-begun node=b9 detail='forward to 1,2'"
+    states_in_memory = [f"broker-state node=b9 broker=b3 incarnation=3 detail={what}" for what in ("inactive", "active")]
 
-    assert complaints(fault, begun, *held) == []
+    assert complaints(fault, move_begun, *states_in_memory) == []
 
 
 @pytest.mark.parametrize("what", ["stopping", "inactive"])
 def test_move_waits_for_a_stopping_process_with_a_session(what: str) -> None:
     """The controller asks it in vain until then (seeds 60291 and 60597 of `--faults all`)."""
-    held = f"broker-state node=b9 broker=b3 incarnation=3 detail={what}"
-    begun = "reassignment-begun node=b9 detail='forward to 1,2'"
+    states_in_memory = f"broker-state node=b9 broker=b3 incarnation=3 detail={what}"
+    move_begun = "reassignment-begun node=b9 detail='forward to 1,2'"
 
-    lines = complaints(held, "node-stopped node=b3 detail=shutdown", begun)
+    lines = complaints(states_in_memory, "node-stopped node=b3 detail=shutdown", move_begun)
 
     assert ("took no step" in " ".join(lines)) is (what == "inactive")
 
@@ -575,45 +583,54 @@ def test_move_waits_for_writes_of_other_moves(others: int, is_reported: bool) ->
     """Seed 70592 of `--faults all`: five moves at once, and a step took 587 ms."""
     moves = [f"reassignment-begun node=b9 partition={number} detail='forward to 1,2'" for number in (*range(1, others + 1), 0)]
 
-    lines = complaints(*moves, at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + DUE_MS + 2 * TURN_MS - 10))
+    lines = complaints(*moves, row_at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + DUE_MS + 2 * TURN_MS - 10))
 
     assert ("the move of t-0" in " ".join(lines)) is is_reported
 
 
 PLACED = ("recovered node=b1 dir=1 leo=0 hw=0", "became-leader node=b1 leo=0 hw=0")
 BACK = ("node-stopped node=b1", "node-started node=b1", "became-leader node=b1 leo=0 hw=0")  # without a `recovered` row
-GONE, FAILED = at("dir-failed node=b1 dir=1", 5), at("dir-failed node=b1 dir=1", 20)
+GONE, FAILED = row_at("dir-failed node=b1 dir=1", 5), row_at("dir-failed node=b1 dir=1", 20)
 
 
 @pytest.mark.parametrize(
     ("rows", "is_reported"),
     [
-        ((FAILED, at("resigned node=b1", 20)), False),
-        ((FAILED, at("resigned node=b1", 40)), True),
-        ((at("dir-failed node=b1 dir=0", 20), at("resigned node=b1", 40)), False),
-        (("replica-deleted node=b1", FAILED, at("resigned node=b1", 40)), False),
-        ((GONE, at("resigned node=b1", 5), at("became-leader node=b1 leo=0 hw=0", 6), FAILED, at("resigned node=b1", 40)), False),
+        ((FAILED, row_at("resigned node=b1", 20)), False),
+        ((FAILED, row_at("resigned node=b1", 40)), True),
+        ((row_at("dir-failed node=b1 dir=0", 20), row_at("resigned node=b1", 40)), False),
+        (("replica-deleted node=b1", FAILED, row_at("resigned node=b1", 40)), False),
         (
-            ("topic-deleted topic_id=5", "recovered node=b1 dir=1 leo=0 hw=0 topic_id=5", FAILED, at("resigned node=b1", 40)),
+            (
+                GONE,
+                row_at("resigned node=b1", 5),
+                row_at("became-leader node=b1 leo=0 hw=0", 6),
+                FAILED,
+                row_at("resigned node=b1", 40),
+            ),
             False,
         ),
-        ((FAILED, "node-stopped node=b1 detail=crash", at("resigned node=b1", 40)), False),
-        ((FAILED, "fault-begun fault=f node=b1 detail=pause", at("resigned node=b1", 40)), False),
-        ((*BACK, FAILED, at("resigned node=b1", 40)), False),
+        (
+            ("topic-deleted topic_id=5", "recovered node=b1 dir=1 leo=0 hw=0 topic_id=5", FAILED, row_at("resigned node=b1", 40)),
+            False,
+        ),
+        ((FAILED, "node-stopped node=b1 detail=crash", row_at("resigned node=b1", 40)), False),
+        ((FAILED, "fault-begun fault=f node=b1 detail=pause", row_at("resigned node=b1", 40)), False),
+        ((*BACK, FAILED, row_at("resigned node=b1", 40)), False),
     ],
     # Deleted: seed 70601 of `--faults all`, ended: 70497, back: 80252 and 80467.
     ids=["at once", "when told", "another directory", "another replica", "made elsewhere", "deleted", "ended", "paused", "back"],
 )
 def test_replica_in_a_failed_directory_resigns_at_once(rows: tuple[str, ...], is_reported: bool) -> None:
     """KIP-112: it does not wait for the controller, which may hear of the failure late."""
-    late = f"b1 kept its role in t-0 for 20 ms after its directory failed at row {LAST + 3}"
+    complaint = f"b1 kept its role in t-0 for 20 ms after its directory failed at row {LAST + 3}"
 
-    assert [message for message in complaints(*PLACED, *rows) if "role" in message] == [late] * is_reported
+    assert [message for message in complaints(*PLACED, *rows) if "role" in message] == [complaint] * is_reported
 
 
 @pytest.mark.parametrize(("ms", "is_reported"), [(DUE_MS, False), (DUE_MS + 10, True)])
 def test_replica_keeps_its_role_until_its_process_ends(ms: int, is_reported: bool) -> None:
     """A process that is killed while it gives up its roles may not have noted that."""
-    lines = complaints(*PLACED, FAILED, at("node-stopped node=b1 detail=crash", 20 + ms))
+    lines = complaints(*PLACED, FAILED, row_at("node-stopped node=b1 detail=crash", 20 + ms))
 
     assert ("kept its role" in " ".join(lines)) is is_reported

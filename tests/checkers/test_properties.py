@@ -136,9 +136,9 @@ def lets_another_commit(history: History, rng: Rng) -> History | None:
         return None
     hit = rng.pick(rows)
     assert hit.hw is not None
-    other = "b1" if hit.node != "b1" else "b2"
-    between = _insert(history, hit, kind=EventKind.BECAME_LEADER, node=other, hw=hit.hw - 1)
-    return _insert(between, between.events[between.events.index(hit) + 1], kind=EventKind.HW, node=other, hw=hit.hw)
+    new_leader = "b1" if hit.node != "b1" else "b2"
+    between = _insert(history, hit, kind=EventKind.BECAME_LEADER, node=new_leader, hw=hit.hw - 1)
+    return _insert(between, between.events[between.events.index(hit) + 1], kind=EventKind.HW, node=new_leader, hw=hit.hw)
 
 
 def _insert(history: History, after: ClusterEvent, **columns: object) -> History:
@@ -158,7 +158,7 @@ def _insert(history: History, after: ClusterEvent, **columns: object) -> History
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("edit", "found"),
+    ("edit", "kinds_expected"),
     [
         (drops_a_record_from_a_read, {"lost-write"}),
         (changes_a_value_that_was_read, {"phantom-read", "inconsistent-offsets"}),
@@ -169,14 +169,14 @@ def _insert(history: History, after: ClusterEvent, **columns: object) -> History
     ],
 )
 @given(seed=seeds)
-def test_corruption_planted_in_a_good_history_is_found(edit: Edit, found: set[str], seed: int) -> None:
+def test_corruption_planted_in_a_good_history_is_found(edit: Edit, kinds_expected: set[str], seed: int) -> None:
     """Each edit puts one lie into a healthy history; its checker must report it."""
     rng = Rng(seed)
     history = Toy(rng, m=2, power=False).run(120, breaks=40)
     planted = edit(history, rng.fork("edit"))
 
     if planted is not None:
-        assert found <= kinds(judge(planted))
+        assert kinds_expected <= kinds(judge(planted))
 
 
 @pytest.mark.slow

@@ -8,11 +8,11 @@ from checkers.registry import ALL
 
 def test_list_of_checkers_imports_no_foreign_judge() -> None:
     """Every command imports the list; scipy and rustworkx would double its start."""
-    asked = "import sys, checkers.registry; print([name for name in ('scipy', 'rustworkx') if name in sys.modules])"
+    command = "import sys, checkers.registry; print([name for name in ('scipy', 'rustworkx') if name in sys.modules])"
 
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    completed = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
 
-    assert done.stdout == "[]\n"
+    assert completed.stdout == "[]\n"
 
 
 def test_names_of_checkers_are_unique() -> None:

@@ -25,7 +25,7 @@ from history.seed import Rng
 from proof.manifests import manifest, promise
 from tests.checkers.corpus import RUNS
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import Story
+from tests.checkers.story import HistoryBuilder
 from tests.checkers.toy import Toy
 
 SCREENED = tuple(checker for checker in ALL if checker.screen is not None)
@@ -40,7 +40,7 @@ def assert_screens_change_nothing(history: History, checkers: tuple[Checker, ...
     return walked
 
 
-def good(rows: int, seed: int = 1) -> History:
+def good_history(rows: int, seed: int = 1) -> History:
     operations, events, manifest_told = log_tables(rows, seed=seed)
     return History.from_tables(manifest_told, operations=operations, events=events)
 
@@ -61,7 +61,7 @@ def test_fast_prechecks_keep_verdicts_without_broker_events(name: str) -> None:
 
 def test_fast_prechecks_skip_each_partition_of_a_good_history() -> None:
     """Otherwise the tests of this module would compare the walk with itself."""
-    history = good(4000)
+    history = good_history(4000)
     columns = columns_of(history.operations_of(NAMES))
     assert columns is not None
 
@@ -115,8 +115,8 @@ def conversations(draw: st.DrawFn) -> History:
     waiting: dict[int, list[Operation]] = {}
     for index in range(draw(st.integers(2, 20))):
         process = draw(st.integers(0, 3))
-        asked = waiting.pop(process, None)
-        if asked is None:
+        invoked_rows = waiting.pop(process, None)
+        if invoked_rows is None:
             f = draw(st.sampled_from(["produce", "poll"]))
             rows = [
                 Operation(
@@ -133,11 +133,11 @@ def conversations(draw: st.DrawFn) -> History:
         else:
             kind = draw(st.sampled_from([OpType.OK, OpType.OK, OpType.OK, OpType.FAIL, OpType.INFO]))
             start = draw(st.integers(0, 4))
-            count = len(asked) if asked[0].f == "produce" else draw(st.integers(1, 3))
+            count = len(invoked_rows) if invoked_rows[0].f == "produce" else draw(st.integers(1, 3))
             rows = [
                 msgspec.structs.replace(
-                    asked[0], index=index, slot=slot, type=kind, time_ns=index, acks=None, delivery=None,
-                    value=f"v{draw(st.integers(0, 8))}" if asked[0].f == "poll" else None,
+                    invoked_rows[0], index=index, slot=slot, type=kind, time_ns=index, acks=None, delivery=None,
+                    value=f"v{draw(st.integers(0, 8))}" if invoked_rows[0].f == "poll" else None,
                     offset=start + slot if kind is OpType.OK else None,
                 )
                 for slot in range(count)
@@ -237,124 +237,124 @@ CHANGES: dict[str, Change] = {
 def test_fast_prechecks_keep_the_verdict_after_one_corruption(name: str) -> None:
     """Most kinds of changes must lead to a finding, otherwise the comparison is vacuous."""
     rng = Rng(7)
-    rows = good(800).operations
+    rows = good_history(800).operations
     found = 0
     for _ in range(25):
-        hit, other = rng.pick(rows), rng.pick(rows)
+        hit, copied_row = rng.pick(rows), rng.pick(rows)
         changed = [
-            CHANGES[name](row, other) if row is hit or (name != "another value" and row.index == hit.index) else row
+            CHANGES[name](row, copied_row) if row is hit or (name != "another value" and row.index == hit.index) else row
             for row in rows
         ]
-        history = History(good(16).manifest, operations=changed)
+        history = History(good_history(16).manifest, operations=changed)
         found += len(assert_screens_change_nothing(history).anomalies)
 
     assert found or name in ("another process", "another function", "other acks", "sent once")
 
 
-def sent_once(story: Story, process: int, value: str, offset: int) -> None:
-    story.op(process, OpType.INVOKE, "produce", ({"value": value, "acks": -1, "delivery": "once"},))
-    story.acked(process, value, offset)
+def sent_once(builder: HistoryBuilder, process: int, value: str, offset: int) -> None:
+    builder.op(process, OpType.INVOKE, "produce", ({"value": value, "acks": -1, "delivery": "once"},))
+    builder.produce_ok(process, value, offset)
 
 
-def by_hand(tell: Callable[[Story], object]) -> History:
-    story = Story()
-    tell(story)
-    return History(story.manifest, operations=story.operations)
+def by_hand(tell: Callable[[HistoryBuilder], object]) -> History:
+    builder = HistoryBuilder()
+    tell(builder)
+    return History(builder.manifest, operations=builder.operations)
 
 
-def _read_before_sent(story: Story) -> None:
-    story.polls(2, 0, "a")
-    story.produces(1, "a", 0)
+def _read_before_sent(builder: HistoryBuilder) -> None:
+    builder.poll(2, 0, "a")
+    builder.produce(1, "a", 0)
 
 
-def _read_while_sent(story: Story) -> None:
+def _read_while_sent(builder: HistoryBuilder) -> None:
     """A value is read before its produce is acknowledged."""
-    story.op(2, OpType.INVOKE, "poll", ({"offset": 0},))
-    story.asks(1, "a")
-    story.op(2, OpType.OK, "poll", ({"offset": 0, "value": "a"},))
-    story.acked(1, "a", 0)
+    builder.op(2, OpType.INVOKE, "poll", ({"offset": 0},))
+    builder.invoke_produce(1, "a")
+    builder.op(2, OpType.OK, "poll", ({"offset": 0, "value": "a"},))
+    builder.produce_ok(1, "a", 0)
 
 
-def _turned_round(story: Story) -> None:
-    sent_once(story, 1, "a", 1)
-    sent_once(story, 1, "b", 0)
-    story.polls(2, 0, "b a")
+def _turned_round(builder: HistoryBuilder) -> None:
+    sent_once(builder, 1, "a", 1)
+    sent_once(builder, 1, "b", 0)
+    builder.poll(2, 0, "b a")
 
 
-def _in_order_of_two(story: Story) -> None:
-    sent_once(story, 1, "a", 1)
-    sent_once(story, 3, "b", 0)
-    story.polls(2, 0, "b a")
+def _in_order_of_two(builder: HistoryBuilder) -> None:
+    sent_once(builder, 1, "a", 1)
+    sent_once(builder, 3, "b", 0)
+    builder.poll(2, 0, "b a")
 
 
-def _refused_and_read(story: Story) -> None:
-    story.asks(1, "a")
-    story.refused(1, "a")
-    story.polls(2, 0, "a")
+def _refused_and_read(builder: HistoryBuilder) -> None:
+    builder.invoke_produce(1, "a")
+    builder.produce_fail(1, "a")
+    builder.poll(2, 0, "a")
 
 
-def _refused_and_sent_again(story: Story) -> None:
+def _refused_and_sent_again(builder: HistoryBuilder) -> None:
     """A produce is refused, and its value is acknowledged when it is sent again."""
-    story.asks(1, "a")
-    story.refused(1, "a")
-    story.produces(1, "a", 0)
-    story.polls(2, 0, "a")
+    builder.invoke_produce(1, "a")
+    builder.produce_fail(1, "a")
+    builder.produce(1, "a", 0)
+    builder.poll(2, 0, "a")
 
 
-def _acknowledged_twice(story: Story) -> None:
-    story.produces(1, "a", 4)
-    story.produces(2, "b", 4)
+def _acknowledged_twice(builder: HistoryBuilder) -> None:
+    builder.produce(1, "a", 4)
+    builder.produce(2, "b", 4)
 
 
-def _acknowledged_back(story: Story) -> None:
-    story.produces(1, "a", 4)
-    story.produces(2, "b", 3)
+def _acknowledged_back(builder: HistoryBuilder) -> None:
+    builder.produce(1, "a", 4)
+    builder.produce(2, "b", 3)
 
 
-def _acknowledged_at_once(story: Story) -> None:
+def _acknowledged_at_once(builder: HistoryBuilder) -> None:
     """Two concurrent produces are acknowledged, the later offset first."""
-    story.asks(1, "a")
-    story.asks(2, "b")
-    story.acked(1, "a", 4)
-    story.acked(2, "b", 3)
+    builder.invoke_produce(1, "a")
+    builder.invoke_produce(2, "b")
+    builder.produce_ok(1, "a", 4)
+    builder.produce_ok(2, "b", 3)
 
 
-def _passed_over(story: Story) -> None:
+def _passed_over(builder: HistoryBuilder) -> None:
     for offset, value in enumerate("abc"):
-        story.produces(1, value, offset)
-    story.polls(2, 0, "a - c")
+        builder.produce(1, value, offset)
+    builder.poll(2, 0, "a - c")
 
 
-def _passed_over_nothing(story: Story) -> None:
+def _passed_over_nothing(builder: HistoryBuilder) -> None:
     """A transaction marker takes an offset that no client is given."""
-    story.produces(1, "a", 0)
-    story.produces(1, "c", 2)
-    story.polls(2, 0, "a - c")
+    builder.produce(1, "a", 0)
+    builder.produce(1, "c", 2)
+    builder.poll(2, 0, "a - c")
 
 
-def _sent_to_another_partition(story: Story) -> None:
-    story.about(1).produces(1, "a", 0)
-    story.about(0).polls(2, 0, "a")
+def _sent_to_another_partition(builder: HistoryBuilder) -> None:
+    builder.on_partition(1).produce(1, "a", 0)
+    builder.on_partition(0).poll(2, 0, "a")
 
 
-def _sent_to_both_partitions(story: Story) -> None:
+def _sent_to_both_partitions(builder: HistoryBuilder) -> None:
     """One value is sent to two partitions, and read in each."""
-    story.about(0).produces(1, "a", 0)
-    story.about(1).produces(1, "a", 0)
-    story.about(0).polls(2, 0, "a")
-    story.about(1).polls(2, 0, "a")
+    builder.on_partition(0).produce(1, "a", 0)
+    builder.on_partition(1).produce(1, "a", 0)
+    builder.on_partition(0).poll(2, 0, "a")
+    builder.on_partition(1).poll(2, 0, "a")
 
 
-def _sent_to_another_partition_first(story: Story) -> None:
-    story.about(0).produces(1, "a", 0)
-    story.about(1).polls(2, 0, "a")
-    story.about(1).produces(1, "a", 0)
+def _sent_to_another_partition_first(builder: HistoryBuilder) -> None:
+    builder.on_partition(0).produce(1, "a", 0)
+    builder.on_partition(1).poll(2, 0, "a")
+    builder.on_partition(1).produce(1, "a", 0)
 
 
-def _refused_to_say_where_the_log_begins(story: Story) -> None:
-    story.produces(1, "a", 0)
-    story.op(2, OpType.INVOKE, "earliest")
-    story.op(2, OpType.INFO, "earliest", ({"error": "OFFSET_NOT_AVAILABLE"},))
+def _refused_to_say_where_the_log_begins(builder: HistoryBuilder) -> None:
+    builder.produce(1, "a", 0)
+    builder.op(2, OpType.INVOKE, "earliest")
+    builder.op(2, OpType.INFO, "earliest", ({"error": "OFFSET_NOT_AVAILABLE"},))
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def _refused_to_say_where_the_log_begins(story: Story) -> None:
         (_refused_to_say_where_the_log_begins, {"wrong-error"}),
     ],
 )
-def test_fast_prechecks_keep_the_verdict_at_rule_boundaries(tell: Callable[[Story], object], kinds: set[str]) -> None:
+def test_fast_prechecks_keep_the_verdict_at_rule_boundaries(tell: Callable[[HistoryBuilder], object], kinds: set[str]) -> None:
     verdict = assert_screens_change_nothing(by_hand(tell))
 
     assert {anomaly.kind for anomaly in verdict.anomalies} == kinds
@@ -392,7 +392,7 @@ def test_fast_prechecks_keep_record_skipped_by_read_unchecked() -> None:
 def test_fast_prechecks_keep_verdict_after_swapped_records(seed: int) -> None:
     """Two records are exchanged in all rows; every producer is idempotent."""
     rng = Rng(seed)
-    rows = [msgspec.structs.replace(row, delivery="once" if row.f == "produce" else None) for row in good(200).operations]
+    rows = [msgspec.structs.replace(row, delivery="once" if row.f == "produce" else None) for row in good_history(200).operations]
     placed = [row for row in rows if row.offset is not None and row.f == "poll" and row.type is OpType.OK]
     first_operation = rng.pick(placed)
     second_operation = rng.pick(
@@ -404,12 +404,12 @@ def test_fast_prechecks_keep_verdict_after_swapped_records(seed: int) -> None:
         for row in rows
     ]
 
-    assert_screens_change_nothing(History(good(16).manifest, operations=operations))
+    assert_screens_change_nothing(History(good_history(16).manifest, operations=operations))
 
 
 def test_stored_partition_is_read_and_checked_alone(tmp_path: Path) -> None:
     """The file is read twice, some columns and some rows of it, and never as a whole."""
-    history = good(4000)
+    history = good_history(4000)
     rows = list(history.operations)
     at = next(i for i, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK)
     rows[at] = msgspec.structs.replace(rows[at], value="never sent")
@@ -425,7 +425,7 @@ def test_stored_partition_is_read_and_checked_alone(tmp_path: Path) -> None:
 
 def test_only_partitions_that_a_precheck_suspects_are_checked() -> None:
     """One read gets a wrong value: the verdict names it, and fifteen partitions are not walked."""
-    history = good(4000)
+    history = good_history(4000)
     rows = list(history.operations)
     at = next(i for i, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK)
     rows[at] = msgspec.structs.replace(rows[at], value="never sent")

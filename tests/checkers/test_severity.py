@@ -16,9 +16,9 @@ def test_order_is_the_one_that_checkers_declare() -> None:
     """The order is a file, so that it can be read without the checkers of logs."""
     kinds = {kind for checker in (*ALL, *OF_BLACK_BOXES) for kind in checker.reports if kind.is_anomaly}
     declared = {of: sorted((kind for kind in kinds if kind.harm is of), key=lambda kind: kind.rank) for of in Harm}
-    told = {of: [name for name in SEVERITY if harm(name) is of] for of in Harm}
+    kinds_by_harm = {of: [name for name in SEVERITY if harm(name) is of] for of in Harm}
 
-    assert {of: [kind.name for kind in kinds] for of, kinds in declared.items()} == told
+    assert {of: [kind.name for kind in kinds] for of, kinds in declared.items()} == kinds_by_harm
 
 
 def test_lost_record_is_worse_than_a_doubled_one() -> None:

@@ -45,18 +45,18 @@ def answers(rows: Rows, f: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield at, json.loads(row.value)
 
 
-def without(rows: Rows, place: Place, *, behind: int = -1) -> Rows:
+def without_record(rows: Rows, place: Place, *, behind: int = -1) -> Rows:
     """The rows, with a record taken out of all polls and acknowledgements behind a row."""
     changed = list(rows)
     for f, what in (("share-poll", "records"), ("share-acknowledge", "acknowledged")):
         for at, answer in answers(rows, f):
             if at > behind and place[0] in answer.get(what, {}):
-                answer[what][place[0]] = [one for one in answer[what][place[0]] if one[0] != place[1]]
+                answer[what][place[0]] = [record for record in answer[what][place[0]] if record[0] != place[1]]
                 changed[at] = replace(rows[at], value=json.dumps(answer))
     return changed
 
 
-def settled(rows: Rows, kind: str) -> tuple[int, Place]:
+def first_settled(rows: Rows, kind: str) -> tuple[int, Place]:
     """The first record whose acknowledgement of this kind was confirmed, with the place of that in `rows`."""
     for at, answer in answers(rows, "share-acknowledge"):
         for key in answer["confirmed"]:
@@ -67,22 +67,22 @@ def settled(rows: Rows, kind: str) -> tuple[int, Place]:
 
 
 def record_left_out(rows: Rows) -> Rows:
-    return without(rows, settled(rows, "accept")[1])
+    return without_record(rows, first_settled(rows, "accept")[1])
 
 
 def released_record_forgotten(rows: Rows) -> Rows:
     """The first record that was released for certain is given to nobody afterwards."""
-    at, place = settled(rows, "release")
-    return without(rows, place, behind=at)
+    at, place = first_settled(rows, "release")
+    return without_record(rows, place, behind=at)
 
 
 def accepted_record_again(rows: Rows) -> Rows:
     """The last member is given a record that was accepted long ago."""
-    return delivered_at_the_end(rows, settled(rows, "accept")[1])
+    return delivered_at_the_end(rows, first_settled(rows, "accept")[1])
 
 
 def rejected_record_again(rows: Rows) -> Rows:
-    return delivered_at_the_end(rows, settled(rows, "reject")[1])
+    return delivered_at_the_end(rows, first_settled(rows, "reject")[1])
 
 
 def delivered_at_the_end(rows: Rows, place: Place) -> Rows:

@@ -47,7 +47,8 @@ def test_partition_that_is_added_again_begins_anew() -> None:
 
 def test_partition_is_judged_until_its_deletion_is_done() -> None:
     """A requested deletion takes its time; meanwhile brokers come and go (seeds 85 and 120 of `make test-chaos FIRST=1`)."""
-    led, ended = f"{LED_BY_B2} isr=b2,b3 stamps=2,3 zk_version=2", "session-ended node=b3 incarnation=3"
+    led = f"{LED_BY_B2} isr=b2,b3 stamps=2,3 zk_version=2"
+    ended = "session-ended node=b3 incarnation=3"
     later = "state-written node=b9 leader=b2 leader_epoch=3 isr=b1,b2 stamps=7,2 zk_version=4"
     back = "state-written node=b2 leader=b2 leader_epoch=2 isr=b1,b2,b3 stamps=7,2,3 zk_version=3"
 
@@ -95,9 +96,9 @@ def test_move_turned_round_raises_a_third_epoch(between: tuple[str, ...], idle: 
 
 def test_move_that_another_controller_begins_anew_has_two_epochs() -> None:
     epochs = [f"state-written node=b8 leader=b1 leader_epoch={epoch} isr=b1,b2,b3 stamps=1,2,3" for epoch in (2, 3, 4)]
-    begun = [f"reassignment-begun node={node} detail=forward" for node in ("b9", "b8")]
+    move_begun = [f"reassignment-begun node={node} detail=forward" for node in ("b9", "b8")]
 
-    assert complaints(*begun, *epochs) == ["wrong-epoch"]
+    assert complaints(*move_begun, *epochs) == ["wrong-epoch"]
 
 
 @pytest.mark.parametrize(

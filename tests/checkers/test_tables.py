@@ -8,7 +8,7 @@ from checkers.engine.tables import Events, Operations
 from checkers.judge import judge
 from history.event import EventKind
 from tests.checkers.corpus import RUNS, history
-from tests.checkers.story import begin, commit_record
+from tests.checkers.story import commit_record, healthy_partition
 
 
 @pytest.mark.parametrize("name", sorted(RUNS))
@@ -23,12 +23,12 @@ def test_large_tables_have_the_verdicts_of_small_ones(name: str, monkeypatch: py
 @pytest.mark.parametrize("small_max", [-1, 1000])
 def test_views_keep_the_order_of_the_rows(small_max: int) -> None:
     """Rows that belong to every partition come between those of the partition, not behind them."""
-    story = begin()
-    commit_record(story)
-    story.session_ended("b3", 13)
-    story.hw("b1", 1)
-    story.event(EventKind.NODE_STARTED, whole_node=True, node="b3")
-    recorded = story.history()
+    builder = healthy_partition()
+    commit_record(builder)
+    builder.session_ended("b3", 13)
+    builder.hw("b1", 1)
+    builder.event(EventKind.NODE_STARTED, whole_node=True, node="b3")
+    recorded = builder.history()
     events = Events(recorded.events_frame, small_max=small_max)
 
     (group,) = groups(Operations(recorded.operations_frame, small_max=small_max), events, PARTITION)

@@ -162,9 +162,9 @@ def transaction_reads_itself(values: dict[int, Micros], rows: dict[int, Operatio
     """Put a transaction's own send into its poll."""
     for index, micros in sorted(values.items()):
         polled = next((m for m in micros if m[0] == "poll" and m[1:]), None)
-        mine = next((m for m in micros if m[0] == "send"), None)
-        if rows[index].type is OpType.OK and polled and mine and not polled[1].get(mine[1]):
-            polled[1][mine[1]] = [list(mine[2])]
+        own_send = next((m for m in micros if m[0] == "send"), None)
+        if rows[index].type is OpType.OK and polled and own_send and not polled[1].get(own_send[1]):
+            polled[1][own_send[1]] = [list(own_send[2])]
             return
 
 
@@ -182,18 +182,18 @@ def two_transactions_read_each_other(values: dict[int, Micros], rows: dict[int, 
 
 def swap_offsets(values: dict[int, Micros], first: list[Any], second: list[Any]) -> None:
     """Exchange the offsets of two sends, in their answers and in all polls."""
-    (low, one), (high, other) = first[2], second[2]
-    first[2], second[2] = [high, one], [low, other]
-    swapped = {one: high, other: low}
+    (low, low_offset_value), (high, high_offset_value) = first[2], second[2]
+    first[2], second[2] = [high, low_offset_value], [low, high_offset_value]
+    swapped = {low_offset_value: high, high_offset_value: low}
     everywhere(values, lambda _, records: sorted([swapped.get(v, o), v] for o, v in records))
 
 
 def sends_swap_offsets(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
     """Exchange the offsets of two sends of one transaction to one partition."""
     for index, micros in sorted(values.items()):
-        mine = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
-        if rows[index].type is OpType.OK and len(mine) > 1:
-            swap_offsets(values, mine[0], mine[1])
+        own_sends = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
+        if rows[index].type is OpType.OK and len(own_sends) > 1:
+            swap_offsets(values, own_sends[0], own_sends[1])
             return
 
 
@@ -201,14 +201,14 @@ def sends_of_a_process_swap_offsets(values: dict[int, Micros], rows: dict[int, O
     """Exchange the offsets of sends of two transactions of one process."""
     last: dict[int, list[Any]] = {}
     for index, micros in sorted(values.items()):
-        mine = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
-        if rows[index].type is not OpType.OK or len(mine) != 1:
+        own_sends = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
+        if rows[index].type is not OpType.OK or len(own_sends) != 1:
             continue
         before = last.get(rows[index].process)
         if before is not None:
-            swap_offsets(values, before, mine[0])
+            swap_offsets(values, before, own_sends[0])
             return
-        last[rows[index].process] = mine[0]
+        last[rows[index].process] = own_sends[0]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_unseen_record_accuses_only_if_a_reader_was_at_the_end() -> None:
     verdict = verdict_of(*lines)
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
-    assert any("no final reader came to the end" in why for why in verdict.unchecked)
+    assert any("no final reader came to the end" in complaint for complaint in verdict.unchecked)
 
 
 def test_runs_without_transactions_are_not_judged() -> None:

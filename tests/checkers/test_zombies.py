@@ -39,13 +39,13 @@ def test_recorded_clients_of_one_id_are_valid() -> None:
 
 def commits(rows: Rows, *types: OpType) -> list[tuple[int, int]]:
     """The indices in `rows` of the invocation and completion of each commit that ended so."""
-    asked: dict[int, int] = {}
+    row_of_invocation: dict[int, int] = {}
     found = []
     for at, row in enumerate(rows):
         if row.f == "txn-commit" and row.type is OpType.INVOKE:
-            asked[row.process] = at
+            row_of_invocation[row.process] = at
         elif row.f == "txn-commit" and row.type in types:
-            found.append((asked[row.process], at))
+            found.append((row_of_invocation[row.process], at))
     return found
 
 
@@ -69,11 +69,11 @@ def read_too(rows: Rows, records: dict[str, list[Any]]) -> Rows:
 def commit_of_zombie(rows: Rows) -> tuple[int, int]:
     """A commit that was asked for after the id was taken over, and was refused."""
     history = recorded_history()
-    for asked, ended in commits(rows, OpType.INFO):
+    for invoked_at, ended in commits(rows, OpType.INFO):
         changed = [replace(row, type=OpType.OK, error=None) if at == ended else row for at, row in enumerate(rows)]
-        told = judge(History(history.manifest, operations=changed, events=history.events), (CHECKER,))
-        if "unfenced-producer" in {anomaly.kind for anomaly in told.anomalies}:
-            return asked, ended
+        verdict = judge(History(history.manifest, operations=changed, events=history.events), (CHECKER,))
+        if "unfenced-producer" in {anomaly.kind for anomaly in verdict.anomalies}:
+            return invoked_at, ended
     raise AssertionError("no zombie asked for a commit")
 
 
@@ -122,15 +122,15 @@ def test_changed_history_has_the_anomaly(change: Callable[[Rows], Rows], kind: s
     assert {anomaly.kind for anomaly in verdict.anomalies} == {kind}
 
 
-def step(outcome: str, f: str, process: int, value: str = '{"id":"a"}') -> str:
+def transaction_step(outcome: str, f: str, process: int, value: str = '{"id":"a"}') -> str:
     return f"{outcome} {f} value={value} process={process}"
 
 
-def sent(process: int, value: str, outcome: str = "ok") -> str:
-    return step(outcome, "txn-send", process, f'{{"id":"a","sends":{{"t-0":[[0,"{value}"]]}}}}')
+def send_step(process: int, value: str, outcome: str = "ok") -> str:
+    return transaction_step(outcome, "txn-send", process, f'{{"id":"a","sends":{{"t-0":[[0,"{value}"]]}}}}')
 
 
-def read(*values: str) -> str:
+def read_step(*values: str) -> str:
     placed = ",".join(f'[0,"{value}"]' for value in values)
     return f'ok read-committed value={{"records":{{"t-0":[{placed}]}},"end":true}} process=9'
 
@@ -139,40 +139,40 @@ def kinds(*lines: str) -> list[str]:
     return [anomaly.kind for anomaly in judge(history_of(*lines), (CHECKER,)).anomalies]
 
 
-FIRST, SECOND = step("ok", "init-transactions", 1), step("ok", "init-transactions", 2)
+FIRST, SECOND = transaction_step("ok", "init-transactions", 1), transaction_step("ok", "init-transactions", 2)
 
 
 def test_producer_that_was_taken_over_has_no_effect() -> None:
     """docs/promise.md SES-4."""
-    late = step("info", "txn-commit", 1)
+    late_commit = transaction_step("info", "txn-commit", 1)
 
-    assert kinds(FIRST, sent(1, "x"), SECOND, late, read()) == []
-    assert kinds(FIRST, sent(1, "x"), SECOND, late, read("x")) == ["zombie-write"]
+    assert kinds(FIRST, send_step(1, "x"), SECOND, late_commit, read_step()) == []
+    assert kinds(FIRST, send_step(1, "x"), SECOND, late_commit, read_step("x")) == ["zombie-write"]
 
 
 def test_zombie_that_sends_anew_is_refused() -> None:
-    assert kinds(FIRST, SECOND, sent(1, "x", "fail"), read()) == []
-    assert kinds(FIRST, SECOND, sent(1, "x"), read()) == ["unfenced-producer"]
+    assert kinds(FIRST, SECOND, send_step(1, "x", "fail"), read_step()) == []
+    assert kinds(FIRST, SECOND, send_step(1, "x"), read_step()) == ["unfenced-producer"]
 
 
 def test_unconfirmed_initialization_fences_nobody_for_certain() -> None:
-    maybe = step("info", "init-transactions", 2)
+    maybe = transaction_step("info", "init-transactions", 2)
 
-    assert kinds(FIRST, sent(1, "x"), maybe, step("ok", "txn-commit", 1), read("x")) == []
+    assert kinds(FIRST, send_step(1, "x"), maybe, transaction_step("ok", "txn-commit", 1), read_step("x")) == []
 
 
 def test_producer_of_another_id_is_not_fenced() -> None:
-    other = step("ok", "init-transactions", 2, '{"id":"b"}')
+    other = transaction_step("ok", "init-transactions", 2, '{"id":"b"}')
 
-    assert kinds(FIRST, sent(1, "x"), other, step("ok", "txn-commit", 1), read("x")) == []
+    assert kinds(FIRST, send_step(1, "x"), other, transaction_step("ok", "txn-commit", 1), read_step("x")) == []
 
 
 def test_record_read_before_its_commit_is_an_anomaly() -> None:
-    assert kinds(FIRST, sent(1, "x"), read("x"), step("ok", "txn-commit", 1), SECOND) == ["G1a"]
+    assert kinds(FIRST, send_step(1, "x"), read_step("x"), transaction_step("ok", "txn-commit", 1), SECOND) == ["G1a"]
 
 
 def test_end_of_an_early_read_is_no_end_of_the_run() -> None:
-    lines = (FIRST, sent(1, "x"), step("ok", "txn-commit", 1), read(), SECOND, "healed")
+    lines = (FIRST, send_step(1, "x"), transaction_step("ok", "txn-commit", 1), read_step(), SECOND, "healed")
     verdict = judge(history_of(*lines), (CHECKER,))
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
@@ -180,12 +180,14 @@ def test_end_of_an_early_read_is_no_end_of_the_run() -> None:
 
 
 def test_record_of_nobody_is_an_anomaly() -> None:
-    assert kinds(FIRST, sent(1, "x"), step("ok", "txn-commit", 1), SECOND, read("x", "y")) == ["phantom-read"]
+    assert kinds(FIRST, send_step(1, "x"), transaction_step("ok", "txn-commit", 1), SECOND, read_step("x", "y")) == [
+        "phantom-read"
+    ]
 
 
 @pytest.mark.parametrize("value", ["7", '{"id":7}', '{"id":"a","sends":[1]}'])
 def test_value_of_another_form_is_named(value: str) -> None:
-    verdict = judge(history_of(FIRST, step("ok", "txn-send", 1, value), SECOND, read("x")), (CHECKER,))
+    verdict = judge(history_of(FIRST, transaction_step("ok", "txn-send", 1, value), SECOND, read_step("x")), (CHECKER,))
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
     assert any("answers cannot be read" in line for line in verdict.unchecked)
@@ -193,19 +195,19 @@ def test_value_of_another_form_is_named(value: str) -> None:
 
 def test_abort_that_a_zombie_is_told_of_is_right() -> None:
     """It was aborted when the id was taken over."""
-    assert kinds(FIRST, sent(1, "x"), SECOND, step("ok", "txn-abort", 1), read()) == []
+    assert kinds(FIRST, send_step(1, "x"), SECOND, transaction_step("ok", "txn-abort", 1), read_step()) == []
 
 
 def test_run_without_zombies_shows_nothing() -> None:
-    verdict = judge(history_of(FIRST, sent(1, "x"), step("ok", "txn-commit", 1)), (CHECKER,))
+    verdict = judge(history_of(FIRST, send_step(1, "x"), transaction_step("ok", "txn-commit", 1)), (CHECKER,))
 
     assert verdict.validity is Validity.UNKNOWN
     assert any("no producer worked on after another one" in line for line in verdict.unchecked)
 
 
 def test_destroyed_bytes_excuse_what_they_may_explain() -> None:
-    late = (FIRST, sent(1, "x"), SECOND, step("info", "txn-commit", 1), read("x"))
-    verdict = judge(history_of("wound node=b1", "wound node=b2", *late), (CHECKER,))
+    zombie_commit = (FIRST, send_step(1, "x"), SECOND, transaction_step("info", "txn-commit", 1), read_step("x"))
+    verdict = judge(history_of("wound node=b1", "wound node=b2", *zombie_commit), (CHECKER,))
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
     assert any("faults destroyed bytes of b1, b2" in line for line in verdict.unchecked)

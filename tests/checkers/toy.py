@@ -9,7 +9,7 @@ from history.history import History
 from history.promise import Flush
 from history.seed import Rng
 from proof.manifests import promise
-from tests.checkers.story import Story
+from tests.checkers.story import HistoryBuilder
 
 NODES = ("b1", "b2", "b3")
 
@@ -25,18 +25,18 @@ class Replica:
 
 
 class Toy:
-    """Partitions of one topic over three brokers; every step writes its rows into a story."""
+    """Partitions of one topic over three brokers; every step writes its rows into the builder of a history."""
 
     def __init__(self, rng: Rng, *, partitions: int = 1, m: int = 2, flush: Flush = "none", power: bool = True) -> None:
         self.rng, self.m, self.flush, self.power = rng, m, flush, power
-        self.story = Story(promise(m=m, flush=flush), partitions=partitions)
+        self.builder = HistoryBuilder(promise(m=m, flush=flush), partitions=partitions)
         self.partitions = [Partition(self, number) for number in range(partitions)]
         self.up = dict.fromkeys(NODES, True)
         self.incarnation = {node: number for number, node in enumerate(NODES, 11)}
         self.wounds = 0
         self.calls = 0
         for node in NODES:
-            self.story.registered(node, self.incarnation[node])
+            self.builder.registered(node, self.incarnation[node])
         for partition in self.partitions:
             partition.elect("b1")
 
@@ -52,7 +52,7 @@ class Toy:
                 self.toggle(node)
         for partition in self.partitions:
             partition.settle()
-        return self.story.history(final_reads_at_ns=self.story.time_ns)
+        return self.builder.history(final_reads_at_ns=self.builder.time_ns)
 
     def toggle(self, node: str) -> None:
         """Stop a running broker (its session ends at once), or start a stopped one."""
@@ -61,13 +61,13 @@ class Toy:
             lost = self.power and self.rng.ratio(1, 2)
             for partition in self.partitions:
                 partition.stop(node, lost=lost)
-            self.story.session_ended(node, self.incarnation[node])
+            self.builder.session_ended(node, self.incarnation[node])
         else:
             self.up[node] = True
             self.incarnation[node] += 10
             for partition in self.partitions:
-                self.story.about(partition.number).recovered(node, len(partition.replicas[node].log))
-            self.story.registered(node, self.incarnation[node])
+                self.builder.on_partition(partition.number).recovered(node, len(partition.replicas[node].log))
+            self.builder.registered(node, self.incarnation[node])
         for partition in self.partitions:
             partition.control()
 
@@ -87,15 +87,15 @@ class Partition:
         self.position = 0
 
     @property
-    def story(self) -> Story:
-        return self.toy.story.about(self.number)
+    def builder(self) -> HistoryBuilder:
+        return self.toy.builder.on_partition(self.number)
 
     def write(self, isr: tuple[str, ...]) -> None:
         """Write a state with this ISR to ZooKeeper."""
         self.isr = isr
         if len(isr) >= self.toy.m:
             self.full = isr
-        self.story.state(self.leader, self.epoch, " ".join(isr))
+        self.builder.state(self.leader, self.epoch, " ".join(isr))
 
     def elect(self, node: str | None, isr: tuple[str, ...] | None = None) -> None:
         """Begin the next leader epoch, with followers that are up; produces that wait get no answer."""
@@ -103,29 +103,29 @@ class Partition:
         self.leader = node
         self.write(isr or self.isr)
         for process, value, _ in self.waiting:
-            self.story.unsure(process, value)
+            self.builder.produce_info(process, value)
         self.waiting = []
         if node is None:
             return
         replica = self.replicas[node]
         self.epoch_start = len(replica.log)
-        self.story.leads(node, self.epoch, leo=len(replica.log), hw=replica.hw, isr=" ".join(self.isr))
-        for other in NODES:
-            if other != node and self.toy.up[other]:
-                self.follow(other)
+        self.builder.leads(node, self.epoch, leo=len(replica.log), hw=replica.hw, isr=" ".join(self.isr))
+        for follower in NODES:
+            if follower != node and self.toy.up[follower]:
+                self.follow(follower)
 
     def follow(self, node: str) -> None:
         """Let a replica follow the leader: it truncates where their logs part."""
         assert self.leader is not None
-        self.story.follows(node, self.epoch, self.leader)
-        ours, theirs = self.replicas[node], self.replicas[self.leader]
+        self.builder.follows(node, self.epoch, self.leader)
+        follower, leader = self.replicas[node], self.replicas[self.leader]
         common = 0
-        while common < min(len(ours.log), len(theirs.log)) and ours.log[common] == theirs.log[common]:
+        while common < min(len(follower.log), len(leader.log)) and follower.log[common] == leader.log[common]:
             common += 1
-        if common < len(ours.log):
-            del ours.log[common:]
-            ours.hw, ours.flushed = min(ours.hw, common), min(ours.flushed, common)
-            self.story.truncate(node, common)
+        if common < len(follower.log):
+            del follower.log[common:]
+            follower.hw, follower.flushed = min(follower.hw, common), min(follower.flushed, common)
+            self.builder.truncate(node, common)
 
     def control(self) -> None:
         """The controller: no leader, or a dead one, is replaced by a living member of the ISR, or by the recovery election."""
@@ -168,7 +168,7 @@ class Partition:
                 replica.hw = min(replica.hw, keep)
                 self.toy.wounds += 1
                 replica.torn = True
-                self.story.wound(node, keep, self.toy.incarnation[node])
+                self.builder.wound(node, keep, self.toy.incarnation[node])
 
     def step(self) -> None:
         """Take one ordinary step."""
@@ -195,10 +195,11 @@ class Partition:
         """Append a new value to the leader's log; it is acknowledged once it is committed."""
         assert self.leader is not None
         self.toy.calls += 1
-        process, value = 100 + self.toy.calls, f"v{self.toy.calls}"
+        process = 100 + self.toy.calls
+        value = f"v{self.toy.calls}"
         log = self.replicas[self.leader].log
-        self.story.asks(process, value)
-        self.story.append(self.leader, len(log), value, self.epoch)
+        self.builder.invoke_produce(process, value)
+        self.builder.append(self.leader, len(log), value, self.epoch)
         self.waiting.append((process, value, len(log)))
         log.append((value, self.epoch))
         if self.toy.flush == "before_ack":
@@ -209,16 +210,16 @@ class Partition:
         assert self.leader is not None
         if node == self.leader or not self.toy.up[node]:
             return
-        ours, theirs = self.replicas[node], self.replicas[self.leader]
-        for value, epoch in theirs.log[len(ours.log) : len(ours.log) + 5]:
-            self.story.event_append(node, len(ours.log), value, epoch)
-            ours.log.append((value, epoch))
+        follower, leader = self.replicas[node], self.replicas[self.leader]
+        for value, epoch in leader.log[len(follower.log) : len(follower.log) + 5]:
+            self.builder.event_append(node, len(follower.log), value, epoch)
+            follower.log.append((value, epoch))
         if self.toy.flush == "before_ack":
             self.flush(node)
-        hw = min(theirs.hw, len(ours.log))
-        if hw > ours.hw:
-            ours.hw = hw
-            self.story.hw(node, hw, epoch=self.epoch, leo=len(ours.log), role="follower", life=self.toy.incarnation[node])
+        hw = min(leader.hw, len(follower.log))
+        if hw > follower.hw:
+            follower.hw = hw
+            self.builder.hw(node, hw, epoch=self.epoch, leo=len(follower.log), role="follower", life=self.toy.incarnation[node])
 
     def change_isr(self, node: str) -> None:
         """Take a member out of the ISR, at even odds, or one in that has caught up."""
@@ -234,9 +235,9 @@ class Partition:
             self.sends((*self.isr, node))
 
     def sends(self, isr: tuple[str, ...]) -> None:
-        self.story.change_isr(self.leader or "", self.epoch, isr)
+        self.builder.change_isr(self.leader or "", self.epoch, isr)
         self.write(isr)
-        self.story.change_isr(self.leader or "", self.epoch, isr, ended=True)
+        self.builder.change_isr(self.leader or "", self.epoch, isr, ended=True)
 
     def commit(self) -> None:
         """Raise the HW to what the whole ISR holds, and acknowledge the produces below it."""
@@ -247,9 +248,9 @@ class Partition:
         if hw <= replica.hw or hw < self.epoch_start:
             return
         replica.hw = hw
-        self.story.hw(self.leader, hw, epoch=self.epoch, leo=len(replica.log), life=self.toy.incarnation[self.leader])
+        self.builder.hw(self.leader, hw, epoch=self.epoch, leo=len(replica.log), life=self.toy.incarnation[self.leader])
         for process, value, offset in [entry for entry in self.waiting if entry[2] < hw]:
-            self.story.acked(process, value, offset, epoch=self.epoch)
+            self.builder.produce_ok(process, value, offset, epoch=self.epoch)
         self.waiting = [entry for entry in self.waiting if entry[2] >= hw]
 
     def read(self) -> None:
@@ -260,8 +261,8 @@ class Partition:
             return
         self.position = min(self.position, replica.hw)
         batch = replica.log[self.position : replica.hw][:50]
-        self.story.polls(self.number, self.position, " ".join(value for value, _ in batch), epoch=self.epoch, hw=replica.hw)
-        self.story.latest(self.number, replica.hw, epoch=self.epoch)
+        self.builder.poll(self.number, self.position, " ".join(value for value, _ in batch), epoch=self.epoch, hw=replica.hw)
+        self.builder.latest(self.number, replica.hw, epoch=self.epoch)
         self.position += len(batch)
 
     def settle(self) -> None:

@@ -122,17 +122,17 @@ class CoordinationContract:
         )
 
         first, same, again = (answer.czxid for answer in answers if isinstance(answer, Data))
-        (other,) = (answer.czxid for answer in bench.ask(client, GetData(b)) if isinstance(answer, Data))
-        assert first == same < other < again
+        (second_czxid,) = (answer.czxid for answer in bench.ask(client, GetData(b)) if isinstance(answer, Data))
+        assert first == same < second_czxid < again
 
     def test_ephemeral_names_its_owner_and_ends_with_the_session(self, bench: Bench) -> None:
-        owner, other = bench.connect(), bench.connect()
-        mine, kept = f"{bench.root}/mine", f"{bench.root}/kept"
-        bench.ask(owner, Create(mine, b"", ephemeral=True), Create(kept, b""))
-        (before,) = bench.ask(other, GetData(mine))
+        owner, observer = bench.connect(), bench.connect()
+        ephemeral, kept = f"{bench.root}/mine", f"{bench.root}/kept"
+        bench.ask(owner, Create(ephemeral, b"", ephemeral=True), Create(kept, b""))
+        (before,) = bench.ask(observer, GetData(ephemeral))
         bench.expire(owner)
 
-        answers = bench.ask(other, Exists(mine), Exists(kept))
+        answers = bench.ask(observer, Exists(ephemeral), Exists(kept))
 
         assert isinstance(before, Data)
         assert before.owner == owner
@@ -140,13 +140,13 @@ class CoordinationContract:
         assert isinstance(answers[1], Data)
 
     def test_expired_session_performs_nothing(self, bench: Bench) -> None:
-        client, other = bench.connect(), bench.connect()
+        client, observer = bench.connect(), bench.connect()
         bench.expire(client)
 
         answers = bench.ask(client, Create(f"{bench.root}/a", b""), GetData(bench.root))
 
         assert answers == (SessionExpired(), SessionExpired())
-        assert bench.ask(other, Exists(f"{bench.root}/a")) == (NoNode(),)
+        assert bench.ask(observer, Exists(f"{bench.root}/a")) == (NoNode(),)
 
     def test_multi_performs_all_operations(self, bench: Bench) -> None:
         client = bench.connect()
@@ -170,7 +170,8 @@ class CoordinationContract:
     )
     def test_multi_performs_nothing_if_one_operation_fails(self, bench: Bench, last: AnyOp, error: AnyAnswer) -> None:
         """Guarded controller writes rely on it: no state is written if /controller_epoch has changed."""
-        client, root = bench.connect(), bench.root
+        client = bench.connect()
+        root = bench.root
         watcher = bench.connect()
         bench.ask(client, Create(f"{root}/a", b"0"), Create(f"{root}/p", b""), Create(f"{root}/p/q", b""))
         before = bench.ask(client, GetData(f"{root}/a"), GetChildren(root), GetChildren(f"{root}/p"))
@@ -245,12 +246,12 @@ class CoordinationContract:
     def test_session_end_fires_the_watches_of_others(self, bench: Bench) -> None:
         """Nothing else reports the death of a broker or controller."""
         owner, watcher = bench.connect(), bench.connect()
-        mine = f"{bench.root}/mine"
-        bench.ask(owner, Create(mine, b"", ephemeral=True))
-        bench.ask(watcher, Exists(mine, watch=True), GetChildren(bench.root, watch=True))
+        ephemeral = f"{bench.root}/mine"
+        bench.ask(owner, Create(ephemeral, b"", ephemeral=True))
+        bench.ask(watcher, Exists(ephemeral, watch=True), GetChildren(bench.root, watch=True))
         bench.expire(owner)
 
-        assert sorted(bench.told(watcher)) == [(bench.root, "children"), (mine, "deleted")]
+        assert sorted(bench.told(watcher)) == [(bench.root, "children"), (ephemeral, "deleted")]
 
     def test_reconnect_fires_watches_for_missed_changes(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
@@ -278,13 +279,13 @@ class CoordinationContract:
         assert bench.told(watcher) == [(a, "changed"), (a, "children")]
 
     def test_session_survives_its_connection(self, bench: Bench) -> None:
-        client, other = bench.connect(), bench.connect()
-        mine = f"{bench.root}/mine"
-        bench.ask(client, Create(mine, b"", ephemeral=True))
+        client, observer = bench.connect(), bench.connect()
+        ephemeral = f"{bench.root}/mine"
+        bench.ask(client, Create(ephemeral, b"", ephemeral=True))
         bench.lose_connection(client)
         bench.reconnect(client)
 
-        (answer,) = bench.ask(other, GetData(mine))
+        (answer,) = bench.ask(observer, GetData(ephemeral))
 
         assert isinstance(answer, Data)
         assert answer.owner == client

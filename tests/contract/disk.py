@@ -227,19 +227,19 @@ def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]],
     bench_with_log(bench)
     model: list[Batch] = []
     states: list[list[Batch]] = [[]]
-    for number, (what, argument) in enumerate(steps):
+    for number, (step, argument) in enumerate(steps):
         end = model[-1].base_offset + count(model[-1].values) if model else 0
-        if what == "append":
+        if step == "append":
             new = batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number)
             bench.perform(Append(0, T0, (new,)))
             model = [*model, header_only(new)]
             states.append(model)
-        elif what == "truncate":
+        elif step == "truncate":
             to = max((b.base_offset for b in model if b.base_offset <= argument), default=Offset(0))
             bench.perform(Truncate(0, T0, to))
             model = [b for b in model if b.base_offset < to]
             states.append(model)
-        elif what == "flush":
+        elif step == "flush":
             flush(bench)
             states = [model]
         else:

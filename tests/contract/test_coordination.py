@@ -16,14 +16,14 @@ class MemoryBench:
 
     def __init__(self) -> None:
         self.zk = MemoryZooKeeper.boot()
-        self._told: dict[int, list[tuple[str, Change]]] = {}
+        self._watch_events: dict[int, list[tuple[str, Change]]] = {}
         self._seen: dict[int, int] = {}
         self._watches: dict[int, Watches] = {}
         self.ask(self.connect(), Create(self.root, b""))
 
     def connect(self) -> int:
         session = self.zk.connect(timeout_ms=1000)
-        self._told[session] = []
+        self._watch_events[session] = []
         self._watches[session] = Watches()
         return session
 
@@ -50,10 +50,10 @@ class MemoryBench:
 
     def _tell(self, fired: list[tuple[int, str, Change]]) -> None:
         for session, path, change in fired:
-            self._told[session].append((path, change))
+            self._watch_events[session].append((path, change))
 
     def told(self, session: int) -> list[tuple[str, Change]]:
-        told, self._told[session] = self._told[session], []
+        told, self._watch_events[session] = self._watch_events[session], []
         return told
 
     def lose_connection(self, session: int) -> None:
@@ -136,11 +136,11 @@ def test_zk_clone_is_independent_of_the_original(
 ) -> None:
     zk = tree_after(history)
     before = zk.fingerprint()
-    clone, other = zk.clone(), zk.clone()
+    clone, twin = zk.clone(), zk.clone()
     for session, ops in more:
-        assert clone.submit(session, tuple(ops)) == other.submit(session, tuple(ops))
+        assert clone.submit(session, tuple(ops)) == twin.submit(session, tuple(ops))
 
-    assert clone.fingerprint() == other.fingerprint()
+    assert clone.fingerprint() == twin.fingerprint()
     assert zk.fingerprint() == before
 
 

@@ -106,8 +106,8 @@ def real(script: Script, path: Path) -> Played:
         disk.close()
 
     asyncio.run(main())
-    told = [replace(event, error="EIO") if isinstance(event, DirFailed) else event for event in machine.told[2:]]
-    return Played(told=told, image=Disk(paths).recover(), noted=[note.tp for note in notes], sent=world.sent)
+    events = [replace(event, error="EIO") if isinstance(event, DirFailed) else event for event in machine.told[2:]]
+    return Played(told=events, image=Disk(paths).recover(), noted=[note.tp for note in notes], sent=world.sent)
 
 
 World = Callable[[Script, Path], Played]

@@ -23,11 +23,11 @@ class _Endpoint:
         self.address = address
         self.life = 1
         self.up = True
-        self._heard = heard
+        self._on_event = heard
 
     def take(self, source: str, event: AnyEvent) -> None:
         assert isinstance(event, Received | ConnectionLost)
-        self._heard(event)
+        self._on_event(event)
 
 
 class SimulatedBench:

@@ -29,9 +29,11 @@ def _digest(plan: Plan) -> str:
 
 def _highwater(arguments: Sequence[str], *, hash_seed: str) -> Summary:
     command = [sys.executable, "-m", "highwater", *arguments, "--json"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    return msgspec.json.decode(done.stdout, type=Summary)
+    completed = subprocess.run(
+        command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=False
+    )
+    assert completed.stdout, completed.stderr
+    return msgspec.json.decode(completed.stdout, type=Summary)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +45,13 @@ def summary_of_seed_1(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 
 @pytest.mark.slow
 def test_another_pythonhashseed_gives_the_same_digest(summary_of_seed_1: Summary) -> None:
-    other = _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--no-store"], hash_seed="77")
+    second_run = _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--no-store"], hash_seed="77")
 
     assert (summary_of_seed_1.digest, summary_of_seed_1.verdict, summary_of_seed_1.ops, summary_of_seed_1.events) == (
-        other.digest,
-        other.verdict,
-        other.ops,
-        other.events,
+        second_run.digest,
+        second_run.verdict,
+        second_run.ops,
+        second_run.events,
     )
 
 
@@ -67,12 +69,12 @@ def test_replay_with_another_digest_exits_14(summary_of_seed_1: Summary, tmp_pat
         text = (Path(summary_of_seed_1.store) / name).read_text()
         (tmp_path / name).write_text(text.replace(summary_of_seed_1.digest, "0" * len(summary_of_seed_1.digest)))
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "highwater", "replay", str(tmp_path)], capture_output=True, text=True, check=False
     )
 
-    assert done.returncode == 14
-    assert "highwater replay" in done.stderr
+    assert completed.returncode == 14
+    assert "highwater replay" in completed.stderr
 
 
 def test_another_seed_gives_another_history() -> None:

@@ -21,13 +21,13 @@ def test_image_of_the_harness_judges_a_file_of_the_user(engine: Engine, tmp_path
     shutil.copy(SAMPLE / "history.edn", tmp_path)
     mounted = ["-u", f"{os.getuid()}:{os.getgid()}", "-v", f"{tmp_path}:/data"]
 
-    done = subprocess.run(
+    completed = subprocess.run(
         ["docker", "run", "--rm", *mounted, HARNESS, "check", "history.edn", "--report", "out.html"],
         capture_output=True,
         text=True,
         check=False,
     )
 
-    assert (done.returncode, done.stderr) == (10, "")
-    assert "INVALID: history.edn: 3 operations" in done.stdout
+    assert (completed.returncode, completed.stderr) == (10, "")
+    assert "INVALID: history.edn: 3 operations" in completed.stdout
     assert "<svg" in (tmp_path / "out.html").read_text()

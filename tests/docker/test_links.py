@@ -176,14 +176,14 @@ def test_reset_breaks_and_counts_connections_of_one_link(ground: Ground, listene
 
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         reader, writer = await asyncio.open_connection(place.address, listener)
-        harness, other = await asyncio.open_connection(place.harness, listener)
+        harness, other_connection = await asyncio.open_connection(place.harness, listener)
         assert await links.reset([IN, OUT]) == 1
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(1), 2)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(harness.read(1), 0.2)
         writer.close()
-        other.close()
+        other_connection.close()
 
     on(ground, act)
 

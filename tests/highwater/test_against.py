@@ -133,7 +133,8 @@ def test_other_behaviour_is_told_of_runs_of_seeds(
     """The other protocol makes the last replica of the ISR the leader, where this one takes the first."""
     shutil.copytree(revisions.ROOT / "reference", tmp_path / "old", ignore=shutil.ignore_patterns("__pycache__"))
     rules = tmp_path / "old" / "controller" / "leader_selection.py"
-    text, order = rules.read_text(), "order = [b for b in state.replicas if b in ids]"
+    text = rules.read_text()
+    order = "order = [b for b in state.replicas if b in ids]"
     assert order in text
     rules.write_text(text.replace(order, "order = [b for b in reversed(state.replicas) if b in ids]"))
     old = _archive(tmp_path / "old")

@@ -25,13 +25,13 @@ PLAN = ROOT / "corpus" / "real" / "kip101.yaml"
 Runs = dict[str, list[str]]  # what the runs of each build show, one after the other
 
 
-def search(folder: Path, runs: Runs, wanted: int = 1, asked: list[str] | None = None) -> Found:
-    """Bisect builds of these names, oldest first, each with the runs that it has left; `asked` gets what was performed."""
+def search(folder: Path, runs: Runs, wanted: int = 1, looks: list[str] | None = None) -> Found:
+    """Bisect builds of these names, oldest first, each with the runs that it has left; `looks` gets what was performed."""
     left = {name: list(words) for name, words in runs.items()}
 
     def perform(own: OwnJars) -> Summary:
-        if asked is not None:
-            asked.append(own.path)
+        if looks is not None:
+            looks.append(own.path)
         words = left[own.path].pop(0)
         if words == "ctrl-c":
             raise KeyboardInterrupt
@@ -47,14 +47,14 @@ def result(found: Found) -> tuple[str | None, str | None, ExitCode]:
 
 @pytest.mark.parametrize("first_bad", range(1, 9))
 def test_first_bad_build_is_found_in_few_looks(tmp_path: Path, first_bad: int) -> None:
-    asked: list[str] = []
+    looks: list[str] = []
     runs = {str(at): ["lost" if at >= first_bad else "kept"] for at in range(9)}
 
-    found = search(tmp_path, runs, asked=asked)
+    bisection = search(tmp_path, runs, looks=looks)
 
-    assert result(found) == (str(first_bad - 1), str(first_bad), ExitCode.INVALID)
-    assert len(asked) <= 2 + 3
-    assert {look.standing for look in found.builds if look.name not in asked} <= {"not tried"}
+    assert result(bisection) == (str(first_bad - 1), str(first_bad), ExitCode.INVALID)
+    assert len(looks) <= 2 + 3
+    assert {look.standing for look in bisection.builds if look.name not in looks} <= {"not tried"}
 
 
 def test_build_that_is_not_live_is_bad(tmp_path: Path) -> None:
@@ -93,22 +93,22 @@ def test_undecided_end_makes_the_answer_unknown(tmp_path: Path, end: str) -> Non
 
 
 def test_one_bad_run_among_several_good_ones_decides(tmp_path: Path) -> None:
-    found = search(tmp_path, {"a": ["kept"] * 3, "b": ["kept", "vacuous", "lost"]}, wanted=3)
+    bisection = search(tmp_path, {"a": ["kept"] * 3, "b": ["kept", "vacuous", "lost"]}, wanted=3)
 
-    assert result(found) == ("a", "b", ExitCode.INVALID)
-    assert found.builds[1].words.startswith("INVALID")
+    assert result(bisection) == ("a", "b", ExitCode.INVALID)
+    assert bisection.builds[1].words.startswith("INVALID")
 
 
 def test_ended_bisection_goes_on_where_it_was(tmp_path: Path) -> None:
     """The run that was interrupted is performed again, and no other one."""
-    asked: list[str] = []
+    looks: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        search(tmp_path, {"a": ["kept"], "b": ["ctrl-c"], "c": ["lost"]}, asked=asked)
-    assert asked == ["c", "a", "b"]
+        search(tmp_path, {"a": ["kept"], "b": ["ctrl-c"], "c": ["lost"]}, looks=looks)
+    assert looks == ["c", "a", "b"]
 
-    found = search(tmp_path, {"a": [], "b": ["kept"], "c": []}, asked=asked)
+    bisection = search(tmp_path, {"a": [], "b": ["kept"], "c": []}, looks=looks)
 
-    assert (result(found), asked) == (("b", "c", ExitCode.INVALID), ["c", "a", "b", "b"])
+    assert (result(bisection), looks) == (("b", "c", ExitCode.INVALID), ["c", "a", "b", "b"])
 
 
 def test_more_runs_add_to_those_that_are_there(tmp_path: Path) -> None:

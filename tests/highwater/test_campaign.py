@@ -180,10 +180,10 @@ def test_load_option_is_in_repeat_command_and_folder_name(field: FieldInfo) -> N
     """A campaign that asks for another load must not go on in the folder of an earlier one."""
     plain = Order(first=7, last=7)
 
-    other = replace(plain, **{field.name: "other"})
+    other_order = replace(plain, **{field.name: "other"})
 
-    assert other.command() == f"{plain.command()} --{field.name.replace('_', '-')} other"
-    assert other.name != plain.name
+    assert other_order.command() == f"{plain.command()} --{field.name.replace('_', '-')} other"
+    assert other_order.name != plain.name
 
 
 @pytest.mark.parametrize("faults", [(), ("all",), ("network", "point"), ("clog", "commands")])

@@ -50,10 +50,10 @@ def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: 
 @pytest.fixture
 def commands_performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The commands of the runs that a fake worker was given; all are VALID, but those of seed 2 are INVALID."""
-    given: list[str] = []
+    commands: list[str] = []
 
     def attempt(task: Task) -> tuple[Summary, Judged | None]:
-        given.append(task.repeat)
+        commands.append(task.repeat)
         summary = Summary(
             seed=task.plan.seed,
             protocol=task.plan.protocol,
@@ -68,7 +68,7 @@ def commands_performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return summary, None
 
     monkeypatch.setattr("highwater.campaigns.folder.attempt", attempt)
-    return given
+    return commands
 
 
 def test_campaign_runs_seeds_x_protocols_x_mixes(commands_performed: list[str], tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_resumed_campaign_does_damaged_rows_again(commands_performed: list[str],
     empty.write_bytes(b"")
 
     lines = folder.mend_rows()
-    again = _perform(folder)
+    second_run = _perform(folder)
 
     assert ["its checksum is another" in lines[0], "an empty row" in lines[1], len(lines)] == [True, True, 2]
-    assert (len(commands_performed), len(again.summaries)) == (18, 16)
+    assert (len(commands_performed), len(second_run.summaries)) == (18, 16)
 
 
 def test_resumed_campaign_counts_earlier_runs_for_its_limit(commands_performed: list[str], tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_resumed_campaign_counts_earlier_runs_for_its_limit(commands_performed: 
     _perform(folder, limits=Limits(invalid_runs=2))
     before = len(commands_performed)
 
-    again = _perform(folder, limits=Limits(invalid_runs=2))
+    second_run = _perform(folder, limits=Limits(invalid_runs=2))
 
-    assert (len(commands_performed), again.stopped) == (before, "stopped after 2 INVALID runs")
+    assert (len(commands_performed), second_run.stopped) == (before, "stopped after 2 INVALID runs")
 
 
 def test_campaign_without_resume_begins_anew(commands_performed: list[str], tmp_path: Path) -> None:
@@ -221,11 +221,11 @@ def test_run_that_meets_its_deadline_fails_the_harness(tmp_path: Path) -> None:
     # Python drops what is raised in an import's files or in a callback of the garbage collector, and warns of it.
     backend_named("sim")
     with _garbage_kept():
-        (late,) = _perform(folder, deadline_s=0.001).summaries
+        (late_summary,) = _perform(folder, deadline_s=0.001).summaries
 
-    assert late.exit_code is ExitCode.LABORATORY_FAILED
-    assert late.failure == "seed-0: not ready after 0.001 s"
-    assert late.repeat == f"highwater run --seed 0 --derivation {DERIVATION} --protocol v3 --seconds 2"
+    assert late_summary.exit_code is ExitCode.LABORATORY_FAILED
+    assert late_summary.failure == "seed-0: not ready after 0.001 s"
+    assert late_summary.repeat == f"highwater run --seed 0 --derivation {DERIVATION} --protocol v3 --seconds 2"
 
 
 @given(st.integers(0, 2**64 - 10), st.integers(1, 5), st.sampled_from([((),), ((), ("crash",)), (("clog", "crash"), ())]))
@@ -252,11 +252,11 @@ def test_trials_in_blocks_give_the_same_campaign(commands_performed: list[str], 
         job = Job(function=str.encode, ledger=blocks.ledger.location)  # type: ignore[arg-type] # not called
         perform_block(blocks.series, job, block, attempt=1, one_by_one=False)
     performed = len(commands_performed)
-    one, other = _perform(rows), _perform(blocks)
+    by_rows, by_blocks = _perform(rows), _perform(blocks)
 
     assert (performed, len(commands_performed)) == (9, 32)
-    assert list(one.summaries) == list(other.summaries)
-    assert one.tally == other.tally
+    assert list(by_rows.summaries) == list(by_blocks.summaries)
+    assert by_rows.tally == by_blocks.tally
     assert sorted(CampaignRecords(rows.place).keys) == sorted(CampaignRecords(blocks.place).keys)
 
 
@@ -277,10 +277,10 @@ def test_damaged_block_of_a_campaign_is_done_again(commands_performed: list[str]
     blocks.write(2, blocks.rows(3), bytes(blocks.header(3).total))
     blocks.write(4, blocks.rows(4)[:-1], bytes(blocks.header(4).total))
 
-    told = folder.mend_rows()
+    mended = folder.mend_rows()
     resumed = _perform(folder)
 
-    assert [re.sub(r".*/block-0*(\d+)", r"\1", words) for words in told] == [
+    assert [re.sub(r".*/block-0*(\d+)", r"\1", words) for words in mended] == [
         "1.rows: a total that is not that of its rows; done again",
         "2.rows: the rows of other items; done again",
         "4.rows: the rows of other items; done again",

@@ -269,9 +269,9 @@ def test_cause_tells_of_a_replica_that_joined_unseen() -> None:
         "ok poll process=1 value=y offset=40",
     )
     words = "x was acknowledged at offset 40, and later process 1 read y there"
-    lost = Anomaly(kind="lost-write", checker="acked-loss", key="t-0", witness=(3, 11), words=words)
+    lost_write = Anomaly(kind="lost-write", checker="acked-loss", key="t-0", witness=(3, 11), words=words)
 
-    cause = cause_found(history, merge([Findings(anomalies=(lost,))]))
+    cause = cause_found(history, merge([Findings(anomalies=(lost_write,))]))
 
     assert (cause.name, cause.step) == ("joined-isr-too-early", 6)
     assert "b3 added b2 to the ISR at 0.006 s, now {b3,b4,b2}, although it lacked x" in cause.sentence
@@ -342,10 +342,12 @@ def test_check_prints_every_finding_when_asked(capsys: pytest.CaptureFixture[str
 def test_shown_finding_is_the_one_that_the_cause_tells() -> None:
     """A run may lose records of two partitions: the finding beside the cause must be of the same one."""
     history, _ = small_loss()
-    lost = [Anomaly(kind="lost-write", checker="c", key=key, witness=(at,), words="w") for key, at in (("t-0", 5), ("t-1", 3))]
+    lost_write = [
+        Anomaly(kind="lost-write", checker="c", key=key, witness=(at,), words="w") for key, at in (("t-0", 5), ("t-1", 3))
+    ]
     plan = load_plan(PLANS / "kip101-scenario-1.yaml")
 
-    summary = summarize(plan, history, merge([Findings(anomalies=tuple(lost))]), repeat="", wall_seconds=1)
+    summary = summarize(plan, history, merge([Findings(anomalies=tuple(lost_write))]), repeat="", wall_seconds=1)
 
     assert in_short(summary.anomalies)[0] == "lost-write t-1: w (and 1 more)"
 
@@ -371,8 +373,8 @@ def test_counterexample_of_the_explorer_is_drawn_as_a_whole() -> None:
 def test_cause_of_an_unknown_kind_says_what_is_known() -> None:
     """A guess would send the reader to the wrong place."""
     history, _ = small_loss()
-    other = Anomaly(kind="brand-new", checker="c", key="orders-0", witness=(3,), words="something is odd")
-    cause = cause_found(history, merge([Findings(anomalies=(other,))]))
+    unknown_anomaly = Anomaly(kind="brand-new", checker="c", key="orders-0", witness=(3,), words="something is odd")
+    cause = cause_found(history, merge([Findings(anomalies=(unknown_anomaly,))]))
     assert cause.name == ""
     assert cause.sentence.startswith("brand-new on orders-0: something is odd; b2 registered in ZooKeeper at 0.005 s")
 
@@ -392,9 +394,9 @@ def test_cause_tells_a_truncation_between_election_and_leading() -> None:
     cut = scene.at(7).event(K.TRUNCATE, offset=0, detail="to its high watermark", **own)
     lead = scene.at(8).event(K.BECAME_LEADER, leader_epoch=1, leo=0, hw=0, isr=("b2",), **own)
     words = "b2 leads epoch 1 without the promised record v at offset 0; no wound excuses it"
-    lost = Anomaly(kind="lost-write", checker="acked-loss", key="orders-0", witness=(acked, lead), words=words)
+    lost_write = Anomaly(kind="lost-write", checker="acked-loss", key="orders-0", witness=(acked, lead), words=words)
 
-    cause = cause_found(scene.recorder.history(manifest_of()), merge([Findings(anomalies=(lost,))]))
+    cause = cause_found(scene.recorder.history(manifest_of()), merge([Findings(anomalies=(lost_write,))]))
 
     assert cause.step == cut
     assert cause.sentence == (

@@ -154,9 +154,9 @@ def test_guided_phase_performs_what_a_guided_campaign_does(monkeypatch: pytest.M
     expected_search = Search(Request(faults=("all",)), first=3, runs=17, generation=8)
     names: list[str] = []
     while planned := expected_search.planned():
-        names += [one.plan.name for one in planned]
+        names += [planned_run.plan.name for planned_run in planned]
         expected_search.learn(
-            planned, [reach_of(_reaching(Task(plan=one.plan, repeat="", build=MEANS.build))) for one in planned]
+            planned, [reach_of(_reaching(Task(plan=planned_run.plan, repeat="", build=MEANS.build))) for planned_run in planned]
         )
 
     assert [summary.plan for summary in part.summaries] == names
@@ -344,10 +344,10 @@ def test_red_check_names_loss_plan_page_and_command() -> None:
 
 def test_red_checks_of_one_cause_are_told_together() -> None:
     """Fifty red runs of one mistake are one thing to look at."""
-    told = "row 7: b2 truncates"
-    same = [msgspec.structs.replace(_red(signature="s", origin=told), name=f"seed-{n} on safe") for n in range(1, 9)]
-    other = msgspec.structs.replace(_red(signature="t"), sentence="another")
-    lines = list(lines_of([*same, other]))
+    origin = "row 7: b2 truncates"
+    same = [msgspec.structs.replace(_red(signature="s", origin=origin), name=f"seed-{n} on safe") for n in range(1, 9)]
+    red_of_other_cause = msgspec.structs.replace(_red(signature="t"), sentence="another")
+    lines = list(lines_of([*same, red_of_other_cause]))
 
     assert lines.count(same[0].sentence) == 1
     assert "    same    seed-2 on safe, seed-3 on safe, seed-4 on safe, seed-5 on safe, seed-6 on safe and 2 more" in lines
@@ -375,9 +375,9 @@ def test_red_check_tells_the_first_call_that_answers_otherwise(tmp_path: Path) -
     found = FirstCall(there="main", function="replica/isr._write", who="b1", time_ns=1_500_000_000, row=7)
     write_file(tmp_path / "p/r" / FIRST_CALL, msgspec.json.encode(found))
     red = _red(folder=tmp_path)
-    told = "The first call that answers otherwise than at main is replica/isr._write of b1, at 1.500 s, before row 7."
-    assert f"    call    {told}" in lines_of([red])
-    assert told in annotation(red)
+    first_call = "The first call that answers otherwise than at main is replica/isr._write of b1, at 1.500 s, before row 7."
+    assert f"    call    {first_call}" in lines_of([red])
+    assert first_call in annotation(red)
     write_file(tmp_path / "p/r" / FIRST_CALL, msgspec.json.encode(FirstCall(there="main", missing="both are the same")))
     assert _red(folder=tmp_path).call == ""
 
@@ -389,13 +389,13 @@ def test_first_calls_are_kept_for_one_run_of_each_cause(monkeypatch: pytest.Monk
         msgspec.structs.replace(_summary(task), backend=backend, store=f"p/{number}", signature=signature)
         for number, (backend, signature) in enumerate([("real", "a"), *(("sim", name) for name in "aabcd")])
     ]
-    asked: list[str] = []
+    calls_kept: list[str] = []
     monkeypatch.setattr(first_calls, "protocol_of", lambda name, option: nullcontext(tmp_path / name))
     monkeypatch.setattr(
-        first_calls, "keep_first_call", lambda run, there, words: asked.append(f"{run.name} {there.name} {words}")
+        first_calls, "keep_first_call", lambda run, there, words: calls_kept.append(f"{run.name} {there.name} {words}")
     )
     first_calls.keep_first_calls(runs, tmp_path, Revision(name="c0ffee", words="main"))
-    assert asked == ["1 c0ffee main", "3 c0ffee main", "4 c0ffee main"]
+    assert calls_kept == ["1 c0ffee main", "3 c0ffee main", "4 c0ffee main"]
 
 
 def test_red_check_of_a_crash_names_the_line_of_the_protocol() -> None:
@@ -412,13 +412,13 @@ def test_crashes_at_one_line_are_told_together() -> None:
         of_failure(name, seed=None, protocol="safe", backend="sim", failure="f", repeat="r", crash=f"{where}: {name}")
         for name in ("3", "4: x")
     )
-    other = of_failure(
+    other_failure = of_failure(
         "o", seed=None, protocol="safe", backend="sim", failure="f", repeat="r", crash="reference/a.py:1 in b: E: 3"
     )
 
     assert first.signature == second.signature == f"crash/{where}"
-    assert other.signature != first.signature
-    lines = list(lines_of([red_of(run, Path("s"), sentence=run.plan) for run in (first, second, other)]))
+    assert other_failure.signature != first.signature
+    lines = list(lines_of([red_of(run, Path("s"), sentence=run.plan) for run in (first, second, other_failure)]))
     assert [line for line in lines if line.startswith("    same")] == ["    same    4: x on safe"]
 
 
@@ -484,6 +484,8 @@ def test_red_job_tells_github_where_its_variables_are_set(
 
 def test_first_seed_follows_from_the_commit() -> None:
     """Two engineers who gate one commit see the same runs."""
-    one, again, other = (first_of(Build(commit=commit, dirty=False, versions={})) for commit in ("a", "a", "b"))
+    first_commit, second_run, second_commit = (
+        first_of(Build(commit=commit, dirty=False, versions={})) for commit in ("a", "a", "b")
+    )
 
-    assert one == again != other
+    assert first_commit == second_run != second_commit

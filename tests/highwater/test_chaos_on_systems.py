@@ -245,9 +245,9 @@ def test_entries_of_both_neighbours_tell_of_a_release_between(every_plan_fits: N
     }
     assert found["kip101"].expectation.system == "kafka:2.2.2"
     assert found["kip101"].repeat.endswith("corpus/real/kip101.yaml --system kafka:2.2.2")
-    told = "it is INVALID on kafka:2.0.1 and VALID on kafka:2.8.2, so nobody knows for kafka:2.2.2"
+    reason = "it is INVALID on kafka:2.0.1 and VALID on kafka:2.8.2, so nobody knows for kafka:2.2.2"
     unfit = dict(cases["corpus"].unfit)
-    assert unfit["kip320"] == told
+    assert unfit["kip320"] == reason
     assert unfit["trouble-quorum"] == "no release like this one was tried with it"  # it is for KRaft
 
 

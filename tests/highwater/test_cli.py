@@ -189,10 +189,12 @@ def test_malformed_yaml_error_names_the_line(place: Path, capsys: pytest.Capture
 @pytest.mark.slow
 def test_python_without_assertions_is_refused() -> None:
     """Failed assertions of the system under test are part of the verdict."""
-    done = subprocess.run([sys.executable, "-O", "-m", "highwater", "protocols"], capture_output=True, text=True, check=False)
+    completed = subprocess.run(
+        [sys.executable, "-O", "-m", "highwater", "protocols"], capture_output=True, text=True, check=False
+    )
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -267,9 +269,9 @@ def test_every_command_has_help_and_json(verb: str, capsys: pytest.CaptureFixtur
 def test_closed_pipe_prints_no_traceback() -> None:
     """As in `highwater protocols | head -1`."""
     command = f"{sys.executable} -m highwater protocols | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=dict(os.environ))
+    completed = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=dict(os.environ))
 
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_command_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -292,9 +294,9 @@ def test_help_imports_no_heavy_library(arguments: list[str]) -> None:
         "import sys; from highwater.cli.main import run_command_line as run\n"
         f"assert run({arguments}) == 0; print([name for name in {heavy.split()} if name in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stderr == "[]\n"
+    assert completed.stderr == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -354,11 +356,11 @@ def test_names_are_read_in_capitals(capsys: pytest.CaptureFixture[str]) -> None:
 def test_shell_completes_commands_options_and_names(line: str, offered: list[str]) -> None:
     """As bash asks for it after `highwater --install-completion`."""
     asks = {"_HIGHWATER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "highwater"], capture_output=True, text=True, check=False, env=dict(os.environ, **asks)
     )
 
-    assert done.stdout.split() == offered
+    assert completed.stdout.split() == offered
 
 
 def test_version_is_printed_with_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -416,11 +418,11 @@ def test_error_with_json_is_an_object_too(arguments: list[str], code: ExitCode, 
     """A program reads stdout; without an object it would read nothing."""
     assert run_command_line(arguments) == code
     captured = capsys.readouterr()
-    told = json.loads(captured.out)
+    error = json.loads(captured.out)
 
-    assert told["exit"] == code
+    assert error["exit"] == code
     assert captured.err.startswith("highwater: ")
-    assert " ".join(told["error"].split()) in captured.err
+    assert " ".join(error["error"].split()) in captured.err
 
 
 _LISTED_MAX = 13

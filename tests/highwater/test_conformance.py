@@ -29,9 +29,9 @@ def test_simulated_run_of_safe_is_a_behaviour_of_kip320(tmp_path: Path, capsys: 
 
     assert run_command_line(["check", str(folder), "--refines", "kip320", "--json"]) == ExitCode.VALID
 
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert found["unfit"] == []
-    assert {"elect", "follow", "fetch", "raise HW", "leader adds", "controller removes", "crash"} <= set(found["explained"])
+    result = msgspec.json.decode(capsys.readouterr().out)
+    assert result["unfit"] == []
+    assert {"elect", "follow", "fetch", "raise HW", "leader adds", "controller removes", "crash"} <= set(result["explained"])
 
 
 EMPTIED = (
@@ -156,8 +156,8 @@ TOLD_LATE = (
 
 @pytest.mark.parametrize(("isr", "version", "fits"), [("b1,b2", 1, True), ("b1,b2", 0, False), ("b1,b3", 1, False)])
 def test_leader_hears_late_which_isr_zookeeper_had(isr: str, version: int, fits: bool) -> None:
-    late = f"isr-change-ended node=b1 leader_epoch=0 zk_version={version} isr={isr} detail=applied"
-    trace = validate(history_of(*TOLD_LATE, late), VARIANTS["kip320"])
+    late_end = f"isr-change-ended node=b1 leader_epoch=0 zk_version={version} isr={isr} detail=applied"
+    trace = validate(history_of(*TOLD_LATE, late_end), VARIANTS["kip320"])
 
     assert [unfit.wrong for unfit in trace.unfit] == ([] if fits else ["b1 counts on another ISR than the one in ZooKeeper"])
     assert trace.explained.get("learn ISR", 0) == fits

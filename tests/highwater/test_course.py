@@ -54,10 +54,12 @@ def test_change_of_the_last_chapter_is_found_by_its_gate(place: Path) -> None:
 
     assert len(shown) == 4
     for command, output in shown:
-        asked = command.replace("highwater ", f"{sys.executable} -P -m highwater ", 1) if output else command
-        done = subprocess.run(asked, shell=True, cwd=place, env=environment, capture_output=True, text=True, check=False)
-        assert done.stderr == ""
-        assert is_shown(output, done.stdout), (command, done.stdout)
+        command_line = command.replace("highwater ", f"{sys.executable} -P -m highwater ", 1) if output else command
+        completed = subprocess.run(
+            command_line, shell=True, cwd=place, env=environment, capture_output=True, text=True, check=False
+        )
+        assert completed.stderr == ""
+        assert is_shown(output, completed.stdout), (command, completed.stdout)
 
 
 def test_course_has_eight_chapters_in_its_list() -> None:

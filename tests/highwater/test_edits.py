@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from highwater.campaigns.drafts import Draft, Edit, Notable, Source, kinds_for
 from highwater.campaigns.edits import EDITS, edited
-from highwater.campaigns.patterns import PATTERNS
+from highwater.campaigns.patterns import PATTERNS, _end_faults_early, _leaders_in_turn
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan, complaints, shape_of
 from highwater.plans.text import plan_from_yaml, plan_to_yaml
@@ -16,6 +16,8 @@ from nemesis.profiles import ProfileName, excess
 from nemesis.schedule import Window
 from nemesis.targets import LeaderOf, Named
 from workloads.parameters import Step
+
+_EARLY_MS_MAX = 3000  # a pattern may place its moves so long before the bound has passed
 
 
 def _source(seed: int, profile: ProfileName = "within") -> Source:
@@ -32,7 +34,8 @@ def _source(seed: int, profile: ProfileName = "within") -> Source:
 
 def _children(seed: int, profile: ProfileName = "within") -> list[Plan]:
     """A lineage of five plans, each an edit of the one before."""
-    source, plans = _source(seed, profile), []
+    source = _source(seed, profile)
+    plans = []
     for number in range(5):
         child = edited(Rng(seed).fork(f"child {number}"), source, name=f"child-{number}")
         if child is not None:
@@ -86,19 +89,19 @@ def test_edited_plan_beyond_the_promise_is_valid() -> None:
 @pytest.mark.parametrize("pattern", dict.fromkeys(PATTERNS), ids=lambda pattern: pattern.__name__)
 def test_pattern_has_its_time_for_itself(pattern: Edit) -> None:
     """Another fault in between would keep the known bug from happening."""
-    found = 0
+    edits_found = 0
     for seed in range(40):
         source = _source(seed)
         before = source.parent.schedule
         after = pattern(Rng(seed), source, Draft(schedule=before, script=(), acks=(-1,)))
         if after is None:
             continue
-        found += 1
+        edits_found += 1
         new = [window for window in after.schedule if window not in before]
         begin_ms, end_ms = _span(new) if new else (min(step.at_ms for step in after.script), source.parent.faults_ms)
         assert all(window.until_ms <= begin_ms or end_ms <= window.at_ms for window in after.schedule if window in before)
 
-    assert found > 5
+    assert edits_found > 5
 
 
 def _span(windows: list[Window]) -> tuple[int, int]:
@@ -108,54 +111,54 @@ def _span(windows: list[Window]) -> tuple[int, int]:
 @pytest.mark.parametrize("pattern", dict.fromkeys(PATTERNS), ids=lambda pattern: pattern.__name__)
 def test_pattern_leaves_another_pattern_alone(pattern: Edit) -> None:
     """A second pattern that removed the windows of the first one would undo it."""
-    found = 0
+    edits_found = 0
     for seed in range(60):
         source = _source(seed)
-        first = PATTERNS[0](Rng(seed).fork("first"), source, Draft(schedule=(), script=(), acks=(-1,)))
+        first = _leaders_in_turn(Rng(seed).fork("first"), source, Draft(schedule=(), script=(), acks=(-1,)))
         second = pattern(Rng(seed), source, first) if first is not None else None
         if first is None or second is None:
             continue
-        found += 1
+        edits_found += 1
         assert set(first.schedule) <= set(second.schedule)
         (begin_ms, end_ms), (at_ms, until_ms) = second.taken
         assert end_ms <= at_ms or until_ms <= begin_ms
 
-    assert found > 2
+    assert edits_found > 2
 
 
 def test_cancelled_moves_are_allowed_after_the_last_fault() -> None:
     """A cancellation that stays forbids every later move, and would make the run not live."""
-    found = 0
+    edits_found = 0
     for seed in range(40):
         source = _source(seed)
         for pattern in dict.fromkeys(PATTERNS):
             after = pattern(Rng(seed), source, Draft(schedule=source.parent.schedule, script=(), acks=(-1,)))
-            asked = [step.do for step in after.script] if after is not None else []
-            if "cancel-reassignments" in asked:
-                found += 1
-                assert asked[-1] == "allow-reassignments"
+            steps_done = [step.do for step in after.script] if after is not None else []
+            if "cancel-reassignments" in steps_done:
+                edits_found += 1
+                assert steps_done[-1] == "allow-reassignments"
                 assert after is not None
                 assert after.script[-1].at_ms >= max(window.until_ms for window in after.schedule) - 1
 
-    assert found > 5
+    assert edits_found > 5
 
 
 def test_calm_moves_all_partitions_after_the_bound() -> None:
     """Clients are owed answers once the promise's bound has passed since the last fault."""
-    calm, found = PATTERNS[-1], 0
+    edits_found = 0
     for seed in range(40):
         source = _source(seed)
-        after = calm(Rng(seed), source, Draft(schedule=source.parent.schedule, script=(), acks=(-1,)))
+        after = _end_faults_early(Rng(seed), source, Draft(schedule=source.parent.schedule, script=(), acks=(-1,)))
         if after is not None:
-            found += 1
+            edits_found += 1
             partitions = [(topic.name, n) for topic in source.parent.cluster.topics for n in range(topic.partitions)]
             last_ms = max(window.until_ms for window in after.schedule)
 
             assert [(step.topic, step.partition) for step in after.script] == partitions
-            assert all(step.at_ms > last_ms + source.parent.promise.bound_ms - 3000 for step in after.script)
+            assert all(step.at_ms > last_ms + source.parent.promise.bound_ms - _EARLY_MS_MAX for step in after.script)
             assert after.acks in ((0,), (1,))
 
-    assert found > 5
+    assert edits_found > 5
 
 
 @pytest.mark.slow
@@ -169,8 +172,8 @@ def test_each_edit_changes_some_plan() -> None:
             script = child.script or script
         for edit in tuple(idle):
             draft = Draft(schedule=source.parent.schedule, script=script, acks=source.parent.workload.acks)
-            found = edit(Rng(seed), source, draft)
-            if found is not None and replace(found, words="") != draft:
+            draft_found = edit(Rng(seed), source, draft)
+            if draft_found is not None and replace(draft_found, words="") != draft:
                 idle.remove(edit)
 
     assert not idle

@@ -82,9 +82,9 @@ def test_other_calls_of_the_harness_blame_no_function() -> None:
 def test_numbers_tell_values_apart() -> None:
     number = Numbers({}).of
     member = IsrMember(BrokerId(1), Incarnation(5))
-    other = IsrMember(BrokerId(1), Incarnation(6))
+    restarted_member = IsrMember(BrokerId(1), Incarnation(6))
     variants = VARIANTS["safe"], VARIANTS["v3"]
-    values = [-1, -2, 1, 0, "1", (), (1,), (1, 2), {1: 2}, {2: 1}, frozenset({1}), member, other, *variants]
+    values = [-1, -2, 1, 0, "1", (), (1,), (1, 2), {1: 2}, {2: 1}, frozenset({1}), member, restarted_member, *variants]
     assert len({number(value) for value in values}) == len(values)
     assert [number(value) for value in values] == [Numbers({}).of(value) for value in values]
 
@@ -128,7 +128,7 @@ def test_members_of_a_union_are_told_apart_by_plain_words() -> None:
     ],
 )
 def test_function_that_was_edited_answers_otherwise(tmp_path: Path, module: str, old: str, new: str, function: str) -> None:
-    found = first_call(load_plan(_PLAN), ROOT, "main", here=_tree(tmp_path, module, old, new))
+    found = first_call(load_plan(_PLAN), ROOT, "main", ours_path=_tree(tmp_path, module, old, new))
     assert found.missing == ""
     assert found.function.startswith(function)
     assert found.sentence.startswith("The first call that answers otherwise than at main is ")
@@ -139,7 +139,7 @@ def test_function_that_was_edited_answers_otherwise(tmp_path: Path, module: str,
 def test_new_field_of_a_state_is_no_difference(tmp_path: Path) -> None:
     """It would be one of every state, from the first moment on, and hide what differs later."""
     tree = _tree(tmp_path, "node", "    session: int = 0\n", "    session: int = 0\n    new: int = 7\n")
-    found = first_call(load_plan(_PLAN), ROOT, "main", here=tree)
+    found = first_call(load_plan(_PLAN), ROOT, "main", ours_path=tree)
     assert found.missing == "both trees give the same answers to the end of the run"
 
 
@@ -148,17 +148,17 @@ def test_other_name_of_a_function_is_no_difference(tmp_path: Path) -> None:
     path = _tree(tmp_path) / "reference/replica/high_watermark.py"
     text = path.read_text(encoding="utf-8").replace("_smallest_leo(", "_least(")
     path.write_text(text, encoding="utf-8")
-    found = first_call(load_plan(_PLAN), ROOT, "main", here=tmp_path)
+    found = first_call(load_plan(_PLAN), ROOT, "main", ours_path=tmp_path)
     assert found.missing == "both trees give the same answers to the end of the run"
     path.write_text(text.replace("follower is None", "follower is not None"), encoding="utf-8")
-    found = first_call(load_plan(_PLAN), ROOT, "main", here=tmp_path)
+    found = first_call(load_plan(_PLAN), ROOT, "main", ours_path=tmp_path)
     assert (found.function, found.is_new) == ("replica/high_watermark._least", True)
     assert found.sentence.endswith(" It is not there.")
 
 
 @pytest.mark.slow
 def test_tree_that_cannot_be_performed_is_a_sentence(tmp_path: Path) -> None:
-    found = first_call(load_plan(_PLAN), ROOT, "main", here=_tree(tmp_path, "node", "class NodeState(Struct):", "class ("))
+    found = first_call(load_plan(_PLAN), ROOT, "main", ours_path=_tree(tmp_path, "node", "class NodeState(Struct):", "class ("))
     assert found.sentence == "No call answers otherwise than at main: a process that performs it has ended."
 
 
@@ -171,9 +171,9 @@ def test_first_call_is_kept_with_the_run_and_told(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     shutil.copy(_PLAN, run / store.PLAN)
     assert kept_first_call(run) is None
-    found = keep_first_call(run, _tree(tmp_path / "old", "broker/metadata", "remembered[tp] = state", "pass"), "main")
-    assert found is not None
-    assert kept_first_call(run) == found
+    first_call = keep_first_call(run, _tree(tmp_path / "old", "broker/metadata", "remembered[tp] = state", "pass"), "main")
+    assert first_call is not None
+    assert kept_first_call(run) == first_call
 
 
 def test_accepted_commit_is_the_last_with_another_protocol(monkeypatch: pytest.MonkeyPatch) -> None:

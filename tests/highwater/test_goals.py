@@ -71,11 +71,15 @@ def campaign(*summaries: Summary, goals: tuple[str, ...], wanted: int | None = N
 
 
 def test_campaign_goals_table_adds_up_all_runs() -> None:
-    found = counts(RUN, RUN)
+    counts_found = counts(RUN, RUN)
 
-    assert (found["message:leader-and-isr"], found["error:STALE_BROKER_EPOCH"], found["error:NONE"]) == (6, 2, 4)
-    assert found["error:REQUEST_TIMED_OUT"] == 8
-    assert found["message:log-info"] == 0
+    assert (counts_found["message:leader-and-isr"], counts_found["error:STALE_BROKER_EPOCH"], counts_found["error:NONE"]) == (
+        6,
+        2,
+        4,
+    )
+    assert counts_found["error:REQUEST_TIMED_OUT"] == 8
+    assert counts_found["message:log-info"] == 0
 
 
 def test_error_in_reply_and_client_report_is_counted_once() -> None:
@@ -90,12 +94,12 @@ def test_uncounted_message_goals_are_not_listed() -> None:
     by_clients = replace(RUN, backend="docker", messages=(MessageCount(kind=CLIENTS, error="REQUEST_TIMED_OUT", count=4),))
     wanted = "message:leader-and-isr"
 
-    told = {line.name: line.count for line in tally([by_clients]).reached}
+    count_by_goal = {line.name: line.count for line in tally([by_clients]).reached}
     missed = {line.name for line in tally([by_clients], (wanted,)).reached if line.missed}
 
-    assert [name for name in told if name.startswith(("message:", "error:"))] == ["error:REQUEST_TIMED_OUT"]
-    assert told[RECOVERY_ELECTIONS] == 1
-    assert told[EXCUSED_LOSSES] == 0
+    assert [name for name in count_by_goal if name.startswith(("message:", "error:"))] == ["error:REQUEST_TIMED_OUT"]
+    assert count_by_goal[RECOVERY_ELECTIONS] == 1
+    assert count_by_goal[EXCUSED_LOSSES] == 0
     assert missed == {wanted}
 
 
@@ -121,10 +125,10 @@ def test_standard_goals_hold_every_reachable_goal() -> None:
 def test_goals_table_counts_admin_requests_and_participants() -> None:
     """R-064, R-206, B-66: a request or participant that no run had was not tested."""
     run = replace(RUN, done=(Done(f="remove-partition", count=2),), idempotent=30, legacy_brokers=1)
-    found = counts(RUN, run, run)
+    counts_found = counts(RUN, run, run)
 
-    assert [found[name] for name in ("admin:remove-partition", IDEMPOTENT, LEGACY)] == [4, 60, 2]
-    assert found["admin:create-topic"] == 0
+    assert [counts_found[name] for name in ("admin:remove-partition", IDEMPOTENT, LEGACY)] == [4, 60, 2]
+    assert counts_found["admin:create-topic"] == 0
 
 
 def test_missed_campaign_goal_exits_as_harness_failure() -> None:
@@ -183,15 +187,18 @@ STEADY = "replica.isr.maybe_shrink: not slow"
 
 def test_branch_goal_counts_the_runs_that_took_it() -> None:
     goals = (f"branch:{SLOW}", f"branch:{STEADY}")
-    found = {goal.name: goal for goal in tally([_summary_with_branches(SLOW), _summary_with_branches(SLOW), RUN], goals).reached}
+    counts_found = {
+        goal.name: goal for goal in tally([_summary_with_branches(SLOW), _summary_with_branches(SLOW), RUN], goals).reached
+    }
 
-    assert (found[goals[0]].count, found[goals[0]].missed) == (2, False)
-    assert (found[goals[1]].count, found[goals[1]].missed) == (0, True)
+    assert (counts_found[goals[0]].count, counts_found[goals[0]].missed) == (2, False)
+    assert (counts_found[goals[1]].count, counts_found[goals[1]].missed) == (0, True)
 
 
 def test_branch_goals_are_added_up() -> None:
     """Or a campaign on this machine, whose tally is a sum, would miss each branch that it took."""
-    goals, runs = (f"branch:{SLOW}", f"branch:{STEADY}"), [_summary_with_branches(SLOW), RUN, _summary_with_branches(SLOW)]
+    goals = (f"branch:{SLOW}", f"branch:{STEADY}")
+    runs = [_summary_with_branches(SLOW), RUN, _summary_with_branches(SLOW)]
 
     counts = Counts()
     for part in (runs[:1], runs[1:]):
@@ -240,9 +247,9 @@ def test_simulator_counts_each_delivered_message() -> None:
     """In a failover the new controller sends LeaderAndIsr, each broker replies, clients fetch."""
     window = Window(id="f1", kind="it", at_ms=500, until_ms=2500, fault=Crash(), target=Controller())
     run = SimBackend().perform(plan(window), Provenance(run_id="r", plan_digest="d"))
-    found = {(count.kind, count.error): count.count for count in run.history.manifest.messages}
+    counts_found = {(count.kind, count.error): count.count for count in run.history.manifest.messages}
 
-    assert found["leader-and-isr", None] >= 4
-    assert found["leader-and-isr-reply", "NONE"] >= found["leader-and-isr", None] // 2
-    assert found["produce-reply", "NONE"] <= found["produce", None]
-    assert list(found) == sorted(found, key=lambda key: (key[0], key[1] or ""))
+    assert counts_found["leader-and-isr", None] >= 4
+    assert counts_found["leader-and-isr-reply", "NONE"] >= counts_found["leader-and-isr", None] // 2
+    assert counts_found["produce-reply", "NONE"] <= counts_found["produce", None]
+    assert list(counts_found) == sorted(counts_found, key=lambda key: (key[0], key[1] or ""))

@@ -41,7 +41,7 @@ def _generations(first: int, size: int, runs: int = 12) -> list[tuple[Planned, .
     found = []
     while planned := search.planned():
         found.append(planned)
-        search.learn(planned, [_reach(plan_digest(one.plan)) for one in planned])
+        search.learn(planned, [_reach(plan_digest(planned_run.plan)) for planned_run in planned])
     return found
 
 
@@ -64,13 +64,13 @@ def test_search_edits_new_seeds_and_its_pool_in_turn() -> None:
     earlier: set[str] = set()
     new: list[str] = []
     for planned in _generations(3, 4, runs=32):
-        for one in planned:
-            assert one.seed is not None or one.number % 8 != 7
-            if one.number % 2 == 1 and one.seed is None and earlier:
-                assert _parent(one) in earlier
+        for planned_run in planned:
+            assert planned_run.seed is not None or planned_run.number % 8 != 7
+            if planned_run.number % 2 == 1 and planned_run.seed is None and earlier:
+                assert _parent(planned_run) in earlier
             else:
-                new.append(_parent(one))
-        earlier |= {one.plan.name for one in planned}
+                new.append(_parent(planned_run))
+        earlier |= {planned_run.plan.name for planned_run in planned}
 
     assert len(new) < 32 - 5
     assert new == sorted(set(new), key=lambda name: int(name.removeprefix("seed-")))
@@ -81,7 +81,7 @@ def test_search_without_anything_new_edits_new_seeds() -> None:
     search = Search(Request(seconds=2), first=3, runs=8, generation=4)
     first = search.planned()
     search.learn(first, [None] * 4)
-    parents = {_parent(one) for one in (*first, *search.planned())}
+    parents = {_parent(planned_run) for planned_run in (*first, *search.planned())}
 
     assert len(parents) == 8
     assert all(name.startswith("seed-") for name in parents)
@@ -96,9 +96,9 @@ def test_search_edits_the_plan_that_alone_reached_a_branch_most() -> None:
     parents: Counter[str] = Counter()
     for _ in range(20):
         planned = search.planned()
-        parents.update(_parent(one) for one in planned)
+        parents.update(_parent(planned_run) for planned_run in planned)
         search.learn(planned, [None] * 4)
-    chosen = [parents[one.plan.name] for one in first]
+    chosen = [parents[planned_run.plan.name] for planned_run in first]
 
     assert chosen[2] > chosen[0] > chosen[1] == chosen[3] == 0
 
@@ -115,11 +115,11 @@ def _perform(folder: CampaignFolder, *, jobs: int = 1, limits: Limits = NO_LIMIT
 @pytest.fixture
 def plans_performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the plans that a fake worker was given; edited plans with an even number are INVALID."""
-    given: list[str] = []
+    commands: list[str] = []
 
     def attempt(task: Task) -> tuple[Summary, Judged | None]:
         assert task.branches
-        given.append(task.plan.name)
+        commands.append(task.plan.name)
         is_red = task.plan.seed is None and task.plan.name[-1] in "02468"
         summary = Summary(
             seed=task.plan.seed,
@@ -136,7 +136,7 @@ def plans_performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return summary, None
 
     monkeypatch.setattr("highwater.campaigns.folder.attempt", attempt)
-    return given
+    return commands
 
 
 def test_resumed_guided_campaign_does_the_missing_runs(plans_performed: list[str], tmp_path: Path) -> None:
@@ -147,11 +147,11 @@ def test_resumed_guided_campaign_does_the_missing_runs(plans_performed: list[str
     lost = [name for name in names if name.startswith("guided-")][4:6]
     folder.ledger.forget(set(lost))
     plans_performed.clear()
-    again = _perform(folder)
+    second_run = _perform(folder)
 
     assert plans_performed == lost
-    assert [summary.plan_digest for summary in again.summaries] == whole
-    assert len(set(names)) == len(names) == again.wanted
+    assert [summary.plan_digest for summary in second_run.summaries] == whole
+    assert len(set(names)) == len(names) == second_run.wanted
 
 
 def test_limit_ends_a_guided_campaign_at_the_same_run(plans_performed: list[str], tmp_path: Path) -> None:

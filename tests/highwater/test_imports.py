@@ -44,29 +44,29 @@ def _highwater(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 def test_broken_protocol_is_told_in_one_line(tmp_path: Path, text: str, line: str) -> None:
     _broken(tmp_path, text)
 
-    done = _highwater(tmp_path, "protocols")
+    completed = _highwater(tmp_path, "protocols")
 
-    assert done.stderr.startswith(f"highwater: {line}")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (ExitCode.USAGE, "", 1)
+    assert completed.stderr.startswith(f"highwater: {line}")
+    assert (completed.returncode, completed.stdout, completed.stderr.count("\n")) == (ExitCode.USAGE, "", 1)
 
 
 def test_broken_file_that_every_command_needs_is_told(tmp_path: Path) -> None:
     """The command line itself cannot be imported then."""
     _broken(tmp_path, "def f(:\n", "history/errors.py")
 
-    done = _highwater(tmp_path, "protocols")
+    completed = _highwater(tmp_path, "protocols")
 
-    assert done.stderr == "highwater: history/errors.py:1: SyntaxError: invalid syntax\n"
-    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
+    assert completed.stderr == "highwater: history/errors.py:1: SyntaxError: invalid syntax\n"
+    assert (completed.returncode, completed.stdout) == (ExitCode.USAGE, "")
 
 
 def test_broken_protocol_is_told_as_json_too(tmp_path: Path) -> None:
     _broken(tmp_path, "X = y\n")
 
-    done = _highwater(tmp_path, "run", "--seed", "1", "--json")
+    completed = _highwater(tmp_path, "run", "--seed", "1", "--json")
 
     line = "reference/config.py:1: NameError: name 'y' is not defined"
-    assert json.loads(done.stdout) == {"error": line, "exit": ExitCode.USAGE}
+    assert json.loads(completed.stdout) == {"error": line, "exit": ExitCode.USAGE}
 
 
 def test_error_of_a_running_command_is_no_failed_import() -> None:

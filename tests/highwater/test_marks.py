@@ -115,9 +115,9 @@ def test_only_ignored_causes_pass_the_gate_and_are_told(
 
     job = f"chaos --parts seeds --first 1 --seeds {seeds} --jobs 1 --shrink 0 --causes {file} --store {store}"
     assert run_command_line(job.split()) == code
-    told = capsys.readouterr().out
-    assert words in told
-    assert ("runs: only ignored causes" in told, ": valid" in told) == (code == ExitCode.VALID, False)
+    output = capsys.readouterr().out
+    assert words in output
+    assert ("runs: only ignored causes" in output, ": valid" in output) == (code == ExitCode.VALID, False)
     (junit,) = store.rglob("junit.xml")
     (index,) = store.rglob("index.html")
     assert f'skipped="{int(seeds == 2 or code == ExitCode.VALID)}"' in junit.read_text()

@@ -51,8 +51,8 @@ def test_scrapes_record_what_changed_and_the_last_one_all() -> None:
     scrapes.record(B1, 1, {"x": 0, "y": 1}, whole=True)
     scrapes.record(B1, 2, {"x": 0})
 
-    told = [(event.life, event.detail, event.gauge) for event in recorder.events]
-    assert told == [(1, "x", 0), (1, "y", 0), (1, "y", 1), (1, "x", 0), (1, "y", 1), (2, "x", 0)]
+    gauges_recorded = [(event.life, event.detail, event.gauge) for event in recorder.events]
+    assert gauges_recorded == [(1, "x", 0), (1, "y", 0), (1, "y", 1), (1, "x", 0), (1, "y", 1), (2, "x", 0)]
 
 
 def test_scrapes_change_nothing_else_in_a_run() -> None:
@@ -60,8 +60,8 @@ def test_scrapes_change_nothing_else_in_a_run() -> None:
     plain, scraped = performed(plan(metrics_ms=UNSET)), performed(plan())
     columns = [(event.kind, event.time_ns, event.node, event.detail) for event in plain.events]
 
-    told = [(e.kind, e.time_ns, e.node, e.detail) for e in scraped.events if e.kind is not EventKind.GAUGE]
-    assert (told, not gauges(plain)) == (columns, True)
+    other_rows = [(e.kind, e.time_ns, e.node, e.detail) for e in scraped.events if e.kind is not EventKind.GAUGE]
+    assert (other_rows, not gauges(plain)) == (columns, True)
     assert {event.detail for event in gauges(scraped)} == {metric.name for metric in METRICS}
 
 

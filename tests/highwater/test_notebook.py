@@ -88,9 +88,9 @@ def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_example_of_frames_runs(folder: Path) -> None:
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(ROOT / "docs/examples/look_inside.py"), str(folder)], capture_output=True, text=True, check=True
     )
 
-    assert "lost" in told.stdout
-    assert "records_behind" in told.stdout
+    assert "lost" in completed.stdout
+    assert "records_behind" in completed.stdout

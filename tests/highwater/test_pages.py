@@ -56,9 +56,9 @@ def test_cause_is_new_unless_an_earlier_campaign_had_it(tmp_path: Path, capsys: 
     _write(storage, "campaigns/one", _LOST)
 
     known = known_causes(storage, "campaigns/two")
-    other = replace(_LOST, signature="other", plan="seed-3")
-    _write(storage, "campaigns/two", _LOST, other, known=frozenset(known or ()))
-    show(Campaign(wanted=2, summaries=(_LOST, other), tally=tally((_LOST, other))), ExitCode.INVALID, {}, known)
+    new_cause = replace(_LOST, signature="other", plan="seed-3")
+    _write(storage, "campaigns/two", _LOST, new_cause, known=frozenset(known or ()))
+    show(Campaign(wanted=2, summaries=(_LOST, new_cause), tally=tally((_LOST, new_cause))), ExitCode.INVALID, {}, known)
 
     assert known == {_LOST.signature}
     failed = [line for line in capsys.readouterr().out.splitlines() if " x INVALID" in line]

@@ -137,7 +137,7 @@ def test_plugin_imports_nothing_heavy_for_other_projects(tmp_path: Path) -> None
         "    assert not {'polars', 'msgspec', 'hypothesis', 'numpy'} & sys.modules.keys()\n"
     )
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"],
         cwd=tmp_path,
         capture_output=True,
@@ -145,4 +145,4 @@ def test_plugin_imports_nothing_heavy_for_other_projects(tmp_path: Path) -> None
         check=False,
     )
 
-    assert "1 passed" in done.stdout, done.stdout
+    assert "1 passed" in completed.stdout, completed.stdout

@@ -29,7 +29,7 @@ from tests.reference.moving import (
     write,
     znode_data,
 )
-from tests.reference.test_reassign_in_flight import by_requests, silence
+from tests.reference.test_reassign_in_flight import by_requests, hold_fetches_of
 
 MOVE = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5,6]}]}'
 CURRENT = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
@@ -42,7 +42,7 @@ def run(lab: Lab, command: Command) -> tuple[str, ...]:
         expected = next(command)
         while True:
             answers, fired = lab.zk.submit(lab.admin, expected.ops, atomic=expected.atomic)
-            lab.watches(fired)
+            lab.deliver_watches(fired)
             expected = command.send(answers)
     except StopIteration as done:
         lab.settle()
@@ -155,7 +155,7 @@ def test_cancel_holds_back_extra_reassignments_that_wait_alone() -> None:
     request = Create(admin_paths.REASSIGN_EXTRA, admin_paths.reassignments_payload(reassignment_of(RAR)))
     _, fired = lab.zk.submit(lab.admin, (request,))
     lines = run(lab, reassign_tool.cancel())
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.settle()
 
     assert lines[2:] == ("Reassignment of partition t-0 waits in /admin/reassign_partitions_extra until --remove-cancel",)
@@ -197,7 +197,7 @@ def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
     assert waiting[1:] == (line + f"is waiting in {admin_paths.REQUESTS}",)
 
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     run(lab, reassign_tool.request(reassignment_of(RAR)))
     assert run(lab, reassign_tool.verify_requests(reassignment_of(RAR)))[1:] == (line + "is still in progress",)
     lab.is_held = lambda _: False
@@ -208,7 +208,7 @@ def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
 def test_executing_the_saved_assignment_cancels_under_proposal_b() -> None:
     """R-247: "it is up to the client to record the old state"; --execute prints it as a file."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     lines = run(lab, reassign_tool.request(reassignment_of(RAR)))
     assert (lines[0], lines[2]) == ("Current partition replica assignment", CURRENT)
 
@@ -222,7 +222,7 @@ def test_rollback_file_of_a_move_in_flight_has_old_replicas() -> None:
     lab = stuck_move()
     assert run(lab, reassign_tool.execute_extra(reassignment_of((2, 3, 4))))[2] == CURRENT
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     run(lab, reassign_tool.request(reassignment_of(RAR)))
     assert assigned_replicas(lab) == (*OAR, *RAR)
     lines = run(lab, reassign_tool.request(reassignment_of((4, 5))))

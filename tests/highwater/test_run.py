@@ -75,20 +75,20 @@ def _carried_out(folder: Path, **keep: bool) -> Judged:
 
 @pytest.mark.slow
 def test_run_stores_history_verdict_report_and_summary(tmp_path: Path) -> None:
-    judged = _carried_out(tmp_path)
+    judged_run = _carried_out(tmp_path)
 
-    directory = tmp_path / PLAN.name / judged.history.manifest.run_id
+    directory = tmp_path / PLAN.name / judged_run.history.manifest.run_id
     names = {path.name for path in directory.iterdir()}
     assert names == {store.MANIFEST, store.PLAN, store.OPERATIONS, store.EVENTS, store.VERDICT, store.REPORT, SUMMARY}
-    assert store.load_run(directory).digest == judged.summary.digest
-    assert msgspec.json.decode((directory / SUMMARY).read_bytes(), type=Summary) == judged.summary
-    assert msgspec.json.decode((directory / store.VERDICT).read_bytes(), type=Verdict) == judged.verdict
+    assert store.load_run(directory).digest == judged_run.summary.digest
+    assert msgspec.json.decode((directory / SUMMARY).read_bytes(), type=Summary) == judged_run.summary
+    assert msgspec.json.decode((directory / store.VERDICT).read_bytes(), type=Verdict) == judged_run.verdict
 
 
 def test_valid_run_is_not_stored_with_only_failures(tmp_path: Path) -> None:
-    judged = _carried_out(tmp_path, only_failures=True)
+    judged_run = _carried_out(tmp_path, only_failures=True)
 
-    assert judged.summary.exit_code is ExitCode.VALID
+    assert judged_run.summary.exit_code is ExitCode.VALID
     assert list(tmp_path.iterdir()) == []
 
 
@@ -160,11 +160,11 @@ def test_silence_on_an_overloaded_machine_is_not_judged(good: History, slowed: f
 
 @pytest.mark.slow
 def test_interrupted_run_is_stored_and_unknown(tmp_path: Path) -> None:
-    judged = carry_out(PLAN, Early(), build=HERE, repeat=REPEAT, keep=Keep(store=tmp_path, only_failures=True))
+    judged_run = carry_out(PLAN, Early(), build=HERE, repeat=REPEAT, keep=Keep(store=tmp_path, only_failures=True))
 
-    assert judged.summary.exit_code is ExitCode.UNKNOWN
-    assert judged.summary.store is not None
-    assert store.load_manifest(tmp_path / judged.summary.store).outcome == "interrupted"
+    assert judged_run.summary.exit_code is ExitCode.UNKNOWN
+    assert judged_run.summary.store is not None
+    assert store.load_manifest(tmp_path / judged_run.summary.store).outcome == "interrupted"
 
 
 def test_ctrl_c_in_the_simulator_keeps_the_history(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,10 +70,12 @@ def test_all_admin_script_steps_are_done_in_a_valid_run() -> None:
     """R-148, R-149, R-231, R-233, V3 §H: the history has each request with its completion."""
     verdict = judge(scripted_history())
     steps = [step.do for step in plan().script]
-    asked, done = ([op.f for op in scripted_history().operations if op.type == of and op.f in steps] for of in ("invoke", "ok"))
+    steps_asked, done = (
+        [op.f for op in scripted_history().operations if op.type == of and op.f in steps] for of in ("invoke", "ok")
+    )
 
     assert (verdict.validity, verdict.live) == (Validity.VALID, True)
-    assert asked == done == steps
+    assert steps_asked == done == steps
 
 
 def test_topics_created_by_a_script_are_written_to() -> None:

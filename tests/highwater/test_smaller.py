@@ -112,10 +112,10 @@ def test_red_line_names_the_smaller_plan() -> None:
     part = Part(name="seeds", checks=(check,), summaries=(_run("a1"),), code=ExitCode.INVALID)
 
     less = Smaller(plan="s/shrunk/a1/plan.yaml", beside="s/a1/beside-x.html")
-    told = list(lines_of(reds([part], Path("s"), {"a1": less})))
-    assert "    shrunk  s/shrunk/a1/plan.yaml" in told
-    assert "    beside  s/a1/beside-x.html" in told
-    assert not any("highwater shrink" in line for line in told)
+    lines = list(lines_of(reds([part], Path("s"), {"a1": less})))
+    assert "    shrunk  s/shrunk/a1/plan.yaml" in lines
+    assert "    beside  s/a1/beside-x.html" in lines
+    assert not any("highwater shrink" in line for line in lines)
 
 
 def test_known_bad_runs_are_not_shrunk() -> None:

@@ -65,7 +65,8 @@ def _runs(dataset: Path) -> pl.DataFrame:
 
 
 def test_campaign_is_taken_in_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, dataset = _campaign(tmp_path / "v3-1-9", (1, 2, 3)), tmp_path / "dataset"
+    source = _campaign(tmp_path / "v3-1-9", (1, 2, 3))
+    dataset = tmp_path / "dataset"
 
     assert _run(capsys, "ingest", source, "--dataset", dataset)[:2] == (
         ExitCode.VALID,
@@ -99,11 +100,11 @@ def test_run_that_met_its_deadline_is_a_row(tmp_path: Path, capsys: pytest.Captu
 
 def test_blocks_of_a_campaign_are_taken_in_as_its_rows_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Spark stores the rows and the records of a block together; one run of it met its deadline and has no record."""
-    late = Row(key="v3.default.3", state="late", attempt=1, seconds=60.0, words="not ready after 60.0 s")
+    late_row = Row(key="v3.default.3", state="late", attempt=1, seconds=60.0, words="not ready after 60.0 s")
     single = _campaign(tmp_path / "single", (1, 2, 4))
-    _ledger(single).commit(late)
+    _ledger(single).commit(late_row)
     together = _campaign(tmp_path / "together", (1, 2, 4))
-    rows = {row.key: row for row in (*_ledger(together).rows(), late)}
+    rows = {row.key: row for row in (*_ledger(together).rows(), late_row)}
     _ledger(together).forget({"v3.default.1", "v3.default.2"})
     for number, seed in enumerate((1, 2, 3)):  # nine runs: a block for each
         Blocks(storage_at(together / LEDGER)).write(number, [rows[key := f"v3.default.{seed}"]])
@@ -115,8 +116,8 @@ def test_blocks_of_a_campaign_are_taken_in_as_its_rows_are(tmp_path: Path, capsy
     for place in (single, together):
         code, out, _ = _run(capsys, "ingest", place, "--campaign", "x", "--dataset", tmp_path / f"{place.name}-dataset")
         assert (code, out.partition(" ")[0]) == (ExitCode.VALID, "4")
-    one, other = (_runs(tmp_path / f"{place.name}-dataset") for place in (single, together))
-    assert one.equals(other)
+    rows_by_run, rows_in_blocks = (_runs(tmp_path / f"{place.name}-dataset") for place in (single, together))
+    assert rows_by_run.equals(rows_in_blocks)
 
 
 def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,34 +148,34 @@ def test_running_campaign_is_followed_until_all_runs_are_in(
     whole = blocks.rows(5)
     blocks.write(5, [Row(key=whole[0].key, state="lost", attempt=4, seconds=1.0, words="disk full"), *whole[1:]])
     (campaign / LEDGER / "blocks" / f"{block_name(6)}.rows").rename(aside)
-    asked: list[int] = []
-    other = ExitStack()
+    counts_seen: list[int] = []
+    owner = ExitStack()
 
     def next_look(seconds: float) -> None:
-        asked.append(_runs(dataset).height)
-        if len(asked) == 1:
+        counts_seen.append(_runs(dataset).height)
+        if len(counts_seen) == 1:
             aside.rename(campaign / LEDGER / "blocks" / f"{block_name(6)}.rows")
-            other.enter_context(owned(storage_at(dataset)))
-        if len(asked) == 2:
-            other.close()
-        if len(asked) == 4:
+            owner.enter_context(owned(storage_at(dataset)))
+        if len(counts_seen) == 2:
+            owner.close()
+        if len(counts_seen) == 4:
             blocks.write(5, whole)
 
     monkeypatch.setattr("highwater.cli.store.sleep", next_look)
     code, out, err = _run(capsys, "ingest", campaign, "--dataset", dataset, "--follow", "0.5")
 
-    assert (code, err, asked) == (ExitCode.VALID, "", [28, 28, 29, 29])
+    assert (code, err, counts_seen) == (ExitCode.VALID, "", [28, 28, 29, 29])
     assert out.splitlines() == [f"{count} of 30 runs are in the dataset, 0 refused" for count in (28, 29, 30)]
     assert _runs(dataset)["outcome"].unique().to_list() == ["completed"]
     assert _run(capsys, "verify", dataset)[:2] == (ExitCode.VALID, "whole\n")
 
 
 def test_following_needs_one_campaign_and_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("ingest", tmp_path, "--dataset", tmp_path / "dataset", "--follow", "1")
+    command = ("ingest", tmp_path, "--dataset", tmp_path / "dataset", "--follow", "1")
     for more in ((tmp_path,), ("--spark", "local[2]"), ("--evidence",)):
-        code, _, err = _run(capsys, *asked, *more)
+        code, _, err = _run(capsys, *command, *more)
         assert (code, len(err.splitlines())) == (ExitCode.USAGE, 1)
-    code, _, err = _run(capsys, *asked)
+    code, _, err = _run(capsys, *command)
     assert (code, "not the request of a campaign" in err) == (ExitCode.USAGE, True)
 
 

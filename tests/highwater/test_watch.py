@@ -45,7 +45,7 @@ def campaign(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def finish(campaign: Path, key: str, row: Row | Summary, *, at: int) -> None:
+def commit_finished_row(campaign: Path, key: str, row: Row | Summary, *, at: int) -> None:
     """Commit a row that is `at` seconds old from START on."""
     done = Row(key=key, state="done", attempt=1, seconds=1.0, result=msgspec.Raw(msgspec.json.encode(row)))
     Ledger(storage_at(campaign / "ledger")).commit(row if isinstance(row, Row) else done)
@@ -53,11 +53,11 @@ def finish(campaign: Path, key: str, row: Row | Summary, *, at: int) -> None:
 
 
 def test_status_counts_finished_runs_and_verdicts(campaign: Path) -> None:
-    finish(campaign, "a", VALID, at=0)
-    finish(campaign, "b", INVALID, at=10)
-    finish(campaign, "c", STUCK, at=20)
-    late = Row(key="d", state="late", attempt=1, seconds=9.0, words="not ready after 9 s")
-    finish(campaign, "d", late, at=30)
+    commit_finished_row(campaign, "a", VALID, at=0)
+    commit_finished_row(campaign, "b", INVALID, at=10)
+    commit_finished_row(campaign, "c", STUCK, at=20)
+    late_row = Row(key="d", state="late", attempt=1, seconds=9.0, words="not ready after 9 s")
+    commit_finished_row(campaign, "d", late_row, at=30)
 
     status = CampaignProgress(str(campaign)).status(datetime.fromtimestamp(START + 35, UTC))
 
@@ -86,8 +86,8 @@ def test_status_counts_the_runs_of_blocks(campaign: Path) -> None:
 
 
 def test_damaged_row_is_no_finished_run(campaign: Path) -> None:
-    finish(campaign, "safe.default.1", VALID, at=0)
-    finish(campaign, "safe.default.2", VALID, at=1)
+    commit_finished_row(campaign, "safe.default.1", VALID, at=0)
+    commit_finished_row(campaign, "safe.default.2", VALID, at=1)
     (campaign / "ledger" / "safe.default.2.json").write_bytes(b"")
 
     status = CampaignProgress(str(campaign)).status()
@@ -98,9 +98,9 @@ def test_damaged_row_is_no_finished_run(campaign: Path) -> None:
 
 def test_second_look_adds_only_new_rows(campaign: Path) -> None:
     progress = CampaignProgress(str(campaign))
-    finish(campaign, "a", VALID, at=0)
+    commit_finished_row(campaign, "a", VALID, at=0)
     first = progress.status()
-    finish(campaign, "b", INVALID, at=10)
+    commit_finished_row(campaign, "b", INVALID, at=10)
 
     second = progress.status()
 
@@ -109,7 +109,7 @@ def test_second_look_adds_only_new_rows(campaign: Path) -> None:
 
 def test_watch_once_prints_one_status(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for key in "abcdef":
-        finish(campaign, key, VALID, at=ord(key))
+        commit_finished_row(campaign, key, VALID, at=ord(key))
 
     assert run_command_line(["watch", str(campaign), "--once"]) == 0
 
@@ -121,7 +121,7 @@ def test_watch_once_prints_one_status(campaign: Path, capsys: pytest.CaptureFixt
 
 def test_watch_ends_when_all_runs_are_finished(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(12):
-        finish(campaign, f"k{number}", VALID, at=number)
+        commit_finished_row(campaign, f"k{number}", VALID, at=number)
 
     assert run_command_line(["watch", str(campaign)]) == 0
     assert capsys.readouterr().out.splitlines()[2] == "complete"

@@ -44,9 +44,9 @@ def receiving(status: int = 204, *, wait: Callable[[], object] = lambda: None) -
 
 @pytest.mark.slow
 def test_red_campaign_is_told_to_the_receiver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["campaign", "--seeds", "21..21", "--protocol", "v3", "--faults", "crash", "--seconds", "5", "--goals", "none"]
+    command = ["campaign", "--seeds", "21..21", "--protocol", "v3", "--faults", "crash", "--seconds", "5", "--goals", "none"]
     with receiving() as (address, bodies):
-        code = run_command_line([*asked, "--store", str(tmp_path), "--webhook", address, "--webhook-when", "always", "--json"])
+        code = run_command_line([*command, "--store", str(tmp_path), "--webhook", address, "--webhook-when", "always", "--json"])
 
     assert [json.loads(body) for body in bodies] == [json.loads(capsys.readouterr().out)]
     assert json.loads(bodies[0])["exit"] == code
@@ -54,19 +54,19 @@ def test_red_campaign_is_told_to_the_receiver(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.slow
 def test_chaos_tells_its_outcome(tmp_path: Path) -> None:
-    asked = ["chaos", "--parts", "seeds", "--seeds", "1", "--first", "1", "--jobs", "1", "--store", str(tmp_path)]
+    command = ["chaos", "--parts", "seeds", "--seeds", "1", "--first", "1", "--jobs", "1", "--store", str(tmp_path)]
     with receiving() as (address, bodies):
-        code = run_command_line([*asked, "--webhook", address, "--webhook-when", "always"])
+        code = run_command_line([*command, "--webhook", address, "--webhook-when", "always"])
 
     assert [json.loads(body)["exit"] for body in bodies] == [code]
 
 
-@pytest.mark.parametrize(("when", "code", "told"), [("red", 0, 0), ("red", 10, 1), ("always", 0, 1)])
-def test_receiver_is_told_when_it_was_asked_for(when: str, code: int, told: int) -> None:
+@pytest.mark.parametrize(("when", "code", "requests_expected"), [("red", 0, 0), ("red", 10, 1), ("always", 0, 1)])
+def test_receiver_is_told_when_it_was_asked_for(when: str, code: int, requests_expected: int) -> None:
     with receiving() as (address, bodies):
         Webhook(webhook=address, webhook_when="always" if when == "always" else "red").tell({"exit": code}, ExitCode(code))
 
-    assert bodies == [b'{"exit":%d}' % code] * told
+    assert bodies == [b'{"exit":%d}' % code] * requests_expected
 
 
 @pytest.mark.parametrize(("status", "words"), [(500, "answered 500 Internal Server Error"), (302, "answered 302 Found")])

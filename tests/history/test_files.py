@@ -27,9 +27,13 @@ def test_history_is_unchanged_after_writing_and_reading_jsonl(history: History, 
     path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
     path.write_bytes(jsonl.encode(history))
 
-    found = jsonl.read(path)
+    history_read = jsonl.read(path)
 
-    assert (found.manifest, found.operations, found.events) == (history.manifest, history.operations, history.events)
+    assert (history_read.manifest, history_read.operations, history_read.events) == (
+        history.manifest,
+        history.operations,
+        history.events,
+    )
 
 
 @pytest.mark.slow
@@ -43,16 +47,16 @@ def test_history_is_unchanged_after_writing_and_reading_parquet(
 
     operations, events = parquet.read(folder / "o", "operations"), parquet.read(folder / "e", "events")
 
-    found = History.from_tables(history.manifest, operations=operations, events=events)
-    assert (found.operations, found.events) == (history.operations, history.events)
+    history_read = History.from_tables(history.manifest, operations=operations, events=events)
+    assert (history_read.operations, history_read.events) == (history.operations, history.events)
     assert (operations.schema, events.schema) == (schema.arrow_schema("operations"), schema.arrow_schema("events"))
 
 
 def _refusal(path: Path, data: bytes) -> str:
     path.write_bytes(data)
-    with pytest.raises(HistoryError) as refused:
+    with pytest.raises(HistoryError) as error_info:
         jsonl.read(path)
-    message = str(refused.value)
+    message = str(error_info.value)
     assert "\n" not in message
     assert message.startswith(str(path))
     return message.removeprefix(str(path))

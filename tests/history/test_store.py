@@ -28,7 +28,7 @@ def test_saved_run_is_loaded_unchanged(history: History, tmp_path_factory: pytes
     folder = tmp_path_factory.mktemp("store") / "plan" / "run-1"
     store.save(folder, history)
 
-    found = store.load_run(folder)
+    history_read = store.load_run(folder)
 
     stored = replace(
         history.manifest,
@@ -36,7 +36,7 @@ def test_saved_run_is_loaded_unchanged(history: History, tmp_path_factory: pytes
         event_rows=len(history.events),
         files={name: store.sha256_of(folder / name) for name in (store.OPERATIONS, store.EVENTS)},
     )
-    assert (found.manifest, found.operations, found.events) == (stored, history.operations, history.events)
+    assert (history_read.manifest, history_read.operations, history_read.events) == (stored, history.operations, history.events)
 
 
 def _small_history() -> History:
@@ -66,8 +66,8 @@ def test_stored_run_with_tables_of_another_run_is_refused(tmp_path: Path) -> Non
     """The other tables have the same number of rows, and the manifest is from before it had SHA-256 of files."""
     history = _small_history()
     store.save(tmp_path / "a", history)
-    other = [replace(op, value="c") for op in history.operations]
-    store.save(tmp_path / "b", History(replace(MANIFEST, digest=""), operations=other, events=history.events))
+    changed_operations = [replace(op, value="c") for op in history.operations]
+    store.save(tmp_path / "b", History(replace(MANIFEST, digest=""), operations=changed_operations, events=history.events))
     shutil.copy(tmp_path / "b" / store.OPERATIONS, tmp_path / "a" / store.OPERATIONS)
     store.write_file(tmp_path / "a" / store.MANIFEST, store.encode_manifest(history.manifest))
 

@@ -46,7 +46,7 @@ from reference.types import (
     TopicPartition,
     ZkVersion,
 )
-from tests.monitors.turns import Turn, did, heard, note, send
+from tests.monitors.turns import Turn, note, send, turn_on_message, turn_with
 
 TP = TopicPartition("t-0")
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -73,9 +73,9 @@ def state(epoch: int = 7, version: int = 0, *, leader: int | None = 2, stamp: in
 
 # --- as controller ----------------------------------------------------------------------------------------------------------
 
-ELECTED = did(note("controller-elected", controller_epoch=EPOCH))
-RESIGNED = did(note("controller-resigned"))
-LIST = did(ZkRequest(1, (GetChildren(paths.BROKER_IDS, watch=True),)))
+ELECTED = turn_with(note("controller-elected", controller_epoch=EPOCH))
+RESIGNED = turn_with(note("controller-resigned"))
+LIST = turn_with(ZkRequest(1, (GetChildren(paths.BROKER_IDS, watch=True),)))
 
 
 def registered(*brokers: int) -> Turn:
@@ -84,7 +84,7 @@ def registered(*brokers: int) -> Turn:
 
 
 THREE: tuple[Turn, ...] = (
-    *(LIST, registered(1, 2, 3), did(ZkRequest(7, (GetData(paths.topic_path("t")),)))),
+    *(LIST, registered(1, 2, 3), turn_with(ZkRequest(7, (GetData(paths.topic_path("t")),)))),
     (ZkReplied(7, (Data(paths.topic_payload(((B2, B3, B1),)), 3, 9),)), []),
 )
 
@@ -95,7 +95,7 @@ def stop(number: int, *, delete: bool = False, to: int = 20) -> AnyEffect:
 
 
 def stopped(number: int, *effects: AnyEffect) -> Turn:
-    return heard("b2", StopReplicaReply(number, NONE), *effects)
+    return turn_on_message("b2", StopReplicaReply(number, NONE), *effects)
 
 
 def lead(number: int, told: PartitionState, *, to: str = "b2", epoch: ControllerEpoch = EPOCH, init: bool = False) -> AnyEffect:
@@ -103,7 +103,7 @@ def lead(number: int, told: PartitionState, *, to: str = "b2", epoch: Controller
 
 
 def led(number: int, *effects: AnyEffect) -> Turn:
-    return heard("b2", LeaderAndIsrReply(number, NONE), *effects)
+    return turn_on_message("b2", LeaderAndIsrReply(number, NONE), *effects)
 
 
 def metadata(number: int, *states: PartitionState, full: bool = True) -> AnyEffect:
@@ -112,12 +112,12 @@ def metadata(number: int, *states: PartitionState, full: bool = True) -> AnyEffe
 
 
 def updated(number: int, *effects: AnyEffect) -> Turn:
-    return heard("b3", UpdateMetadataReply(number, NONE), *effects)
+    return turn_on_message("b3", UpdateMetadataReply(number, NONE), *effects)
 
 
 def unanswered(command: str, *effects: AnyEffect) -> Turn:
     """A command to b3 times out."""
-    return did(note("command-unanswered", broker=B3, incarnation=30, detail=command), *effects)
+    return turn_with(note("command-unanswered", broker=B3, incarnation=30, detail=command), *effects)
 
 
 def write(wanted: PartitionState, *, guarded: bool = True) -> AnyEffect:
@@ -140,18 +140,18 @@ def serve(*live: BrokerId, number: int = 1) -> AnyEffect:
     return send("b3", UpdateMetadata(number, B1, EPOCH, Incarnation(30), live, (), full=True, number=number))
 
 
-ACTIVE_B2 = did(note("broker-state", broker=B2, detail="active", incarnation=20), serve(B1, B2, B3))
+ACTIVE_B2 = turn_with(note("broker-state", broker=B2, detail="active", incarnation=20), serve(B1, B2, B3))
 
 
 def reads(number: int = 8) -> Turn:
-    return did(ZkRequest(number, (GetData(paths.state_path(TP)),)))
+    return turn_with(ZkRequest(number, (GetData(paths.state_path(TP)),)))
 
 
 def read(found: PartitionState, *effects: AnyEffect, number: int = 8) -> Turn:
     return ZkReplied(number, (Data(paths.state_payload(found), found.zk_version, 5),)), [*effects]
 
 
-B2_IS_GONE = (ELECTED, LIST, registered(1, 3), did(metadata(1)))
+B2_IS_GONE = (ELECTED, LIST, registered(1, 3), turn_with(metadata(1)))
 
 
 def beat(broker: BrokerId, incarnation: int, number: int = 70, asks_for: BrokerState = BrokerState.ACTIVE) -> MetadataHeartbeat:
@@ -159,10 +159,10 @@ def beat(broker: BrokerId, incarnation: int, number: int = 70, asks_for: BrokerS
 
 
 def grant(to: str, granted: BrokerState = BrokerState.ACTIVE) -> AnyEffect:
-    return send(to, MetadataHeartbeatReply(70, NONE, None, granted))
+    return send(to, MetadataHeartbeatReply(70, NONE, error_string=None, current_state=granted))
 
 
-STOPPING = did(note("broker-state", broker=B3, detail="stopping", incarnation=30))
+STOPPING = turn_with(note("broker-state", broker=B3, detail="stopping", incarnation=30))
 
 
 def propose(epoch: int, broker: BrokerId = B2, *, version: int = 0) -> IsrChange:
@@ -171,38 +171,40 @@ def propose(epoch: int, broker: BrokerId = B2, *, version: int = 0) -> IsrChange
 
 
 def proposal_answered(error: ErrorCode = NONE) -> AnyEffect:
-    return send("b2", IsrChangeReply(40, NONE, None, (IsrResult(error),)))
+    return send("b2", IsrChangeReply(40, NONE, message=None, results=(IsrResult(error),)))
 
 
 def heartbeat_refused() -> MetadataHeartbeatReply:
-    return MetadataHeartbeatReply(70, ErrorCode.INVALID_INCARNATION_ID, None, BrokerState.INACTIVE)
+    return MetadataHeartbeatReply(70, ErrorCode.INVALID_INCARNATION_ID, error_string=None, current_state=BrokerState.INACTIVE)
 
 
 def proposal_refused(*effects: AnyEffect) -> Turn:
-    return heard("b2", IsrChangeReply(40, ErrorCode.NOT_CONTROLLER), *effects)
+    return turn_on_message("b2", IsrChangeReply(40, ErrorCode.NOT_CONTROLLER), *effects)
 
 
 # --- as broker --------------------------------------------------------------------------------------------------------------
 
-REGISTERED = did(note("registered", incarnation=10))
-BEATS = (REGISTERED, did(send("b2", beat(B1, 10))))
-FENCED, UNFENCED = did(note("fenced")), did(note("unfenced"))
+REGISTERED = turn_with(note("registered", incarnation=10))
+BEATS = (REGISTERED, turn_with(send("b2", beat(B1, 10))))
+FENCED, UNFENCED = turn_with(note("fenced")), turn_with(note("unfenced"))
 FENCE = SetTimer("fence", 9000, 9000)
 SHUTS_DOWN: Turn = (ShutDown(), [])
 
 
 def answer(error: ErrorCode, *effects: AnyEffect, number: int = 70) -> Turn:
-    return heard("b2", MetadataHeartbeatReply(number, error, None, BrokerState.ACTIVE), *effects)
+    return turn_on_message(
+        "b2", MetadataHeartbeatReply(number, error, error_string=None, current_state=BrokerState.ACTIVE), *effects
+    )
 
 
 GAUGE = "kafka.server:name=OfflineLogDirectoryCount,type=LogManager"
-HELD, BAD_DIR = did(CreateReplica(0, TP)), did(note("dir-failed", dir=0), note("gauge", gauge=1, detail=GAUGE))
+HELD, BAD_DIR = turn_with(CreateReplica(0, TP)), turn_with(note("dir-failed", dir=0), note("gauge", gauge=1, detail=GAUGE))
 
 
 def stops(*effects: AnyEffect, delete: bool = False, number: int = 1) -> Turn:
     """b1 is told to stop its replica."""
     partitions = (StopPartition(TP, LeaderEpoch(7), delete, TopicId(9), moved=True),)
-    return heard("b2", StopReplica(number, B2, EPOCH, Incarnation(10), partitions, number), *effects)
+    return turn_on_message("b2", StopReplica(number, B2, EPOCH, Incarnation(10), partitions, number), *effects)
 
 
 REFUSED = ErrorCode.INVALID_INCARNATION_ID
@@ -219,7 +221,7 @@ def commanded(
 ) -> Turn:
     """A command for b1 under a registration, and the effects."""
     states = (state(leader_epoch, version, leader=leader),)
-    return heard(source, LeaderAndIsr(1, B2, epoch, Incarnation(to), init=False, states=states), *effects)
+    return turn_on_message(source, LeaderAndIsr(1, B2, epoch, Incarnation(to), init=False, states=states), *effects)
 
 
 def obeyed(to: str, error: ErrorCode = NONE, *codes: tuple[TopicPartition, ErrorCode]) -> AnyEffect:
@@ -262,9 +264,11 @@ def acknowledged(offset: int) -> AnyEffect:
 
 
 def latest(offset: int) -> Turn:
-    return heard("c1", ListOffsets(5, TP, LeaderEpoch(7)), send("c1", ListOffsetsReply(5, TP, NONE, Offset(offset))))
+    return turn_on_message("c1", ListOffsets(5, TP, LeaderEpoch(7)), send("c1", ListOffsetsReply(5, TP, NONE, Offset(offset))))
 
 
 def log_ends_at(leo: int) -> Turn:
     asked = LogInfo(1, B2, EPOCH, Incarnation(10), (TP,))
-    return heard("b2", asked, send("b2", LogInfoReply(1, NONE, (LogEnd(TP, LeaderEpoch(7), Offset(leo), Incarnation(10)),))))
+    return turn_on_message(
+        "b2", asked, send("b2", LogInfoReply(1, NONE, (LogEnd(TP, LeaderEpoch(7), Offset(leo), Incarnation(10)),)))
+    )

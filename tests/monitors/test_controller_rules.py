@@ -61,7 +61,7 @@ from tests.monitors.scene import (
     stop,
     write,
 )
-from tests.monitors.turns import CONFIG, Turn, broken, did, heard, note, send
+from tests.monitors.turns import CONFIG, Turn, broken, note, send, turn_on_message, turn_with
 
 CONNECTED: Turn = (ZkState("connected", 7), [])
 LEADER_2 = state(7, 3)
@@ -81,11 +81,11 @@ REGISTRATION = paths.broker_payload(heartbeats=True, host="localhost", port=9092
 
 def owner(path: str, session: int) -> tuple[Turn, Turn]:
     """The broker reads a znode that belongs to a session."""
-    return did(zk(5, GetData(path))), answers(5, Data(REGISTRATION, 0, 10, session))
+    return turn_with(zk(5, GetData(path))), answers(5, Data(REGISTRATION, 0, 10, session))
 
 
 def writes(path: str, data: bytes, **flags: bool) -> Turn:
-    return did(zk(6, Create(path, data, **flags)))
+    return turn_with(zk(6, Create(path, data, **flags)))
 
 
 def begins(told: tuple[PartitionState, ...]) -> Turn:
@@ -99,13 +99,13 @@ def creates(number: int, *told: PartitionState) -> AnyEffect:
     return send("b2", LeaderAndIsr(number, B1, EPOCH, Incarnation(20), init=False, states=told, new=(TP,), number=number))
 
 
-def told(number: int, code: ErrorCode = NONE, *effects: AnyEffect) -> Turn:
-    return heard("b2", LeaderAndIsrReply(number, NONE, ((TP, code),)), *effects)
+def isr_change_answered(number: int, code: ErrorCode = NONE, *effects: AnyEffect) -> Turn:
+    return turn_on_message("b2", LeaderAndIsrReply(number, NONE, ((TP, code),)), *effects)
 
 
 def deletes(to: str) -> Turn:
     """A broker is told that the partition goes."""
-    return did(send(to, StopReplica(1, B1, EPOCH, Incarnation(40), (StopPartition(TP, LeaderEpoch(7)),), 1)))
+    return turn_with(send(to, StopReplica(1, B1, EPOCH, Incarnation(40), (StopPartition(TP, LeaderEpoch(7)),), 1)))
 
 
 def silent(*effects: AnyEffect) -> Turn:
@@ -130,56 +130,62 @@ def proposes(*members: int) -> IsrChange:
 def takes(*members: int) -> AnyEffect:
     """The answer that an ISR was written."""
     result = IsrResult(NONE, None, replace(LEADER_2, isr=joins(*members)))
-    return send("b2", IsrChangeReply(40, NONE, None, (result,)))
+    return send("b2", IsrChangeReply(40, NONE, message=None, results=(result,)))
 
 
 def isr_written(epoch: int, *members: int) -> AnyEffect:
     return write(replace(LEADER_2, leader_epoch=LeaderEpoch(epoch), isr=joins(*members)))
 
 
-ACTIVE_B3 = did(note("broker-state", broker=B3, detail="active", incarnation=30))
+ACTIVE_B3 = turn_with(note("broker-state", broker=B3, detail="active", incarnation=30))
 EVENT = f"{paths.LOG_DIR_EVENT}0001"
-READS_EVENT = did(zk(5, GetData(EVENT)))
+READS_EVENT = turn_with(zk(5, GetData(EVENT)))
 LOOKS = Exists(paths.CONTROLLER, watch=True)
 CLAIMS = Create(paths.CONTROLLER, b'{"version":1,"brokerid":1}', ephemeral=True)
-READS_B2 = (did(zk(5, GetData(paths.broker_path(B2)))), answers(5, Data(b"", 0, 20)))
+READS_B2 = (turn_with(zk(5, GetData(paths.broker_path(B2)))), answers(5, Data(b"", 0, 20)))
 # b2 holds a replica, is registered, and was told something that it has answered
 IDLE_B2 = (
     *(ELECTED, LIST, registered(1, 2, 3), LIST, registered(1, 2, 3), *THREE),
     *READS_B2,
-    did(send("b2", UpdateMetadata(1, B1, EPOCH, Incarnation(20), (B1, B2, B3), (), full=True, number=1))),
+    turn_with(send("b2", UpdateMetadata(1, B1, EPOCH, Incarnation(20), (B1, B2, B3), (), full=True, number=1))),
 )
 ELECTS = (reads(), read(LEADER_2, write(replace(LEADER_2, leader_epoch=LeaderEpoch(8)))))
 WRITTEN = (Written(1), Written(4))
 NEXT = replace(LEADER_2, leader_epoch=LeaderEpoch(8), zk_version=ZkVersion(4))
-ANSWERED = heard("b2", UpdateMetadataReply(1, NONE))
+ANSWERED = turn_on_message("b2", UpdateMetadataReply(1, NONE))
 
 BAD: dict[str, tuple[Turn, ...]] = {
-    "state-not-held": (ELECTED, reads(), read(LEADER_2), did(lead(1, state(7, 4)))),
+    "state-not-held": (ELECTED, reads(), read(LEADER_2), turn_with(lead(1, state(7, 4)))),
     "state-not-told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, *WRITTEN)),
     "stranger-stopped": (ELECTED, *THREE, deletes("b4")),
     "init-incomplete": (ELECTED, *THREE, reads(), begins(())),
     "init-missing": (ELECTED, reads(), read(LEADER_2, lead(1, LEADER_2))),
-    "new-replica-again": (ELECTED, reads(), read(LEADER_2), did(creates(1)), told(1, NONE, creates(2, LEADER_2))),
+    "new-replica-again": (
+        ELECTED,
+        reads(),
+        read(LEADER_2),
+        turn_with(creates(1)),
+        isr_change_answered(1, NONE, creates(2, LEADER_2)),
+    ),
     "unreadable-replica-elected": (
-        *(ELECTED, *READS_B2, did(creates(1)), told(1, ErrorCode.KAFKA_STORAGE_ERROR)),
+        *(ELECTED, *READS_B2, turn_with(creates(1)), isr_change_answered(1, ErrorCode.KAFKA_STORAGE_ERROR)),
         *(reads(), read(state(7, 3, leader=3), isr_written(8, 2, 3))),
     ),
-    "offline-replica-not-told": (ELECTED, reads(), read(LEADER_2), did(offered())),
+    "offline-replica-not-told": (ELECTED, reads(), read(LEADER_2), turn_with(offered())),
     "epoch-not-raised": (ELECTED, reads(), read(LEADER_2, isr_written(7, 2))),
-    "heartbeat-not-timed": (ELECTED, ACTIVE_B3, heard("b3", beat(B3, 30), grant("b3"))),
+    "heartbeat-not-timed": (ELECTED, ACTIVE_B3, turn_on_message("b3", beat(B3, 30), grant("b3"))),
     "silence-ignored": (ELECTED, ACTIVE_B3, silent()),
-    "results-mixed-up": (ELECTED, heard("b2", proposes(2), takes(2, 3))),
+    "results-mixed-up": (ELECTED, turn_on_message("b2", proposes(2), takes(2, 3))),
     "notification-kept": (ELECTED, READS_EVENT, answers(5, Data(b"", 0, 9))),
-    "office-not-claimed": (did(zk(5, LOOKS)), answers(5, NoNode())),
+    "office-not-claimed": (turn_with(zk(5, LOOKS)), answers(5, NoNode())),
     "elected-without-znode": (CONNECTED, *owner(paths.CONTROLLER, 6), ELECTED),
     "registered-without-znode": (CONNECTED, *owner(paths.broker_path(B1), 6), REGISTERED),
-    "unknown-znode": (did(zk(5, GetChildren("/brokers/topic"))),),
+    "unknown-znode": (turn_with(zk(5, GetChildren("/brokers/topic"))),),
     "another-znode-form": (writes(paths.CONTROLLER, b'{"version":1,"brokerid":2}', ephemeral=True),),
 }
 
 GOOD: dict[str, tuple[Turn, ...]] = {
-    "state told as it was read": (ELECTED, reads(), read(LEADER_2), did(lead(1, LEADER_2))),
+    "state told as it was read": (ELECTED, reads(), read(LEADER_2), turn_with(lead(1, LEADER_2))),
     "state told as it was written": (ELECTED, *ELECTS, answers(91, *WRITTEN, effects=(lead(1, NEXT, init=True),))),
     "broker that has not answered is told later": (*IDLE_B2, *ELECTS, answers(91, *WRITTEN)),
     "broker that left the list and came back is told later": (
@@ -202,54 +208,69 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         answers(8, NoNode(), effects=(send("b2", LeaderAndIsr(1, B1, EPOCH, Incarnation(20), init=True, states=(), number=1)),)),
     ),
     "new replica told again after a timeout": (
-        *(ELECTED, did(creates(1))),
-        did(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr"), creates(2)),
+        *(ELECTED, turn_with(creates(1))),
+        turn_with(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr"), creates(2)),
     ),
     "replica that does not count told again that it is new": (
-        *(ELECTED, reads(), read(WITHOUT_B2), did(creates(1))),
-        told(1, NONE, creates(2, WITHOUT_B2)),
+        *(ELECTED, reads(), read(WITHOUT_B2), turn_with(creates(1))),
+        isr_change_answered(1, NONE, creates(2, WITHOUT_B2)),
     ),
-    "heartbeat while the controller closes": (ELECTED, ACTIVE_B3, SHUTS_DOWN, heard("b3", beat(B3, 30))),
-    "replica created again after it was stopped": (ELECTED, did(creates(1)), told(1, NONE, stop(2)), did(creates(3))),
+    "heartbeat while the controller closes": (ELECTED, ACTIVE_B3, SHUTS_DOWN, turn_on_message("b3", beat(B3, 30))),
+    "replica created again after it was stopped": (
+        ELECTED,
+        turn_with(creates(1)),
+        isr_change_answered(1, NONE, stop(2)),
+        turn_with(creates(3)),
+    ),
     "replica that can be read again elected": (
-        *(ELECTED, *READS_B2, did(creates(1)), told(1, ErrorCode.KAFKA_STORAGE_ERROR, creates(2)), told(2)),
+        *(
+            ELECTED,
+            *READS_B2,
+            turn_with(creates(1)),
+            isr_change_answered(1, ErrorCode.KAFKA_STORAGE_ERROR, creates(2)),
+            isr_change_answered(2),
+        ),
         *(reads(), read(state(7, 3, leader=3), isr_written(8, 2, 3))),
     ),
-    "dead broker's replica told as offline": (ELECTED, reads(), read(LEADER_2), did(offered(2))),
+    "dead broker's replica told as offline": (ELECTED, reads(), read(LEADER_2), turn_with(offered(2))),
     "proposed ISR keeps the epoch": (
-        *(ELECTED, heard("b2", proposes(2)), reads()),
+        *(ELECTED, turn_on_message("b2", proposes(2)), reads()),
         read(LEADER_2, isr_written(7, 2)),
     ),
     "repair of what was proposed begins an epoch": (
-        *(ELECTED, heard("b2", proposes(2)), reads()),
+        *(ELECTED, turn_on_message("b2", proposes(2)), reads()),
         read(LEADER_2, isr_written(8, 2)),
     ),
-    "heartbeat timed anew": (ELECTED, ACTIVE_B3, heard("b3", beat(B3, 30), SetTimer("silent:3", 6000, 6000), grant("b3"))),
-    "heartbeat refused": (ELECTED, ACTIVE_B3, heard("b3", beat(B3, 30), send("b3", heartbeat_refused()))),
+    "heartbeat timed anew": (
+        ELECTED,
+        ACTIVE_B3,
+        turn_on_message("b3", beat(B3, 30), SetTimer("silent:3", 6000, 6000), grant("b3")),
+    ),
+    "heartbeat refused": (ELECTED, ACTIVE_B3, turn_on_message("b3", beat(B3, 30), send("b3", heartbeat_refused()))),
     "silent broker is inactive": (
         *(ELECTED, ACTIVE_B3),
         silent(note("broker-state", broker=B3, detail="inactive", incarnation=30)),
     ),
     "silence of a broker that is not registered any more": (  # both were due when a pause ended
         *(ELECTED, ACTIVE_B3),
-        did(CancelTimer("silent:3")),
+        turn_with(CancelTimer("silent:3")),
         silent(),
     ),
-    "silence after the office": (ELECTED, ACTIVE_B3, did(note("controller-resigned")), silent()),
-    "results of what was proposed": (ELECTED, heard("b2", proposes(2), takes(2))),
+    "silence after the office": (ELECTED, ACTIVE_B3, turn_with(note("controller-resigned")), silent()),
+    "results of what was proposed": (ELECTED, turn_on_message("b2", proposes(2), takes(2))),
     "notification deleted": (ELECTED, READS_EVENT, answers(5, Data(b"", 0, 9), effects=(zk(6, Delete(EVENT)),))),
     "first command has the flag": (ELECTED, reads(), read(LEADER_2, lead(1, LEADER_2, init=True))),
-    "later command has no flag": (ELECTED, did(metadata(1)), reads(), read(LEADER_2, lead(1, LEADER_2))),
+    "later command has no flag": (ELECTED, turn_with(metadata(1)), reads(), read(LEADER_2, lead(1, LEADER_2))),
     "office claimed": (
-        did(zk(5, LOOKS)),
+        turn_with(zk(5, LOOKS)),
         answers(5, NoNode(), effects=(zk(6, CLAIMS),)),
     ),
     "office looked for twice": (  # two watches fired: the first answer is not used
-        *(did(zk(5, LOOKS)), did(zk(6, LOOKS))),
+        *(turn_with(zk(5, LOOKS)), turn_with(zk(6, LOOKS))),
         *(answers(5, NoNode()), answers(6, NoNode(), effects=(zk(7, CLAIMS),))),
     ),
     "notification read twice": (
-        *(ELECTED, READS_EVENT, did(zk(6, GetData(EVENT)))),
+        *(ELECTED, READS_EVENT, turn_with(zk(6, GetData(EVENT)))),
         *(answers(5, Data(b"", 0, 9)), answers(6, Data(b"", 0, 9), effects=(zk(7, Delete(EVENT)),))),
     ),
     "controller by its own znode": (CONNECTED, *owner(paths.CONTROLLER, 7), ELECTED),
@@ -264,7 +285,9 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         writes(paths.LOG_DIR_EVENT, paths.log_dir_event_payload(B1), sequential=True),
         writes(paths.topic_path("t"), paths.topic_payload(((B1, B2),))),
         writes(paths.state_path(TP), paths.state_payload(LEADER_2)),
-        did(zk(7, SetData(admin_paths.REASSIGN, b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}', 0))),
+        turn_with(
+            zk(7, SetData(admin_paths.REASSIGN, b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}', 0))
+        ),
     ),
 }
 

@@ -15,7 +15,7 @@ from reference.errors import ErrorCode
 from reference.events import Booted
 from reference.messages import Metadata, MetadataReply
 from reference.types import BrokerId
-from tests.monitors.turns import CONFIG, broken, heard, send
+from tests.monitors.turns import CONFIG, broken, send, turn_on_message
 
 # A note stands for an item: its kind says what happens, `broker` and `dir` are the key, `gauge` is a value.
 KINDS = ("begin", "end", "end-any", "end-all", "happen")
@@ -149,5 +149,7 @@ def test_answer_is_judged_in_the_order_of_the_rules(error: ErrorCode) -> None:
         Never(name=name, clause="", says="", what=side(Metadata, keys=about))
         for name, side in (("all", replied), ("granted", granted), ("refused", refused), ("every", replied))
     )
-    turn = heard("c1", Metadata(correlation=1), send("c1", MetadataReply(correlation=1, brokers=(), states=(), error=error)))
+    turn = turn_on_message(
+        "c1", Metadata(correlation=1), send("c1", MetadataReply(correlation=1, brokers=(), states=(), error=error))
+    )
     assert broken(turn, rules=rules) == ["all", "granted" if error is ErrorCode.NONE else "refused", "every"]

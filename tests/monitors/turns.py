@@ -16,12 +16,12 @@ CONFIG = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
 Turn = tuple[AnyEvent, list[AnyEffect]]
 
 
-def heard(source: str, message: AnyMessage, *effects: AnyEffect) -> Turn:
+def turn_on_message(source: str, message: AnyMessage, *effects: AnyEffect) -> Turn:
     """A turn that begins with a message."""
     return Received(Address(source), message), [*effects]
 
 
-def did(*effects: AnyEffect) -> Turn:
+def turn_with(*effects: AnyEffect) -> Turn:
     """A turn whose event no rule is about."""
     return Booted(), [*effects]
 

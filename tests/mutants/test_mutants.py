@@ -109,11 +109,11 @@ def test_each_finding_is_shown_by_a_variant_or_says_why_not() -> None:
 
 def test_declared_variant_has_a_run_for_each_of_its_findings() -> None:
     """A declaration without a run would be a claim that nobody checks."""
-    named = {name for checker in ALL for kind in checker.reports for name in kind.shown_by}
+    variants_shown = {name for checker in ALL for kind in checker.reports for name in kind.shown_by}
     shown = {(catch.protocol, catch.checker, catch.kind) for catch in CATCHES}
 
-    assert sorted(named) == sorted({row.protocol for row in MUTANTS.caught})
-    assert [(name, *said) for name in sorted(named) for said in declared(name) if (name, *said) not in shown] == []
+    assert sorted(variants_shown) == sorted({row.protocol for row in MUTANTS.caught})
+    assert [(name, *said) for name in sorted(variants_shown) for said in declared(name) if (name, *said) not in shown] == []
 
 
 def test_row_that_shows_an_undeclared_kind_is_refused(tmp_path: Path) -> None:

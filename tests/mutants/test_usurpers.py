@@ -182,7 +182,7 @@ class Raiser(Broken):
         notes = [effect for effect in effects if isinstance(effect, Note)]
         self._written.update(((note.tp, note.topic_id), note) for note in notes if note.kind == "append")
         gone = [(note.tp, note.topic_id) for note in notes if note.kind == "replica-deleted"]
-        return [*effects, *(self._written[one] for one in gone if one in self._written)]
+        return [*effects, *(self._written[deleted] for deleted in gone if deleted in self._written)]
 
 
 class LeavesOut(Broken):

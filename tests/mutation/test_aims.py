@@ -134,10 +134,12 @@ def test_renaming_a_parameter_breaks_no_edit() -> None:
     assert parameters == ["state", "alive"]
     assert len(aims) >= 3
     for name in parameters:
-        other = with_names(source, "_among", {name: "chosen"})
-        assert f"chosen: {ast.unparse(next(a.annotation for a in function.args.args if a.arg == name and a.annotation))}" in other
+        renamed = with_names(source, "_among", {name: "chosen"})
+        assert (
+            f"chosen: {ast.unparse(next(a.annotation for a in function.args.args if a.arg == name and a.annotation))}" in renamed
+        )
         for aim in aims:
-            assert same(effect(aim, other, {}), effect(aim, source, {name: "chosen"})), aim
+            assert same(effect(aim, renamed, {}), effect(aim, source, {name: "chosen"})), aim
 
 
 def test_new_parameter_and_reordered_neighbours_break_no_edit() -> None:
@@ -148,10 +150,10 @@ def test_new_parameter_and_reordered_neighbours_break_no_edit() -> None:
     function.args.args.insert(0, ast.arg("limit"))
     function.args.defaults.append(ast.Constant(3))
     tree.body.append(tree.body.pop(tree.body.index(function)))
-    other = ast.unparse(ast.fix_missing_locations(tree))
+    edited = ast.unparse(ast.fix_missing_locations(tree))
 
     for aim in (row.aim for row in rows() if row.edit and row.aim.at == AMONG):
-        bodies = [effect(aim, text, {}) for text in (source, other)]
+        bodies = [effect(aim, text, {}) for text in (source, edited)]
         assert same(*(ast.parse(ast.unparse(list(ast.iter_child_nodes(body))[1])) for body in bodies)), aim
 
 
@@ -167,10 +169,10 @@ def test_new_names_of_all_locals_break_no_edit() -> None:
     for (file, scope), aims in by_place.items():
         source = with_scope_alone((ROOT / file).read_text(encoding="utf-8"), scope)
         names = {name: f"{name}_" for name in locals_of(outer_of(ast.parse(source), scope)) - constants(source)}
-        other = with_names(source, scope, names)
+        renamed = with_names(source, scope, names)
         for aim in aims:
             try:
-                alike = same(effect(aim, other, names), effect(aim, source, names))
+                alike = same(effect(aim, renamed, names), effect(aim, source, names))
             except AimError as error:
                 broken.append(f"{aim.words}: {error}")
             else:

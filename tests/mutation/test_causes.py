@@ -24,9 +24,9 @@ def test_row_of_the_calling_step_tells_of_the_decision() -> None:
 
 def test_rowless_steps_lie_between_a_decision_and_its_rows() -> None:
     """A controller asks ZooKeeper and writes two steps later: the row of the write is what it decided."""
-    found = decisions(CHAIN)
+    steps_found = decisions(CHAIN)
 
-    assert (found.relation(0), found.relation(1)) == ("answered", "asked")
+    assert (steps_found.relation(0), steps_found.relation(1)) == ("answered", "asked")
 
 
 def test_row_behind_another_row_tells_of_no_decision() -> None:
@@ -35,9 +35,9 @@ def test_row_behind_another_row_tells_of_no_decision() -> None:
 
 def test_rows_outside_of_steps_tell_of_no_decision() -> None:
     """The harness records the end state itself; step 0 stands for that."""
-    found = decisions(Watched(parents=(0, 0), steps=(0, 1), called=(1,)))
+    steps_found = decisions(Watched(parents=(0, 0), steps=(0, 1), called=(1,)))
 
-    assert (found.relation(0), found.relation(1)) == (None, "here")
+    assert (steps_found.relation(0), steps_found.relation(1)) == (None, "here")
 
 
 def test_edit_of_a_constant_watches_those_that_read_it() -> None:

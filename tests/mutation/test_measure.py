@@ -145,9 +145,9 @@ def test_mutant_that_does_not_serve_is_replaced(tmp_path: Path) -> None:
     assert serving([KILLED, DEAD, HANGS], tmp_path, size=2) == [KILLED, HANGS]
 
 
-@pytest.mark.parametrize(("end", "told"), [("os.kill(os.getpid(), 9)", None), ("sys.exit('died')", "crash")])
+@pytest.mark.parametrize(("end", "killer"), [("os.kill(os.getpid(), 9)", None), ("sys.exit('died')", "crash")])
 def test_worker_killed_from_outside_is_no_crash(
-    tmp_path: Path, gate_plans: Mapping[str, Plan], end: str, told: str | None
+    tmp_path: Path, gate_plans: Mapping[str, Plan], end: str, killer: str | None
 ) -> None:
     """A ledger that held such a run would say that the gate noticed a mutant, or that a run is red without one."""
     (tmp_path / "mutation").mkdir()
@@ -156,11 +156,11 @@ def test_worker_killed_from_outside_is_no_crash(
     bench = Bench(1, gate_plans, say=lambda words: None, ledger=tmp_path)
     runs = bench.runs(tmp_path, Order(runs=(Run(name=FAST, plan=gate_plans[FAST]),)), {})
 
-    if told is None:
+    if killer is None:
         with pytest.raises(MutationError, match="signal 9 ended the worker of corpus/jepsen-2013"):
             next(runs)
     else:
-        assert next(runs).killed_by == told
+        assert next(runs).killed_by == killer
 
 
 def test_torn_last_line_of_a_ledger_is_ignored(tmp_path: Path) -> None:
@@ -181,6 +181,6 @@ def test_every_edit_of_the_protocol_can_be_measured() -> None:
     """Also what is not in the sample."""
     some = [[row.id for row in rows(name) if row.file.startswith("reference/")][-1] for name in ("by-hand", "kip-343")]
     chosen = [sys.executable, "-m", "mutation", "--gate", *some, "--within", "0"]
-    done = subprocess.run(chosen, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    completed = subprocess.run(chosen, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
-    assert (done.returncode, done.stdout) == (1, "0 killed, 0 survived, 2 undecided\n")
+    assert (completed.returncode, completed.stdout) == (1, "0 killed, 0 survived, 2 undecided\n")

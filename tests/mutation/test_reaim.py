@@ -19,13 +19,13 @@ OTHER = '"""Another module."""\n\n\ndef drop(state):\n    return state.replicas[
 AIM = "controller.selection.choose m.broker in live => True"
 
 
-def tree(root: Path, *, selection: str | None, other: str = OTHER) -> Path:
+def tree(root: Path, *, selection: str | None, election_text: str = OTHER) -> Path:
     """A repository with two modules."""
     folder = root / "reference" / "controller"
     folder.mkdir(parents=True)
     if selection is not None:
         (folder / "selection.py").write_text(selection, encoding="utf-8")
-    (folder / "election.py").write_text(other, encoding="utf-8")
+    (folder / "election.py").write_text(election_text, encoding="utf-8")
     return root
 
 
@@ -34,7 +34,7 @@ def test_edit_that_fits_needs_no_proposal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selection", "other", "how", "now"),
+    ("selection", "election_text", "how", "now"),
     [
         (OTHER, MODULE, "moved: ", "controller.election.choose m.broker in live => True"),
         (None, MODULE, "moved: ", "controller.election.choose m.broker in live => True"),
@@ -49,8 +49,8 @@ def test_edit_that_fits_needs_no_proposal(tmp_path: Path) -> None:
     ],
     ids=["moved", "module gone", "renamed", "moved and renamed", "near"],
 )
-def test_reaim_proposes_the_new_place(tmp_path: Path, selection: str | None, other: str, how: str, now: str) -> None:
-    proposal = reaimed(read(AIM), tree(tmp_path, selection=selection, other=other))
+def test_reaim_proposes_the_new_place(tmp_path: Path, selection: str | None, election_text: str, how: str, now: str) -> None:
+    proposal = reaimed(read(AIM), tree(tmp_path, selection=selection, election_text=election_text))
 
     assert proposal is not None
     assert proposal.aim is not None
@@ -76,7 +76,7 @@ def test_reaim_proposes_nothing_if_two_places_fit(tmp_path: Path) -> None:
 
 
 def test_reaim_writes_the_new_place_into_the_register(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = tree(tmp_path, selection=OTHER, other=MODULE)
+    root = tree(tmp_path, selection=OTHER, election_text=MODULE)
     register = tmp_path / "some.yaml"
     register.write_text(f"# A head.\n- H-1: what is lost\n  edit: {AIM}\n  plan: x\n- H-2: more\n", encoding="utf-8")
 

@@ -57,12 +57,12 @@ def test_malformed_row_is_refused_with_file_and_line(tmp_path: Path, text: str, 
 
 
 def test_edits_of_several_rows_stand_in_one_text() -> None:
-    one, other = (next(row for row in rows("drawn") if row.id == id_) for id_ in ("M-001", "M-002"))
-    texts = texts_with([one, other])
+    first_row, second_row = (next(row for row in rows("drawn") if row.id == id_) for id_ in ("M-001", "M-002"))
+    texts = texts_with([first_row, second_row])
 
-    assert sorted(texts) == sorted({one.file, other.file})
+    assert sorted(texts) == sorted({first_row.file, second_row.file})
     with pytest.raises(MutationError, match="two edits change line"):
-        texts_with([one, replace(one, id="M-1")])
+        texts_with([first_row, replace(first_row, id="M-1")])
 
 
 def test_edited_row_is_unproved_until_it_is_applied() -> None:

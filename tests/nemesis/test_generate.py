@@ -90,13 +90,13 @@ def test_one_schedule_lacks_fault_kinds_but_hundreds_lack_none() -> None:
 @ANY_CATALOGUE
 def test_fault_rounds_overlap_faults_and_have_calms_between() -> None:
     """Pairs of faults find bugs that single faults do not; in calms the ISR becomes complete again."""
-    whole = SHAPE.session_timeout_ms + SHAPE.replica_lag_time_max_ms
+    shape = SHAPE.session_timeout_ms + SHAPE.replica_lag_time_max_ms
     overlaps = calms = 0
     for windows in _many(100):
         open_until = windows[0].until_ms
         for window in windows[1:]:
             overlaps += window.at_ms < open_until
-            calms += window.at_ms > open_until + whole
+            calms += window.at_ms > open_until + shape
             open_until = max(open_until, window.until_ms)
 
     assert overlaps > 300

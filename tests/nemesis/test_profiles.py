@@ -36,16 +36,16 @@ def test_profile_within_empties_no_log_dirs_by_default() -> None:
     kinds = default_kinds("within", _shape((3, "before_ack")))
 
     assert {"disk-swap", "dir-drop"} & set(kinds) == set()
-    whole = replace(_shape((1, "none")), zookeeper=3, places=2)
-    assert set(default_kinds("beyond", whole)) == {kind.name for kind in KINDS if not kind.named_only}
+    shape = replace(_shape((1, "none")), zookeeper=3, places=2)
+    assert set(default_kinds("beyond", shape)) == {kind.name for kind in KINDS if not kind.named_only}
 
 
 def test_profile_within_destroys_no_data_with_min_insync_one() -> None:
     names = {kind.name for kind in usable(Profile(name="within", kinds=KIND_NAMES), _shape((1, "none"), (3, "none")))}
 
     assert {"power-loss", "power-loss-everyone", "dir-drop", "disk-swap"} & names == set()
-    whole = replace(_shape((1, "none")), zookeeper=3, places=2)
-    assert {kind.name for kind in usable(Profile(name="beyond", kinds=KIND_NAMES), whole)} == set(KIND_NAMES)
+    shape = replace(_shape((1, "none")), zookeeper=3, places=2)
+    assert {kind.name for kind in usable(Profile(name="beyond", kinds=KIND_NAMES), shape)} == set(KIND_NAMES)
 
 
 def test_faults_between_servers_or_places_need_several() -> None:

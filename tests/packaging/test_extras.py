@@ -32,10 +32,10 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> User:
 )
 def test_base_judges_a_history(history: Path, code: int, base: User, tmp_path: Path) -> None:
     page, proof = tmp_path / "out.html", tmp_path / "proof.json"
-    done = base.run("highwater", "check", str(history), "--report", str(page), "--certificate", str(proof), cwd=tmp_path)
+    completed = base.run("highwater", "check", str(history), "--report", str(page), "--certificate", str(proof), cwd=tmp_path)
 
-    assert done.returncode == code
-    assert done.stderr == "" or done.stderr.startswith("highwater: no certificate: ")
+    assert completed.returncode == code
+    assert completed.stderr == "" or completed.stderr.startswith("highwater: no certificate: ")
     assert page.is_file()
     if proof.exists():
         assert base.run("highwater", "verify", str(history), str(proof), cwd=tmp_path).returncode == 0
@@ -71,11 +71,11 @@ def test_base_checks_the_library_and_explores(base: User, tmp_path: Path) -> Non
     ],
 )
 def test_base_says_which_extra_a_command_needs(command: list[str], package: str, extra: str, base: User, tmp_path: Path) -> None:
-    done = base.run("highwater", *command, cwd=tmp_path)
+    completed = base.run("highwater", *command, cwd=tmp_path)
 
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert done.stderr.startswith(f"highwater: highwater {command[0]} needs {package}")
-    assert done.stderr.endswith(f"{extra}]'\n")
+    assert (completed.returncode, completed.stdout, completed.stderr.count("\n")) == (2, "", 1), completed.stderr
+    assert completed.stderr.startswith(f"highwater: highwater {command[0]} needs {package}")
+    assert completed.stderr.endswith(f"{extra}]'\n")
 
 
 @pytest.mark.parametrize(
@@ -95,16 +95,16 @@ def test_base_says_which_extra_a_command_needs(command: list[str], package: str,
 def test_each_extra_alone_brings_all_that_its_part_imports(extra: str, modules: str, wheel: Path, tmp_path: Path) -> None:
     alone = installed(wheel, tmp_path, extra)
 
-    done = alone.run("python", "-c", f"import {modules}", cwd=tmp_path)
+    completed = alone.run("python", "-c", f"import {modules}", cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 def test_command_has_the_name_of_the_package_too(base: User, tmp_path: Path) -> None:
     """As `uvx highwater-harness check FILE` runs it."""
-    done = base.run("highwater-harness", "check", str(SAMPLE / "history.edn"), cwd=tmp_path)
+    completed = base.run("highwater-harness", "check", str(SAMPLE / "history.edn"), cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (10, "")
+    assert (completed.returncode, completed.stderr) == (10, "")
 
 
 def test_simulator_alone_says_what_real_brokers_need(wheel: Path, tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ def test_gate_shows_red_plans_to_github(plans: list[str], code: int, failed: int
         shutil.copytree(SAMPLE / folder, tmp_path / "plans", dirs_exist_ok=True)
     summary = tmp_path / "summary.md"
 
-    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary))
+    completed = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary))
 
-    assert (done.returncode, done.stderr) == (code, "")
+    assert (completed.returncode, completed.stderr) == (code, "")
     suite = ElementTree.parse(tmp_path / "store" / "chaos" / "junit.xml").getroot()
     assert len(list(suite.iter("testcase"))) == len(plans)
-    annotations = re.findall(r"^::error file=(\S+?),title=.*$", done.stdout, re.MULTILINE)
+    annotations = re.findall(r"^::error file=(\S+?),title=.*$", completed.stdout, re.MULTILINE)
     assert annotations == ["plans/no-fault-acts.yaml"][:failed]
     assert ("no-fault-acts on safe: UNKNOWN instead of VALID" in summary.read_text().replace("\\", "")) == bool(failed)
     assert (tmp_path / "store" / "chaos" / "index.html").is_file()
@@ -40,10 +40,10 @@ def test_gate_performs_plans_beside_a_file_that_is_none(user: User, tmp_path: Pa
     shutil.copytree(SAMPLE / "plans", tmp_path / "plans")
     (tmp_path / "plans" / "broken.yaml").write_text("name: [\n")
 
-    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, GITHUB_ACTIONS="true")
+    completed = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, GITHUB_ACTIONS="true")
 
-    assert (done.returncode, done.stderr) == (2, "")
-    assert "::error file=plans/broken.yaml,title=broken not read::plans/broken.yaml:2: malformed YAML" in done.stdout
+    assert (completed.returncode, completed.stderr) == (2, "")
+    assert "::error file=plans/broken.yaml,title=broken not read::plans/broken.yaml:2: malformed YAML" in completed.stdout
     suite = ElementTree.parse(tmp_path / "store" / "chaos" / "junit.xml").getroot()
     assert len(list(suite.iter("testcase"))) == 2
 
@@ -56,19 +56,19 @@ def test_gate_says_on_which_protocol_a_plan_is_performed(protocol: str, code: in
     plan = (ROOT / "corpus/plans/kip101-scenario-1.yaml").read_text()
     (tmp_path / "plans" / "hw.yaml").write_text(plan)
 
-    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, PROTOCOL=protocol)
+    completed = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, PROTOCOL=protocol)
 
-    assert done.returncode == code
-    told = "1 of them name another protocol: hw; --protocol own performs each on its own"
-    assert (told in done.stdout) is (protocol == "")
+    assert completed.returncode == code
+    notice = "1 of them name another protocol: hw; --protocol own performs each on its own"
+    assert (notice in completed.stdout) is (protocol == "")
 
 
 @pytest.mark.slow
 def test_gate_judges_histories_without_any_plan(user: User, tmp_path: Path) -> None:
-    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, HISTORIES=str(SAMPLE / "history.edn"), MODEL="cas-register")
+    completed = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, HISTORIES=str(SAMPLE / "history.edn"), MODEL="cas-register")
 
-    assert (done.returncode, done.stderr) == (10, "")
-    assert done.stdout.startswith("INVALID: ")
+    assert (completed.returncode, completed.stderr) == (10, "")
+    assert completed.stdout.startswith("INVALID: ")
 
 
 def test_action_hands_every_input_to_its_script() -> None:

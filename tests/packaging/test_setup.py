@@ -22,7 +22,7 @@ def test_setup_announces_each_step_before_it(tmp_path: Path) -> None:
     _stub(tmp_path / ".venv" / "bin" / "python", '[ "$1" = -c ] || echo "python $1 $2 $3"')
     _stub(tmp_path / ".ci" / "java", "echo java")
 
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", str(tmp_path / ".ci" / "setup")],
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHON": sys.executable},
         capture_output=True,
@@ -30,7 +30,7 @@ def test_setup_announces_each_step_before_it(tmp_path: Path) -> None:
         check=True,
     )
 
-    first, *rest = done.stdout.splitlines()
+    first, *rest = completed.stdout.splitlines()
     assert first.startswith(f"setup: Python {sys.version.split()[0]} ")
     packages = (ROOT / "constraints.txt").read_text().count("==")
     assert rest[0].startswith(f"setup: installing highwater and the {packages} packages that constraints.txt pins into .venv: ")

@@ -19,9 +19,9 @@ def _build(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_site_has_a_page_for_every_document(tmp_path: Path) -> None:
-    done = _build(ROOT / "docs", tmp_path)
+    completed = _build(ROOT / "docs", tmp_path)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     documents = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert [str(page) for page in sorted(documents) if not (tmp_path / "site" / page).is_file()] == []
     assert "checkers.judge_transactions" in (tmp_path / "site" / "api.html").read_text()
@@ -33,10 +33,10 @@ def test_dead_link_fails_the_build(link: str, tmp_path: Path) -> None:
     (tmp_path / "index.md").write_text("# Start\n\n```{toctree}\nother\n```\n")
     (tmp_path / "other.md").write_text(f"# Other\n\n[Somewhere]({link})\n")
 
-    done = _build(tmp_path, tmp_path / "built")
+    completed = _build(tmp_path, tmp_path / "built")
 
-    assert done.returncode != 0
-    assert "other.md:3: WARNING: " in done.stderr
+    assert completed.returncode != 0
+    assert "other.md:3: WARNING: " in completed.stderr
 
 
 @pytest.mark.slow
@@ -44,11 +44,11 @@ def test_example_store_has_every_page_that_is_linked(tmp_path: Path) -> None:
     """`make site` performs the runs; what a page leads to must be there, because nobody can make it from the site."""
     script = ["bash", str(ROOT / ".ci" / "example-store"), str(tmp_path)]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
+    completed = subprocess.run(
         script, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     linked = re.findall(r'href="(example/[^"]+)"', (ROOT / "docs" / "example.md").read_text())
     assert len(linked) == 4
     index = tmp_path / "example" / "campaign" / "campaigns" / "first" / "index.html"

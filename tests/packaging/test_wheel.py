@@ -30,37 +30,37 @@ def test_wheel_prints_what_the_readme_shows(user: User, tmp_path: Path) -> None:
         if command[0] != "highwater":
             assert output == "", command
             continue
-        done = user.run(*command, cwd=tmp_path)
-        assert done.stderr == ""
-        assert is_shown(output, done.stdout), (command, done.stdout)
-        codes.append(done.returncode)
+        completed = user.run(*command, cwd=tmp_path)
+        assert completed.stderr == ""
+        assert is_shown(output, completed.stdout), (command, completed.stdout)
+        codes.append(completed.returncode)
 
     assert codes == [0, INVALID, INVALID, 0, 0]
     assert "<svg" in (tmp_path / "out.html").read_text()
 
 
 def test_wheel_performs_a_run_and_writes_its_page(user: User, tmp_path: Path) -> None:
-    done = user.run("highwater", "run", "--plan", str(SAMPLE / "plans" / "failover.yaml"), cwd=tmp_path)
+    completed = user.run("highwater", "run", "--plan", str(SAMPLE / "plans" / "failover.yaml"), cwd=tmp_path)
 
     (page,) = tmp_path.glob("store/failover/*/report.html")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "VALID, live" in done.stdout
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert "VALID, live" in completed.stdout
     assert "<svg" in page.read_text()
 
 
 def test_wheel_has_the_catalogue_of_statements(user: User, tmp_path: Path) -> None:
-    done = user.run("highwater", "protocol", "R-057", cwd=tmp_path)
+    completed = user.run("highwater", "protocol", "R-057", cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("R-057")
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert completed.stdout.startswith("R-057")
 
 
 def test_command_for_spark_says_what_to_install(user: User, tmp_path: Path) -> None:
-    done = user.run("highwater", "campaign", "--seeds", "1..2", "--spark", "local[1]", cwd=tmp_path)
+    completed = user.run("highwater", "campaign", "--seeds", "1..2", "--spark", "local[1]", cwd=tmp_path)
 
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "pip install 'highwater-harness[spark]'" in done.stderr
+    assert completed.returncode == 2
+    assert completed.stderr.count("\n") == 1
+    assert "pip install 'highwater-harness[spark]'" in completed.stderr
 
 
 def test_wheel_brings_the_plugin_of_pytest(user: User, tmp_path: Path) -> None:
@@ -71,6 +71,6 @@ def test_wheel_brings_the_plugin_of_pytest(user: User, tmp_path: Path) -> None:
         "    assert highwater_run.summary.acked > 0\n"
     )
 
-    done = user.run("python", "-m", "pytest", "-q", "--strict-markers", "-p", "no:cacheprovider", cwd=tmp_path)
+    completed = user.run("python", "-m", "pytest", "-q", "--strict-markers", "-p", "no:cacheprovider", cwd=tmp_path)
 
-    assert "1 passed" in done.stdout, done.stdout
+    assert "1 passed" in completed.stdout, completed.stdout

@@ -54,7 +54,8 @@ def write_campaign(folder: Path, order: Order = ORDER) -> None:
 def put_row(folder: Path, number: int, row: Row | None = None) -> None:
     """Put a row in the place of that of a run, in its block; the run's own one if none is given."""
     key, of = list(_records(ORDER, number // 2))[number % 2]
-    block, blocks = number // 2, Blocks(storage_at(folder / LEDGER))
+    block = number // 2
+    blocks = Blocks(storage_at(folder / LEDGER))
     rows = blocks.rows(block)
     rows[number % 2] = _row(key, of) if row is None else replace(row, key=key)
     blocks.write(block, rows)
@@ -85,8 +86,8 @@ def spoil(folder: Path) -> int:
     key, of = next(_records(ORDER, 3))
     store.write_file(folder / RECORDS / f"{key}.parquet", encode(of))
     ledger.commit(_row(key, of))  # the other run of this block is unfinished
-    late = next(iter(blocks.rows(11)))
-    blocks.write(11, [Row(key=late.key, state="late", attempt=1, seconds=9.0, words="not ready"), *blocks.rows(11)[1:]])
+    late_row = next(iter(blocks.rows(11)))
+    blocks.write(11, [Row(key=late_row.key, state="late", attempt=1, seconds=9.0, words="not ready"), *blocks.rows(11)[1:]])
     lost = next(iter(blocks.rows(12)))
     blocks.write(12, [Row(key=lost.key, state="lost", attempt=4, seconds=0.0, words="a full disk"), *blocks.rows(12)[1:]])
     place = folder / RECORDS
@@ -105,5 +106,6 @@ def spoil(folder: Path) -> int:
 
 def _put_below_seals(path: Path, sealed: bytes, data: bytes) -> None:
     """Write records with the checksums of others."""
-    rows, seals = pq.read_table(pa.BufferReader(data)), pq.read_table(pa.BufferReader(sealed), columns=["seal"])["seal"]
+    rows = pq.read_table(pa.BufferReader(data))
+    seals = pq.read_table(pa.BufferReader(sealed), columns=["seal"])["seal"]
     path.write_bytes(parquet.encode(rows.set_column(rows.column_names.index("seal"), "seal", seals)))

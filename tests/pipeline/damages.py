@@ -96,8 +96,8 @@ def _of_row(change: Callable[[_Content], object], *, sealed: bool = False) -> Da
 
 def _with_result_of_another(draws: Rng, files: Sequence[Path]) -> Path:
     first, second = _two(draws, files)
-    row, other = (msgspec.json.decode(path.read_bytes(), type=Row) for path in (first, second))
-    row = replace(row, result=other.result)
+    row, second_row = (msgspec.json.decode(path.read_bytes(), type=Row) for path in (first, second))
+    row = replace(row, result=second_row.result)
     first.write_bytes(msgspec.json.encode(replace(row, seal=_seal(row))))
     return first
 
@@ -173,7 +173,8 @@ def _cells(name: str, value: object, *tables: str) -> Callable[[Record], Record]
 
 def with_value(rows: pa.Table, name: str, value: object) -> pa.Table:
     """The rows with one value in a column, which may be null then."""
-    at, type_ = rows.column_names.index(name), rows.schema.field(name).type
+    at = rows.column_names.index(name)
+    type_ = rows.schema.field(name).type
     return rows.set_column(at, pa.field(name, type_, nullable=True), pa.array([value] * rows.num_rows, type_))
 
 
@@ -190,10 +191,10 @@ def _flipped_rows(draws: Rng, data: bytes) -> bytes:
     while True:
         flipped = _flipped(draws, data)
         try:
-            found = decode(flipped)
+            decoded = decode(flipped)
         except PipelineError:
             return flipped
-        assert found.tables == decode(data).tables
+        assert decoded.tables == decode(data).tables
 
 
 RECORDS = PLAIN | {

@@ -25,14 +25,14 @@ class Deed(Struct, frozen=True, kw_only=True):
     times: int = 99
 
 
-def item(name: str, trace: Path, what: str = "count", *, times: int = 99) -> Item:
+def item_of_deed(name: str, trace: Path, what: str = "count", *, times: int = 99) -> Item:
     """An item that does this deed; its key is its name."""
     return Item(name, msgspec.json.encode(Deed(name=name, trace=str(trace), what=what, times=times)))
 
 
 def numbered(trace: Path, misdeeds: dict[int, str], number: int) -> Item:
     """The item of a number; most do what they should."""
-    return item(f"{number:04}", trace, misdeeds.get(number, "count"))
+    return item_of_deed(f"{number:04}", trace, misdeeds.get(number, "count"))
 
 
 class Deeds:

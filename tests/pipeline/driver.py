@@ -6,12 +6,12 @@ from pathlib import Path
 from pipeline.items import Job
 from pipeline.session import SUBMITTED, session
 from pipeline.work import perform
-from tests.pipeline.deeds import do_deed, item
+from tests.pipeline.deeds import do_deed, item_of_deed
 
 
 def main(folder: Path, items: int) -> None:
     """Do so many items of a second each; the ledger and the traces are left in the folder."""
-    work = [item(f"{number:02}", folder / "trace", "slow") for number in range(items)]
+    work = [item_of_deed(f"{number:02}", folder / "trace", "slow") for number in range(items)]
     with session(SUBMITTED) as spark:
         perform(work, Job(function=do_deed, ledger=str(folder / "ledger")), spark=spark, per_task=2)
 

@@ -103,9 +103,9 @@ def _another(run: Path) -> None:
     """The tables of a run with as many rows."""
     history = store.load_run(run)
     values = [op if op.value is None else replace(op, value=f"{op.value}2") for op in history.operations]
-    other = History(replace(history.manifest, digest=""), operations=values, events=history.events)
-    manifest = replace(other.manifest, digest=other.digest)
-    store.save(run / "other", History(manifest, operations=other.operations, events=other.events))
+    changed_history = History(replace(history.manifest, digest=""), operations=values, events=history.events)
+    manifest = replace(changed_history.manifest, digest=changed_history.digest)
+    store.save(run / "other", History(manifest, operations=changed_history.operations, events=changed_history.events))
     for name in (store.OPERATIONS, store.EVENTS):
         shutil.move(run / "other" / name, run / name)
     shutil.rmtree(run / "other")

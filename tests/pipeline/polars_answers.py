@@ -171,9 +171,9 @@ def flaky(store: Store) -> list[dict[str, object]]:
     )
     for (protocol, backend, commit, digest), own in runs.group_by(key, maintain_order=True):
         words = [f"{v}{' not live' if live is False else ''}" for v, live in own.select("verdict", "live").iter_rows()]
-        told = [d if backend == "sim" else "" for d in own["digest"]]
-        ordered = sorted(zip(told, words, (f"{c}/{r}" for c, r in own.select("campaign", "run").iter_rows()), strict=True))
-        if len(set(words)) > 1 or len(set(told)) > 1:
+        digests = [d if backend == "sim" else "" for d in own["digest"]]
+        ordered = sorted(zip(digests, words, (f"{c}/{r}" for c, r in own.select("campaign", "run").iter_rows()), strict=True))
+        if len(set(words)) > 1 or len(set(digests)) > 1:
             found.append(
                 {
                     "protocol": protocol,

@@ -125,18 +125,18 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_damaged_block_is_deleted_and_done_again(damage: str, place: Place, tmp_path: Path) -> None:
     place.do_block(0)
     place.do_block(1)
-    path, other = (next((tmp_path / "ledger").rglob(f"{block_name(block)}.*")) for block in (0, 1))
+    path, other_path = (next((tmp_path / "ledger").rglob(f"{block_name(block)}.*")) for block in (0, 1))
     before = path.read_bytes()
     hurt = DAMAGES[damage](before)
-    path.write_bytes(other.read_bytes() if hurt == _OTHER else hurt)
+    path.write_bytes(other_path.read_bytes() if hurt == _OTHER else hurt)
     assert path.read_bytes() != before
 
     with pytest.raises(PipelineError, match=block_name(0)):
         place.blocks.rows(0)
-    (told,) = place.blocks.mend()
+    (damage_words,) = place.blocks.mend()
 
-    assert told.startswith(str(path))
-    assert told.endswith("done again")
+    assert damage_words.startswith(str(path))
+    assert damage_words.endswith("done again")
     assert place.blocks.finished() == {1}
 
 
@@ -156,9 +156,9 @@ def test_lost_item_of_a_block_is_done_again_alone(place: Place) -> None:
 def test_block_of_other_code_is_done_again(place: Place) -> None:
     place.do_block(0)
 
-    (told,) = place.blocks.mend("other")
+    (damage_words,) = place.blocks.mend("other")
 
-    assert "written by other code" in told
+    assert "written by other code" in damage_words
     assert place.blocks.finished() == set()
 
 

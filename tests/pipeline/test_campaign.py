@@ -148,8 +148,8 @@ def test_killed_campaign_is_resumed_with_equal_runs(local: tuple[Path, list[Summ
     assert len(rows) == 4 > len(finished)
     assert finished.items() <= rows.items()
     (runs,) = tmp_path.rglob("runs.jsonl")
-    again = [msgspec.json.decode(line, type=Summary) for line in runs.read_bytes().splitlines()]
-    assert [replace(summary, wall_seconds=0.0, cpu_seconds=0.0) for summary in again] == local[1]
+    second_result = [msgspec.json.decode(line, type=Summary) for line in runs.read_bytes().splitlines()]
+    assert [replace(summary, wall_seconds=0.0, cpu_seconds=0.0) for summary in second_result] == local[1]
     assert _evidence(tmp_path).keys() == _evidence(local[0]).keys()
     assert not list(tmp_path.rglob(".aside"))
 

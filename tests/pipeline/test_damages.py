@@ -119,8 +119,8 @@ def _of_campaign(told: Told) -> list[tuple[object, ...]]:
     return _verdicts(told[1]["runs"], "plan", "seed", "verdict", "live", "digest", "acked", "anomalies")
 
 
-def _is_one_refusal(told: Told, file: Path) -> None:
-    code, _, words = told
+def _is_one_refusal(command_result: Told, file: Path) -> None:
+    code, _, words = command_result
     assert code == ExitCode.USAGE, (code, words)
     assert re.match(r"highwater: \S", words), words
     assert words.count("\n") == 1, words
@@ -146,19 +146,19 @@ def test_damaged_row_of_a_campaign_is_done_again(name: str, on: tuple[str, ...],
 
     ingested = place.ingest(place.folder / "taken")
     resumed = place.resume(*on)
-    again = place.ingest(place.folder / "taken")
+    second_result = place.ingest(place.folder / "taken")
 
     _check_counts(ingested, hurt, missing=name == "removed")
     assert _of_campaign(resumed) == wanted
     assert name == "removed" or hurt.name in resumed[2]
-    assert (again[0], again[1]["new"] + again[1]["present"], again[1]["refused"]) == (0, RUNS, [])
+    assert (second_result[0], second_result[1]["new"] + second_result[1]["present"], second_result[1]["refused"]) == (0, RUNS, [])
     assert verify(storage_at(place.folder / "taken")) == []
     table.append(f"row of a campaign   {name:32} ingest {ingested[0]}, --resume {'on Spark' if on else 'here'} did it again")
 
 
-def _check_counts(told: Told, hurt: Path, *, missing: bool) -> None:
+def _check_counts(command_result: Told, hurt: Path, *, missing: bool) -> None:
     """Each run is taken in or refused with its file; one without a row is not finished, and the campaign is told to be so."""
-    code, counts, words = told
+    code, counts, words = command_result
     assert counts["new"] + len(counts["refused"]) + counts["unfinished"] == RUNS
     assert counts["unfinished"] == int(missing)
     assert (f"{counts['unfinished']} of {RUNS} runs" in words) == missing
@@ -184,10 +184,10 @@ def test_damaged_record_is_refused_and_done_again(name: str, on: tuple[str, ...]
     resumed, third = place.resume(*on), place.ingest(taken)
 
     assert _of_campaign(resumed) == wanted
-    again = [line for line in resumed[2].splitlines() if line.endswith("; done again")]
-    assert len(again) == lost
+    second_result = [line for line in resumed[2].splitlines() if line.endswith("; done again")]
+    assert len(second_result) == lost
     # The ingest compares a record with its row first, and `--resume` looks whether it is a record at all.
-    assert all(any(words.partition(": ")[0] in line for line in again) for words in first[1]["refused"])
+    assert all(any(words.partition(": ")[0] in line for line in second_result) for words in first[1]["refused"])
     assert (third[0], third[1]["new"], third[1]["present"], third[1]["refused"]) == (0, lost, RUNS - lost, [])
     done = f"--resume {'on Spark' if on else 'here'} did it again"
     table.append(f"record of a run     {name:32} ingest 2: {first[1]['refused'][0].split(': ', 1)[1][:60]}, {done}")
@@ -212,10 +212,10 @@ def test_damaged_row_of_a_judge_is_judged_again(name: str, on: tuple[str, ...], 
     place.judge()
     _hurt(name, RULINGS[name], place.files("store/judged/*.json"))
 
-    told = place.judge(*on)
+    judge_result = place.judge(*on)
 
-    assert (told[0], told[1]["digest"], len(told[1]["runs"])) == (code, wanted["digest"], RUNS)
-    assert sum(run["new"] for run in told[1]["runs"]) == (2 if name == "exchanged" else 1)
+    assert (judge_result[0], judge_result[1]["digest"], len(judge_result[1]["runs"])) == (code, wanted["digest"], RUNS)
+    assert sum(run["new"] for run in judge_result[1]["runs"]) == (2 if name == "exchanged" else 1)
     assert [run["new"] for run in place.judge()[1]["runs"]] == [False] * RUNS
     table.append(f"row of a judge      {name:32} judge {'on Spark' if on else 'here'} did it again")
 
@@ -225,15 +225,15 @@ def test_damaged_table_of_a_run_is_refused_by_the_judge(name: str, place: Place,
     wanted = {run["run"]: run["verdict"] for run in place.judge()[1]["runs"]}
     hurt = _hurt(name, FILES[name], place.files("store/seed-*/*/events.parquet"))
 
-    _, told, _ = place.judge()
+    _, counts, _ = place.judge()
 
-    verdicts = {run["run"]: run["verdict"] for run in told["runs"]}
+    verdicts = {run["run"]: run["verdict"] for run in counts["runs"]}
     changed = {run for run in wanted if wanted[run] != verdicts[run]}
     assert len(verdicts) == RUNS
     assert str(hurt.parent) in changed
     assert {verdicts[run] for run in changed} == {"refused"}
     assert len(changed) == (2 if name == "exchanged" else 1)
-    assert all(re.search(f"{hurt.name}|the tables do not", run["words"]) for run in told["runs"] if run["run"] in changed)
+    assert all(re.search(f"{hurt.name}|the tables do not", run["words"]) for run in counts["runs"] if run["run"] in changed)
     table.append(f"table of a run      {name:32} judge: refused")
 
 
@@ -289,15 +289,15 @@ def test_damaged_dataset_answers_nothing(name: str, on: tuple[str, ...], place: 
     damage, patterns = _FILES[name]
     hurt = _hurt(name, damage, place.files(*patterns))
 
-    for asked in _ASKED:
-        told = place.ask(*asked, "--dataset", str(place.dataset), *on)
-        if asked[0] == "query" and asked[1] == "--sql" and "/runs/" not in str(hurt) and hurt.suffix == ".parquet":
-            assert sum(row["runs"] for row in told[1]["answers"][0]["rows"]) == 2 * 30
+    for query in _ASKED:
+        command_result = place.ask(*query, "--dataset", str(place.dataset), *on)
+        if query[0] == "query" and query[1] == "--sql" and "/runs/" not in str(hurt) and hurt.suffix == ".parquet":
+            assert sum(row["runs"] for row in command_result[1]["answers"][0]["rows"]) == 2 * 30
             continue  # it reads the other tables alone
-        if asked[0] == "triage" and told[0] == 0:
+        if query[0] == "triage" and command_result[0] == 0:
             assert hurt.parts[-4] not in ("runs", "verdicts")
             continue
-        _is_one_refusal(told, hurt)
+        _is_one_refusal(command_result, hurt)
     code, told_by_verify, _ = place.ask("store", "verify", str(place.dataset))
     assert code == ExitCode.LABORATORY_FAILED
     assert any(hurt.stem in damage["name"] for damage in told_by_verify["damages"])
@@ -306,7 +306,7 @@ def test_damaged_dataset_answers_nothing(name: str, on: tuple[str, ...], place: 
 
 def test_dataset_without_damage_answers(on: tuple[str, ...], place: Place) -> None:
     """Otherwise the refusals above would prove nothing."""
-    codes = [place.ask(*asked, "--dataset", str(place.dataset), *on)[0] for asked in _ASKED]
+    codes = [place.ask(*query, "--dataset", str(place.dataset), *on)[0] for query in _ASKED]
 
     assert codes == [0, 0, 0, ExitCode.INVALID]
     assert place.ask("store", "verify", str(place.dataset))[0] == 0

@@ -58,19 +58,21 @@ def storage(tmp_path: Path) -> Storage:
 def test_run_that_is_there_with_another_result_is_refused(storage: Storage) -> None:
     """A campaign that was performed anew, by other code: its results are not those that the dataset has."""
     of = _RECORDS[_ALL[0]]
-    (told,) = of.tables["runs"].to_pylist()
-    ingest(storage, "first", [Entry(of.run, lambda: of, told)])
-    again = [Entry(of.run, lambda: of, result) for result in (told, told | {"verdict": "INVALID", "commit": "c0ffee"})]
+    (result_row,) = of.tables["runs"].to_pylist()
+    ingest(storage, "first", [Entry(of.run, lambda: of, result_row)])
+    second_result = [
+        Entry(of.run, lambda: of, result) for result in (result_row, result_row | {"verdict": "INVALID", "commit": "c0ffee"})
+    ]
 
-    ingested = ingest(storage, "first", again)
+    ingested = ingest(storage, "first", second_result)
 
     assert ingested[:4] == (0, 1, 0, 1)
     (words,) = ingested.words
     assert words == (
-        f"{of.run}: campaign first of the dataset has it with another result: commit {told['commit']}, now c0ffee, "
-        f"verdict {told['verdict']}, now INVALID; give another --campaign"
+        f"{of.run}: campaign first of the dataset has it with another result: commit {result_row['commit']}, now c0ffee, "
+        f"verdict {result_row['verdict']}, now INVALID; give another --campaign"
     )
-    assert ingest(storage, "second", again[1:]).new == 1
+    assert ingest(storage, "second", second_result[1:]).new == 1
 
 
 def test_runs_are_taken_in_once(storage: Storage) -> None:
@@ -211,9 +213,9 @@ def _killed_everywhere(storage: Callable[[], Storage], work: Callable[[Storage],
 @pytest.mark.slow
 def test_ingest_that_was_killed_is_completed_by_the_next(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Between part and manifest, and everywhere else: the committed rows are whole runs, and nothing is counted twice."""
-    whole = storage_at(tmp_path_factory.mktemp("whole"))
-    ingest(whole, "first", _entries(_ALL[:3]))
-    wanted = _all_rows(whole)
+    complete = storage_at(tmp_path_factory.mktemp("whole"))
+    ingest(complete, "first", _entries(_ALL[:3]))
+    wanted = _all_rows(complete)
 
     def started() -> Storage:
         storage = storage_at(tmp_path_factory.mktemp("killed"))
@@ -396,12 +398,12 @@ def test_part_is_taken_over_only_with_all_of_its_runs(storage: Storage) -> None:
     """Whoever writes a manifest wrongly must not make the runs of other parts disappear."""
     for keys in (_ALL[::2][:3], _ALL[1::2][:3]):
         ingest(storage, "first", _entries(keys))
-    one, other = parts_of(storage)
-    for part, old in ((one, other), (other, one)):
+    first_part, second_part = parts_of(storage)
+    for part, old in ((first_part, second_part), (second_part, first_part)):
         wrong = replace(part, replaces=(part.id, old.id))
         commit(storage, replace(wrong, seal=dataset._seal(wrong)))
 
-    assert [part.id for part in parts_of(storage)] == [one.id, other.id]
+    assert [part.id for part in parts_of(storage)] == [first_part.id, second_part.id]
 
 
 def test_no_drawn_damage_of_a_file_is_read(storage: Storage) -> None:

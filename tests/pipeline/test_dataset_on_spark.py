@@ -84,13 +84,13 @@ def _file(data: bytes, *folders: str) -> pl.DataFrame:
 
 def test_ingest_on_spark_takes_in_the_same_rows(campaign: Path, spark: SparkSession, tmp_path: Path) -> None:
     """Blocks, rows of their own, a run that met its deadline; what is damaged is refused with the same words."""
-    refused = spoil(campaign)
+    refused_runs = spoil(campaign)
     here, there = tmp_path / "here", tmp_path / "there"
-    told, told_by_spark = _here(campaign, here), _on_spark(spark, campaign, there)
+    ingested, told_by_spark = _here(campaign, here), _on_spark(spark, campaign, there)
 
-    assert told_by_spark._replace(parts=0, words=()) == told._replace(parts=0, words=())
-    assert sorted(told_by_spark.words) == sorted(told.words)
-    assert (told.new, told.refused) == (ORDER.runs - refused - 4, refused)
+    assert told_by_spark._replace(parts=0, words=()) == ingested._replace(parts=0, words=())
+    assert sorted(told_by_spark.words) == sorted(ingested.words)
+    assert (ingested.new, ingested.refused) == (ORDER.runs - refused_runs - 4, refused_runs)
     assert _rows(there) == _rows(here)
     assert verify(storage_at(there)) == []
     compact(storage_at(there))
@@ -120,7 +120,7 @@ def test_lost_run_is_taken_in_when_it_was_done_again(campaign: Path, on: SparkSe
     put_row(campaign, 5)
     second = _taken_in(on, campaign, dataset, "2")
 
-    assert [told._replace(parts=0) for told in (first, second)] == [Ingested(ORDER.runs - 1), Ingested(1, ORDER.runs - 1)]
+    assert [ingested._replace(parts=0) for ingested in (first, second)] == [Ingested(ORDER.runs - 1), Ingested(1, ORDER.runs - 1)]
     assert pl.concat([pl.read_parquet(storage_at(dataset).path(n)) for n in committed(storage_at(dataset), "runs")])[
         "outcome"
     ].unique().to_list() == ["completed"]
@@ -177,25 +177,25 @@ def _asked(*arguments: str) -> dict[str, Any]:
     """What a command on Spark prints as JSON, from a process of its own: workers have the environment of their JVM's start."""
     command = [sys.executable, "-m", "highwater", "store", *arguments, "--spark", "local[2]", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=ENDS_WITHIN_S)
-    assert done.stdout, done.stderr
-    told: dict[str, Any] = msgspec.json.decode(done.stdout)
-    return told
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=ENDS_WITHIN_S)
+    assert completed.stdout, completed.stderr
+    summary: dict[str, Any] = msgspec.json.decode(completed.stdout)
+    return summary
 
 
 def test_ingest_on_spark_from_s3_into_s3(campaign: Path, s3: str, tmp_path: Path) -> None:
     """The workers read the campaign and write the parts on the server; a second ingest finds all runs there."""
-    refused = spoil(campaign)
+    refused_runs = spoil(campaign)
     _here(campaign, tmp_path / "here")
     source, dataset = below(s3, "campaign"), below(s3, "dataset")
     storage_at(s3).put_folder(campaign, "campaign", last="request.json")
 
-    told, again = (_asked("ingest", source, "--dataset", dataset, "--campaign", "one") for _ in range(2))
+    summary, second_result = (_asked("ingest", source, "--dataset", dataset, "--campaign", "one") for _ in range(2))
     verified = _asked("verify", dataset)
 
-    new = ORDER.runs - refused - 4
-    assert (told["new"], len(told["refused"]), told["unfinished"]) == (new, refused, 4)
-    assert (again["new"], again["present"], len(again["refused"])) == (0, new, refused)
+    new = ORDER.runs - refused_runs - 4
+    assert (summary["new"], len(summary["refused"]), summary["unfinished"]) == (new, refused_runs, 4)
+    assert (second_result["new"], second_result["present"], len(second_result["refused"])) == (0, new, refused_runs)
     assert verified == {"damages": []}
     assert _rows(dataset) == _rows(tmp_path / "here")
 

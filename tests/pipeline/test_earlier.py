@@ -36,7 +36,7 @@ def _told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dic
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "asked",
+    "command",
     [
         ("query", "all", "--dataset", "{}"),
         ("query", "--sql", "select count(*) from runs", "--dataset", "{}"),
@@ -47,10 +47,10 @@ def _told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dic
     ids=" ".join,
 )
 def test_earlier_dataset_is_refused_with_what_to_do(
-    asked: tuple[str, ...], earlier: Path, capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...], earlier: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted((earlier / "dataset").rglob("*.*"))
-    code, _, words = _told(capsys, *(word.format(earlier / "dataset") for word in asked))
+    code, _, words = _told(capsys, *(word.format(earlier / "dataset") for word in command))
 
     assert code == ExitCode.USAGE
     assert words.endswith(f".json: {_DATASET}\n")
@@ -60,26 +60,26 @@ def test_earlier_dataset_is_refused_with_what_to_do(
 
 def test_earlier_dataset_is_not_called_left_over_by_verify(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Who reads that the next ingest deletes the files would delete the only copy of the runs."""
-    code, told, _ = _told(capsys, "store", "verify", str(earlier / "dataset"))
+    code, output, _ = _told(capsys, "store", "verify", str(earlier / "dataset"))
 
     assert code == ExitCode.LABORATORY_FAILED
-    assert [damage["words"] for damage in told["damages"]] == [_DATASET]
+    assert [damage["words"] for damage in output["damages"]] == [_DATASET]
 
 
 def test_earlier_campaign_is_refused_run_by_run(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (campaign,) = earlier.glob("runs/campaigns/*")
-    code, told, words = _told(capsys, "store", "ingest", str(campaign), "--dataset", str(earlier / "new"))
+    code, output, words = _told(capsys, "store", "ingest", str(campaign), "--dataset", str(earlier / "new"))
 
-    assert (code, told["new"], len(told["refused"])) == (ExitCode.USAGE, 0, 1)
+    assert (code, output["new"], len(output["refused"])) == (ExitCode.USAGE, 0, 1)
     assert words.endswith("v3.default.0.json: a row without checksum, of an earlier version\n")
-    code, told, words = _told(
+    code, output, words = _told(
         capsys,
         *("campaign", "--seeds", "0..0", "--protocol", "v3", "--seconds", "1", "--keep-all"),
         "--store",
         str(earlier / "runs"),
         "--resume",
     )
-    assert (code, set(told)) == (ExitCode.USAGE, {"error", "exit"})
+    assert (code, set(output)) == (ExitCode.USAGE, {"error", "exit"})
     assert "request.json: cannot resume: it was performed by commit e29caede129e" in words
     assert words.count("\n") == 1
 
@@ -87,14 +87,14 @@ def test_earlier_campaign_is_refused_run_by_run(earlier: Path, capsys: pytest.Ca
 def test_earlier_runs_are_taken_into_a_new_dataset(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command that the refusals name."""
     dataset = storage_at(earlier / "new")
-    code, told, _ = _told(
+    code, output, _ = _told(
         capsys, "store", "ingest", str(earlier / "runs"), "--dataset", str(earlier / "new"), "--campaign", "one"
     )
 
-    assert (code, told["new"], told["refused"]) == (0, 1, [])
+    assert (code, output["new"], output["refused"]) == (0, 1, [])
     assert [part.runs for part in parts_of(dataset)] == [(_run(earlier),)]
     assert verify(dataset) == []
-    code, told, _ = _told(capsys, "triage", "--dataset", str(earlier / "new"))
+    code, output, _ = _told(capsys, "triage", "--dataset", str(earlier / "new"))
     assert code == 0
 
 
@@ -111,9 +111,9 @@ def test_earlier_verdicts_are_judged_again(earlier: Path, capsys: pytest.Capture
     content = json.loads(row.read_bytes())
     new.write_text(json.dumps(content | {"key": new.stem}))
 
-    again_code, again, _ = _told(capsys, "judge", str(earlier / "runs"))
+    again_code, second_result, _ = _told(capsys, "judge", str(earlier / "runs"))
 
     assert (code, [run["new"] for run in first["runs"]]) == (again_code, [True])
-    assert [run["new"] for run in again["runs"]] == [True]
-    assert again["digest"] == first["digest"]
+    assert [run["new"] for run in second_result["runs"]] == [True]
+    assert second_result["digest"] == first["digest"]
     assert [run["new"] for run in _told(capsys, "judge", str(earlier / "runs"))[1]["runs"]] == [False]

@@ -233,13 +233,13 @@ def test_ingest_on_s3_within_the_taking_of_a_lease(call: str, s3: str, monkeypat
     ingest(storage, "one", _entries(0, 2))
     new: list[int] = []
 
-    def other() -> None:
+    def other_owner() -> None:
         try:
             new.append(ingest(storage, "one", _entries(2, 4)).new)
         except PipelineError as error:
             assert "writes here" in str(error)  # noqa: PT017 - it may also come before the lease is taken
 
-    acted = _force(monkeypatch, StoredObjects, call, other)
+    acted = _force(monkeypatch, StoredObjects, call, other_owner)
     try:
         new.append(ingest(storage, "one", _entries(3, 6)).new)
     except PipelineError as error:
@@ -251,7 +251,7 @@ def test_ingest_on_s3_within_the_taking_of_a_lease(call: str, s3: str, monkeypat
     assert len(runs) == len(set(runs)) == 2 + sum(new)
     assert verify(storage) == []
     ingest(storage, "one", _entries(0, 6))
-    assert sorted(run for part in dataset.parts_of(storage) for run in part.runs) == sorted(one.run for one in _RECORDS)
+    assert sorted(run for part in dataset.parts_of(storage) for run in part.runs) == sorted(record.run for record in _RECORDS)
 
 
 # --- campaigns ------------------------------------------------------------------------------------------------------------------
@@ -297,8 +297,8 @@ def test_driver_within_another_driver_is_refused(
     code, runs, _ = _performed(tmp_path, capsys)
 
     assert acted
-    ((refused, words),) = others
-    assert refused == ExitCode.USAGE
+    ((exit_code, words),) = others
+    assert exit_code == ExitCode.USAGE
     assert "writes here; wait for its end" in words
     assert code == ExitCode.INVALID
     assert [seed for seed, *_ in runs] == [0, 1]

@@ -111,16 +111,16 @@ def test_second_owner_is_refused_until_the_first_gives_back(objects: Objects) ->
 
 def test_killed_owner_loses_the_folder_after_its_lease() -> None:
     store = Fake()
-    killed, other = _lease(store), _lease(store)
+    killed, next_owner = _lease(store), _lease(store)
     killed.take()
     store.seconds = 40
     killed.renew()
 
     store.seconds = 99
     with pytest.raises(PipelineError, match="in 1 s if it was killed"):
-        other.take()
+        next_owner.take()
     store.seconds = 101
-    other.take()
+    next_owner.take()
     with pytest.raises(PipelineError, match="not renewed in time"):
         killed.renew()
     killed.give_back()
@@ -150,7 +150,7 @@ def test_late_taker_of_a_deleted_number_withdraws() -> None:
     store = Fake()
     _lease(store).take()
     store.seconds = 100
-    late, current = _lease(store), _lease(store)
+    late_taker, current = _lease(store), _lease(store)
 
     def pass_on() -> None:
         (between := _lease(store)).take()
@@ -159,9 +159,9 @@ def test_late_taker_of_a_deleted_number_withdraws() -> None:
 
     store.before["create"] = pass_on
     with pytest.raises(PipelineError, match="writes here"):
-        late.take()
+        late_taker.take()
 
-    assert (late.is_held, current.is_held) == (False, True)
+    assert (late_taker.is_held, current.is_held) == (False, True)
     assert [*store.numbers()] == [3]
     current.renew()
 
@@ -169,17 +169,17 @@ def test_late_taker_of_a_deleted_number_withdraws() -> None:
 def test_paused_owner_that_writes_late_takes_nothing_back() -> None:
     """Its renewal arrives after another one took over: the folder stays with the other."""
     store = Fake()
-    paused, other = _lease(store), _lease(store)
+    paused, next_owner = _lease(store), _lease(store)
     paused.take()
 
     def pass_time() -> None:
         store.seconds = 100
-        other.take()
+        next_owner.take()
 
     store.before["write"] = pass_time
     paused.renew()
 
-    other.renew()
+    next_owner.renew()
     assert not paused.is_held
     with pytest.raises(PipelineError, match="not renewed in time"):
         paused.renew()
@@ -213,11 +213,11 @@ def test_lost_lease_stops_its_owner() -> None:
     store = Fake()
     ticks = count()
     lease = Lease(store, "place", seconds=0.2, clock=lambda: 100.0 * next(ticks))
-    told: list[bool] = []
+    losses: list[bool] = []
 
     def work() -> None:
-        with leased(lease, seconds=0.02, on_loss=lambda: told.append(True)):
-            while not told:
+        with leased(lease, seconds=0.02, on_loss=lambda: losses.append(True)):
+            while not losses:
                 pass
 
     with pytest.raises(PipelineError, match="place: the lease was not renewed in time"):
@@ -227,34 +227,34 @@ def test_lost_lease_stops_its_owner() -> None:
 def test_owner_paused_between_two_renewals_is_told_at_its_end() -> None:
     """No renewal was due before its end: it would report as its own what another one has written since."""
     store = Fake()
-    paused, other = _lease(store), _lease(store)
+    paused, next_owner = _lease(store), _lease(store)
 
     def work() -> None:
         with leased(paused, on_loss=lambda: None):
             store.seconds = 100
-            other.take()
+            next_owner.take()
 
     with pytest.raises(PipelineError, match="place: the lease was not renewed in time"):
         work()
-    assert other.is_held
+    assert next_owner.is_held
 
 
 @pytest.mark.slow
 def test_killed_driver_on_s3_frees_the_folder_after_its_lease(s3: str) -> None:
     objects = objects_on_s3(s3, **s3_options(s3))
-    with subprocess.Popen([sys.executable, "-c", _HOLDS, s3], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(PipelineError, match=f"process {other.pid} on"):
+    with subprocess.Popen([sys.executable, "-c", _HOLDS, s3], stdout=subprocess.PIPE, text=True) as next_owner:
+        assert next_owner.stdout is not None
+        assert next_owner.stdout.readline() == "held\n"
+        with pytest.raises(PipelineError, match=f"process {next_owner.pid} on"):
             Lease(objects, s3).take()
-        other.kill()
+        next_owner.kill()
     lease = Lease(objects, s3)
     while True:
         try:
             lease.take()
             break
         except PipelineError as error:
-            assert f"process {other.pid} on" in str(error)  # noqa: PT017 - until the lease ends
+            assert f"process {next_owner.pid} on" in str(error)  # noqa: PT017 - until the lease ends
 
 
 def test_two_writers_of_a_dataset_on_s3_do_not_meet(s3: str) -> None:

@@ -77,11 +77,11 @@ def test_no_drawn_damage_changes_what_a_row_says(tmp_path: Path) -> None:
 
 def test_rows_of_lost_items_and_of_other_code_are_forgotten(tmp_path: Path) -> None:
     ledger = Ledger(storage_at(tmp_path))
-    ours = ledger.commit(ROW)
+    own_row = ledger.commit(ROW)
     ledger.commit(Row(key="b", state="lost", attempt=1, seconds=0.0, words="OSError: No space left on device"))
     ledger.commit(Row(key="c", state="failed", attempt=1, seconds=0.0, words="ValueError: x"))
 
-    (lost,) = ledger.mend(ours.code)
+    (lost,) = ledger.mend(own_row.code)
     assert "the environment failed: OSError: No space left on device; done again" in lost
     assert ledger.keys() == {"a", "c"}
     assert len(ledger.mend("another")) == 2

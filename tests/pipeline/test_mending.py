@@ -58,15 +58,15 @@ DAMAGES: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_block_with_damaged_records_is_forgotten(damage: str, on: Workers | None, folder: CampaignFolder) -> None:
-    one, other = (Path(folder.place.path(f"{RECORDS}/{block_name(block)}.parquet")) for block in (30, 31))
-    DAMAGES[damage](one, other)
+    first_block, second_block = (Path(folder.place.path(f"{RECORDS}/{block_name(block)}.parquet")) for block in (30, 31))
+    DAMAGES[damage](first_block, second_block)
 
-    told = mend(folder, on)
+    damage_words = mend(folder, on)
 
     lost = {30, 31} if damage == "exchanged" else {30}
-    assert [words.rpartition("; ")[2] for words in told] == ["done again"] * 2 * len(lost)
+    assert [words.rpartition("; ")[2] for words in damage_words] == ["done again"] * 2 * len(lost)
     assert set(folder.series.blocks) - folder.blocks.finished() == lost
-    assert not one.exists()
+    assert not first_block.exists()
     assert mend(folder, on) == []
 
 
@@ -75,10 +75,10 @@ def test_whatever_an_ingest_refuses_is_forgotten(on: Workers | None, folder: Cam
     spoil(Path(folder.place.location))
     before = len(CampaignRecords(folder.place).keys)
 
-    told = mend(folder, on)
+    damage_words = mend(folder, on)
     left = CampaignRecords(folder.place)
 
-    assert told
+    assert damage_words
     assert [entry for entry in left.entries(left.keys) if not hasattr(entry, "run")] == []
     assert [left.record(key).run for key in left.keys]
     assert before - len(left.keys) < 30

@@ -33,12 +33,12 @@ def test_second_writer_is_told_who_writes(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_writer_leaves_the_folder_free(tmp_path: Path) -> None:
     storage = storage_at(tmp_path)
-    with subprocess.Popen([sys.executable, "-c", _HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(PipelineError, match=f"process {other.pid} on"), owned(storage):
+    with subprocess.Popen([sys.executable, "-c", _HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "held\n"
+        with pytest.raises(PipelineError, match=f"process {owner.pid} on"), owned(storage):
             pass
-        other.kill()
+        owner.kill()
     with owned(storage):
         pass
 

@@ -105,13 +105,13 @@ def test_what_cannot_be_asked_is_one_line(
 def test_forms_of_an_answer_hold_the_same_rows(
     engine_options: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["query", "detection", "--dataset", dataset, "--campaign", "two", *engine_options]
+    command = ["query", "detection", "--dataset", dataset, "--campaign", "two", *engine_options]
     parquet, page = tmp_path / "answer.parquet", tmp_path / "answer.html"
 
-    assert run_command_line([*asked, "--format", "parquet", "--output", str(parquet), "--page", str(page)]) == 0
-    assert run_command_line([*asked, "--json"]) == 0
+    assert run_command_line([*command, "--format", "parquet", "--output", str(parquet), "--page", str(page)]) == 0
+    assert run_command_line([*command, "--json"]) == 0
     as_json = json.loads(capsys.readouterr().out.splitlines()[-1])["answers"][0]["rows"]
-    assert run_command_line([*asked, "--format", "csv"]) == 0
+    assert run_command_line([*command, "--format", "csv"]) == 0
     as_csv = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
     assert pl.read_parquet(parquet).to_dicts() == as_json
@@ -167,12 +167,12 @@ def test_triage_names_causes_with_their_commands(
 def test_large_dataset_is_answered_with_the_advice_to_use_spark(
     dataset: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ["query", "--sql", "select count(*) n from runs", "--dataset", dataset, "--campaign", "two"]
-    assert run_command_line(asked) == 0
+    command = ["query", "--sql", "select count(*) n from runs", "--dataset", dataset, "--campaign", "two"]
+    assert run_command_line(command) == 0
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("pipeline.questions.ask.ROWS_HERE_MAX", 10)
 
-    assert run_command_line(asked) == 0
+    assert run_command_line(command) == 0
     printed = capsys.readouterr()
     assert printed.out.split() == ["n", "12"]
     assert re.fullmatch(r"highwater: .*: [\d,]+ rows for one process; Spark would rather answer: --spark MASTER\n", printed.err)

@@ -30,12 +30,12 @@ def test_record_survives_encoding() -> None:
 
 def test_records_of_a_block_survive_encoding() -> None:
     records = {"a": record(1), "b": record(2, "safe")}
-    found = RecordFile(encode_block([*records.values()], [*records]), name="block")
+    record_file = RecordFile(encode_block([*records.values()], [*records]), name="block")
 
-    assert found.keys == [*records]
+    assert record_file.keys == [*records]
     for key, one in records.items():
-        assert found.runs_row(key)["run"] == one.run
-        assert (found.record(key).protocol, found.record(key).tables) == (one.protocol, one.tables)
+        assert record_file.runs_row(key)["run"] == one.run
+        assert (record_file.record(key).protocol, record_file.record(key).tables) == (one.protocol, one.tables)
 
 
 @pytest.mark.parametrize("length", [0, 4, 2000, -9])
@@ -47,35 +47,35 @@ def test_records_of_a_block_that_was_cut_off_are_refused(length: int) -> None:
 @pytest.mark.parametrize("table", ["anomalies", "calls", "coverage", "windows"])
 def test_record_whose_rows_were_doubled_is_refused(table: Table) -> None:
     """Its Parquet is whole and each row may be: every share and quantile of a campaign would be another."""
-    one, other = record(1), record(2)
-    doubled = replace(one, tables=one.tables | {table: pa.concat_tables([one.tables[table]] * 2)})
-    data = _under(encode(one), encode(doubled))
+    first_record, second_record = record(1), record(2)
+    doubled = replace(first_record, tables=first_record.tables | {table: pa.concat_tables([first_record.tables[table]] * 2)})
+    data = _under(encode(first_record), encode(doubled))
 
     with pytest.raises(PipelineError, match=r"^r.parquet: changed after it was written: its checksum is another"):
         decode(data, name="r.parquet")
-    whole = pq.read_table(pa.BufferReader(encode_block([doubled, other], ["a", "b"])))
-    seals = pq.read_table(pa.BufferReader(encode_block([one, other], ["a", "b"])), columns=["seal"])["seal"]
-    block = whole.set_column(whole.column_names.index("seal"), "seal", seals)
-    found = RecordFile(parquet.encode(block), name="b.parquet")
+    complete = pq.read_table(pa.BufferReader(encode_block([doubled, second_record], ["a", "b"])))
+    seals = pq.read_table(pa.BufferReader(encode_block([first_record, second_record], ["a", "b"])), columns=["seal"])["seal"]
+    block = complete.set_column(complete.column_names.index("seal"), "seal", seals)
+    record_file = RecordFile(parquet.encode(block), name="b.parquet")
     with pytest.raises(PipelineError, match=r"^b.parquet: a: changed after it was written: its checksum is another"):
-        found.record("a")
-    assert found.record("b").tables == other.tables
+        record_file.record("a")
+    assert record_file.record("b").tables == second_record.tables
 
 
 def test_record_without_checksum_is_refused() -> None:
-    whole = pq.read_table(pa.BufferReader(encode(record(1))))
-    metadata = {key: value for key, value in whole.schema.metadata.items() if key != b"highwater.seal"}
+    complete = pq.read_table(pa.BufferReader(encode(record(1))))
+    metadata = {key: value for key, value in complete.schema.metadata.items() if key != b"highwater.seal"}
 
     with pytest.raises(PipelineError, match=r"^r.parquet: a record without checksum, of an earlier version"):
-        decode(parquet.encode(whole.replace_schema_metadata(metadata)), name="r.parquet")
+        decode(parquet.encode(complete.replace_schema_metadata(metadata)), name="r.parquet")
 
 
 def test_checksum_does_not_depend_on_the_buffers_of_arrow() -> None:
     """Slices, chunks and masks without nulls are other buffers of the same values."""
-    one = record(1)
-    other = {t: pa.concat_tables([rows.slice(0, 1), rows.slice(1)]) for t, rows in one.tables.items()}
+    record_1 = record(1)
+    rechunked = {t: pa.concat_tables([rows.slice(0, 1), rows.slice(1)]) for t, rows in record_1.tables.items()}
 
-    assert decode(_under(encode(one), encode(replace(one, tables=other)))).tables == one.tables
+    assert decode(_under(encode(record_1), encode(replace(record_1, tables=rechunked)))).tables == record_1.tables
 
 
 def _under(sealed: bytes, data: bytes) -> bytes:
@@ -130,7 +130,8 @@ def _changed(table: Table, column: str, value: object) -> Record:
     """A record with another value in one cell."""
     this_record = record(1)
     rows = this_record.tables[table]
-    at, type_ = rows.column_names.index(column), rows.schema.field(column).type
+    at = rows.column_names.index(column)
+    type_ = rows.schema.field(column).type
     values = pa.array([value, *rows[column].to_pylist()[1:]], type_)
     changed = rows.set_column(at, pa.field(column, type_, nullable=value is None), values)
     return Record(protocol=this_record.protocol, tables=this_record.tables | {table: changed})
@@ -156,12 +157,12 @@ def test_record_of_impossible_rows_is_refused(table: Table, column: str, value: 
 
 @pytest.mark.parametrize(("column", "value"), [("verdict", "MARTIAN"), ("acked", -1)])
 def test_record_of_impossible_rows_costs_no_other(column: str, value: object) -> None:
-    whole = [record(2), _changed("runs", column, value), record(3)]
-    found = RecordFile(encode_block(whole, ["a", "b", "c"]), name="b.parquet")
+    complete = [record(2), _changed("runs", column, value), record(3)]
+    record_file = RecordFile(encode_block(complete, ["a", "b", "c"]), name="b.parquet")
 
     with pytest.raises(PipelineError, match=rf"^b.parquet: b: runs.{column} is {value!r}"):
-        found.record("b")
-    assert (found.record("a").tables, found.record("c").tables) == (whole[0].tables, whole[2].tables)
+        record_file.record("b")
+    assert (record_file.record("a").tables, record_file.record("c").tables) == (complete[0].tables, complete[2].tables)
 
 
 # Written before checksums were made of whole columns.

@@ -22,12 +22,12 @@ def _json_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 def test_campaign_and_judge_on_s3_are_those_on_a_disk(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Worker processes write to the server, a resumed campaign finds its runs there, and judging reads them from there."""
-    asked = ("campaign", "--seeds", "0..1", "--protocol", "v3", "--seconds", "3", "--keep-all")
+    command = ("campaign", "--seeds", "0..1", "--protocol", "v3", "--seconds", "3", "--keep-all")
     disk = str(tmp_path / "store")
 
-    here = _json_of(capsys, *asked, "--store", disk, "--jobs", "1")
-    there = _json_of(capsys, *asked, "--store", s3, "--jobs", "2")
-    resumed = _json_of(capsys, *asked, "--store", s3, "--jobs", "1", "--resume")
+    here = _json_of(capsys, *command, "--store", disk, "--jobs", "1")
+    there = _json_of(capsys, *command, "--store", s3, "--jobs", "2")
+    resumed = _json_of(capsys, *command, "--store", s3, "--jobs", "1", "--resume")
 
     assert here["tally"] == there["tally"] == resumed["tally"]
     names = storage_at(s3).names()

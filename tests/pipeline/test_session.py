@@ -193,9 +193,9 @@ def test_spark_says_nothing_when_it_starts() -> None:
     if lack is not None:
         pytest.skip(lack)
     script = "from pipeline.session import session\nwith session('local[1]') as spark:\n    print(spark.range(3).count())"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
 
-    assert (done.stdout, done.stderr) == ("3\n", "")
+    assert (completed.stdout, completed.stderr) == ("3\n", "")
 
 
 @pytest.mark.spark
@@ -210,9 +210,9 @@ def test_event_log_is_switched_on_by_one_option(tmp_path: Path) -> None:
         "    print(spark.sparkContext.uiWebUrl)\n    spark.range(3).count()"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    completed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     sizes = {path.name: path.stat().st_size for path in tmp_path.rglob("*") if not path.name.startswith(".")}
 
-    assert done.stdout.startswith("http://")
+    assert completed.stdout.startswith("http://")
     assert any(name.startswith("events_1_") and size for name, size in sizes.items()), sizes
     assert any(name.startswith("appstatus_") and not name.endswith(".inprogress") for name in sizes), sizes

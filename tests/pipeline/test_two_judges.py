@@ -86,8 +86,8 @@ def test_second_judge_is_refused_at_any_step(
     _once_before(monkeypatch, *STEPS[step], judge_too)
     first_code, first, _ = _judged(runs, capsys, "--again")
 
-    ((refused, words),) = second
-    assert refused == ExitCode.USAGE
+    ((exit_code, words),) = second
+    assert exit_code == ExitCode.USAGE
     assert "/judged" in words
     assert "writes here; wait for its end" in words
     assert words.count("\n") == 1
@@ -104,19 +104,19 @@ def test_judge_that_outlived_its_lease_is_told_and_mixes_nothing(
     alone = _judged(runs, capsys)[1]
     rows = _ledger(runs)
     monkeypatch.setattr(owner, "Lease", partial(Lease, seconds=1.0))
-    other: list[dict[str, Any]] = []
+    second_result: list[dict[str, Any]] = []
 
     def pass_time() -> None:
         time.sleep(3)  # S3 tells times in whole seconds
         monkeypatch.setattr(owner, "Lease", Lease)
-        other.append(_judged(runs, capsys, "--again")[1])
+        second_result.append(_judged(runs, capsys, "--again")[1])
 
     _once_before(monkeypatch, Ledger, "forget", pass_time)
     code, _, words = _judged(runs, capsys, "--again")
 
     assert code == ExitCode.USAGE
     assert "the lease was not renewed in time" in words
-    assert other[0]["digest"] == alone["digest"]
+    assert second_result[0]["digest"] == alone["digest"]
     assert _ledger(runs) == rows
 
 
@@ -127,7 +127,7 @@ def test_judges_in_two_processes_lose_no_row(runs: str, capsys: pytest.CaptureFi
     rows = _ledger(runs)
     command = [sys.executable, "-m", "highwater", "judge", runs, "--jobs", "1", "--again", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    ends: list[int] = []
+    exit_codes: list[int] = []
     for _ in range(ROUNDS):
         both = [
             subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -135,12 +135,12 @@ def test_judges_in_two_processes_lose_no_row(runs: str, capsys: pytest.CaptureFi
         ]
         for judge in both:
             out, err = judge.communicate()
-            ends.append(judge.returncode)
+            exit_codes.append(judge.returncode)
             if judge.returncode == ExitCode.USAGE:
                 assert "writes here" in err
             else:
                 assert (judge.returncode, json.loads(out)["digest"]) == (code, alone["digest"])
         assert _ledger(runs) == rows
 
-    assert ends.count(code) >= ROUNDS
-    assert ExitCode.USAGE in ends
+    assert exit_codes.count(code) >= ROUNDS
+    assert ExitCode.USAGE in exit_codes

@@ -15,7 +15,7 @@ from pipeline.items import ATTEMPTS_MAX, Item, Job
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at
 from pipeline.work import perform
-from tests.pipeline.deeds import attempts, do_deed, item
+from tests.pipeline.deeds import attempts, do_deed, item_of_deed
 
 PLACES = [
     "here",
@@ -38,7 +38,7 @@ class Bench:
 
     def item(self, name: str, what: str = "count", *, times: int = 99) -> Item:
         """An item that leaves its traces here."""
-        return item(name, self.trace, what, times=times)
+        return item_of_deed(name, self.trace, what, times=times)
 
     def perform(self, *items: Item, deadline_s: float | None = None, per_task: int | None = None) -> list[Row]:
         """Do the items and return the rows that were seen, by key."""
@@ -169,7 +169,7 @@ def test_work_that_spark_cannot_begin_is_one_line(spark: SparkSession, tmp_path:
     (tmp_path / "ledger").mkdir()
     broken = Job(function=do_deed, ledger=str(tmp_path / "file" / "ledger"))
     with pytest.raises((PipelineError, OSError)) as failure:
-        perform([item("a", tmp_path)], broken, spark=spark)
+        perform([item_of_deed("a", tmp_path)], broken, spark=spark)
 
     assert "\n" not in str(failure.value)
     assert Ledger(storage_at(job.ledger)).keys() == set()

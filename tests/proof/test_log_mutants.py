@@ -36,10 +36,10 @@ Patch = pytest.MonkeyPatch
 
 def acks_1_promises_a_record(patch: Patch) -> None:
     """Acknowledgements of acks=1 taken for promises."""
-    was = _Offsets.see_call
+    original = _Offsets.see_call
 
     def wrong(self: _Offsets, call: Call) -> None:
-        was(self, call._replace(asked=tuple(row._replace(acks=-1) for row in call.asked)))
+        original(self, call._replace(asked=tuple(row._replace(acks=-1) for row in call.asked)))
 
     patch.setattr(_Offsets, "see_call", wrong)
 
@@ -66,10 +66,10 @@ def wound_excuses_despite_other_copies(patch: Patch) -> None:
 
 def one_wound_excuses_despite_min_insync_replicas(patch: Patch) -> None:
     """DUR-4 forgotten."""
-    was = Ledger.see
+    original = Ledger.see
 
     def wrong(self: Ledger, row: EventRow) -> None:
-        was(self, row)
+        original(self, row)
         for ghost in chain.from_iterable(self.ghosts.values()):
             ghost.together = 99
 
@@ -96,11 +96,11 @@ def operator_order_excuses_everything(patch: Patch) -> None:
 
 def log_of_a_wounded_leader_is_not_judged(patch: Patch) -> None:
     """A former mistake: the log of a leader that was wounded in office is not judged."""
-    was = Ledger.findings
+    original = Ledger.findings
 
     def wrong(self: Ledger) -> object:
         self.logs_told = self.logs_told and self.in_office is None
-        return was(self)
+        return original(self)
 
     patch.setattr(Ledger, "findings", wrong)
 
@@ -171,11 +171,11 @@ def leaders_tell_the_isr_that_they_wrote(patch: Patch) -> None:
 
 
 def stray_logs_are_ignored(patch: Patch) -> None:
-    was = convergence._wrong_logs
+    original = convergence._wrong_logs
     patch.setattr(
         convergence,
         "_wrong_logs",
-        lambda name, state, found: was(name, state, [log for log in found if log.node in (state.replicas or ())]),
+        lambda name, state, found: original(name, state, [log for log in found if log.node in (state.replicas or ())]),
     )
 
 
@@ -236,14 +236,14 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mistake", "what", "checker"), MISTAKES, ids=[mistake.__name__ for mistake, _, _ in MISTAKES])
+@pytest.mark.parametrize(("mistake", "property_name", "checker"), MISTAKES, ids=[mistake.__name__ for mistake, _, _ in MISTAKES])
 def test_planted_mistake_in_a_log_checker_is_found(
-    mistake: Callable[[Patch], None], what: str, checker: str, monkeypatch: pytest.MonkeyPatch
+    mistake: Callable[[Patch], None], property_name: str, checker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other checker disagrees. Rare mistakes need more histories."""
     mistake(monkeypatch)
     for count in (300, 2_000):
-        found = {tally.name for tally in logs.prove(what, count) if tally.wrong}
+        found = {tally.name for tally in logs.prove(property_name, count) if tally.wrong}
         if found:
             break
 
@@ -267,10 +267,10 @@ def real_time_order_is_ignored(patch: Patch) -> None:
 
 def every_consumer_counts_as_subscribed(patch: Patch) -> None:
     """Skips are always blamed on the cluster."""
-    was = Logs.__init__
+    original = Logs.__init__
 
     def wrong(self: Logs, ops: list[Op]) -> None:
-        was(self, [replace(op, subscribed=True) for op in ops])
+        original(self, [replace(op, subscribed=True) for op in ops])
 
     patch.setattr(Logs, "__init__", wrong)
 

@@ -22,19 +22,19 @@ def tallies_of(what: str) -> list[Tally]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", list(DEFINITIONS))
-def test_log_checkers_agree_with_their_definitions(what: str) -> None:
+@pytest.mark.parametrize("property_name", list(DEFINITIONS))
+def test_log_checkers_agree_with_their_definitions(property_name: str) -> None:
     """Compared for each kind in each partition; each history kind has good and bad histories."""
-    for tally in tallies_of(what):
+    for tally in tallies_of(property_name):
         assert tally.wrong == []
         assert tally.total == _HISTORIES
-        assert 0 < tally.good < _HISTORIES or (tally.name, what) == ("fencing", "operations"), tally
+        assert 0 < tally.good < _HISTORIES or (tally.name, property_name) == ("fencing", "operations"), tally
 
 
 @pytest.mark.slow
 def test_random_histories_reach_each_log_anomaly() -> None:
     """A kind that no random history has would not be compared."""
-    reached = {(tally.name, kind) for what in DEFINITIONS for tally in tallies_of(what) for kind in tally.bad}
+    reached = {(tally.name, kind) for property_name in DEFINITIONS for tally in tallies_of(property_name) for kind in tally.bad}
     judges = [judge for judge in (*ALL, *IN_PLACE_OF_NOTES) if judge.name not in UNPROVEN]
     claimed = {(judge.name, kind) for judge in judges for kind in judge.kinds}
 

@@ -31,10 +31,10 @@ _OF_OBJECTS = {subject.name: subject for subject in SUBJECTS}
 
 def crashed_calls_must_have_happened(patch: Patch) -> None:
     """The mistake that once rejected 37 good histories of Knossos."""
-    was = Search.__init__
+    original = Search.__init__
 
     def wrong(self: Search, model: Model, calls: Sequence[Call]) -> None:
-        was(self, model, [replace(call, end=1_000 + call.index if call.end is None else call.end) for call in calls])
+        original(self, model, [replace(call, end=1_000 + call.index if call.end is None else call.end) for call in calls])
 
     patch.setattr(Search, "__init__", wrong)
 
@@ -64,9 +64,11 @@ def zones_may_cross(patch: Patch) -> None:
 
 def unanswered_dequeues_take_nothing(patch: Patch) -> None:
     """An unordered queue that looks empty, though only a dequeue of unknown outcome could have emptied it."""
-    was = UnorderedQueue.step
+    original = UnorderedQueue.step
     patch.setattr(
-        UnorderedQueue, "step", lambda self, state, call: was(self, state, call) if call.f != "dequeue" or call.end else state
+        UnorderedQueue,
+        "step",
+        lambda self, state, call: original(self, state, call) if call.f != "dequeue" or call.end else state,
     )
 
 
@@ -115,10 +117,10 @@ def test_planted_mistake_in_the_linearizability_judge_is_found(
 
 def rw_edges_are_ignored(patch: Patch) -> None:
     """No rw edges."""
-    was = ListAppend.edges
+    original = ListAppend.edges
 
     def wrong(self: ListAppend) -> Iterator[Edges]:
-        return (found.where(np.flatnonzero(found.kind != RW)) for found in was(self))
+        return (found.where(np.flatnonzero(found.kind != RW)) for found in original(self))
 
     patch.setattr(ListAppend, "edges", wrong)
 

@@ -22,7 +22,7 @@ def cluster_in_sync(variant: Variant = SAFE) -> Interrupted:
 
 def write(lab: Lab, *ops: AnyOp) -> None:
     _, fired = lab.zk.submit(lab.admin, ops)
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.settle()
 
 
@@ -44,11 +44,11 @@ def brokers_with_log(lab: Lab, tp: TopicPartition) -> list[int]:
 
 def pending_requests(lab: Lab) -> list[str]:
     """The admin requests that are still in ZooKeeper."""
-    found = [p for p in (paths.PREFERRED_ELECTION, paths.DELETE_TOPICS) if exists(lab, p)]
+    paths_found = [p for p in (paths.PREFERRED_ELECTION, paths.DELETE_TOPICS) if exists(lab, p)]
     for root in ROOTS:
         (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(root),))
-        found += [f"{root}/{name}" for name in getattr(answer, "names", ())]
-    return found
+        paths_found += [f"{root}/{name}" for name in getattr(answer, "names", ())]
+    return paths_found
 
 
 def request_partition(lab: Lab, *replicas: int) -> None:

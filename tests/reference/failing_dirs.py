@@ -28,7 +28,7 @@ U0 = TopicPartition("u-0")
 EIO = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def jbod(brokers: int = 3, *, variant: Variant = SAFE, min_isr: int = 1, dirs: int = 2) -> Lab:
+def cluster_with_dirs(brokers: int = 3, *, variant: Variant = SAFE, min_isr: int = 1, dirs: int = 2) -> Lab:
     """Start brokers with several directories each.
 
     The replica of t-0 is in the first directory, b1 leads, all replicas are in sync.
@@ -51,7 +51,7 @@ def create_topic(lab: Lab, name: str, *replicas: int) -> TopicPartition:
     """Create a topic with one partition by writing its znode."""
     payload = paths.topic_payload((tuple(BrokerId(i) for i in replicas),))
     _, fired = lab.zk.submit(lab.admin, (Create(paths.topic_path(name), payload),))
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.settle()
     return topic_partition(name, 0)
 
@@ -62,11 +62,13 @@ def restart(lab: Lab, i: int) -> None:
     lab.settle()
 
 
-def produced(lab: Lab, i: int, value: str, correlation: int) -> ErrorCode:
+def error_of_produce(lab: Lab, i: int, value: str, correlation: int) -> ErrorCode:
     """The error code that a producer with acks=all finally receives."""
     lab.produce(i, value, correlation=correlation)
     lab.settle()
-    return next(m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == correlation)
+    return next(
+        reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == correlation
+    )
 
 
 def bad_dirs(lab: Lab, i: int) -> tuple[int, ...]:
@@ -78,23 +80,25 @@ def notification(lab: Lab, i: int) -> str:
     return lab.nodes[i].state.broker.dir_event
 
 
-def events(lab: Lab) -> tuple[str, ...]:
+def dir_notifications(lab: Lab) -> tuple[str, ...]:
     """The names of the log directory notifications in ZooKeeper."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(paths.LOG_DIR_EVENTS),))
     assert isinstance(answer, Children)
     return answer.names
 
 
-def command(lab: Lab, i: int, tp: TopicPartition, *, new: bool, epoch: int = 0, topic_id: TopicId = NO_TOPIC_ID) -> ErrorCode:
+def error_of_command(
+    lab: Lab, i: int, tp: TopicPartition, *, new: bool, epoch: int = 0, topic_id: TopicId = NO_TOPIC_ID
+) -> ErrorCode:
     """The error code in a broker's LeaderAndIsr reply when the controller makes it a follower of b9."""
     controller = next(n.state.controller for n in lab.nodes.values() if n.state.controller.step == "active")
     node = lab.nodes[i]
     state = replace(lab.state(), tp=tp, leader=BrokerId(9), leader_epoch=LeaderEpoch(epoch), replicas=(BrokerId(i),))
     state = replace(state, topic_id=topic_id)
     request = LeaderAndIsr(
-        77, BrokerId(2), controller.epoch, node.state.broker.incarnation, False, (state,), (tp,) if new else ()
+        77, BrokerId(2), controller.epoch, node.state.broker.incarnation, init=False, states=(state,), new=(tp,) if new else ()
     )
     lab.in_flight.clear()
     lab.handle_event(i, Received(Address("b2"), request))
-    (reply,) = [m for _, _, m in lab.in_flight if isinstance(m, LeaderAndIsrReply)]
+    (reply,) = [message for _, _, message in lab.in_flight if isinstance(message, LeaderAndIsrReply)]
     return dict(reply.errors)[tp]

@@ -24,7 +24,7 @@ class Interrupted(Lab):
                 self.lost_answers += 1
                 _, fired = self.zk.submit(self.sessions[1], effect.ops, atomic=effect.atomic)
                 self.handle_event(1, ZkReplied(effect.id, (Unknown(),) * len(effect.ops)))
-                self.watches(fired)
+                self.deliver_watches(fired)
                 return None
         if i == 1 and isinstance(effect, ZkRequest) and self.requests_left is not None:
             self.requests_left -= 1

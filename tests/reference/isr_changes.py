@@ -12,7 +12,7 @@ from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrMember, IsrProposal
 from reference.replica import isr
 from reference.types import Address, BrokerId, LeaderEpoch, Millis, ZkVersion
-from tests.reference.lab import T0, Envelope, Lab
+from tests.reference.lab import T0, Envelope, Lab, carries
 from tests.reference.recorded import leader_of
 
 ELSEWHERE = Address("c9")
@@ -48,7 +48,7 @@ def is_reply(envelope: Envelope) -> bool:
 
 def sent_to_leader_by(i: int) -> Callable[[Envelope], bool]:
     """Matches what broker i sends to the leader; while it is held, the broker cannot catch up."""
-    return lambda envelope: (envelope.sender, envelope.receiver) == (f"b{i}", "b2")
+    return carries(sender=f"b{i}", receiver="b2")
 
 
 def turn_of(lab: Lab, i: int) -> Turn:
@@ -59,7 +59,7 @@ def turn_of(lab: Lab, i: int) -> Turn:
 def shrink(lab: Lab, *gone: int) -> tuple[IsrMember, ...]:
     """Have the leader propose its ISR without `gone` and send the request; return the proposed ISR."""
     leader = leader_of(lab)
-    expected_members = tuple(m for m in leader.isr if m.broker not in gone)
+    expected_members = tuple(member for member in leader.isr if member.broker not in gone)
     turn = turn_of(lab, 2)
     isr._propose(turn, lab.partition(2), leader, expected_members)
     asking.send_due(turn, lab.nodes[2].state.broker)

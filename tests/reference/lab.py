@@ -106,7 +106,9 @@ class Directory:
             )
             for tp, batches in sorted(self.logs.items())
         )
-        return DirImage(index, True, logs, self.checkpoint, self.mark, self.dirs, self.clean)
+        return DirImage(
+            index, readable=True, logs=logs, checkpoint=self.checkpoint, born=self.mark, dirs=self.dirs, clean=self.clean
+        )
 
 
 class Disk:
@@ -206,7 +208,7 @@ class Lab:
     def expire(self, i: int) -> None:
         """Expire the broker's session in ZooKeeper, and tell the broker if it is connected."""
         fired = self.zk.expire(self.sessions[i])
-        self.watches(fired)
+        self.deliver_watches(fired)
         if i in self.nodes and i not in self.cut_off_from_zk:
             self.handle_event(i, ZkState("expired"))
 
@@ -301,7 +303,7 @@ class Lab:
                     return
                 answers, fired = self.zk.submit(self.sessions[i], ops, atomic=atomic)
                 self.handle_event(i, ZkReplied(id_, answers))
-                self.watches(fired)
+                self.deliver_watches(fired)
             case Note():
                 self.notes.append((i, effect))
             case Halt(reason=reason):
@@ -309,7 +311,7 @@ class Lab:
                     self.halted[i] = reason
                 self.crash(i)
 
-    def watches(self, fired: Fired) -> None:
+    def deliver_watches(self, fired: Fired) -> None:
         """Deliver watch events to the connected brokers that own the sessions."""
         for session, path, change in fired:
             for i, session_of_broker in self.sessions.items():

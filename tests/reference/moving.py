@@ -50,7 +50,7 @@ class Mortal(Lab):
                 self.steps_left, self.dead_broker = None, i
                 if isinstance(effect, ZkRequest):
                     _, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
-                    self.watches(fired)
+                    self.deliver_watches(fired)
                     return None
         return super()._perform(i, effect)
 
@@ -81,11 +81,11 @@ def _words(effect: AnyEffect) -> list[str]:
         case ZkRequest(ops=ops):
             return [_word(op) for op in ops if isinstance(op, SetData | Delete | Create)]
         case Send(message=LeaderAndIsr(states=states)):
-            return [f"command: {s.leader} leads {_row(brokers_of(s.isr))} of {_row(s.replicas)}" for s in states]
+            return [f"command: {state.leader} leads {_row(brokers_of(state.isr))} of {_row(state.replicas)}" for state in states]
         case Send(message=StopReplica(partitions=partitions), to=to):
             return [f"{'delete' if stop.delete else 'stop'} {to}" for stop in partitions]
         case Send(message=UpdateMetadata(states=states), to=to):
-            return [f"metadata to {to}: {s.leader} of {_row(s.replicas)}" for s in states]
+            return [f"metadata to {to}: {state.leader} of {_row(state.replicas)}" for state in states]
         case _:
             return []
 
@@ -130,7 +130,7 @@ def cluster(
 def write(lab: Lab, *ops: AnyOp) -> None:
     """Write to ZooKeeper as an administrator, and settle the cluster."""
     _, fired = lab.zk.submit(lab.admin, ops)
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.settle()
 
 
@@ -206,13 +206,13 @@ def brokers_with_log(lab: Lab, tp: TopicPartition = T0) -> list[int]:
     return [i for i in lab.ids if tp in lab.disks[i].logs]
 
 
-def wait_until(lab: Lab, done: Callable[[], bool], *, limit_ms: int = 40_000) -> bool:
-    """Let time pass until `done` is true or `limit_ms` is over; return the last value of `done`."""
+def wait_until(lab: Lab, condition: Callable[[], bool], *, limit_ms: int = 40_000) -> bool:
+    """Let time pass until `condition` is true or `limit_ms` is over; return the last value of `condition`."""
     for _ in range(limit_ms // 500):
-        if done():
+        if condition():
             return True
         lab.wait(500)
-    return done()
+    return condition()
 
 
 def is_moved_to(lab: Lab, replicas: tuple[int, ...]) -> bool:

@@ -58,8 +58,8 @@ class Recorded(Lab):
     def release_writes(self) -> None:
         """Perform the writes that are on their way, and delay no later ones."""
         self.delays_write = lambda *_: False
-        late, self.delayed_writes = self.delayed_writes, []
-        for i, effect in late:
+        delayed, self.delayed_writes = self.delayed_writes, []
+        for i, effect in delayed:
             super()._perform(i, effect)
 
     def clear_record(self) -> None:
@@ -108,7 +108,7 @@ def shrink(lab: Lab, *gone: int, leader: int = 2) -> None:
     state = lab.nodes[leader].state
     turn = Turn(Now(Millis(lab.now), Millis(lab.now)), state.ids, state.config, state.broker.incarnation)
     role = leader_of(lab, leader)
-    isr._propose(turn, lab.partition(leader), role, tuple(m for m in role.isr if m.broker not in gone))
+    isr._propose(turn, lab.partition(leader), role, tuple(member for member in role.isr if member.broker not in gone))
     isr_change.send_due(turn, state.broker)
     for effect in turn.effects:
         lab._perform(leader, effect)

@@ -21,8 +21,10 @@ class Schedule:
     @property
     def acked(self) -> dict[int, str]:
         """Offset -> value of every acks=all produce that was acknowledged."""
-        replies = (m for m in self.lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE)
-        return {m.offset: self.sent[m.correlation] for m in replies if m.offset is not None}
+        replies = (
+            reply for reply in self.lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE
+        )
+        return {reply.offset: self.sent[reply.correlation] for reply in replies if reply.offset is not None}
 
     def crash(self, i: int) -> None:
         """Kill a broker. In three of four cases its session expires at once."""
@@ -65,7 +67,7 @@ class Schedule:
             if i not in self.lab.nodes:
                 self.start(i)
         for session in self.abandoned_sessions:
-            self.lab.watches(self.lab.zk.expire(session))
+            self.lab.deliver_watches(self.lab.zk.expire(session))
         self.lab.settle()
 
     def lost_by(self, leader: int | None) -> dict[int, str]:

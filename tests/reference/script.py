@@ -63,7 +63,9 @@ class ScriptError(Exception):
 
 def play(name: str, script: str) -> str:
     """Run the commands of a script; return the script with the output that they have now."""
-    player, pending, output = _Player(), False, False
+    player = _Player()
+    pending = False
+    output = False
     played: list[str] = []
     for number, line in enumerate(script.splitlines(), 1):
         if output:
@@ -193,17 +195,17 @@ class _Player:
         stage.wait(3000)
         stage.lines = stage.table(T0)
 
-    def cut(self, one: str, other: str) -> None:
-        if other == "zk":
-            self.stage.cut_off(self.broker(one))
+    def cut(self, name: str, to_peer: str) -> None:
+        if to_peer == "zk":
+            self.stage.cut_off(self.broker(name))
         else:
-            self.stage.cut.add(self._link(one, other))
+            self.stage.cut.add(self._link(name, to_peer))
 
-    def join(self, one: str, other: str) -> None:
-        if other == "zk":
-            self.stage.reconnect(self.broker(one))
+    def join(self, name: str, to_peer: str) -> None:
+        if to_peer == "zk":
+            self.stage.reconnect(self.broker(name))
         else:
-            self.stage.cut.remove(self._link(one, other))
+            self.stage.cut.remove(self._link(name, to_peer))
 
     def _link(self, one: str, other: str) -> frozenset[str]:
         return frozenset(f"b{self.broker(word, running=None)}" for word in (one, other))
@@ -215,10 +217,10 @@ class _Player:
             raise ValueError("no message in flight matches")
 
     def drop(self, kind: str, link: str = "*->*") -> None:
-        lost = [*filter(_matches(kind, link), self.stage.in_flight)]
-        if not lost:
+        lost_envelopes = [*filter(_matches(kind, link), self.stage.in_flight)]
+        if not lost_envelopes:
             raise ValueError("no message in flight matches")
-        for envelope in lost:
+        for envelope in lost_envelopes:
             self.stage.in_flight.remove(envelope)
 
     def let_write(self) -> None:
@@ -235,7 +237,8 @@ class _Player:
         self.stage.fire(i, _one_of("timer", name, self.stage.timers[i]))
 
     def produce(self, broker: str, tp: str, value: str, *more: str) -> None:
-        values, acks = (value, *more), -1
+        values = (value, *more)
+        acks = -1
         if more and more[-1].startswith("acks="):
             values, acks = values[:-1], _ACKS[_one_of("acks", more[-1], _ACKS)]
         self._ask(broker, _CLIENT, Produce(self._next(), TopicPartition(tp), acks, values, Millis(1000)))
@@ -259,7 +262,7 @@ class _Player:
         (answer,), fired = self.stage.zk.submit(self.stage.admin, (op,))
         if type(answer).__name__ not in ("Created", "Written", "Deleted"):
             self.stage.lines.append(f"! {type(answer).__name__}")
-        self.stage.watches(fired)
+        self.stage.deliver_watches(fired)
 
     def get(self, path: str) -> None:
         znode = self.stage.read(path)

@@ -126,9 +126,9 @@ class Stage(Lab):
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
         if isinstance(effect, ZkRequest):
             self.asked[i, effect.id] = effect
-            held = self.held_writes.get(i)
+            held_path = self.held_writes.get(i)
             written = [op.path for op in effect.ops if not isinstance(op, _READS | Check)]
-            if held is not None and any(path.startswith(held) for path in written):
+            if held_path is not None and any(path.startswith(held_path) for path in written):
                 self.say("write", f"b{i}", f"on its way: {', '.join(written)}")
                 self.delayed_writes.append((i, effect))
                 return None
@@ -151,12 +151,12 @@ class Stage(Lab):
         self.say(kind_of(message), f"{source} -> {to}", message_in_words(message, self.registrations))
         super()._hand_over(envelope)
 
-    def watches(self, fired: Fired) -> None:
+    def deliver_watches(self, fired: Fired) -> None:
         for session, path, change in fired:
             for i in sorted(self.cut_off_from_zk & self.nodes.keys()):
                 if self.sessions[i] == session:
                     self.missed_events[i].append(ZkWatch(path, change))
-        super().watches(fired)
+        super().deliver_watches(fired)
 
     def _say_effect(self, i: int, effect: AnyEffect) -> None:
         who = f"b{i}"

@@ -61,7 +61,7 @@ class Cluster(Lab):
             case ZkRequest(id=id_, ops=ops, atomic=atomic) if i in self.cut_off_from_zk:
                 if self.rng.ratio(1, 2):
                     _, fired = self.zk.submit(self.sessions[i], ops, atomic=atomic)
-                    self.watches(fired)
+                    self.deliver_watches(fired)
                 self.missed_events[i].append(ZkReplied(id_, (Unknown(),) * len(ops)))
             case _:
                 super()._do(i, effect)
@@ -78,12 +78,12 @@ class Cluster(Lab):
             case _:
                 pass
 
-    def watches(self, fired: Fired) -> None:
+    def deliver_watches(self, fired: Fired) -> None:
         for session, path, change in fired:
             for i in self.cut_off_from_zk & self.nodes.keys():
                 if self.sessions[i] == session:
                     self.missed_events[i].append(ZkWatch(path, change))
-        super().watches(fired)
+        super().deliver_watches(fired)
 
     def cut_off(self, i: int) -> None:
         """Cut a broker off from ZooKeeper."""
@@ -101,9 +101,9 @@ class Cluster(Lab):
 
     def crash(self, i: int) -> None:
         """Kill a broker. Messages in flight to it may be delivered to its next process."""
-        late = [envelope for envelope in self.in_flight if envelope.receiver == f"b{i}" and self.rng.ratio(1, 2)]
+        late_envelopes = [envelope for envelope in self.in_flight if envelope.receiver == f"b{i}" and self.rng.ratio(1, 2)]
         super().crash(i)
-        self.in_flight.extend(late)
+        self.in_flight.extend(late_envelopes)
         self.cut_off_from_zk.discard(i)
         self.missed_events.pop(i, None)
 
@@ -128,7 +128,7 @@ class Cluster(Lab):
     def ask(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
         """Write to ZooKeeper as an administrator, without settling the cluster."""
         answers, fired = self.zk.submit(self.admin, ops)
-        self.watches(fired)
+        self.deliver_watches(fired)
         return answers
 
     def topics(self) -> dict[str, Data]:
@@ -142,8 +142,8 @@ class Cluster(Lab):
         states: dict[TopicPartition, PartitionState | None] = {}
         for topic, znode in self.topics().items():
             for tp, replicas in paths.decode_topic(topic, znode.data):
-                found = self.read(paths.state_path(tp))
-                states[tp] = None if found is None else paths.decode_state(tp, replicas, found)
+                state_znode = self.read(paths.state_path(tp))
+                states[tp] = None if state_znode is None else paths.decode_state(tp, replicas, state_znode)
         return states
 
 
@@ -161,23 +161,24 @@ class Promises:
     def look(self, i: int, life: int, partitions: Mapping[TopicPartition, Partition]) -> None:
         """Check the replicas of broker `i` in its process number `life`."""
         for tp, replica in partitions.items():
-            of = (replica.log.topic_id, tp)
-            if replica.log.topic_id in self.ended or of in self.removed:
+            partition = (replica.log.topic_id, tp)
+            if replica.log.topic_id in self.ended or partition in self.removed:
                 continue
-            values = [v for b in replica.log.batches for v in in_the_clear(b.values)]
-            kept = self.kept.setdefault(of, [])
+            values = [v for batch in replica.log.batches for v in in_the_clear(batch.values)]
+            kept = self.kept.setdefault(partition, [])
             if [v for v, _ in kept[: replica.hw]] != values[: min(replica.hw, len(kept))]:
-                self.broken.append(f"b{i} has {values} of {of} with HW {replica.hw}, but {kept} was committed")
+                self.broken.append(f"b{i} has {values} of {partition} with HW {replica.hw}, but {kept} was committed")
             if isinstance(replica.role, Leader):
-                self._look_at_leader(i, life, of, replica, values)
+                self._look_at_leader(i, life, partition, replica, values)
                 kept.extend((value, replica.leader_epoch) for value in values[len(kept) : replica.hw])
 
-    def _look_at_leader(self, i: int, life: int, of: Life, replica: Partition, values: list[str]) -> None:
-        epoch, kept = replica.leader_epoch, self.kept[of]
-        if self.leads.setdefault((of, epoch), i) != i:
-            self.broken.append(f"b{i} leads {of} in epoch {epoch}, which is also led by b{self.leads[of, epoch]}")
-        if replica.hw < self.hws.get((i, life, of, epoch), 0):
-            self.broken.append(f"HW of {of} at b{i} falls to {replica.hw} in epoch {epoch}")
-        self.hws[i, life, of, epoch] = replica.hw
+    def _look_at_leader(self, i: int, life: int, partition: Life, replica: Partition, values: list[str]) -> None:
+        epoch = replica.leader_epoch
+        kept = self.kept[partition]
+        if self.leads.setdefault((partition, epoch), i) != i:
+            self.broken.append(f"b{i} leads {partition} in epoch {epoch}, which is also led by b{self.leads[partition, epoch]}")
+        if replica.hw < self.hws.get((i, life, partition, epoch), 0):
+            self.broken.append(f"HW of {partition} at b{i} falls to {replica.hw} in epoch {epoch}")
+        self.hws[i, life, partition, epoch] = replica.hw
         if any(values[offset : offset + 1] != [value] for offset, (value, when) in enumerate(kept) if when < epoch):
-            self.broken.append(f"b{i} leads {of} in epoch {epoch} with {values}, but {kept} was committed")
+            self.broken.append(f"b{i} leads {partition} in epoch {epoch} with {values}, but {kept} was committed")

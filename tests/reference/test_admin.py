@@ -97,19 +97,19 @@ def test_replicas_of_a_removed_partition_are_deleted() -> None:
     lab = cluster_in_sync()
     request_partition(lab, 3, 2)
     assert brokers_with_log(lab, T1) == [2, 3]
-    told: list[tuple[str, bool]] = []
+    deletions: list[tuple[str, bool]] = []
 
     def is_seen(envelope: Envelope) -> bool:
         if isinstance(envelope.message, StopReplica) and any(
             stop.tp == T1 and stop.delete for stop in envelope.message.partitions
         ):
-            told.append((envelope.receiver, exists(lab, paths.state_path(T1))))
+            deletions.append((envelope.receiver, exists(lab, paths.state_path(T1))))
         return False
 
     lab.is_held = is_seen
     request_partition_removal(lab)
 
-    assert set(told) == {("b2", True), ("b3", True)}
+    assert set(deletions) == {("b2", True), ("b3", True)}
     assert brokers_with_log(lab, T1) == []
 
 
@@ -140,12 +140,11 @@ def test_late_leader_and_isr_does_not_restore_removed_partition() -> None:
 
     lab.is_held = is_kept
     request_partition(lab, 3, 2)
-    lab.is_held = lambda envelope: False
+    lab.is_held = lambda _: False
     request_partition_removal(lab)
     for source, to, message in copies:
-        lab.in_flight.append(
-            Envelope(source, to, replace(message, correlation=message.correlation + 1000))
-        )  # a duplicate in the network
+        # a duplicate in the network
+        lab.in_flight.append(Envelope(source, to, replace(message, correlation=message.correlation + 1000)))
     lab.settle()
     assert (len(copies), brokers_with_log(lab, T1)) == (2, [])
 
@@ -224,11 +223,11 @@ def test_removal_ends_though_its_controller_fails() -> None:
     assert (brokers_with_log(lab, T1), assignment_in_zookeeper(lab), pending_requests(lab)) == ([], {T0: BROKERS}, [])
 
 
-def added(lab: Lab) -> None:
+def assert_added(lab: Lab) -> None:
     assert (len(lab.leaders(T1)), assignment_in_zookeeper(lab)) == (1, {T0: BROKERS, T1: (3, 2)})
 
 
-def removed(lab: Lab) -> None:
+def assert_removed(lab: Lab) -> None:
     assert (brokers_with_log(lab, T1), assignment_in_zookeeper(lab), exists(lab, paths.state_path(T1))) == (
         [],
         {T0: BROKERS},
@@ -236,15 +235,15 @@ def removed(lab: Lab) -> None:
     )
 
 
-def deleted(lab: Lab) -> None:
+def assert_deleted(lab: Lab) -> None:
     assert (brokers_with_log(lab, T0), exists(lab, paths.topic_path("t"))) == ([], False)
 
 
-def preferred(lab: Lab) -> None:
+def assert_preferred(lab: Lab) -> None:
     assert lab.leaders() == [2]
 
 
-def nothing(lab: Lab) -> None:
+def no_preparation(lab: Lab) -> None:
     """No preparation is needed."""
 
 
@@ -253,9 +252,9 @@ def has_t1(lab: Lab) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Lab], None], Callable[[Lab], None], Callable[[Lab], None]]] = {
-    "add": (nothing, lambda lab: request_partition(lab, 3, 2), added),
-    "remove": (has_t1, request_partition_removal, removed),
-    "delete": (nothing, request_topic_deletion, deleted),
+    "add": (no_preparation, lambda lab: request_partition(lab, 3, 2), assert_added),
+    "remove": (has_t1, request_partition_removal, assert_removed),
+    "delete": (no_preparation, request_topic_deletion, assert_deleted),
 }
 STEPS = {"add": 10, "remove": 7, "delete": 7}  # requests to ZooKeeper; the last one checks that no request is left
 
@@ -264,7 +263,7 @@ STEPS = {"add": 10, "remove": 7, "delete": 7}  # requests to ZooKeeper; the last
 @pytest.mark.parametrize(("name", "before"), [(name, k) for name, steps in STEPS.items() for k in range(steps)])
 def test_admin_request_survives_controller_crash_at_any_step(name: str, before: int) -> None:
     """B-62: the request stays until the work is done. A broker that was down deletes its replicas when it starts."""
-    prepare, ask, done = CASES[name]
+    prepare, ask, assert_done = CASES[name]
     lab = cluster_in_sync()
     prepare(lab)
     lab.requests_left = before
@@ -274,7 +273,7 @@ def test_admin_request_survives_controller_crash_at_any_step(name: str, before: 
     remove_broker(lab, 1)
     restart_broker(lab, 1)
 
-    done(lab)
+    assert_done(lab)
     assert pending_requests(lab) == []
 
 
@@ -292,7 +291,7 @@ def test_controller_crash_tests_cover_every_admin_request_step(name: str) -> Non
 @pytest.mark.parametrize(("name", "which"), [(name, k) for name, steps in STEPS.items() for k in range(steps)])
 def test_admin_request_completes_when_any_answer_is_lost(name: str, which: int) -> None:
     """ZooKeeper performed the write, but the controller does not know: it starts the procedure again with a read."""
-    prepare, ask, done = CASES[name]
+    prepare, ask, assert_done = CASES[name]
     lab = cluster_in_sync()
     prepare(lab)
     lab.unanswered_request = which
@@ -300,7 +299,7 @@ def test_admin_request_completes_when_any_answer_is_lost(name: str, which: int) 
     assert lab.lost_answers == 1
     lab.wait(3000)
 
-    done(lab)
+    assert_done(lab)
     assert (pending_requests(lab), lab.nodes[1].state.controller.step) == ([], "active")
 
 
@@ -336,7 +335,7 @@ def refusals(lab: Lab) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("path", "data", "why"),
+    ("path", "data", "reason"),
     [
         (paths.DELETE_TOPICS, b"{", "it names no topic"),
         (paths.DELETE_TOPICS, b'{"version":1,"topics":["",".","a/b"]}', "it names no topic"),
@@ -351,13 +350,13 @@ def refusals(lab: Lab) -> list[str]:
         (f"{paths.PARTITIONS_REMOVE}/t/-1", b"", "its name is no partition's"),
     ],
 )
-def test_controller_says_which_admin_request_it_refuses(path: str, data: bytes, why: str) -> None:
+def test_controller_says_which_admin_request_it_refuses(path: str, data: bytes, reason: str) -> None:
     """An operator who wrote it by hand would otherwise not know why nothing happens."""
     lab = cluster_in_sync()
     above = path.rpartition("/")[0]
     write(lab, *([Create(above, b"")] if above.startswith(ROOTS) else []), Create(path, data))
 
-    assert refusals(lab) == [f"{path}: {why}"]
+    assert refusals(lab) == [f"{path}: {reason}"]
     assert (pending_requests(lab), assignment_in_zookeeper(lab), lab.leaders()) == ([], {T0: BROKERS}, [1])
 
 

@@ -36,7 +36,7 @@ def at_once(lab: Lab, *ops: AnyOp) -> None:
     """Write all requests before ZooKeeper answers the controller's first read."""
     lab.is_handling = True
     _, fired = lab.zk.submit(lab.admin, ops)
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.is_handling = False
     lab.handle_event(*lab.events.pop())
     lab.settle()
@@ -125,7 +125,7 @@ def _topic_deleted_at_startup_of(i: int, protocol: str = "safe") -> Mortal:
     lab.before[f"gone: {paths.topic_path('t')}"] = start_and_die
     write(lab, DELETE)
     lab.drop(carries(sender="b1"))
-    lab.is_held = lambda envelope: False
+    lab.is_held = lambda _: False
     assert (lab.dead_broker, znode_data(lab, paths.topic_path("t")), brokers_with_log(lab)) == (1, None, [i])
     return lab
 
@@ -265,22 +265,21 @@ def test_late_stop_replica_deletes_no_partition_added_again() -> None:
     """R-064: it has the topic id and the epoch of the new replica. Only its number says that it was obeyed before."""
     lab = cluster()
     write(lab, *ADD)
-    late: list[Envelope] = []
+    late_copies: list[Envelope] = []
 
     def is_kept(envelope: Envelope) -> bool:
         if isinstance(envelope.message, StopReplica):
-            late.append(envelope)
+            late_copies.append(envelope)
         return False
 
     lab.is_held = is_kept
     write(lab, *REMOVE)
-    lab.is_held = lambda envelope: False
-    assert (len(late), brokers_with_log(lab, T1)) == (3, [])
+    lab.is_held = lambda _: False
+    assert (len(late_copies), brokers_with_log(lab, T1)) == (3, [])
     write(lab, *ADD)
-    for source, to, message in late:
-        lab.in_flight.append(
-            Envelope(source, to, replace(message, correlation=message.correlation + 1000))
-        )  # a duplicate in the network
+    for source, to, message in late_copies:
+        # a duplicate in the network
+        lab.in_flight.append(Envelope(source, to, replace(message, correlation=message.correlation + 1000)))
     lab.settle()
 
     assert brokers_with_log(lab, T1) == [4, 5, 6]

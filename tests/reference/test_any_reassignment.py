@@ -64,7 +64,8 @@ class Storm(Schedule):
                 self.deliver()
 
     def _request_of_b(self) -> AnyOp:
-        rng, replicas = self.rng, self._replicas()
+        rng = self.rng
+        replicas = self._replicas()
         payload = admin_paths.reassignments_payload(reassignment_of(replicas))
         match rng.below(10):
             case 0:
@@ -96,7 +97,8 @@ class Storm(Schedule):
                 return Delete(admin_paths.REASSIGN_CANCEL)
 
     def _replicas(self) -> tuple[BrokerId, ...]:
-        left, chosen = list(self.lab.ids), []
+        left = list(self.lab.ids)
+        chosen = []
         for _ in range(2 + self.rng.below(3)):
             chosen.append(self.rng.pick(left))
             left.remove(chosen[-1])
@@ -105,7 +107,7 @@ class Storm(Schedule):
     def _ask(self, op: AnyOp) -> None:
         """Write to ZooKeeper without settling the cluster, unlike `write`."""
         _, fired = self.lab.zk.submit(self.lab.admin, (op,))
-        self.lab.watches(fired)
+        self.lab.deliver_watches(fired)
 
     def heal(self) -> bool:
         """Start every broker, expire all old sessions, deliver all messages. Returns whether all requested moves end."""
@@ -116,10 +118,14 @@ class Storm(Schedule):
 
     def _is_at_rest(self) -> bool:
         lab = self.lab
-        asked = pending_moves(lab) is not None or znode_data(lab, admin_paths.REASSIGN_EXTRA) is not None
-        asked = asked or bool(znode_children(lab, admin_paths.REQUESTS) or znode_children(lab, admin_paths.REASSIGNMENTS))
+        is_requested = pending_moves(lab) is not None or znode_data(lab, admin_paths.REASSIGN_EXTRA) is not None
+        is_requested = is_requested or bool(
+            znode_children(lab, admin_paths.REQUESTS) or znode_children(lab, admin_paths.REASSIGNMENTS)
+        )
         alike = brokers_with_log(lab) == sorted(assigned_replicas(lab)) == sorted(lab.isr())
-        return not asked and alike and len({tuple(lab.values(i)) for i in brokers_with_log(lab)}) == 1 == len(lab.leaders())
+        return (
+            not is_requested and alike and len({tuple(lab.values(i)) for i in brokers_with_log(lab)}) == 1 == len(lab.leaders())
+        )
 
     def lost(self) -> dict[int, str]:
         """The acknowledged values that are missing from their offset in the leader's log."""

@@ -98,7 +98,7 @@ def test_cluster_recovers_from_log_dir_failures_without_loss(seed: int) -> None:
 def test_random_schedules_catch_truncation_to_the_high_watermark() -> None:
     """The runs acknowledge records, and lose some with the variant `truncate-to-hw`."""
     acked = sum(len(run_schedule(seed).acked) for seed in range(10))
-    lost = [seed for seed in range(SEEDS) if run_schedule(seed, "truncate-to-hw").lost()]
+    seeds_that_lost = [seed for seed in range(SEEDS) if run_schedule(seed, "truncate-to-hw").lost()]
 
     assert acked > 50
-    assert lost != []
+    assert seeds_that_lost != []

@@ -131,10 +131,12 @@ class Storm:
 
     def _is_cured(self, i: int) -> bool:
         lab = self.lab
-        mine = lab.nodes[i].state.broker.incarnation if i in lab.nodes else None
-        held_states = [s for s in lab.states().values() if s is not None and i in s.replicas]
-        gone = [s for s in lab.states().values() if s is None]
-        return not gone and all(any(m.broker == i and m.incarnation == mine for m in s.isr) for s in held_states)
+        own_incarnation = lab.nodes[i].state.broker.incarnation if i in lab.nodes else None
+        held_states = [state for state in lab.states().values() if state is not None and i in state.replicas]
+        gone = [state for state in lab.states().values() if state is None]
+        return not gone and all(
+            any(member.broker == i and member.incarnation == own_incarnation for member in state.isr) for state in held_states
+        )
 
     # --- the administrator ---
 
@@ -207,31 +209,31 @@ class Storm:
                 if i not in lab.nodes:
                     lab.start(i)
             for session in lab.abandoned_sessions:
-                lab.watches(lab.zk.expire(session))
+                lab.deliver_watches(lab.zk.expire(session))
             lab.abandoned_sessions = []
             lab.settle(100_000)
             lab.wait(2000)
-            wrong = unfinished(lab)
+            wrong = differences_from_promise(lab)
             if not wrong:
                 break
         return wrong
 
 
-def unfinished(lab: Cluster) -> list[str]:
+def differences_from_promise(lab: Cluster) -> list[str]:
     """docs/promise.md LIVE-1, LIVE-2, LIVE-4: differences between metadata, ZooKeeper and disks, and requests that are left."""
     if any(i not in lab.nodes for i in lab.ids):
         return [f"up are {sorted(lab.nodes)}"]
-    asked = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, paths.DELETE_TOPICS, paths.PREFERRED_ELECTION)
-    wrong = [f"{path} is there" for path in asked if lab.read(path) is not None]
+    request_paths = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, paths.DELETE_TOPICS, paths.PREFERRED_ELECTION)
+    wrong = [f"{path} is there" for path in request_paths if lab.read(path) is not None]
     states, topics = lab.states(), lab.topics()
     for tp, state in states.items():
-        if state is not None and state.leader is None and {m.broker for m in state.isr + state.elr} <= lab.emptied:
+        if state is not None and state.leader is None and {member.broker for member in state.isr + state.elr} <= lab.emptied:
             continue  # SILENT-2: waits for an operator
         if state is None or state.leader is None:
             wrong.append(f"{tp} has no leader: {state}")
         else:
-            told = replace(state, topic_id=TopicId(topics[topic_of(tp)].czxid))
-            wrong += _wrong_replicas(lab, told) + _wrong_metadata(lab, told)
+            state_with_topic_id = replace(state, topic_id=TopicId(topics[topic_of(tp)].czxid))
+            wrong += _wrong_replicas(lab, state_with_topic_id) + _wrong_metadata(lab, state_with_topic_id)
     for i in lab.ids:
         strays = [tp for directory in lab.disks[i].dirs for tp in directory.logs if tp not in states]
         strays += [tp for tp in lab.nodes[i].state.broker.metadata if tp not in states]
@@ -248,7 +250,7 @@ def _wrong_replicas(lab: Cluster, state: PartitionState) -> list[str]:
     tp, wrong = state.tp, []
     logs = {i: [log for d in lab.disks[i].dirs for found, log in d.logs.items() if found == tp] for i in lab.ids}
     holders = [i for i in lab.ids if logs[i]]
-    if not sorted(m.broker for m in state.isr) == sorted(state.replicas) == holders:
+    if not sorted(member.broker for member in state.isr) == sorted(state.replicas) == holders:
         wrong.append(f"{tp}: ISR {state.isr}, held by {holders}, assigned to {state.replicas}")
     if len({tuple(log) for i in holders for log in logs[i]}) != 1 or any(len(found) > 1 for found in logs.values()):
         wrong.append(f"{tp}: logs differ")
@@ -266,7 +268,9 @@ def _wrong_replicas(lab: Cluster, state: PartitionState) -> list[str]:
 def _wrong_metadata(lab: Cluster, state: PartitionState) -> list[str]:
     states = {i: lab.nodes[i].state.broker.metadata.get(state.tp) for i in lab.ids}
     return [
-        f"metadata of {state.tp} at b{i}: {m}" for i, m in states.items() if m is None or _fields_told(m) != _fields_told(state)
+        f"metadata of {state.tp} at b{i}: {message}"
+        for i, message in states.items()
+        if message is None or _fields_told(message) != _fields_told(state)
     ]
 
 

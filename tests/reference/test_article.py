@@ -19,7 +19,9 @@ from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
 
 def acknowledged(lab: Lab) -> list[int]:
-    return [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [
+        reply.correlation for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE
+    ]
 
 
 # --- which replicas are alive ----------------------------------------------------------------------------------------------
@@ -200,11 +202,11 @@ def test_dead_isr_is_waited_for_or_replaced_by_config(unclean: bool, early: list
     lab.start(2)
     lab.settle()
     crash_and_expire(lab, 1)
-    found = lab.leaders()
+    leaders_before = lab.leaders()
     lab.start(1)
     lab.settle()
 
-    assert (found, lab.leaders()) == (early, early or [1])
+    assert (leaders_before, lab.leaders()) == (early, early or [1])
 
 
 def test_lagging_follower_fetches_many_batches_at_once() -> None:
@@ -217,7 +219,7 @@ def test_lagging_follower_fetches_many_batches_at_once() -> None:
     lab.is_held = lambda envelope: isinstance(envelope.message, FetchReply) and bool(envelope.message.batches)
     lab.start(2)
     lab.wait(1000)
-    seen = [len(m.batches) for _, to, m in lab.in_flight if to == "b2" and isinstance(m, FetchReply)]
+    seen = [len(message.batches) for _, to, message in lab.in_flight if to == "b2" and isinstance(message, FetchReply)]
 
     assert seen[:1] == [6]
 
@@ -236,13 +238,13 @@ def test_znodes_have_the_keys_of_the_article() -> None:
     lab = cluster_in_sync()
     broker = json.loads(znode_at(lab, paths.broker_path(BrokerId(2))).data)
     topic = json.loads(znode_at(lab, paths.topic_path("t")).data)
-    found = json.loads(znode_at(lab, paths.state_path(T0)).data)
+    content = json.loads(znode_at(lab, paths.state_path(T0)).data)
     controller = json.loads(znode_at(lab, paths.CONTROLLER).data)
 
     assert {"version", "host", "port", "jmx_port"} <= set(broker)
     assert {"version", "partitions"} <= set(topic)
     assert topic["partitions"] == {"0": [1, 2, 3]}
-    assert {"controller_epoch", "leader", "version", "leader_epoch", "isr"} <= set(found)
+    assert {"controller_epoch", "leader", "version", "leader_epoch", "isr"} <= set(content)
     assert (controller["version"], controller["brokerid"]) == (1, 1)
     assert znode_at(lab, paths.CONTROLLER_EPOCH).data == b"1"
     assert znode_at(lab, paths.CONTROLLER).owner == lab.sessions[1]  # ephemeral
@@ -256,7 +258,7 @@ def test_failover_writes_the_whole_partition_state_conditionally() -> None:
     crash_and_expire(lab, 1)  # b1 is also the controller; the next one writes under its own epoch
     after = lab.state()
 
-    assert (after.leader, [m.broker for m in after.isr]) == (lab.leader(), [2, 3])
+    assert (after.leader, [member.broker for member in after.isr]) == (lab.leader(), [2, 3])
     assert (after.leader_epoch, after.controller_epoch) == (before.leader_epoch + 1, before.controller_epoch + 1)
     assert after.zk_version == before.zk_version + 1
 
@@ -302,9 +304,9 @@ def test_configuration_defaults_are_those_of_kafka_082(variant: Variant, unclean
     config = BrokerConfig(broker=BrokerId(1), variant=variant, topics=())
     wanted = {key: value for key, (value, _) in KAFKA_082_DEFAULTS.items()} | SHORTER
     fields = {key: f for key, (_, f) in KAFKA_082_DEFAULTS.items() if f is not None and f in BrokerConfig.__struct_fields__}
-    found = {key: getattr(config, field) for key, field in fields.items() if field != "topics"}
+    config_values = {key: getattr(config, field) for key, field in fields.items() if field != "topics"}
 
-    assert found == {key: wanted[key] for key in found}
-    assert len(found) == 7
+    assert config_values == {key: wanted[key] for key in config_values}
+    assert len(config_values) == 7
     assert variant.unclean_election is unclean
     assert min_isr_of(config, "t") == 1

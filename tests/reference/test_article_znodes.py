@@ -21,7 +21,16 @@ from tests.reference.test_article import znode_at
 from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
 TOPIC1, TOPIC2 = topic_partition("topic1", 8), topic_partition("topic2", 16)
-STATE = PartitionState(T0, BrokerId(2), NO_INCARNATION, LeaderEpoch(7), (), ControllerEpoch(3), ZkVersion(5), ())
+STATE = PartitionState(
+    T0,
+    BrokerId(2),
+    NO_INCARNATION,
+    LeaderEpoch(7),
+    isr=(),
+    controller_epoch=ControllerEpoch(3),
+    zk_version=ZkVersion(5),
+    replicas=(),
+)
 OWN = b',"leader_incarnation":-1,"incarnations":[-1],"elr":[],"elr_incarnations":[]}'
 
 

@@ -27,7 +27,7 @@ from tests.reference.test_heartbeats import (
     hold_heartbeats,
     incarnation_of,
     is_fenced,
-    mixed,
+    mixed_version_cluster,
     send_heartbeat,
     state_of,
 )
@@ -75,10 +75,10 @@ def test_answer_of_a_former_controller_delays_no_fence() -> None:
     lab.is_held = carries(MetadataHeartbeatReply, receiver="b3")
     for _ in range(5):
         lab.wait(2000)
-        refused = MetadataHeartbeatReply(
-            lab.nodes[3].state.broker.membership.outstanding, ErrorCode.NOT_CONTROLLER, None, INACTIVE
+        refusal = MetadataHeartbeatReply(
+            lab.nodes[3].state.broker.membership.outstanding, ErrorCode.NOT_CONTROLLER, error_string=None, current_state=INACTIVE
         )
-        lab.handle_event(3, Received(Address("b2"), refused))
+        lab.handle_event(3, Received(Address("b2"), refusal))
 
     assert is_fenced(lab, 3)
 
@@ -89,7 +89,9 @@ def test_late_answer_does_not_delay_the_fence() -> None:
     lab.is_held = carries(MetadataHeartbeatReply, receiver="b3")
     for _ in range(5):
         lab.wait(2000)
-        lab.handle_event(3, Received(Address("b1"), MetadataHeartbeatReply(1, ErrorCode.NONE, None, ACTIVE)))
+        lab.handle_event(
+            3, Received(Address("b1"), MetadataHeartbeatReply(1, ErrorCode.NONE, error_string=None, current_state=ACTIVE))
+        )
 
     assert is_fenced(lab, 3)
 
@@ -101,7 +103,12 @@ def test_broker_enters_the_state_that_the_controller_answers(state: BrokerState)
     hold_heartbeats(lab, 3)
     lab.wait(2000)
     membership = lab.nodes[3].state.broker.membership
-    lab.handle_event(3, Received(Address("b1"), MetadataHeartbeatReply(membership.outstanding, ErrorCode.NONE, None, state)))
+    lab.handle_event(
+        3,
+        Received(
+            Address("b1"), MetadataHeartbeatReply(membership.outstanding, ErrorCode.NONE, error_string=None, current_state=state)
+        ),
+    )
 
     assert (membership.target, membership.state) == (ACTIVE, state)
 
@@ -113,7 +120,7 @@ def test_stopping_broker_names_its_target_in_heartbeats() -> None:
     lab.in_flight.clear()
     lab.handle_event(3, ShutDown())
 
-    assert [m.target_state for _, _, m in lab.in_flight if isinstance(m, MetadataHeartbeat)] == [STOPPING]
+    assert [message.target_state for _, _, message in lab.in_flight if isinstance(message, MetadataHeartbeat)] == [STOPPING]
 
 
 def test_heartbeat_timeouts_are_those_of_the_configuration() -> None:
@@ -200,7 +207,7 @@ def test_restarted_broker_is_told_everything_again() -> None:
     lab.start(3)
     lab.settle()
 
-    assert [m.full for _, to, m in lab.in_flight if to == "b3" and isinstance(m, UpdateMetadata)] == [True]
+    assert [message.full for _, to, message in lab.in_flight if to == "b3" and isinstance(message, UpdateMetadata)] == [True]
 
 
 def test_adopted_registration_ends_the_one_before() -> None:
@@ -223,7 +230,7 @@ def test_isr_change_is_answered_after_the_write() -> None:
     early = lab.sent(IsrChangeReply)
     lab.release_writes()
     lab.settle()
-    answers = [[result.error for result in m.results] for _, _, m in lab.sent(IsrChangeReply)]
+    answers = [[result.error for result in message.results] for _, _, message in lab.sent(IsrChangeReply)]
 
     assert (early, answers, lab.isr()) == ([], [[ErrorCode.NONE]], [2, 3])
 
@@ -241,7 +248,7 @@ def test_registration_before_version_5_is_a_legacy_one(version: int, legacy: boo
 
 def test_new_controller_knows_the_legacy_brokers() -> None:
     """R-206: it expects no heartbeats of those that were there before it."""
-    lab = mixed(3)
+    lab = mixed_version_cluster(3)
     lab.crash(1)
     lab.expire(1)
     lab.wait(12_000)

@@ -21,7 +21,7 @@ from tests.reference.v3 import crash_and_expire
 
 
 def acknowledgements(lab: Lab) -> list[ProduceReply]:
-    return [m for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [reply for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE]
 
 
 def two_brokers_with_a_lagging_hw(protocol: str) -> Lab:
@@ -117,7 +117,9 @@ def test_paused_leader_cannot_commit_after_a_new_election() -> None:
     lab.settle()
 
     assert [
-        m for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 9 and m.error is ErrorCode.NONE
+        reply
+        for reply in lab.client_replies
+        if isinstance(reply, ProduceReply) and reply.correlation == 9 and reply.error is ErrorCode.NONE
     ] == []
     assert lab.partition(1).hw == 0
 
@@ -128,7 +130,7 @@ def test_leader_and_isr_for_another_incarnation_is_refused() -> None:
     lab.is_held = carries(LeaderAndIsr)
     state = lab.state()
     command = LeaderAndIsr(
-        7, lab.configs[1].broker, lab.nodes[1].state.controller.epoch, state.leader_incarnation, False, (state,)
+        7, lab.configs[1].broker, lab.nodes[1].state.controller.epoch, state.leader_incarnation, init=False, states=(state,)
     )
     restart(lab, 2)
     before = lab.partition(2).leader_epoch
@@ -185,9 +187,7 @@ def test_acks_1_produce_does_not_wait_for_followers() -> None:
     """acks=1 under flush=before_ack waits for the leader's own flush, also while a member of the ISR has not fetched yet."""
     lab = Lab(3, before_ack=True)
     lab.wait(3000)
-    lab.is_held = lambda envelope: isinstance(
-        envelope.message, Fetch
-    )  # no follower fetches in the epoch that begins with b3's death
+    lab.is_held = carries(Fetch)  # no follower fetches in the epoch that begins with b3's death
     crash_and_expire(lab, 3)
     assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
     lab.produce(1, "x", acks=1)
@@ -213,7 +213,7 @@ def test_resent_leader_and_isr_omits_a_stopped_partition() -> None:
     controller = lab.nodes[1].state.controller
     (queued,) = controller.channels
     state = lab.state()
-    queued.in_flight = LeaderAndIsr(3, BrokerId(1), controller.epoch, state.leader_incarnation, False, (state,))
+    queued.in_flight = LeaderAndIsr(3, BrokerId(1), controller.epoch, state.leader_incarnation, init=False, states=(state,))
     stop = StopPartition(T0, state.leader_epoch)
     channel.stop_replica(controller, stop, (BrokerId(1),))
 
@@ -226,10 +226,21 @@ def test_parked_fetch_that_a_newer_one_replaces_gets_a_reply() -> None:
     """Either fetch may be the late copy of the other. Without a reply, the client would wait for its whole timeout."""
     lab = Lab(1)
     for correlation in (1, 2):
-        request = Fetch(correlation, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(500), 10)
+        request = Fetch(
+            correlation,
+            T0,
+            replica=None,
+            incarnation=NO_INCARNATION,
+            leader_epoch=NO_EPOCH,
+            offset=Offset(0),
+            max_wait_ms=Millis(500),
+            max_records=10,
+        )
         lab.handle_event(1, Received(Address("c1"), request))
 
-    assert [(m.correlation, m.error) for m in lab.client_replies if isinstance(m, FetchReply)] == [(1, ErrorCode.NONE)]
+    assert [(reply.correlation, reply.error) for reply in lab.client_replies if isinstance(reply, FetchReply)] == [
+        (1, ErrorCode.NONE)
+    ]
 
 
 def test_invalid_produce_is_refused_before_the_append() -> None:
@@ -237,6 +248,6 @@ def test_invalid_produce_is_refused_before_the_append() -> None:
     lab.produce(1, "x", acks=7)
     lab.produce(1)
 
-    errors = [m.error for m in lab.client_replies if isinstance(m, ProduceReply)]
+    errors = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)]
     assert errors == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_REQUEST]
     assert lab.values(1) == []

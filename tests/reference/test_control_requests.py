@@ -18,7 +18,7 @@ def test_partial_first_leader_and_isr_deletes_no_replica(variant: str, deleted: 
     """B-50, B-53, U-11, R-011, R-033: a command sent before the restart lists fewer partitions than the broker has."""
     lab = Lab(2, variant=VARIANTS[variant])
     broker = lab.nodes[2].state.broker
-    partial = LeaderAndIsr(9, BrokerId(1), ControllerEpoch(broker.controller_epoch), broker.incarnation, True, ())
+    partial = LeaderAndIsr(9, BrokerId(1), ControllerEpoch(broker.controller_epoch), broker.incarnation, init=True, states=())
     lab.handle_event(2, Received(CONTROLLER, partial))
 
     assert (T0 not in broker.partitions) == deleted
@@ -29,7 +29,9 @@ def test_leader_and_isr_refused_before_registration_is_resent(variant: str, is_r
     """B-51, KAFKA-9839: the controller saw the registration before the broker did. The command must not be lost."""
     lab = Lab(2, variant=VARIANTS[variant])
     channel = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 2)
-    command = LeaderAndIsr(77, BrokerId(1), lab.nodes[1].state.controller.epoch, channel.incarnation, False, (lab.state(),))
+    command = LeaderAndIsr(
+        77, BrokerId(1), lab.nodes[1].state.controller.epoch, channel.incarnation, init=False, states=(lab.state(),)
+    )
     channel.in_flight = command
     lab.handle_event(1, Received(Address("b2"), LeaderAndIsrReply(77, ErrorCode.STALE_BROKER_EPOCH)))
     sent_again = T0 in channel.states
@@ -45,12 +47,12 @@ def test_lost_leader_and_isr_is_sent_again(variant: str, is_reported: bool) -> N
     for i in (1, 2):
         lab.start(i)
     lab.settle()
-    lost = [envelope for envelope in lab.in_flight if lab.is_held(envelope)]
+    lost_commands = [envelope for envelope in lab.in_flight if lab.is_held(envelope)]
     lab.in_flight.clear()
     lab.is_held = lambda _: False
     lab.wait(2500)
 
-    assert len(lost) == 1
+    assert len(lost_commands) == 1
     assert any(i == 2 and note.kind == "became-follower" for i, note in lab.notes) == is_reported
 
 

@@ -41,7 +41,7 @@ def test_stopping_leader_serves_until_another_broker_leads() -> None:
     lab.is_held = lambda _: False
     lab.settle()
 
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE]
     assert (2 in lab.nodes, lab.disks[2].clean, lab.leaders()) == (False, True, [3])
 
 
@@ -155,7 +155,7 @@ def test_controlled_shutdown_keeps_acknowledged_records() -> None:
     lab.handle_event(2, ShutDown())
     lab.settle()
 
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE]
     assert lab.values(3) == ["kept"]
 
 

@@ -15,7 +15,9 @@ from tests.reference.v3 import cluster_in_sync, crash_and_expire, fetch
 
 
 def acknowledged(lab: Lab) -> list[int]:
-    return [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [
+        reply.correlation for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE
+    ]
 
 
 # --- a fetch of a replica ------------------------------------------------------------------------------------------------------
@@ -62,7 +64,7 @@ def test_fetch_is_answered_from_its_offset_with_the_hw() -> None:
     reply = fetch(lab, 1, 1, replica=3, epoch=epoch)
 
     assert reply is not None
-    assert [b.base_offset for b in reply.batches] == [1, 2]
+    assert [batch.base_offset for batch in reply.batches] == [1, 2]
     assert reply.hw == 1
 
 
@@ -76,7 +78,7 @@ def test_fetch_above_the_hw_is_answered_from_its_offset() -> None:
     reply = fetch(lab, 1, 2, replica=3, epoch=lab.partition(1).leader_epoch)
 
     assert reply is not None
-    assert (reply.hw, [b.base_offset for b in reply.batches]) == (0, [2])
+    assert (reply.hw, [batch.base_offset for batch in reply.batches]) == (0, [2])
 
 
 def test_fetch_at_the_log_end_asks_to_join_the_isr() -> None:
@@ -140,7 +142,7 @@ def check_isr(lab: Lab, *, after_ms: int) -> list[int]:
     return lab.isr()
 
 
-def progress(lab: Lab, b2: int, b3: int) -> None:
+def fetch_at(lab: Lab, b2: int, b3: int) -> None:
     """Let b2 and b3 fetch at these offsets."""
     epoch = lab.partition(1).leader_epoch
     fetch(lab, 1, b2, replica=2, epoch=epoch)
@@ -151,7 +153,7 @@ def test_v3_only_the_replica_with_the_smallest_leo_leaves() -> None:
     """R-057: both are too far behind; b3, which is last, leaves alone, and b2 at the next check."""
     lab = v3_isr(lag_max_records=2)
     lab.produce(1, *"abcdef")
-    progress(lab, 2, 1)
+    fetch_at(lab, 2, 1)
 
     assert check_isr(lab, after_ms=0) == [1, 2]
     assert check_isr(lab, after_ms=0) == [1]
@@ -161,7 +163,7 @@ def test_v3_replica_leaves_when_its_leo_stands_still_too_long() -> None:
     """R-057: few records behind, but no update of its LEO for more than MAX_TIME_LAG."""
     lab = v3_isr(lag_max_records=4000)
     lab.produce(1, *"abc")
-    progress(lab, 3, 1)
+    fetch_at(lab, 3, 1)
 
     assert check_isr(lab, after_ms=MAX_TIME_LAG_MS) == [1, 2, 3]
     assert check_isr(lab, after_ms=1) == [1, 2]
@@ -171,9 +173,9 @@ def test_v3_replica_whose_leo_moves_stays() -> None:
     """R-057: the time counts from the last update of the LEO, whatever is still missing."""
     lab = v3_isr(lag_max_records=4000)
     lab.produce(1, *"abc")
-    progress(lab, 3, 1)
+    fetch_at(lab, 3, 1)
     lab.now += MAX_TIME_LAG_MS
-    progress(lab, 3, 2)
+    fetch_at(lab, 3, 2)
 
     assert check_isr(lab, after_ms=MAX_TIME_LAG_MS) == [1, 2, 3]
 
@@ -182,9 +184,9 @@ def test_v3_replica_that_fetches_in_place_leaves() -> None:
     """R-057: the time counts from the last move of the LEO; b3 asks for the same offset again and gets no further."""
     lab = v3_isr(lag_max_records=4000)
     lab.produce(1, *"abc")
-    progress(lab, 3, 1)
+    fetch_at(lab, 3, 1)
     lab.now += MAX_TIME_LAG_MS
-    progress(lab, 3, 1)
+    fetch_at(lab, 3, 1)
 
     assert check_isr(lab, after_ms=1) == [1, 2]
 
@@ -193,7 +195,7 @@ def test_v3_replica_leaves_only_beyond_the_largest_lag() -> None:
     """R-057, R-062: MAX_BYTES_LAG records behind is not too many yet, one more is."""
     lab = v3_isr(lag_max_records=2)
     lab.produce(1, *"abc")
-    progress(lab, 3, 1)
+    fetch_at(lab, 3, 1)
     assert check_isr(lab, after_ms=0) == [1, 2, 3]
     lab.produce(1, "d")
 
@@ -207,7 +209,7 @@ def test_v3_replica_joins_below_min_bytes_lag_alone(min_lag: int, leo: int, isr:
     """R-058, R-062, C-07: the lag is measured from leo_min, 4 here, so the replica that has all six records may stay outside."""
     lab = v3_isr(lag_max_records=2, lag_min_records=min_lag)
     lab.produce(1, *"abcd")
-    progress(lab, 4, 1)
+    fetch_at(lab, 4, 1)
     assert check_isr(lab, after_ms=0) == [1, 2]
     lab.produce(1, *"ef")
     fetch(lab, 1, leo, replica=3, epoch=lab.partition(1).leader_epoch)
@@ -221,7 +223,7 @@ def test_v3_replica_joins_by_the_smallest_leo_of_the_isr() -> None:
     lab = v3_isr(lag_max_records=2, brokers=4)
     epoch = lab.partition(1).leader_epoch
     lab.produce(1, *"abcd")
-    progress(lab, 4, 0)
+    fetch_at(lab, 4, 0)
     fetch(lab, 1, 1, replica=4, epoch=epoch)
     assert check_isr(lab, after_ms=0) == [1, 2, 4]
     assert check_isr(lab, after_ms=0) == [1, 2]

@@ -30,7 +30,7 @@ def lab_with_lagging_follower() -> Lab:
 
 def offset_asked(lab: Lab) -> list[int]:
     """The offset of the fetch request of b3 that is in flight."""
-    return [m.offset for source, _, m in lab.in_flight if source == "b3" and isinstance(m, Fetch)]
+    return [message.offset for source, _, message in lab.in_flight if source == "b3" and isinstance(message, Fetch)]
 
 
 def test_follower_appends_all_records_and_goes_on() -> None:
@@ -84,7 +84,7 @@ def test_follower_appends_no_record_of_a_producer() -> None:
     """R-131: only the leader writes: otherwise the logs would differ."""
     lab = cluster_in_sync()
     lab.produce(2, "x", acks=1)
-    answers = [m.error for m in lab.client_replies if isinstance(m, ProduceReply)]
+    answers = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)]
 
     assert (answers, lab.values(2)) == ([ErrorCode.NOT_LEADER_OR_FOLLOWER], [])
 
@@ -118,9 +118,9 @@ def test_fetch_between_hw_and_leo_gets_an_empty_set() -> None:
     lab.settle()
     assert fetch(lab, 1, 1) is None
     lab.wait(100)
-    replies = [m for m in lab.client_replies if isinstance(m, FetchReply)]
+    replies = [reply for reply in lab.client_replies if isinstance(reply, FetchReply)]
 
-    assert [(m.error, m.hw, m.batches) for m in replies] == [(ErrorCode.NONE, 0, ())]
+    assert [(reply.error, reply.hw, reply.batches) for reply in replies] == [(ErrorCode.NONE, 0, ())]
 
 
 def test_replica_outside_the_isr_is_not_elected_before_a_member() -> None:
@@ -133,7 +133,9 @@ def test_replica_outside_the_isr_is_not_elected_before_a_member() -> None:
     lab.is_held = reply_to_b3
     lab.start(3)
     lab.settle()
-    assert [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE] == [7]
+    assert [
+        reply.correlation for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE
+    ] == [7]
     crash_and_expire(lab, 1)
 
     assert (lab.leaders(), lab.values(2)) == ([2], ["x"])

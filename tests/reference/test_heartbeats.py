@@ -179,7 +179,7 @@ def test_silent_leader_is_replaced() -> None:
     assert (lab.state().leader, lab.isr()) == (2, [2])
 
 
-def fenced(variant: str = "safe") -> Lab:
+def cluster_with_fenced_b3(variant: str = "safe") -> Lab:
     """b3 has not reached the controller for longer than broker.heartbeat.timeout.ms."""
     lab = cluster_in_sync(variant)
     hold_heartbeats(lab, 3)
@@ -191,28 +191,40 @@ REFUSED = ErrorCode.BROKER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("client_request", "answer"),
     [
         (Produce(1, T0, -1, ("x",), Millis(1000)), ProduceReply(1, T0, REFUSED)),
-        (Fetch(1, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(9), 1), FetchReply(1, T0, REFUSED, NO_EPOCH, Offset(0))),
-        (EpochEnd(1, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0)), EpochEndReply(1, T0, REFUSED, NO_EPOCH, None)),
+        (
+            Fetch(
+                1,
+                T0,
+                replica=None,
+                incarnation=NO_INCARNATION,
+                leader_epoch=NO_EPOCH,
+                offset=Offset(0),
+                max_wait_ms=Millis(9),
+                max_records=1,
+            ),
+            FetchReply(1, T0, REFUSED, NO_EPOCH, Offset(0)),
+        ),
+        (EpochEnd(1, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0)), EpochEndReply(1, T0, REFUSED, NO_EPOCH, end_offset=None)),
         (ListOffsets(1, T0, NO_EPOCH), ListOffsetsReply(1, T0, REFUSED)),
         (Metadata(1), MetadataReply(1, (), (), REFUSED)),
         (InitProducerId(1), InitProducerIdReply(1, REFUSED)),
     ],
 )
-def test_fenced_broker_refuses_new_requests(asked: AnyMessage, answer: AnyMessage) -> None:
+def test_fenced_broker_refuses_new_requests(client_request: AnyMessage, answer: AnyMessage) -> None:
     """R-185, R-186: without the controller, the broker's knowledge may be out of date."""
-    lab = fenced()
+    lab = cluster_with_fenced_b3()
     assert is_fenced(lab, 3)
-    lab.handle_event(3, Received(CLIENT, asked))
+    lab.handle_event(3, Received(CLIENT, client_request))
 
     assert lab.client_replies[-1] == answer
 
 
 def test_fenced_broker_sends_no_reply_to_an_acks_0_produce() -> None:
     """R-186, R-140: the producer expects no reply."""
-    lab = fenced()
+    lab = cluster_with_fenced_b3()
     before = len(lab.client_replies)
     lab.produce(3, "x", acks=0)
 
@@ -236,21 +248,38 @@ def test_isolated_broker_without_heartbeats_serves_old_metadata() -> None:
 def test_parked_requests_complete_on_a_fenced_broker() -> None:
     """R-186: existing network requests will be completed."""
     lab = cluster_in_sync()
-    lab.handle_event(1, Received(CLIENT, Fetch(7, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(60_000), 10)))
+    lab.handle_event(
+        1,
+        Received(
+            CLIENT,
+            Fetch(
+                7,
+                T0,
+                replica=None,
+                incarnation=NO_INCARNATION,
+                leader_epoch=NO_EPOCH,
+                offset=Offset(0),
+                max_wait_ms=Millis(60_000),
+                max_records=10,
+            ),
+        ),
+    )
     lab.is_held = carries(MetadataHeartbeatReply, receiver="b1")
     lab.wait(10_000)
     assert is_fenced(lab, 1)
-    assert not [m for m in lab.client_replies if isinstance(m, FetchReply)]
+    assert not [reply for reply in lab.client_replies if isinstance(reply, FetchReply)]
     lab.wait(60_000)
 
-    assert [(m.correlation, m.error) for m in lab.client_replies if isinstance(m, FetchReply)] == [(7, ErrorCode.NONE)]
+    assert [(reply.correlation, reply.error) for reply in lab.client_replies if isinstance(reply, FetchReply)] == [
+        (7, ErrorCode.NONE)
+    ]
 
 
 def test_fenced_broker_obeys_leader_and_isr() -> None:
     """R-186 concerns requests of others. The broker learns the state of its replicas from the controller's commands."""
-    lab = fenced()
+    lab = cluster_with_fenced_b3()
     state = replace(lab.state(), leader_epoch=LeaderEpoch(40), replicas=(BrokerId(1), BrokerId(2), BrokerId(3)))
-    command = LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, incarnation_of(lab, 3), False, (state,))
+    command = LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, incarnation_of(lab, 3), init=False, states=(state,))
     lab.handle_event(3, Received(Address("b1"), command))
 
     assert lab.partition(3).leader_epoch == 40
@@ -258,7 +287,7 @@ def test_fenced_broker_obeys_leader_and_isr() -> None:
 
 def test_accepted_heartbeat_ends_the_fence() -> None:
     """R-186: nodes go back and forth between fenced and unfenced as appropriate."""
-    lab = fenced()
+    lab = cluster_with_fenced_b3()
     for _ in range(2):
         lab.is_held = lambda _: False
         lab.wait(2000)
@@ -321,7 +350,9 @@ def test_two_leaders_between_the_timeouts_but_one_commits() -> None:
     lab.produce(new, "committed", correlation=10)
     lab.settle()
 
-    acked = {m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE}
+    acked = {
+        reply.correlation for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE
+    }
     assert acked == {8, 10}
 
 
@@ -354,13 +385,13 @@ def test_older_list_does_not_undo_the_adoption() -> None:
     lab.handle_event(1, ZkWatch(paths.BROKER_IDS, "children"))
     later = Incarnation(incarnation_of(lab, 2) + 1000)
     send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
-    (told,) = [channel for channel in controller_of(lab).channels if channel.broker == 2]
+    (channel_to_2,) = [channel for channel in controller_of(lab).channels if channel.broker == 2]
     for answers in ((Children(("1", "3")),), older):
-        (asked,) = [request for request in controller_of(lab).outstanding if request.pending == BrokerList()]
-        lab.handle_event(1, ZkReplied(asked.request, answers))
+        (outstanding,) = [request for request in controller_of(lab).outstanding if request.pending == BrokerList()]
+        lab.handle_event(1, ZkReplied(outstanding.request, answers))
 
     assert [live.incarnation for live in controller_of(lab).live if live.broker == 2] == [later]
-    assert [channel for channel in controller_of(lab).channels if channel.broker == 2] == [told]
+    assert [channel for channel in controller_of(lab).channels if channel.broker == 2] == [channel_to_2]
 
 
 def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:
@@ -371,8 +402,8 @@ def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:
     assert reply.error is ErrorCode.NONE
     assert [live.broker for live in controller_of(lab).live] == [1, 2, 3]
 
-    again = send_heartbeat(lab, 1, MetadataHeartbeat(6, BrokerId(7), Incarnation(999), ACTIVE))
-    assert again.error is ErrorCode.INVALID_INCARNATION_ID
+    second_reply = send_heartbeat(lab, 1, MetadataHeartbeat(6, BrokerId(7), Incarnation(999), ACTIVE))
+    assert second_reply.error is ErrorCode.INVALID_INCARNATION_ID
 
 
 def test_heartbeat_sets_the_target_and_returns_the_actual_state() -> None:
@@ -424,7 +455,7 @@ def test_brokers_send_heartbeats_to_a_new_controller_at_once() -> None:
     assert sorted(shown_addresses) == ["b2", "b3"]
 
 
-def zombie(variant: str) -> Lab:
+def cluster_with_deposed_b3(variant: str) -> Lab:
     """b3 was the leader; its session expired, another broker leads, and b3 cannot reach ZooKeeper."""
     lab = led_by_another(variant)
     lab.cut_off_from_zk.add(3)
@@ -437,7 +468,7 @@ def zombie(variant: str) -> Lab:
 
 def test_leader_cut_off_from_zookeeper_is_fenced_by_a_heartbeat() -> None:
     """B-43, R-190: the reply to its next heartbeat says that its registration is over, and it fences itself."""
-    lab = zombie("safe")
+    lab = cluster_with_deposed_b3("safe")
     lab.produce(3, "late", acks=1, correlation=9)
 
     assert is_fenced(lab, 3)
@@ -446,7 +477,7 @@ def test_leader_cut_off_from_zookeeper_is_fenced_by_a_heartbeat() -> None:
 
 def test_deposed_leader_without_heartbeats_accepts_acks_1() -> None:
     """B-43: it acknowledges acks=1 records, and loses them when it truncates."""
-    lab = zombie("no-heartbeat")
+    lab = cluster_with_deposed_b3("no-heartbeat")
     lab.produce(3, "late", acks=1, correlation=9)
 
     reply = lab.client_replies[-1]
@@ -457,7 +488,7 @@ def test_deposed_leader_without_heartbeats_accepts_acks_1() -> None:
 # --- mixed versions during the double roll -----------------------------------------------------------------------------------
 
 
-def mixed(*legacy: int) -> Lab:
+def mixed_version_cluster(*legacy: int) -> Lab:
     """A cluster in the middle of the second roll: the brokers `legacy` still speak the older protocol."""
     lab = Lab(3, start=False)
     for i in legacy:
@@ -471,7 +502,7 @@ def mixed(*legacy: int) -> Lab:
 
 def test_registration_version_tells_if_a_broker_heartbeats() -> None:
     """R-206: BrokerInfo version 5 with heartbeats, version 4 without."""
-    lab = mixed(3)
+    lab = mixed_version_cluster(3)
     answers, _ = lab.zk.submit(lab.admin, tuple(GetData(paths.broker_path(BrokerId(i))) for i in lab.ids))
 
     assert [b'"version":5' in a.data for a in answers if isinstance(a, Data)] == [True, True, False]
@@ -479,7 +510,7 @@ def test_registration_version_tells_if_a_broker_heartbeats() -> None:
 
 def test_legacy_broker_is_always_active_and_never_fenced() -> None:
     """R-205, R-206: it sends no heartbeats, and the controller expects none."""
-    lab = mixed(3)
+    lab = mixed_version_cluster(3)
     lab.wait(30_000)
 
     assert (state_of(lab, 3), is_fenced(lab, 3)) == (None, False)
@@ -491,7 +522,7 @@ def test_legacy_broker_is_always_active_and_never_fenced() -> None:
 @pytest.mark.parametrize("legacy", [(1,), (2,), (3,), (1, 2), (1, 2, 3)])
 def test_mixed_cluster_survives_restarts_and_fills_the_isr(legacy: tuple[int, ...]) -> None:
     """R-205: a rolled leader asks the controller for ISR changes, another writes them to ZooKeeper. Either may be controller."""
-    lab = mixed(*legacy)
+    lab = mixed_version_cluster(*legacy)
     for i in (1, 2, 3, 1):
         lab.crash(i)
         lab.expire(i)
@@ -504,7 +535,7 @@ def test_mixed_cluster_survives_restarts_and_fills_the_isr(legacy: tuple[int, ..
         lab.wait(12_000)
 
     assert lab.isr() == [1, 2, 3]
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE] * 4
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE] * 4
 
 
 def test_broker_that_rolled_back_is_legacy_again() -> None:
@@ -531,7 +562,7 @@ def stale_stop(variant: str) -> bool:
     lab.expire(3)
     lab.start(3)
     lab.wait(3000)
-    stop = StopPartition(T0, LeaderEpoch(1000), True, lab.partition(3).log.topic_id)
+    stop = StopPartition(T0, LeaderEpoch(1000), delete=True, topic_id=lab.partition(3).log.topic_id)
     command = StopReplica(9, BrokerId(1), controller_of(lab).epoch, before, (stop,))
     lab.handle_event(3, Received(Address("b1"), command))
     return T0 in lab.nodes[3].state.broker.partitions
@@ -546,12 +577,12 @@ def test_stop_replica_for_an_earlier_incarnation_is_refused() -> None:
 def stale_stopping(variant: str) -> BrokerState | None:
     """Deliver b3's last heartbeat of a controlled shutdown after b3 restarted. Returns b3's state at the controller."""
     lab = cluster_in_sync(variant)
-    late = MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING)
+    late_heartbeat = MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING)
     lab.crash(3)
     lab.expire(3)
     lab.start(3)
     lab.wait(3000)
-    send_heartbeat(lab, 1, late)
+    send_heartbeat(lab, 1, late_heartbeat)
     return state_of(lab, 3)
 
 
@@ -574,4 +605,4 @@ def test_followers_resume_when_the_leaders_fence_ends() -> None:
 
     assert isinstance(lab.partition(1).role, Leader)
     assert isinstance(lab.partition(2).role, Follower)
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE]

@@ -30,14 +30,14 @@ def send(lab: Lab, i: int, sequence: int, *values: str, acks: int = -1, id_: int
 
 
 def replies(lab: Lab) -> list[tuple[ErrorCode, int | None]]:
-    return [(m.error, m.offset) for m in lab.client_replies if isinstance(m, ProduceReply)]
+    return [(reply.error, reply.offset) for reply in lab.client_replies if isinstance(reply, ProduceReply)]
 
 
 def batch(base: int, sequence: int, *values: str, id_: int = 7, epoch: int = 0) -> Batch:
     return Batch(Offset(base), LeaderEpoch(1), values, producer_id=ProducerId(id_), producer_epoch=epoch, base_sequence=sequence)
 
 
-def ask(sequence: int, *values: str, epoch: int = 0) -> Produce:
+def request_producer_id(sequence: int, *values: str, epoch: int = 0) -> Produce:
     return Produce(1, T0, -1, values or ("v",), Millis(1000), NO_TOPIC_ID, ProducerId(7), epoch, sequence)
 
 
@@ -89,12 +89,12 @@ def test_sequence_gap_is_refused() -> None:
 @pytest.mark.parametrize(
     ("produce", "verdict"),
     [
-        (ask(3, "d"), ErrorCode.NONE),
-        (ask(4, "e"), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
-        (ask(2, "c"), producers.Written(2, 2, Offset(2))),
-        (ask(1, "b", "c"), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
-        (ask(0, "a", epoch=1), ErrorCode.NONE),
-        (ask(3, "d", epoch=1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (request_producer_id(3, "d"), ErrorCode.NONE),
+        (request_producer_id(4, "e"), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (request_producer_id(2, "c"), producers.Written(2, 2, Offset(2))),
+        (request_producer_id(1, "b", "c"), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (request_producer_id(0, "a", epoch=1), ErrorCode.NONE),
+        (request_producer_id(3, "d", epoch=1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ],
 )
 def test_sequences_are_checked_before_the_append_as_in_kafka(produce: Produce, verdict: object) -> None:
@@ -111,13 +111,13 @@ def test_older_producer_epoch_is_refused() -> None:
     known_producers: list[Producer] = []
     producers.wrote(known_producers, batch(0, 0, "a", epoch=1))
 
-    assert producers.check(known_producers, ask(1, epoch=0), complete=True) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producers.check(known_producers, request_producer_id(1, epoch=0), complete=True) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_unknown_producer_must_begin_at_sequence_0() -> None:
     """B-66: otherwise its earlier records were lost, or it writes to another log than it believes."""
-    assert producers.check([], ask(0), complete=True) == ErrorCode.NONE
-    assert producers.check([], ask(5), complete=True) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert producers.check([], request_producer_id(0), complete=True) == ErrorCode.NONE
+    assert producers.check([], request_producer_id(5), complete=True) == ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 def test_leader_remembers_the_last_five_batches_of_a_producer() -> None:
@@ -127,8 +127,8 @@ def test_leader_remembers_the_last_five_batches_of_a_producer() -> None:
         producers.wrote(known_producers, batch(sequence, sequence, "v"))
 
     assert len(known_producers[0].batches) == WINDOW
-    assert producers.check(known_producers, ask(1), complete=True) == producers.Written(1, 1, Offset(1))
-    assert producers.check(known_producers, ask(0), complete=True) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert producers.check(known_producers, request_producer_id(1), complete=True) == producers.Written(1, 1, Offset(1))
+    assert producers.check(known_producers, request_producer_id(0), complete=True) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 # --- failover, truncation and restart -----------------------------------------------------------------------------------------
@@ -221,8 +221,12 @@ def test_restarted_broker_rebuilds_sequences_from_its_log() -> None:
 # --- producer ids -------------------------------------------------------------------------------------------------------------
 
 
-def ids(lab: Lab) -> list[int]:
-    return [m.producer_id for m in lab.client_replies if isinstance(m, InitProducerIdReply) and m.error is ErrorCode.NONE]
+def producer_ids(lab: Lab) -> list[int]:
+    return [
+        reply.producer_id
+        for reply in lab.client_replies
+        if isinstance(reply, InitProducerIdReply) and reply.error is ErrorCode.NONE
+    ]
 
 
 def test_no_producer_id_is_assigned_twice() -> None:
@@ -236,7 +240,7 @@ def test_no_producer_id_is_assigned_twice() -> None:
     lab.wait(2000)
     lab.handle_event(1, Received(C1, InitProducerId(1)))
 
-    assert ids(lab) == [0, 1000, 1, 2000, 3000]
+    assert producer_ids(lab) == [0, 1000, 1, 2000, 3000]
     (block,), _ = lab.zk.submit(lab.admin, (GetData(paths.PRODUCER_IDS),))
     assert isinstance(block, Data)
     assert block.data == b'{"version":1,"broker":1,"block_start":"3000","block_end":"3999"}'

@@ -33,15 +33,15 @@ from tests.reference.moving import write
 from tests.reference.recorded import leader_of
 
 
-def writers(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
+def brokers_that_write_state(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
     """The brokers that write the state while b4 falls silent, leaves the ISR and joins it again."""
     lab = cluster_in_sync(variant, legacy=legacy)
-    found: set[int] = set()
+    writers: set[int] = set()
     perform = lab._perform
 
     def spy(i: int, effect: AnyEffect) -> None:
         if isinstance(effect, ZkRequest) and any(isinstance(op, SetData) for op in effect.ops):
-            found.add(i)
+            writers.add(i)
         perform(i, effect)
 
     lab._perform = spy  # type: ignore[method-assign]  # for this run
@@ -52,19 +52,19 @@ def writers(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
     lab.is_held = lambda _: False
     lab.wait(3000)
     assert lab.isr() == [2, 3, 4]
-    return found
+    return writers
 
 
 def test_isr_change_is_written_by_controller_or_leader() -> None:
     """R-192, C-24: isr.change.via selects the writer; R-065: the controller writes the ISR that the leader chose."""
-    assert writers("safe") == {1}
-    assert writers("isr-via-zookeeper") == {2}
+    assert brokers_that_write_state("safe") == {1}
+    assert brokers_that_write_state("isr-via-zookeeper") == {2}
 
 
 def test_legacy_leader_writes_its_isr_to_zookeeper() -> None:
     """R-205: during the double roll the protocol of the leader decides, not that of the controller."""
-    assert writers("safe", legacy=(2,)) == {2}
-    assert writers("safe", legacy=(3,)) == {1}
+    assert brokers_that_write_state("safe", legacy=(2,)) == {2}
+    assert brokers_that_write_state("safe", legacy=(3,)) == {1}
 
 
 def test_leader_told_without_the_elr_keeps_it() -> None:
@@ -73,14 +73,16 @@ def test_leader_told_without_the_elr_keeps_it() -> None:
     lab.is_held = sent_to_leader_by(4)
     lab.produce(2, "m")
     lab.wait(9000)
-    assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([2, 3], [4])
-    told = replace(lab.state(), isr=tuple(replace(m, incarnation=NO_INCARNATION) for m in leader_of(lab).isr), elr=())
-    role.become(turn_of(lab, 2), lab.partition(2), told)
+    assert (lab.isr(), [member.broker for member in lab.state().elr]) == ([2, 3], [4])
+    state_without_elr = replace(
+        lab.state(), isr=tuple(replace(member, incarnation=NO_INCARNATION) for member in leader_of(lab).isr), elr=()
+    )
+    role.become(turn_of(lab, 2), lab.partition(2), state_without_elr)
 
     lab.is_held = lambda envelope: sent_to_leader_by(3)(envelope) or sent_to_leader_by(4)(envelope)
     lab.wait(9000)
 
-    assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([2], [3, 4])
+    assert (lab.isr(), [member.broker for member in lab.state().elr]) == ([2], [3, 4])
 
 
 def test_isr_change_keeps_leader_and_leader_epoch() -> None:
@@ -104,13 +106,13 @@ def test_isr_change_reaches_the_metadata_of_all_brokers() -> None:
     assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 4)] * 4
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_isr_change_without_zookeeper_answer_reaches_metadata(lost: int) -> None:
+@pytest.mark.parametrize("lost_request", [0, 1])
+def test_isr_change_without_zookeeper_answer_reaches_metadata(lost_request: int) -> None:
     """The answer to the read or to the write is lost: the next read finds the change, and no write follows that would tell it."""
     lab = Interrupted(4, replicas=(2, 3, 4))
     lab.wait(3000)
     lab.is_held = sent_to_leader_by(4)
-    lab.unanswered_request = lost
+    lab.unanswered_request = lost_request
     shrink(lab, 4)
     lab.settle()
     lab.wait(3000)
@@ -131,20 +133,23 @@ def test_isr_change_results_come_in_request_order() -> None:
 def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
     """R-198: a proposal is judged by the state of its own partition."""
     lab = cluster_in_sync()
-    other = TopicPartition("u-0")
+    second_tp = TopicPartition("u-0")
     write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),),))))
     lab.crash(4)
     lab.expire(4)
     lab.wait(3000)
     known_states = controller_of(lab).states
-    assert known_states[other].zk_version < known_states[T0].zk_version
+    assert known_states[second_tp].zk_version < known_states[T0].zk_version
     second = replace(
-        isr_proposal(lab, 2), tp=other, leader_epoch=known_states[other].leader_epoch, zk_version=known_states[other].zk_version
+        isr_proposal(lab, 2),
+        tp=second_tp,
+        leader_epoch=known_states[second_tp].leader_epoch,
+        zk_version=known_states[second_tp].zk_version,
     )
     reply = request_isr_change(lab, isr_proposal(lab, 2), second)
 
     assert [result.error for result in reply.results] == [ErrorCode.NONE] * 2
-    assert [result.state.tp for result in reply.results if result.state is not None] == [T0, other]
+    assert [result.state.tp for result in reply.results if result.state is not None] == [T0, second_tp]
 
 
 def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
@@ -164,7 +169,7 @@ def test_resigning_controller_drops_pending_isr_changes() -> None:
     lab.deliver(is_change)
     lab.cut_off_from_zk.remove(1)
     lab.expire(1)
-    assert [m.error for _, _, m in lab.in_flight if isinstance(m, IsrChangeReply)] == [ErrorCode.NOT_CONTROLLER]
+    assert [message.error for _, _, message in lab.in_flight if isinstance(message, IsrChangeReply)] == [ErrorCode.NOT_CONTROLLER]
     lab.deliver(is_reply)
 
     assert controller_of(lab).isr_requests == []
@@ -229,7 +234,7 @@ def test_leader_repeats_isr_change_to_the_next_controller() -> None:
 def test_leader_has_no_other_isr_after_a_refused_request(error: ErrorCode) -> None:
     """R-199, R-200: it may not change the ISR, and an earlier copy may have changed it: both ISRs count, and it asks again."""
     lab = cluster_in_sync()
-    whole = leader_of(lab).isr
+    isr_before = leader_of(lab).isr
     lab.is_held = sent_to_leader_by(4)
     lab.produce(2, "m", correlation=7)
     lab.settle()
@@ -239,19 +244,19 @@ def test_leader_has_no_other_isr_after_a_refused_request(error: ErrorCode) -> No
     lab.drop(is_change)
     lab.handle_event(2, Received(Address("b1"), IsrChangeReply(change.request, error, "no")))
 
-    assert (leader_of(lab).isr, leader_of(lab).change) == (whole, change)
-    assert [m for m in lab.client_replies if isinstance(m, ProduceReply)] == []
+    assert (leader_of(lab).isr, leader_of(lab).change) == (isr_before, change)
+    assert [reply for reply in lab.client_replies if isinstance(reply, ProduceReply)] == []
     lab.wait(3000)
     assert leader_of(lab).isr == expected_members
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE]
 
 
 def shrink_two(lab: Lab, turn: Turn) -> IsrChange:
     """Have b2 lead u-0 as well, and ask in one request for an ISR of itself alone in both partitions."""
     broker = lab.nodes[2].state.broker
     leader = leader_of(lab)
-    other = replace(lab.partition(2), tp=TopicPartition("u-0"), role=replace(leader))
-    broker.partitions = {T0: lab.partition(2), other.tp: other}
+    second_partition = replace(lab.partition(2), tp=TopicPartition("u-0"), role=replace(leader))
+    broker.partitions = {T0: lab.partition(2), second_partition.tp: second_partition}
     for partition in broker.partitions.values():
         assert isinstance(partition.role, Leader)
         isr._propose(turn, partition, partition.role, leader.isr[:1])
@@ -271,12 +276,14 @@ def test_isr_changes_of_several_partitions_are_one_request() -> None:
 def test_leader_takes_the_result_at_the_place_of_its_partition() -> None:
     """R-198: results have no names, only the order of the request."""
     lab = cluster_in_sync()
-    turn, broker, before = turn_of(lab, 2), lab.nodes[2].state.broker, leader_of(lab).isr
+    turn = turn_of(lab, 2)
+    broker = lab.nodes[2].state.broker
+    before = leader_of(lab).isr
     change = shrink_two(lab, turn)
     state = lab.state()
     done = replace(state, tp=TopicPartition("u-0"), isr=before[:1], zk_version=ZkVersion(state.zk_version + 1))
     results = (IsrResult(ErrorCode.INVALID_UPDATE_VERSION, None, state), IsrResult(ErrorCode.NONE, None, done))
-    asking.on_reply(turn, broker, IsrChangeReply(change.correlation, ErrorCode.NONE, None, results))
+    asking.on_reply(turn, broker, IsrChangeReply(change.correlation, ErrorCode.NONE, message=None, results=results))
     roles = [partition.role for partition in broker.partitions.values()]
 
     assert [role.isr for role in roles if isinstance(role, Leader)] == [before, before[:1]]

@@ -179,7 +179,9 @@ def step_after_a_zombies_answer(variant: str) -> str:
 def _as_leader_and_isr(lab: Lab) -> LeaderAndIsr:
     """The state in ZooKeeper as a command to the leader."""
     state = replace(lab.state(), replicas=(BrokerId(2), BrokerId(3), BrokerId(4)), leader_epoch=lab.state().leader_epoch)
-    return LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, lab.nodes[2].state.broker.incarnation, False, (state,))
+    return LeaderAndIsr(
+        9, BrokerId(1), controller_of(lab).epoch, lab.nodes[2].state.broker.incarnation, init=False, states=(state,)
+    )
 
 
 def test_deposed_controller_does_not_refuse_isr_change_for_good() -> None:
@@ -232,7 +234,7 @@ def acks_after_a_silent_follower_left(variant: str) -> list[ErrorCode]:
     lab.is_held = lambda envelope: envelope.receiver == "b2" and envelope.sender in ("b3", "b4")
     shrink(lab, 4)
     lab.settle()
-    return [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 7]
+    return [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 7]
 
 
 def test_leader_advances_hw_when_an_isr_change_ends() -> None:
@@ -266,7 +268,7 @@ def test_queued_leader_and_isr_is_updated_when_the_isr_changes() -> None:
     """R-192: otherwise a command that waits in its channel would carry an outdated ISR."""
     lab = cluster_in_sync()
     channel = next(c for c in controller_of(lab).channels if c.broker == 3)
-    channel.in_flight = UpdateMetadata(99, BrokerId(1), controller_of(lab).epoch, channel.incarnation, (), ())
+    channel.in_flight = UpdateMetadata(99, BrokerId(1), controller_of(lab).epoch, channel.incarnation, live_brokers=(), states=())
     channel.states[T0] = replace(lab.state(), replicas=(BrokerId(2), BrokerId(3), BrokerId(4)))
     request_isr_change(lab, isr_proposal(lab, 2, 3))
 
@@ -291,7 +293,10 @@ def test_leader_ignores_isr_answer_without_open_proposal() -> None:
     before = leader_of(lab).isr
     state: PartitionState = replace(lab.state(), isr=(), zk_version=ZkVersion(99))
     lab.handle_event(
-        2, Received(Address("b1"), IsrChangeReply(900, ErrorCode.NONE, None, (IsrResult(ErrorCode.NONE, None, state),)))
+        2,
+        Received(
+            Address("b1"), IsrChangeReply(900, ErrorCode.NONE, message=None, results=(IsrResult(ErrorCode.NONE, None, state),))
+        ),
     )
 
     assert leader_of(lab).isr == before

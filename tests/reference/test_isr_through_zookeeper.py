@@ -34,7 +34,9 @@ def state_in(data: bytes) -> PartitionState:
 
 
 def acknowledged(lab: Lab) -> list[int]:
-    return [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    return [
+        reply.correlation for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE
+    ]
 
 
 # --- the leader writes ---------------------------------------------------------------------------------------------------------
@@ -69,13 +71,13 @@ def test_leader_stays_the_leader_in_its_own_write() -> None:
 def test_leader_adopts_isr_and_version_once_zookeeper_answers(variant: str) -> None:
     """R-059: before the answer nothing is committed by the smaller ISR; after it that ISR and its version count."""
     lab = settled_cluster(variant)
-    whole, version = leader_of(lab).isr, leader_of(lab).zk_version
+    isr_before, version = leader_of(lab).isr, leader_of(lab).zk_version
     lab.is_held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
     lab.settle()
     lab.cut_off_from_zk.add(2)
     shrink(lab, 4)
-    assert (leader_of(lab).isr, leader_of(lab).zk_version) == (whole, version)
+    assert (leader_of(lab).isr, leader_of(lab).zk_version) == (isr_before, version)
     assert acknowledged(lab) == []
     lab.cut_off_from_zk.discard(2)
     leader_of(lab).change = None
@@ -130,7 +132,7 @@ def test_leader_gives_up_an_isr_change_after_the_controller() -> None:
 def test_leader_writes_again_after_an_answer_was_lost() -> None:
     """R-059: a write whose answer was lost may have failed, so until it is read back the smaller ISR commits nothing."""
     lab = settled_cluster()
-    whole = leader_of(lab).isr
+    isr_before = leader_of(lab).isr
     lab.is_held = fetches_of(4)
     lab.produce(2, "m", correlation=7)
     lab.settle()
@@ -140,7 +142,7 @@ def test_leader_writes_again_after_an_answer_was_lost() -> None:
     assert change is not None
     lab.handle_event(2, ZkReplied(change.request, (Unknown(),)))
     lab.settle()
-    assert (leader_of(lab).isr, acknowledged(lab)) == (whole, [])
+    assert (leader_of(lab).isr, acknowledged(lab)) == (isr_before, [])
     lab.delayed_writes.clear()  # it never reached ZooKeeper
     lab.delays_write = lambda *_: False
     lab.fire(2, "isr")
@@ -155,8 +157,8 @@ def test_leader_takes_the_isr_that_it_reads_back() -> None:
     lab.delays_write = lambda i, _: i == 2
     shrink(lab, 4)
     state = lab.state()
-    other = replace(state, isr=tuple(member for member in state.isr if member.broker != 3))
-    write(lab, SetData(paths.state_path(T0), paths.state_payload(other), state.zk_version))
+    isr_without_b3 = replace(state, isr=tuple(member for member in state.isr if member.broker != 3))
+    write(lab, SetData(paths.state_path(T0), paths.state_payload(isr_without_b3), state.zk_version))
     lab.release_writes()
 
     assert brokers_of(leader_of(lab).isr) == (2, 4)

@@ -33,7 +33,17 @@ from reference.types import (
     TopicId,
     TopicPartition,
 )
-from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, command, create_topic, jbod, produced, restart
+from tests.reference.failing_dirs import (
+    EIO,
+    U0,
+    bad_dirs,
+    break_dir,
+    cluster_with_dirs,
+    create_topic,
+    error_of_command,
+    error_of_produce,
+    restart,
+)
 from tests.reference.lab import T0, Envelope, carries
 from tests.reference.v3 import crash_and_expire
 
@@ -42,7 +52,7 @@ from tests.reference.v3 import crash_and_expire
 
 def test_broker_serves_good_dirs_while_another_is_bad() -> None:
     """R-290: otherwise one disk of many would take all replicas of its broker out of service."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1)
     assert U0 in lab.disks[1].dirs[1].logs
     break_dir(lab, 1)
@@ -54,7 +64,7 @@ def test_broker_serves_good_dirs_while_another_is_bad() -> None:
 
 def test_broker_goes_on_though_a_bad_dir_fails_again() -> None:
     """R-290, R-292: a flush may fail after a write; one directory of two is still good."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     lab.handle_event(1, DirFailed(0, "EIO"))
     lab.handle_event(1, DirFailed(0, "ENOSPC"))
@@ -65,7 +75,7 @@ def test_broker_goes_on_though_a_bad_dir_fails_again() -> None:
 def test_bad_dir_halts_the_broker_before_kip_112() -> None:
     """R-073, C-23, V3 Discussion 4: an I/O error of one disk concerns the whole broker."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 0 failed"}), ("safe", {})):
-        lab = jbod(variant=VARIANTS[name])
+        lab = cluster_with_dirs(variant=VARIANTS[name])
         break_dir(lab, 1)
 
         assert lab.halted == halted
@@ -74,7 +84,7 @@ def test_bad_dir_halts_the_broker_before_kip_112() -> None:
 def test_empty_bad_dir_halts_the_broker_before_kip_112() -> None:
     """R-073, C-23: also where the directory holds no replica that could go offline."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 1 failed"}), ("safe", {})):
-        lab = jbod(variant=VARIANTS[name])
+        lab = cluster_with_dirs(variant=VARIANTS[name])
         assert lab.disks[1].dirs[1].logs == {}
         lab.handle_event(1, DirFailed(1, "EIO"))
 
@@ -84,7 +94,7 @@ def test_empty_bad_dir_halts_the_broker_before_kip_112() -> None:
 def test_bad_dir_keeps_the_broker_down_before_kip_112() -> None:
     """R-073, C-23: a broker that starts with one bad directory of two is as broken as one that loses it later."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 1 failed"}), ("safe", {})):
-        lab = jbod(variant=VARIANTS[name])
+        lab = cluster_with_dirs(variant=VARIANTS[name])
         lab.crash(1)
         lab.disks[1].dirs[1].bad = True
         lab.start(1)
@@ -94,10 +104,10 @@ def test_bad_dir_keeps_the_broker_down_before_kip_112() -> None:
 
 def test_dir_stays_bad_after_its_first_failed_access() -> None:
     """R-291: a directory that fails only now and then would serve replicas with a hole."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.disks[2].dirs[0].bad = True
     assert bad_dirs(lab, 2) == ()
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE  # b2 fails to append it
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE  # b2 fails to append it
     assert bad_dirs(lab, 2) == (0,)
     lab.disks[2].dirs[0].bad = False
     lab.wait(10_000)
@@ -110,17 +120,17 @@ def test_dir_stays_bad_after_its_first_failed_access() -> None:
 
 def test_new_replica_is_created_though_its_name_is_offline() -> None:
     """R-302: the bad directory holds a replica of an earlier topic of that name, and none of this one."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 1)
     later = TopicId(lab.nodes[1].state.broker.offline[T0] + 1)
 
-    assert command(lab, 1, T0, new=True, topic_id=later) is ErrorCode.NONE
+    assert error_of_command(lab, 1, T0, new=True, topic_id=later) is ErrorCode.NONE
     assert T0 in lab.disks[1].dirs[1].logs
 
 
 def test_broker_halts_when_its_last_dir_fails() -> None:
     """R-292: the broker could serve nothing and would still hold its leaderships."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 1)
     assert 1 in lab.nodes
     lab.disks[1].dirs[1].bad = True
@@ -131,7 +141,7 @@ def test_broker_halts_when_its_last_dir_fails() -> None:
 
 def test_broker_does_not_start_without_a_good_dir() -> None:
     """R-292: the same rule at start."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.crash(1)
     for directory in lab.disks[1].dirs:
         directory.bad = True
@@ -142,7 +152,7 @@ def test_broker_does_not_start_without_a_good_dir() -> None:
 
 def test_new_replica_goes_to_the_emptiest_good_dir() -> None:
     """R-293: a replica created in a bad directory would be offline from the start."""
-    lab = jbod(dirs=3)
+    lab = cluster_with_dirs(dirs=3)
     break_dir(lab, 1)
     for name in ("u", "v", "w"):
         create_topic(lab, name, 1, 2, 3)
@@ -152,34 +162,51 @@ def test_new_replica_goes_to_the_emptiest_good_dir() -> None:
 
 def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
     """R-298, C-22: KAFKA_STORAGE_ERROR makes the client look for the next leader; the record may be written all the same."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.is_held = carries(Fetch)
     lab.produce(1, "x", correlation=5)
     lab.handle_event(1, DirFailed(0, "EIO"))
 
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 5] == [EIO]
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 5] == [EIO]
 
 
 def test_offline_replica_answers_with_storage_error() -> None:
     """R-293, R-298, B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.cut_off_from_zk.add(1)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 1)
     lab.client_replies.clear()
     asker = Address("c1")
-    lab.handle_event(1, Received(asker, Fetch(1, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
+    lab.handle_event(
+        1,
+        Received(
+            asker,
+            Fetch(
+                1,
+                T0,
+                replica=None,
+                incarnation=NO_INCARNATION,
+                leader_epoch=NO_EPOCH,
+                offset=Offset(0),
+                max_wait_ms=Millis(0),
+                max_records=10,
+            ),
+        ),
+    )
     lab.handle_event(1, Received(asker, EpochEnd(2, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0))))
     lab.handle_event(1, Received(asker, ListOffsets(3, T0, NO_EPOCH)))
     lab.produce(1, "x", correlation=4)
 
-    answered = [m for m in lab.client_replies if isinstance(m, FetchReply | EpochEndReply | ListOffsetsReply | ProduceReply)]
-    assert [(m.correlation, m.error) for m in answered] == [(1, EIO), (2, EIO), (3, EIO), (4, EIO)]
-    assert command(lab, 1, T0, new=False, epoch=9) is EIO
+    answered = [
+        reply for reply in lab.client_replies if isinstance(reply, FetchReply | EpochEndReply | ListOffsetsReply | ProduceReply)
+    ]
+    assert [(reply.correlation, reply.error) for reply in answered] == [(1, EIO), (2, EIO), (3, EIO), (4, EIO)]
+    assert error_of_command(lab, 1, T0, new=False, epoch=9) is EIO
 
 
 def test_fetcher_of_an_offline_replica_stops_alone() -> None:
     """R-295, B-63 b (KAFKA-5864, KAFKA-8346): one bad partition must not stop the fetchers of the others."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     lab.cut_off_from_zk.add(2)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 2)
@@ -195,7 +222,7 @@ def test_fetcher_of_an_offline_replica_stops_alone() -> None:
 
 def test_leader_with_a_bad_dir_shrinks_other_isrs() -> None:
     """B-63 c (KAFKA-7837): the loop over partitions must not stop at the first offline one."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(3000)
     break_dir(lab, 1)
@@ -206,13 +233,13 @@ def test_leader_with_a_bad_dir_shrinks_other_isrs() -> None:
 
     role = lab.nodes[1].state.broker.partitions[U0].role
     assert isinstance(role, Leader)
-    assert [m.broker for m in role.isr] == [1, 2]
+    assert [member.broker for member in role.isr] == [1, 2]
 
 
 def test_leader_steps_down_at_once_when_its_dir_fails() -> None:
     """B-63 a: until the controller knows of the failure, the leader would accept records that it cannot store."""
     for name, leads in (("log-dir-keep-leader", True), ("safe", False)):
-        lab = jbod(variant=VARIANTS[name])
+        lab = cluster_with_dirs(variant=VARIANTS[name])
         lab.cut_off_from_zk.add(1)  # the controller is not notified
         lab.handle_event(1, DirFailed(0, "EIO"))
 
@@ -222,13 +249,13 @@ def test_leader_steps_down_at_once_when_its_dir_fails() -> None:
 
 def test_record_is_not_acknowledged_after_a_failed_write() -> None:
     """B-63 f (KAFKA-10778): one write fails and the next would succeed; the broker must acknowledge neither."""
-    lab = jbod(1)
+    lab = cluster_with_dirs(1)
     lab.disks[1].dirs[0].bad = True
     lab.produce(1, "x", acks=1, correlation=1)
     lab.disks[1].dirs[0].bad = False
     lab.produce(1, "y", acks=1, correlation=2)
 
-    errors = {m.correlation: m.error for m in lab.client_replies if isinstance(m, ProduceReply)}
+    errors = {reply.correlation: reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)}
     assert errors == {2: EIO}  # the answer to the first stood behind the failed write and was dropped
     assert lab.disks[1].dirs[0].logs[T0] == []
 
@@ -236,7 +263,7 @@ def test_record_is_not_acknowledged_after_a_failed_write() -> None:
 def test_stopped_offline_replica_stays_offline() -> None:
     """R-308, B-63 d (KAFKA-7313): StopReplica fails; the next command must not create the replica again in another directory."""
     for name, expected in (("offline-replica-recreated", ErrorCode.NONE), ("safe", EIO)):
-        lab = jbod()
+        lab = cluster_with_dirs()
         lab.configs[1] = replace(lab.configs[1], variant=VARIANTS[name])
         lab.nodes[1].state.config = lab.configs[1]
         lab.cut_off_from_zk.add(1)
@@ -247,16 +274,16 @@ def test_stopped_offline_replica_stays_offline() -> None:
         incarnation = lab.nodes[1].state.broker.incarnation
         stop = StopReplica(9, BrokerId(1), controller.epoch, incarnation, (StopPartition(T0, LeaderEpoch(99)),))
         lab.handle_event(1, Received(Address("b2"), stop))
-        (reply,) = [m for _, _, m in lab.in_flight if isinstance(m, StopReplicaReply)]
+        (reply,) = [message for _, _, message in lab.in_flight if isinstance(message, StopReplicaReply)]
 
         assert reply.errors == ((T0, EIO),)
-        assert command(lab, 1, T0, new=True, epoch=9) is expected
+        assert error_of_command(lab, 1, T0, new=True, epoch=9) is expected
 
 
 def test_bad_dir_keeps_its_checkpoint() -> None:
     """B-21 (KAFKA-6604): replicas of a reloaded directory that the checkpoint does not list would truncate to 0."""
-    lab = jbod()
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    lab = cluster_with_dirs()
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
     lab.wait(6000)
     before = lab.disks[2].dirs[0].checkpoint
     assert before == ((T0, 1),)
@@ -271,7 +298,7 @@ def test_bad_dir_keeps_its_checkpoint() -> None:
 
 def test_gauges_count_bad_dirs_and_offline_replicas() -> None:
     """R-312, C-21: an operator watches these numbers to learn that a disk must be replaced."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     create_topic(lab, "v", 1, 2, 3)
     broker = lab.nodes[1].state.broker
@@ -281,8 +308,8 @@ def test_gauges_count_bad_dirs_and_offline_replicas() -> None:
 
     assert before == (0, 0)
     assert (len(broker.offline), len(broker.offline_dirs)) == (2, 1)
-    told = [(note.detail, note.gauge) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
-    assert told == [
+    gauges = [(note.detail, note.gauge) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
+    assert gauges == [
         ("kafka.server:name=OfflineReplicaCount,type=ReplicaManager", 2),
         ("kafka.server:name=OfflineLogDirectoryCount,type=LogManager", 1),
     ]
@@ -290,14 +317,14 @@ def test_gauges_count_bad_dirs_and_offline_replicas() -> None:
 
 def test_gauges_count_replicas_of_a_dir_unreadable_at_start() -> None:
     """R-312: the broker cannot list such a directory; it counts the replicas that the controller tells it of."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.disks[3].dirs[0].bad = True
     lab.notes.clear()
     restart(lab, 3)
 
-    told = [(note.detail, note.gauge) for i, note in lab.notes if i == 3 and note.kind == "gauge"]
+    gauges = [(note.detail, note.gauge) for i, note in lab.notes if i == 3 and note.kind == "gauge"]
     replicas, directories = log_dirs.OFFLINE_REPLICAS, log_dirs.OFFLINE_DIRECTORIES
-    assert told == [(replicas, 0), (directories, 1), (replicas, 1), (directories, 1)]
+    assert gauges == [(replicas, 0), (directories, 1), (replicas, 1), (directories, 1)]
 
 
 # --- which replicas are created where -----------------------------------------------------------------------------------------
@@ -305,42 +332,42 @@ def test_gauges_count_replicas_of_a_dir_unreadable_at_start() -> None:
 
 def test_missing_replica_is_created_if_all_dirs_are_good() -> None:
     """R-296: the replica was never created, or its disk was replaced by an empty one."""
-    lab = jbod()
+    lab = cluster_with_dirs()
 
-    assert command(lab, 3, U0, new=False) is ErrorCode.NONE
+    assert error_of_command(lab, 3, U0, new=False) is ErrorCode.NONE
     assert U0 in lab.disks[3].dirs[1].logs
 
 
 def test_broker_with_a_bad_dir_creates_only_new_replicas() -> None:
     """R-301, B-63 h (KAFKA-16234): a missing replica may lie in the bad directory, with committed records."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     crash_and_expire(lab, 3)
     lab.disks[3].dirs[0].bad = True
     lab.start(3)
     lab.settle()
 
     assert lab.nodes[3].state.broker.offline.keys() == {T0}
-    assert command(lab, 3, TopicPartition("w-0"), new=False) is EIO
-    assert command(lab, 3, U0, new=True) is ErrorCode.NONE
+    assert error_of_command(lab, 3, TopicPartition("w-0"), new=False) is EIO
+    assert error_of_command(lab, 3, U0, new=True) is ErrorCode.NONE
     assert list(lab.disks[3].dirs[1].logs) == [U0]
 
 
 @pytest.mark.parametrize(("new", "error"), [(False, EIO), (True, ErrorCode.NONE)])
 def test_log_of_a_deleted_topic_is_not_the_missing_one(new: bool, error: ErrorCode) -> None:
     """R-301 (seed 110962 of `--faults all`): beside it, the later topic's replica may lie in the bad directory."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     break_dir(lab, 3)
     replica = lab.nodes[3].state.broker.partitions[U0]
     later = TopicId(replica.log.topic_id + 1)
 
-    assert command(lab, 3, U0, new=new, topic_id=later) is error
+    assert error_of_command(lab, 3, U0, new=new, topic_id=later) is error
     assert (U0 in lab.disks[3].dirs[1].logs, U0 in lab.nodes[3].state.broker.offline) == (new, not new)
 
 
 def test_only_replicas_of_a_new_topic_are_marked_new() -> None:
     """R-297, R-302: a replica is new only on its way from NewReplica to Online."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     seen: list[tuple[str, tuple[TopicPartition, ...]]] = []
 
     def watching(envelope: Envelope) -> bool:
@@ -360,12 +387,12 @@ def test_only_replicas_of_a_new_topic_are_marked_new() -> None:
 
 def test_replica_is_marked_new_until_its_broker_answers() -> None:
     """R-302: a lost command is repeated unchanged."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.is_held = carries(LeaderAndIsr)
     create_topic(lab, "u", 1, 2, 3)
     lab.drop(carries(LeaderAndIsr))
     lab.wait(2500)
-    again = [m.new for _, _, m in lab.in_flight if isinstance(m, LeaderAndIsr)]
+    again = [message.new for _, _, message in lab.in_flight if isinstance(message, LeaderAndIsr)]
     lab.is_held = lambda _: False
     lab.wait(2500)
 
@@ -377,7 +404,7 @@ def test_replica_is_marked_new_until_its_broker_answers() -> None:
 
 def test_replica_that_cannot_be_created_is_offline() -> None:
     """R-297: a replica counts as created only if the broker's answer has no error for it."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.disks[3].dirs[1].bad = True  # the emptier directory, where u-0 would go
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(5000)

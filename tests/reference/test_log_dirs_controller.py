@@ -33,7 +33,18 @@ from reference.types import (
     Offset,
     TopicPartition,
 )
-from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, create_topic, events, jbod, notification, produced, restart
+from tests.reference.failing_dirs import (
+    EIO,
+    U0,
+    bad_dirs,
+    break_dir,
+    cluster_with_dirs,
+    create_topic,
+    dir_notifications,
+    error_of_produce,
+    notification,
+    restart,
+)
 from tests.reference.lab import T0, Envelope, Lab, carries
 from tests.reference.v3 import crash_and_expire
 
@@ -42,7 +53,7 @@ V0, W0 = TopicPartition("v-0"), TopicPartition("w-0")
 
 def test_broker_repeats_its_dir_notification_until_written() -> None:
     """R-299: a lost answer leaves it open; without the notification the partition would stay without a leader."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.cut_off_from_zk.add(1)
     lab.disks[1].dirs[0].bad = True
     lab.fire(1, "checkpoint")
@@ -55,7 +66,7 @@ def test_broker_repeats_its_dir_notification_until_written() -> None:
     lab.fire(1, "dir-event")
 
     assert notification(lab, 1) == "none"
-    (name,) = events(lab)
+    (name,) = dir_notifications(lab)
     assert name.removeprefix("log_dir_event_").isdigit()  # the number of a sequential znode
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(f"{paths.LOG_DIR_EVENTS}/{name}"),))
     assert isinstance(answer, Data)
@@ -67,7 +78,7 @@ def test_command_is_answered_though_its_dir_fails() -> None:
 
     The replica of u-0 is created in the directory that fails; b2 alone has w-0, which the controller makes at the same time.
     """
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.disks[2].dirs[1].bad = True
     create_topic(lab, "u", 1, 2, 3)
     create_topic(lab, "w", 2)
@@ -80,7 +91,7 @@ def test_command_is_answered_though_its_dir_fails() -> None:
 
 def test_late_answer_names_the_replicas_of_the_bad_dir() -> None:
     """R-294: t-0 is in the directory that failed; u-0 was made in the other one, and v-0 is refused for a reason of its own."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     none, refused = ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH
     lab.is_held = carries(LeaderAndIsrReply)
@@ -93,38 +104,38 @@ def test_late_answer_names_the_replicas_of_the_bad_dir() -> None:
 
 def test_broker_without_a_registration_notifies_after_the_next() -> None:
     """R-299: the directory fails between two sessions."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     for node in lab.nodes.values():
         node.state.controller.step = ControllerStep.OFF  # no controller reads the notification
     lab.cut_off_from_zk.add(3)
     lab.expire(3)
     lab.handle_event(3, ZkState("expired"))
     break_dir(lab, 3)
-    assert (notification(lab, 3), events(lab)) == ("due", ())
+    assert (notification(lab, 3), dir_notifications(lab)) == ("due", ())
     lab.cut_off_from_zk.clear()
     lab.handle_event(3, ZkReplied(lab.nodes[3].state.broker.registration_request, (Unknown(),)))
     lab.fire(3, "register")
 
-    assert (notification(lab, 3), len(events(lab))) == ("none", 1)
+    assert (notification(lab, 3), len(dir_notifications(lab))) == ("none", 1)
 
 
 def test_failed_dir_of_a_leader_moves_the_leadership() -> None:
     """R-294, R-300: the controller reads and deletes the notification, asks, elects, shrinks the ISR and updates all brokers."""
-    lab = jbod()
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    lab = cluster_with_dirs()
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
     break_dir(lab, 1)
 
-    assert events(lab) == ()
+    assert dir_notifications(lab) == ()
     assert lab.leader() in lab.isr() == [2, 3]
     assert lab.values(lab.leader()) == ["x"]
-    assert produced(lab, lab.leader(), "y", 2) is ErrorCode.NONE
+    assert error_of_produce(lab, lab.leader(), "y", 2) is ErrorCode.NONE
     for i in lab.ids:
         assert lab.nodes[i].state.broker.metadata[T0].offline == (1,)
 
 
 def test_failed_dir_of_a_follower_shrinks_the_isr() -> None:
     """R-300, U-16: a live broker whose replica is offline is not in sync and is never elected."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 3)
 
     assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
@@ -140,10 +151,10 @@ def test_failed_dir_of_a_follower_shrinks_the_isr() -> None:
 def test_controller_asks_the_broker_after_a_dir_notification() -> None:
     """R-300: only the broker's answer says which replicas are offline."""
     for name, stays in (("no-notification-requery", True), ("safe", False)):
-        lab = jbod(variant=VARIANTS[name])
+        lab = cluster_with_dirs(variant=VARIANTS[name])
         break_dir(lab, 1)
 
-        assert events(lab) == ()
+        assert dir_notifications(lab) == ()
         assert (lab.state().leader == 1) is stays
 
 
@@ -157,7 +168,7 @@ def test_new_controller_asks_all_brokers_for_offline_replicas() -> None:
         assert controller == 1
         lab.is_held = carries(LeaderAndIsr)  # the controller's question does not arrive
         break_dir(lab, 2)
-        assert events(lab) == ()
+        assert dir_notifications(lab) == ()
         lab.crash(1)
         lab.in_flight.clear()
         lab.is_held = lambda _: False
@@ -169,7 +180,7 @@ def test_new_controller_asks_all_brokers_for_offline_replicas() -> None:
 
 def test_deposed_controller_deletes_no_dir_notification() -> None:
     """U-22: its successor asked before the directory failed, and would never learn of the failure."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     old = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
     lab.cut_off_from_zk.add(old)
     lab.expire(old)
@@ -193,16 +204,16 @@ def test_deposed_controller_deletes_no_dir_notification() -> None:
 
 def test_metadata_names_offline_replicas() -> None:
     """R-304, R-305, R-306: replicas in bad directories and on dead brokers."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 3)
     crash_and_expire(lab, 2)
     lab.client_replies.clear()
     lab.handle_event(1, Received(Address("c1"), Metadata(1)))
-    (answer,) = [m for m in lab.client_replies if isinstance(m, MetadataReply)]
+    (answer,) = [reply for reply in lab.client_replies if isinstance(reply, MetadataReply)]
     lab.start(2)
     lab.settle()
     lab.handle_event(1, Received(Address("c1"), Metadata(2)))
-    later = [m for m in lab.client_replies if isinstance(m, MetadataReply)][-1]
+    later = [reply for reply in lab.client_replies if isinstance(reply, MetadataReply)][-1]
 
     assert [state.offline for state in answer.states] == [(2, 3)]
     assert [state.offline for state in later.states] == [(3,)]
@@ -210,7 +221,7 @@ def test_metadata_names_offline_replicas() -> None:
 
 def test_requests_carry_the_fields_of_kip_112() -> None:
     """R-310, R-311: is_new_replica for each partition, offline_replicas beside the rest of the state."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     sent: list[object] = []
 
     def watching(envelope: Envelope) -> bool:
@@ -231,11 +242,11 @@ def test_offline_replica_of_a_deleted_topic_goes_at_restart() -> None:
     """R-309: topic deletion does not wait for it, and metadata forgets it; its broker deletes it when it starts and finds no
     assignment.
     """
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 3)
     payload = paths.delete_topics_payload(("t",))
     _, fired = lab.zk.submit(lab.admin, (Create("/admin", b""), Create(paths.DELETE_TOPICS, payload)))
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.settle()
     lab.wait(3000)
     (gone,), _ = lab.zk.submit(lab.admin, (GetData(paths.topic_path("t")),))
@@ -251,27 +262,42 @@ def test_offline_replica_of_a_deleted_topic_goes_at_restart() -> None:
 def assert_new_topic_is_served_alone(lab: Lab, i: int) -> None:
     """KIP-112 system tests 2 and 3, second half: a new topic, the other two brokers killed, a producer and a consumer."""
     create_topic(lab, "u", 1, 2, 3)
-    for other in lab.ids:
-        if other != i:
-            crash_and_expire(lab, other)
+    for other_broker in lab.ids:
+        if other_broker != i:
+            crash_and_expire(lab, other_broker)
     lab.wait(3000)
     lab.client_replies.clear()
     asker = Address("c1")
     lab.handle_event(i, Received(asker, Produce(60, U0, -1, ("y",), Millis(1000))))
     lab.settle()
-    lab.handle_event(i, Received(asker, Fetch(61, U0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
+    lab.handle_event(
+        i,
+        Received(
+            asker,
+            Fetch(
+                61,
+                U0,
+                replica=None,
+                incarnation=NO_INCARNATION,
+                leader_epoch=NO_EPOCH,
+                offset=Offset(0),
+                max_wait_ms=Millis(0),
+                max_records=10,
+            ),
+        ),
+    )
     lab.handle_event(i, Received(asker, Metadata(62)))
 
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
-    assert [b.values for m in lab.client_replies if isinstance(m, FetchReply) for b in m.batches] == [("y",)]
-    (answer,) = [m for m in lab.client_replies if isinstance(m, MetadataReply)]
-    others = tuple(other for other in lab.ids if other != i)
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE]
+    assert [batch.values for reply in lab.client_replies if isinstance(reply, FetchReply) for batch in reply.batches] == [("y",)]
+    (answer,) = [reply for reply in lab.client_replies if isinstance(reply, MetadataReply)]
+    others = tuple(other_broker for other_broker in lab.ids if other_broker != i)
     assert {state.tp: (state.leader, state.offline) for state in answer.states}[U0] == (i, others)
 
 
 def test_leader_with_a_bad_dir_serves_new_topics_alone() -> None:
     """R-318: a leader's directory fails, and then the other brokers die."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 1)
     assert lab.leader() in lab.isr() == [2, 3]
     assert_new_topic_is_served_alone(lab, 1)
@@ -279,7 +305,7 @@ def test_leader_with_a_bad_dir_serves_new_topics_alone() -> None:
 
 def test_follower_with_a_bad_dir_serves_new_topics_alone() -> None:
     """R-319: a follower's directory fails, and then the other brokers die."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 3)
     assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
     assert_new_topic_is_served_alone(lab, 3)

@@ -16,7 +16,7 @@ from reference.types import (
     Address,
     BrokerId,
 )
-from tests.reference.failing_dirs import U0, break_dir, create_topic, jbod, produced, restart
+from tests.reference.failing_dirs import U0, break_dir, cluster_with_dirs, create_topic, error_of_produce, restart
 from tests.reference.lab import T0, Disk, Lab, carries
 from tests.reference.moving import reassign, write
 from tests.reference.v3 import crash_and_expire
@@ -24,8 +24,8 @@ from tests.reference.v3 import crash_and_expire
 
 def test_election_from_logs_waits_for_an_unreadable_log_dir() -> None:
     """docs/promise.md SILENT-1: an unreadable log may hold acknowledged records, so it does not count as empty."""
-    lab = jbod(2)
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    lab = cluster_with_dirs(2)
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
     for i in lab.ids:
         lab.crash(i)
     for i in lab.ids:
@@ -45,7 +45,7 @@ def test_election_from_logs_waits_for_an_unreadable_log_dir() -> None:
 
 def test_log_info_reply_names_unreadable_logs() -> None:
     """docs/promise.md SILENT-1: with the answer "no log" the others would be elected without this replica."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     break_dir(lab, 3)
     lab.in_flight.clear()
     node = lab.nodes[3].state
@@ -53,14 +53,16 @@ def test_log_info_reply_names_unreadable_logs() -> None:
         3, Received(Address("b1"), LogInfo(5, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (T0,)))
     )
 
-    assert [m for _, _, m in lab.in_flight if isinstance(m, LogInfoReply)] == [LogInfoReply(5, ErrorCode.NONE, (), (T0,))]
+    assert [message for _, _, message in lab.in_flight if isinstance(message, LogInfoReply)] == [
+        LogInfoReply(5, ErrorCode.NONE, (), (T0,))
+    ]
 
 
 def test_offline_replica_is_not_recreated_and_elected_empty() -> None:
     """B-63 h (KAFKA-16234): the recreated, empty replica would count as the last member of the ISR."""
     for name, kept in (("offline-replica-recreated", []), ("safe", ["x"])):
         lab = Lab(1, variant=VARIANTS[name], log_dirs=2)
-        assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+        assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
         break_dir(lab, 1)
         led_by = lab.leaders()
         if name == "safe":
@@ -75,8 +77,8 @@ def test_offline_replica_is_not_recreated_and_elected_empty() -> None:
 
 def test_repaired_dir_serves_again_after_a_restart() -> None:
     """R-291, R-303: with its records, if they are still there."""
-    lab = jbod()
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    lab = cluster_with_dirs()
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
     break_dir(lab, 1)
     lab.disks[1].dirs[0].bad = False
     restart(lab, 1)
@@ -89,10 +91,10 @@ def test_repaired_dir_serves_again_after_a_restart() -> None:
 def test_replica_in_a_replaced_dir_is_refilled_and_not_elected() -> None:
     """R-303, U-17, B-33 (KAFKA-3410): isNewReplica is false and all directories are good, so the replica is created, empty."""
     for alone in (False, True):
-        lab = jbod(2)
+        lab = cluster_with_dirs(2)
         if alone:
             crash_and_expire(lab, 2)
-        assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+        assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
         lab.crash(1)
         lab.disks[1].dirs[0] = type(lab.disks[1].dirs[0])()
         lab.expire(1)
@@ -110,10 +112,10 @@ def test_replica_in_a_replaced_dir_is_refilled_and_not_elected() -> None:
 
 def test_replica_of_an_unconfigured_dir_is_not_elected() -> None:
     """R-315: its replicas are created again in other directories; DUR-6: such a replica is younger than its stamp."""
-    lab = jbod(1)
+    lab = cluster_with_dirs(1)
     create_topic(lab, "u", 1)
     assert U0 in lab.disks[1].dirs[1].logs
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
     lab.crash(1)
     other_disk = Disk()
     other_disk.dirs = lab.disks[1].dirs[1:]
@@ -131,7 +133,7 @@ def test_replica_of_an_unconfigured_dir_is_not_elected() -> None:
 
 def test_replica_recreated_in_an_older_dir_is_not_elected() -> None:
     """R-303, DUR-6: any directory may have held its log, so the youngest one tells how old the replica is."""
-    lab = jbod(3)
+    lab = cluster_with_dirs(3)
     write(lab, Create("/admin", b""))
     create_topic(lab, "u", 1)
     reassign(lab, (2, 3))
@@ -149,7 +151,7 @@ def test_replica_recreated_in_an_older_dir_is_not_elected() -> None:
 
 def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
     """R-293: a repaired directory returns an old log beside the replica created meanwhile."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     crash_and_expire(lab, 3)
     lab.disks[3].dirs[0].bad = True
     lab.start(3)
@@ -166,7 +168,7 @@ def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
 
 def test_follower_with_a_longer_log_than_its_leader_truncates() -> None:
     """B-17 (KAFKA-3924): halting the broker for one partition would lose unflushed records of all its others."""
-    lab = jbod(2)
+    lab = cluster_with_dirs(2)
     lab.is_held = carries(FetchReply)
     lab.produce(1, "x", acks=1)
     crash_and_expire(lab, 1)
@@ -181,13 +183,13 @@ def test_follower_with_a_longer_log_than_its_leader_truncates() -> None:
 
 def _moved_away_and_back() -> Lab:
     """A cluster in which b3 got t-0 back, with record x, in its second directory; its first log of t-0 was in the first one."""
-    lab = jbod(4)
+    lab = cluster_with_dirs(4)
     write(lab, Create("/admin", b""))
     create_topic(lab, "u", 3)
     reassign(lab, (1, 2, 4))
     create_topic(lab, "v", 3)
     create_topic(lab, "w", 3)
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
     reassign(lab, (1, 2, 3))
     assert [T0 in directory.logs for directory in lab.disks[3].dirs] == [False, True]
     assert lab.isr() == [1, 2, 3]

@@ -15,7 +15,15 @@ from reference.events import Received
 from reference.messages import LeaderAndIsr, Metadata, MetadataReply, PartitionState, UpdateMetadata
 from reference.replica.partition import brokers_of
 from reference.types import Address, BrokerId, TopicPartition
-from tests.reference.failing_dirs import U0, break_dir, create_topic, events, jbod, produced, restart
+from tests.reference.failing_dirs import (
+    U0,
+    break_dir,
+    cluster_with_dirs,
+    create_topic,
+    dir_notifications,
+    error_of_produce,
+    restart,
+)
 from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0, Envelope, Lab
 from tests.reference.moving import cluster, fetches_from, write
@@ -26,30 +34,30 @@ V0 = TopicPartition("v-0")
 ASK = 70  # correlation of the questions of these tests
 
 
-def steps(lab: Recorded) -> list[str]:
+def steps_after_dir_failure(lab: Recorded) -> list[str]:
     """What the brokers did about a bad directory, in order; the receivers of equal commands stand in one line."""
-    found: dict[str, set[str]] = {}
+    receivers_by_step: dict[str, set[str]] = {}
     for i, entry in lab.log:
         match entry:
             case Create(path=paths.LOG_DIR_EVENT, sequential=True):
-                found[f"b{i} notifies"] = set()
+                receivers_by_step[f"b{i} notifies"] = set()
             case GetChildren(path=paths.LOG_DIR_EVENTS):
-                found.setdefault(f"b{i} lists", set())
+                receivers_by_step.setdefault(f"b{i} lists", set())
             case GetData(path=path) if path.startswith(paths.LOG_DIR_EVENT):
-                found[f"b{i} reads"] = set()
+                receivers_by_step[f"b{i} reads"] = set()
             case Delete(path=path) if path.startswith(paths.LOG_DIR_EVENT):
-                found[f"b{i} deletes"] = set()
+                receivers_by_step[f"b{i} deletes"] = set()
             case SetData(path=path, data=data) if path == STATE:
-                found[f"b{i} writes: {_words(paths.decode_state(T0, (), Data(data, 0, 0)))}"] = set()
+                receivers_by_step[f"b{i} writes: {_words(paths.decode_state(T0, (), Data(data, 0, 0)))}"] = set()
             case Send(to=to, message=LeaderAndIsr(states=(state,))):
-                found.setdefault(f"command {_words(state)}:", set()).add(to)
+                receivers_by_step.setdefault(f"command {_words(state)}:", set()).add(to)
             case Send(to=to, message=UpdateMetadata(states=(state,))) if state.offline:
-                found.setdefault(f"metadata {_words(state)}, offline {_row(state.offline)}:", set()).add(to)
-    return [" ".join([words, *sorted(told)]) for words, told in found.items()]
+                receivers_by_step.setdefault(f"metadata {_words(state)}, offline {_row(state.offline)}:", set()).add(to)
+    return [" ".join([words, *sorted(receivers)]) for words, receivers in receivers_by_step.items()]
 
 
 def _words(state: PartitionState) -> str:
-    return f"{state.leader} leads {_row(tuple(m.broker for m in state.isr))}"
+    return f"{state.leader} leads {_row(tuple(member.broker for member in state.isr))}"
 
 
 def _row(brokers: tuple[BrokerId, ...]) -> str:
@@ -62,7 +70,7 @@ def test_failed_dir_of_a_leader_takes_the_steps_of_kip_112() -> None:
     break_dir(lab, 2)
 
     leader = lab.leader()
-    assert steps(lab) == [
+    assert steps_after_dir_failure(lab) == [
         "b2 notifies",
         "b1 lists",
         "b1 reads",
@@ -80,14 +88,14 @@ def test_leader_hears_that_a_follower_lost_its_directory() -> None:
     lab = settled_cluster("safe", log_dirs=2)
     break_dir(lab, 3)
 
-    assert steps(lab)[4:] == [
+    assert steps_after_dir_failure(lab)[4:] == [
         "command 2 leads 2,3,4: b3",
         "metadata 2 leads 2,3,4, offline 3: b1 b2 b4",
         "b1 writes: 2 leads 2,4",
         "command 2 leads 2,4: b2 b3 b4",
         "metadata 2 leads 2,4, offline 3: b1 b2 b3 b4",
     ]
-    assert [m.broker for m in leader_of(lab).isr] == [2, 4]
+    assert [member.broker for member in leader_of(lab).isr] == [2, 4]
 
 
 def test_controller_hears_of_every_failed_directory() -> None:
@@ -96,28 +104,32 @@ def test_controller_hears_of_every_failed_directory() -> None:
     break_dir(lab, 2)
     break_dir(lab, 3)
 
-    assert (lab.isr(), lab.leaders(), events(lab)) == ([4], [4], ())
+    assert (lab.isr(), lab.leaders(), dir_notifications(lab)) == ([4], [4], ())
 
 
 def test_broker_answers_for_every_replica_in_the_directory() -> None:
     """R-300: the controller asks for all partitions of that broker; those of its good directory stay."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     create_topic(lab, "v", 1, 2, 3)
     break_dir(lab, 1)
 
     states = {tp: lab.nodes[3].state.broker.metadata[tp] for tp in (T0, U0, V0)}
-    found = {tp: (brokers_of(state.isr), state.offline) for tp, state in states.items()}
-    assert found == {T0: ((2, 3), (1,)), U0: ((1, 2, 3), ()), V0: ((2, 3), (1,))}
+    isr_and_offline = {tp: (brokers_of(state.isr), state.offline) for tp, state in states.items()}
+    assert isr_and_offline == {T0: ((2, 3), (1,)), U0: ((1, 2, 3), ()), V0: ((2, 3), (1,))}
 
 
 def test_controller_asks_nobody_after_an_event_of_another_type() -> None:
     """R-299, R-300: event 1 is the failure of a directory. Notifications that are found together are all read and deleted."""
     lab = settled_cluster("safe", log_dirs=2)
-    found = (b'{"version":1,"broker":2,"event":1}', b'{"version":1,"broker":3,"event":2}', b'{"version":1,"broker":4,"event":1}')
-    write(lab, *(Create(paths.LOG_DIR_EVENT, data, sequential=True) for data in found))
+    notifications = (
+        b'{"version":1,"broker":2,"event":1}',
+        b'{"version":1,"broker":3,"event":2}',
+        b'{"version":1,"broker":4,"event":1}',
+    )
+    write(lab, *(Create(paths.LOG_DIR_EVENT, data, sequential=True) for data in notifications))
 
-    assert events(lab) == ()
+    assert dir_notifications(lab) == ()
     assert [to for _, to, _ in lab.sent(LeaderAndIsr)] == ["b2", "b4"]
 
 
@@ -126,21 +138,21 @@ def test_new_controller_deletes_notifications_that_it_finds() -> None:
     lab = settled_cluster("safe", log_dirs=2)
     lab.crash(1)
     break_dir(lab, 3)
-    assert len(events(lab)) == 1
+    assert len(dir_notifications(lab)) == 1
     lab.expire(1)
     lab.settle()
 
-    assert (events(lab), lab.isr()) == ((), [2, 4])
+    assert (dir_notifications(lab), lab.isr()) == ((), [2, 4])
 
 
 def test_controller_sees_a_notification_while_it_deletes_another() -> None:
     """R-300: the watch fires while it is at work; it lists once more."""
     lab = cluster()
-    asked: list[str] = []
+    brokers_asked: list[str] = []
 
     def watching(envelope: Envelope) -> bool:
         if isinstance(envelope.message, LeaderAndIsr):
-            asked.append(envelope.receiver)
+            brokers_asked.append(envelope.receiver)
         return False
 
     def notify(broker: int) -> None:
@@ -150,7 +162,7 @@ def test_controller_sees_a_notification_while_it_deletes_another() -> None:
     lab.before[f"gone: {paths.LOG_DIR_EVENT}0000000000"] = partial(notify, 3)
     notify(2)
 
-    assert (asked, events(lab)) == (["b2", "b3"], ())
+    assert (brokers_asked, dir_notifications(lab)) == (["b2", "b3"], ())
 
 
 @pytest.mark.parametrize("lost", range(4))
@@ -164,7 +176,7 @@ def test_lost_answer_of_zookeeper_loses_no_notification(lost: int) -> None:
     lab.wait(5000)
 
     assert lab.lost_answers == 1
-    assert (events(lab), len(lab.leaders()), lab.isr()) == ((), 1, [3, 4])
+    assert (dir_notifications(lab), len(lab.leaders()), lab.isr()) == ((), 1, [3, 4])
 
 
 # --- metadata -----------------------------------------------------------------------------------------------------------------
@@ -172,16 +184,16 @@ def test_lost_answer_of_zookeeper_loses_no_notification(lost: int) -> None:
 
 def offline_seen(lab: Lab, tp: TopicPartition = T0) -> dict[int, tuple[int, ...]]:
     """The offline replicas of a partition that each broker tells a client."""
-    found: dict[int, tuple[int, ...]] = {}
+    offline_by_broker: dict[int, tuple[int, ...]] = {}
     for i in lab.nodes:
         lab.client_replies.clear()
         lab.handle_event(i, Received(Address("c1"), Metadata(ASK)))
         (reply,) = [m for m in lab.client_replies if isinstance(m, MetadataReply)]
-        (found[i],) = [state.offline for state in reply.states if state.tp == tp]
-    return found
+        (offline_by_broker[i],) = [state.offline for state in reply.states if state.tp == tp]
+    return offline_by_broker
 
 
-def lagging() -> Lab:
+def cluster_with_lagging_b3() -> Lab:
     """b4 has no replica, b3 has left the ISR: no election follows when its replica goes offline."""
     lab = Lab(4, replicas=(1, 2, 3), log_dirs=2)
     lab.wait(3000)
@@ -194,7 +206,7 @@ def lagging() -> Lab:
 
 def test_every_broker_tells_of_a_replica_on_a_bad_disk() -> None:
     """R-294, R-304, R-305: also where the replica was not in sync, so that neither leader nor ISR change."""
-    lab = lagging()
+    lab = cluster_with_lagging_b3()
     break_dir(lab, 3)
 
     assert (lab.isr(), offline_seen(lab)) == ([1, 2], dict.fromkeys((1, 2, 3, 4), (3,)))
@@ -202,7 +214,7 @@ def test_every_broker_tells_of_a_replica_on_a_bad_disk() -> None:
 
 def test_every_broker_tells_of_a_replica_on_a_dead_broker() -> None:
     """R-304, R-305: KIP-112's union of offline replicas on live brokers and replicas on dead ones."""
-    lab = lagging()
+    lab = cluster_with_lagging_b3()
     crash_and_expire(lab, 3)
 
     assert (lab.isr(), offline_seen(lab)) == ([1, 2], dict.fromkeys((1, 2, 4), (3,)))
@@ -213,12 +225,12 @@ def test_every_broker_tells_of_a_replica_on_a_dead_broker() -> None:
 
 def test_controller_learns_of_bad_replicas_from_a_new_broker() -> None:
     """R-301: b3 starts with a bad directory. It is told its partitions, and its answer alone says that one is offline."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     lab.disks[3].dirs[0].bad = True
     restart(lab, 3)
 
-    assert (events(lab), 3 in lab.nodes) == ((), True)
+    assert (dir_notifications(lab), 3 in lab.nodes) == ((), True)
     assert offline_seen(lab) == dict.fromkeys(lab.ids, (3,))
     assert offline_seen(lab, U0) == dict.fromkeys(lab.ids, ())
 
@@ -235,13 +247,13 @@ def test_offline_replicas_are_listed_without_a_leader_too() -> None:
 
 def test_new_replica_is_offline_if_its_creation_fails() -> None:
     """R-297: b3 cannot notify the controller; its answer to the command with isNewReplica says that nothing was created."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     lab.cut_off_from_zk.add(3)
     lab.disks[3].dirs[1].bad = True  # the emptier directory, where u-0 would go
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(5000)
 
-    assert events(lab) == ()
+    assert dir_notifications(lab) == ()
     assert offline_seen(lab, U0) == dict.fromkeys(lab.ids, (3,))
 
 
@@ -250,8 +262,8 @@ def test_new_controller_asks_every_broker_for_its_partitions() -> None:
     lab = settled_cluster("safe")
     crash_and_expire(lab, 1)
 
-    asked = lab.sent(LeaderAndIsr)
-    assert {(i, to, m.init) for i, to, m in asked if T0 in [state.tp for state in m.states]} == {
+    commands_sent = lab.sent(LeaderAndIsr)
+    assert {(i, to, message.init) for i, to, message in commands_sent if T0 in [state.tp for state in message.states]} == {
         (2, "b2", True),
         (2, "b3", True),
         (2, "b4", True),
@@ -261,16 +273,16 @@ def test_new_controller_asks_every_broker_for_its_partitions() -> None:
 
 def test_new_controller_marks_only_new_replicas() -> None:
     """R-307: t-0 was created under the former controller, u-0 while there was none."""
-    lab = jbod()
+    lab = cluster_with_dirs()
     controller = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
     lab.crash(controller)
     create_topic(lab, "u", *(i for i in lab.ids if i != controller))
-    told: dict[TopicPartition, set[tuple[str, bool]]] = {T0: set(), U0: set()}
+    is_new_by_receiver: dict[TopicPartition, set[tuple[str, bool]]] = {T0: set(), U0: set()}
 
     def watching(envelope: Envelope) -> bool:
         if isinstance(envelope.message, LeaderAndIsr):
             for state in envelope.message.states:
-                told[state.tp].add((envelope.receiver, state.tp in envelope.message.new))
+                is_new_by_receiver[state.tp].add((envelope.receiver, state.tp in envelope.message.new))
         return False
 
     lab.is_held = watching
@@ -278,13 +290,13 @@ def test_new_controller_marks_only_new_replicas() -> None:
     lab.settle()
     others = [f"b{i}" for i in lab.ids if i != controller]
 
-    assert told == {T0: {(to, False) for to in others}, U0: {(to, True) for to in others}}
+    assert is_new_by_receiver == {T0: {(to, False) for to in others}, U0: {(to, True) for to in others}}
 
 
 def test_repaired_broker_is_told_that_its_replicas_are_old() -> None:
     """R-303: isNewReplica is false; the broker creates the replica because it can access all its directories."""
-    lab = jbod()
-    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    lab = cluster_with_dirs()
+    assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
     lab.disks[3].dirs[0] = type(lab.disks[3].dirs[0])()
     new_placements: list[tuple[TopicPartition, ...]] = []
 

@@ -5,11 +5,11 @@ from reference import metrics
 from reference.config import VARIANTS
 from reference.metrics import METRICS
 from reference.types import BrokerState
-from tests.reference.lab import Lab
+from tests.reference.lab import Lab, carries
 from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
 
-def of(lab: Lab, broker: int, *names: str) -> list[int]:
+def metrics_of(lab: Lab, broker: int, *names: str) -> list[int]:
     """Some metrics of a broker, by their short names."""
     values = {short_name(name): value for name, value in metrics.read(lab.nodes[broker]).items()}
     return [values[name] for name in names]
@@ -22,36 +22,36 @@ def test_metrics_have_distinct_short_names() -> None:
 def test_one_broker_counts_as_controller() -> None:
     lab = cluster_in_sync()
 
-    assert [of(lab, broker, "ActiveControllerCount") for broker in lab.ids] == [[1], [0], [0]]
+    assert [metrics_of(lab, broker, "ActiveControllerCount") for broker in lab.ids] == [[1], [0], [0]]
 
 
 def test_leader_alone_counts_its_under_replicated_partition() -> None:
     """A follower that counted it too would make the sum over all brokers wrong."""
     lab = cluster_in_sync()
-    assert of(lab, 1, "LeaderCount", "UnderReplicatedPartitions") == [1, 0]
+    assert metrics_of(lab, 1, "LeaderCount", "UnderReplicatedPartitions") == [1, 0]
     crash_and_expire(lab, 3)
 
-    assert of(lab, 1, "LeaderCount", "UnderReplicatedPartitions") == [1, 1]
-    assert of(lab, 2, "LeaderCount", "UnderReplicatedPartitions") == [0, 0]
+    assert metrics_of(lab, 1, "LeaderCount", "UnderReplicatedPartitions") == [1, 1]
+    assert metrics_of(lab, 2, "LeaderCount", "UnderReplicatedPartitions") == [0, 0]
 
 
 def test_leader_counts_partitions_under_min_isr() -> None:
     lab = Lab(3, min_isr=3)
     lab.wait(3000)
-    assert of(lab, 1, "UnderMinIsrPartitionCount") == [0]
+    assert metrics_of(lab, 1, "UnderMinIsrPartitionCount") == [0]
     crash_and_expire(lab, 3)
 
-    assert of(lab, 1, "UnderMinIsrPartitionCount") == [1]
+    assert metrics_of(lab, 1, "UnderMinIsrPartitionCount") == [1]
 
 
 def test_controller_counts_partitions_without_a_leader() -> None:
     lab = Lab(3, replicas=(2,))
     lab.wait(3000)
-    assert of(lab, 1, "OfflinePartitionsCount") == [0]
+    assert metrics_of(lab, 1, "OfflinePartitionsCount") == [0]
     crash_and_expire(lab, 2)
 
-    assert of(lab, 1, "OfflinePartitionsCount") == [1]
-    assert of(lab, 3, "OfflinePartitionsCount") == [0]
+    assert metrics_of(lab, 1, "OfflinePartitionsCount") == [1]
+    assert metrics_of(lab, 3, "OfflinePartitionsCount") == [0]
 
 
 def test_silent_broker_is_fenced_in_both_metrics() -> None:
@@ -60,18 +60,18 @@ def test_silent_broker_is_fenced_in_both_metrics() -> None:
     lab.is_held = lambda envelope: "b3" in (envelope.sender, envelope.receiver)
     lab.wait(10_000)
 
-    assert of(lab, 1, "FencedBrokerCount", "BrokerState") == [1, BrokerState.ACTIVE]
-    assert of(lab, 3, "FencedBrokerCount", "BrokerState") == [0, BrokerState.INACTIVE]
+    assert metrics_of(lab, 1, "FencedBrokerCount", "BrokerState") == [1, BrokerState.ACTIVE]
+    assert metrics_of(lab, 3, "FencedBrokerCount", "BrokerState") == [0, BrokerState.INACTIVE]
 
 
 def test_controller_counts_an_election_and_its_time() -> None:
     lab = Lab(3, replicas=(2, 3))
     lab.wait(3000)
-    (before,) = of(lab, 1, "LeaderElectionRateAndTimeMs")
+    (before,) = metrics_of(lab, 1, "LeaderElectionRateAndTimeMs")
     crash_and_expire(lab, lab.leader())
 
-    assert of(lab, 1, "LeaderElectionRateAndTimeMs", "UncleanLeaderElectionsPerSec") == [before + 1, 0]
-    assert of(lab, 1, "LastLeaderElectionTimeMs") == [lab.now]
+    assert metrics_of(lab, 1, "LeaderElectionRateAndTimeMs", "UncleanLeaderElectionsPerSec") == [before + 1, 0]
+    assert metrics_of(lab, 1, "LastLeaderElectionTimeMs") == [lab.now]
 
 
 def test_election_outside_the_isr_counts_as_unclean() -> None:
@@ -79,27 +79,27 @@ def test_election_outside_the_isr_counts_as_unclean() -> None:
     lab = Lab(3, variant=VARIANTS["unclean-election"], replicas=(2, 3))
     lab.wait(3000)
     crash_and_expire(lab, 3)
-    before = of(lab, 1, "UncleanLeaderElectionsPerSec")
+    before = metrics_of(lab, 1, "UncleanLeaderElectionsPerSec")
     crash_and_expire(lab, 2)
     lab.start(3)
     lab.settle()
 
     assert (before, lab.leader()) == ([0], 3)
-    assert of(lab, 1, "UncleanLeaderElectionsPerSec") == [1]
+    assert metrics_of(lab, 1, "UncleanLeaderElectionsPerSec") == [1]
 
 
 def test_leader_counts_how_its_isr_shrinks_and_grows() -> None:
     lab = cluster_in_sync()
-    shrinks, expands = of(lab, 1, "IsrShrinksPerSec", "IsrExpandsPerSec")
-    lab.is_held = lambda envelope: (envelope.sender, envelope.receiver) == ("b3", "b1")
+    shrinks, expands = metrics_of(lab, 1, "IsrShrinksPerSec", "IsrExpandsPerSec")
+    lab.is_held = carries(sender="b3", receiver="b1")
     lab.produce(1, "x")
     lab.wait(5500)
-    shrunk = of(lab, 1, "IsrShrinksPerSec")[0]
+    shrunk = metrics_of(lab, 1, "IsrShrinksPerSec")[0]
     lab.is_held = lambda _: False
     lab.wait(5000)
 
     assert (lab.isr(), shrunk - shrinks) == ([1, 2, 3], 1)
-    assert of(lab, 1, "IsrExpandsPerSec")[0] > expands
+    assert metrics_of(lab, 1, "IsrExpandsPerSec")[0] > expands
 
 
 def test_copy_of_a_process_counts_anew() -> None:

@@ -158,7 +158,9 @@ def test_diverging_follower_does_not_advance_the_hw(counted: bool, hw: int) -> N
     epoch = lab.partition(1).leader_epoch
     asking = Fetch(99, T0, BrokerId(2), incarnation, epoch, Offset(1), Millis(100), 10, last_epoch=LeaderEpoch(7))
     lab.handle_event(1, Received(Address("b2"), asking))
-    replies = [m.diverging for _, _, m in lab.in_flight if isinstance(m, FetchReply) and m.correlation == 99]
+    replies = [
+        message.diverging for _, _, message in lab.in_flight if isinstance(message, FetchReply) and message.correlation == 99
+    ]
 
     assert replies == [Diverging(LeaderEpoch(0), Offset(1))]
     assert lab.partition(1).hw == hw
@@ -230,11 +232,11 @@ def logs_after_alternating_leaders(variant: Variant) -> tuple[list[str], list[st
 
 def test_logs_are_equal_after_unclean_elections() -> None:
     """B-05: they lose records, as acks=1 allows, but logs must not differ; with KIP-101 alone they do."""
-    one, other = logs_after_alternating_leaders(replace(SAFE, unclean_election=True))
-    assert one == other
+    first_log, second_log = logs_after_alternating_leaders(replace(SAFE, unclean_election=True))
+    assert first_log == second_log
 
-    one, other = logs_after_alternating_leaders(replace(VARIANTS["kip101"], unclean_election=True))
-    assert one != other
+    first_log, second_log = logs_after_alternating_leaders(replace(VARIANTS["kip101"], unclean_election=True))
+    assert first_log != second_log
 
 
 # --- high watermark --------------------------------------------------------------------------------------------------------
@@ -283,10 +285,10 @@ def test_leader_and_isr_of_an_older_controller_is_refused(name: str, error: Erro
     broker = lab.nodes[3].state.broker
     assert broker.controller_epoch == 2
     lab.in_flight.clear()
-    late = LeaderAndIsr(5, BrokerId(1), ControllerEpoch(1), broker.incarnation, False, (lab.state(),))
-    lab.handle_event(3, Received(Address("b1"), late))
+    late_command = LeaderAndIsr(5, BrokerId(1), ControllerEpoch(1), broker.incarnation, init=False, states=(lab.state(),))
+    lab.handle_event(3, Received(Address("b1"), late_command))
 
-    assert [m.error for _, to, m in lab.in_flight if to == "b1" and isinstance(m, LeaderAndIsrReply)] == [error]
+    assert [message.error for _, to, message in lab.in_flight if to == "b1" and isinstance(message, LeaderAndIsrReply)] == [error]
 
 
 @pytest.mark.parametrize(("persist", "epochs"), [(True, (1, 2)), (False, (1, 1))])
@@ -338,10 +340,12 @@ def test_leader_and_isr_for_an_old_incarnation_is_refused(name: str, error: Erro
     lab = cluster_in_sync(name)
     broker = lab.nodes[3].state.broker
     lab.in_flight.clear()
-    late = LeaderAndIsr(5, BrokerId(1), broker.controller_epoch, Incarnation(broker.incarnation - 1), False, (lab.state(),))
-    lab.handle_event(3, Received(Address("b1"), late))
+    late_command = LeaderAndIsr(
+        5, BrokerId(1), broker.controller_epoch, Incarnation(broker.incarnation - 1), init=False, states=(lab.state(),)
+    )
+    lab.handle_event(3, Received(Address("b1"), late_command))
 
-    assert [m.error for _, to, m in lab.in_flight if to == "b1" and isinstance(m, LeaderAndIsrReply)] == [error]
+    assert [message.error for _, to, message in lab.in_flight if to == "b1" and isinstance(message, LeaderAndIsrReply)] == [error]
 
 
 def test_parked_produce_fails_when_the_leader_epoch_changes() -> None:
@@ -353,7 +357,7 @@ def test_parked_produce_fails_when_the_leader_epoch_changes() -> None:
         lab.settle()
         send_leader_and_isr(lab, 1, next_state(lab, 2))
 
-        assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == errors
+        assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == errors
         assert not isinstance(lab.partition(1).role, Leader)
 
 
@@ -409,6 +413,6 @@ def test_epoch_end_request_without_epoch_is_not_fenced(behind: int | None, error
     current = NO_EPOCH if behind is None else LeaderEpoch(epoch - behind)
     lab.handle_event(1, Received(Address("c1"), EpochEnd(7, T0, BrokerId(-1), current, epoch)))
     lab.settle()
-    (reply,) = [one for one in lab.client_replies if isinstance(one, EpochEndReply)]
+    (reply,) = [reply_found for reply_found in lab.client_replies if isinstance(reply_found, EpochEndReply)]
 
     assert (reply.error, reply.end_offset) == (error, 1 if error is ErrorCode.NONE else None)

@@ -29,7 +29,7 @@ def test_command_follows_the_write_that_it_tells_of() -> None:
     early = lab.sent(LeaderAndIsr)
     lab.release_writes()
     lab.settle()
-    epochs = {to: [s.leader_epoch for s in m.states] for _, to, m in lab.sent(LeaderAndIsr)}
+    epochs = {to: [state.leader_epoch for state in message.states] for _, to, message in lab.sent(LeaderAndIsr)}
 
     assert (idle, early) == ([1, 2, 4], [])
     assert epochs == {"b2": [lab.state().leader_epoch], "b4": [lab.state().leader_epoch]}
@@ -46,7 +46,7 @@ def test_new_leader_refuses_produces_until_it_is_told() -> None:
     lab.is_held = lambda _: False
     lab.settle()
     lab.produce(leader, "x", acks=1, correlation=2)
-    answers = {m.correlation: m.error for m in lab.client_replies if isinstance(m, ProduceReply)}
+    answers = {reply.correlation: reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)}
 
     assert answers == {1: ErrorCode.NOT_LEADER_OR_FOLLOWER, 2: ErrorCode.NONE}
 
@@ -58,10 +58,10 @@ def test_command_without_an_answer_runs_into_its_timeout() -> None:
     crash_and_expire(lab, 4)
     timeout = lab.configs[1].request_timeout_ms
     lab.wait(timeout - 1)
-    before = [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
+    before = [to for _, to, message in lab.sent(LeaderAndIsr) if to == "b3"]
     lab.wait(1)
 
-    assert (before, [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
+    assert (before, [to for _, to, message in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
 
 
 def test_command_without_an_answer_alerts_the_administrator() -> None:
@@ -74,13 +74,13 @@ def test_command_without_an_answer_alerts_the_administrator() -> None:
     lab.wait(timeout - 1)
     early = alerts(lab)
     lab.wait(1)
-    told = alerts(lab)
+    alerts_sent = alerts(lab)
     lab.is_held = lambda _: False
     lab.settle()
     lab.wait(2 * timeout)
 
-    assert (early, told) == ([], [(1, 3, incarnation, "LeaderAndIsr")])
-    assert alerts(lab) == told
+    assert (early, alerts_sent) == ([], [(1, 3, incarnation, "LeaderAndIsr")])
+    assert alerts(lab) == alerts_sent
 
 
 def alerts(lab: Recorded) -> list[tuple[int, int | None, int | None, str | None]]:
@@ -112,7 +112,7 @@ def test_newest_state_is_told_after_a_timeout() -> None:
     for i in (4, 2):
         crash_and_expire(lab, i)
     lab.fire(1, "channel:3")
-    epochs = [s.leader_epoch for _, to, m in lab.sent(LeaderAndIsr) if to == "b3" for s in m.states]
+    epochs = [state.leader_epoch for _, to, message in lab.sent(LeaderAndIsr) if to == "b3" for state in message.states]
 
     assert epochs == [before + 1, before + 2]
 
@@ -193,7 +193,7 @@ def test_init_repeats_commands_lost_with_the_controller() -> None:
     assert lab.state() == written
     assert lab.partition(3).leader_epoch == written.leader_epoch
     assert isinstance(lab.partition(3).role, Follower)
-    assert {to for _, to, m in lab.sent(LeaderAndIsr) if m.init} == {"b2", "b3"}
+    assert {to for _, to, message in lab.sent(LeaderAndIsr) if message.init} == {"b2", "b3"}
 
 
 def steps_of_failover(lab: Recorded) -> list[str]:
@@ -278,8 +278,8 @@ def test_new_controller_repairs_leaders_before_it_makes_new_ones() -> None:
 def test_starting_broker_reads_in_the_order_of_v3() -> None:
     """R-045, V3 §E step 1, step 2: topics, their assignments, the states of its own partitions; it follows only then."""
     lab = settled_cluster("safe")
-    other = Create(paths.topic_path("other"), paths.topic_payload(((BrokerId(2), BrokerId(3)),)))
-    write(lab, other)
+    other_topic = Create(paths.topic_path("other"), paths.topic_payload(((BrokerId(2), BrokerId(3)),)))
+    write(lab, other_topic)
     crash_and_expire(lab, 4)
     lab.is_held = carries(receiver="b4")
     lab.clear_record()
@@ -313,10 +313,12 @@ def test_move_ends_with_metadata_to_every_broker() -> None:
     narrowed = max(n for n, (_, op) in enumerate(lab.log) if isinstance(op, SetData) and op.path == paths.topic_path("t"))
     cleared = next(n for n, (_, op) in enumerate(lab.log) if isinstance(op, Delete) and op.path == admin_paths.REASSIGN)
     lab.log = lab.log[cleared:]
-    told = {to: [(s.leader, s.replicas) for s in m.states] for _, to, m in lab.sent(UpdateMetadata)}
+    states_by_receiver = {
+        to: [(state.leader, state.replicas) for state in message.states] for _, to, message in lab.sent(UpdateMetadata)
+    }
 
     assert narrowed < cleared
-    assert told == {f"b{i}": [(5, (5, 6))] for i in lab.ids}
+    assert states_by_receiver == {f"b{i}": [(5, (5, 6))] for i in lab.ids}
 
 
 def test_move_of_an_offline_partition_is_in_the_metadata() -> None:
@@ -327,15 +329,17 @@ def test_move_of_an_offline_partition_is_in_the_metadata() -> None:
         crash_and_expire(lab, dead)
     lab.clear_record()
     reassign(lab, (5, 6))
-    told = {to: [(s.leader, s.replicas) for s in m.states] for _, to, m in lab.sent(UpdateMetadata)}
+    states_by_receiver = {
+        to: [(state.leader, state.replicas) for state in message.states] for _, to, message in lab.sent(UpdateMetadata)
+    }
 
-    assert told == {f"b{i}": [(None, (2, 3, 4, 5, 6))] for i in (1, 5, 6)}
+    assert states_by_receiver == {f"b{i}": [(None, (2, 3, 4, 5, 6))] for i in (1, 5, 6)}
 
 
 def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
     """R-236, V3 §F step 3.2.3: without fenced fetches nobody else needs the command that takes the old replicas out."""
     lab = recorded_move(fetch_fencing=False)
-    narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]
+    narrow = [to for _, to, message in lab.sent(LeaderAndIsr) for state in message.states if brokers_of(state.isr) == (5, 6)]
 
     assert narrow == ["b5"]
 
@@ -343,6 +347,6 @@ def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
 def test_shrunk_isr_of_a_move_is_told_to_all_if_fenced() -> None:
     """R-236: the write began a leader epoch, and a follower that did not know it could fetch no more."""
     lab = recorded_move()
-    narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]
+    narrow = [to for _, to, message in lab.sent(LeaderAndIsr) for state in message.states if brokers_of(state.isr) == (5, 6)]
 
     assert narrow == ["b5", "b6"]

@@ -20,7 +20,7 @@ T0, T1, T2, U1 = (TopicPartition(name) for name in ("t-0", "t-1", "t-2", "u-1"))
 LATER = (T1, T2, U1)
 
 
-def requests(root: str, payload: bytes) -> tuple[AnyOp, ...]:
+def request_znodes(root: str, payload: bytes) -> tuple[AnyOp, ...]:
     """The znodes below an admin path that ask for the same with each of the later partitions."""
     topics = tuple(Create(f"{root}/{topic}", b"") for topic in ("t", "u"))
     return (*topics, *(Create(f"{root}/{tp.replace('-', '/')}", payload) for tp in LATER))
@@ -30,9 +30,9 @@ def test_all_requested_partitions_are_added_and_removed() -> None:
     """R-063, R-064, V3 §H on_partitions_add step 1, on_partitions_remove step 1: set_p is all that the path asks for."""
     lab = cluster_in_sync()
     write(lab, Create(paths.topic_path("u"), paths.topic_payload((BROKERS,))))
-    write(lab, *requests(paths.PARTITIONS_ADD, b"[3,2]"))
+    write(lab, *request_znodes(paths.PARTITIONS_ADD, b"[3,2]"))
     assert [len(lab.leaders(tp)) for tp in LATER] == [1, 1, 1]
-    write(lab, *requests(paths.PARTITIONS_REMOVE, b""))
+    write(lab, *request_znodes(paths.PARTITIONS_REMOVE, b""))
 
     assert [brokers_with_log(lab, tp) for tp in LATER] == [[], [], []]
     assert (assignment_in_zookeeper(lab), lab.leader()) == ({T0: BROKERS}, 1)

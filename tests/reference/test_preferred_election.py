@@ -133,12 +133,12 @@ class Ordered(Mortal):
         if i == 1 and isinstance(effect, ZkRequest):
             if self.requests == self.moment:
                 _, fired = self.zk.submit(self.admin, (Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0,))),))
-                self.watches(fired)
+                self.deliver_watches(fired)
             self.requests += 1
         return super()._perform(i, effect)
 
 
-def moved(target: tuple[int, ...], moment: int | None = None) -> Ordered:
+def cluster_with_order_during_move(target: tuple[int, ...], moment: int | None = None) -> Ordered:
     """Move T0 from 1,2,3, led by b1, with an order at this moment."""
     lab = cluster(kind=Ordered)
     assert isinstance(lab, Ordered)
@@ -150,18 +150,18 @@ def moved(target: tuple[int, ...], moment: int | None = None) -> Ordered:
 
 def test_preferred_election_costs_a_move_no_epoch() -> None:
     """R-147, R-235: b1 is the preferred replica and leads already, so no moment of the order may change the states written."""
-    undisturbed = moved((1, 4, 5))
+    undisturbed = cluster_with_order_during_move((1, 4, 5))
     states = [step for step in undisturbed.steps if step.startswith("state")]
     for moment in range(undisturbed.requests):
-        lab = moved((1, 4, 5), moment)
+        lab = cluster_with_order_during_move((1, 4, 5), moment)
         assert [step for step in lab.steps if step.startswith("state")] == states, moment
         assert (lab.state().leader_epoch, pending_requests(lab)) == (undisturbed.state().leader_epoch, []), moment
 
 
 def test_preferred_election_is_served_beside_a_move() -> None:
     """R-147: once b4 is in the ISR and first in the assignment, no moment of the order loses it to the orders of the move."""
-    undisturbed = moved((4, 1, 5))
-    served = [moved((4, 1, 5), moment).leaders() == [4] for moment in range(undisturbed.requests)]
+    undisturbed = cluster_with_order_during_move((4, 1, 5))
+    served = [cluster_with_order_during_move((4, 1, 5), moment).leaders() == [4] for moment in range(undisturbed.requests)]
 
     assert undisturbed.leaders() == [1]
     assert (any(served), served) == (True, sorted(served))

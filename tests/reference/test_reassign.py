@@ -81,9 +81,9 @@ def test_reassignment_entry_has_the_documented_json() -> None:
 def test_malformed_reassignment_entry_is_skipped(row: str) -> None:
     """R-003, KAFKA-2234: one bad entry, as with two replicas on one broker, never blocks the others."""
     good = '{"topic":"t","partition":1,"replicas":[2,3]}'
-    found = admin_paths.decode_reassignments(f'{{"version":1,"partitions":[{row},{good}]}}'.encode())
+    decoded = admin_paths.decode_reassignments(f'{{"version":1,"partitions":[{row},{good}]}}'.encode())
 
-    assert found == (reassignment_of((2, 3), (), TopicPartition("t-1")), 1)
+    assert decoded == (reassignment_of((2, 3), (), TopicPartition("t-1")), 1)
 
 
 def test_v3_reassignment_path_names_one_partition() -> None:
@@ -136,7 +136,7 @@ def test_only_new_replicas_of_a_reassignment_are_marked_new() -> None:
     lab.is_held = carries(LeaderAndIsr)
     reassign(lab)
 
-    news = {to: m.new for _, to, m in lab.in_flight if isinstance(m, LeaderAndIsr)}
+    news = {to: message.new for _, to, message in lab.in_flight if isinstance(message, LeaderAndIsr)}
     assert news == {"b1": (), "b2": (), "b3": (), "b4": (T0,), "b5": (T0,), "b6": (T0,)}
 
 
@@ -231,7 +231,7 @@ def test_reassignment_stops_old_replicas_before_it_deletes_them() -> None:
     lab = cluster()
     lab.is_held = carries(StopReplica, receiver="b3")
     reassign(lab)
-    stops = [m.partitions[0].delete for _, _, m in lab.in_flight if isinstance(m, StopReplica)]
+    stops = [message.partitions[0].delete for _, _, message in lab.in_flight if isinstance(message, StopReplica)]
 
     assert (stops, brokers_with_log(lab), assigned_replicas(lab)) == ([False], [1, 2, 3, 4, 5, 6], (*OAR, *RAR))
 
@@ -471,11 +471,11 @@ def test_deletion_waits_for_an_entry_that_is_written_again(monkeypatch: pytest.M
 
 def test_controller_sees_a_reassignment_changed_in_place() -> None:
     """KAFKA-9478, B-58: the znode changes while it exists; the controller misses this if it does not set its watch again."""
-    late = TopicPartition("t-7")
+    late_tp = TopicPartition("t-7")
     found = {}
     for protocol in ("safe", "reassign-failover-zombie"):
         lab = cluster(VARIANTS[protocol])
-        write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of((4, 5), (), late))))
+        write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of((4, 5), (), late_tp))))
         if pending_moves(lab) is None:
             reassign(lab)
         else:

@@ -48,7 +48,7 @@ def request_znodes(variant: str, *tps: TopicPartition) -> tuple[AnyOp, ...]:
     return (*(Create(path, b"") for path in above), *(Create(leaf, paths.replicas_payload(broker_ids(*RAR))) for leaf in leaves))
 
 
-def moves(lab: Lab) -> dict[TopicPartition, str]:
+def steps_by_partition(lab: Lab) -> dict[TopicPartition, str]:
     """The partitions that the controller moves, with the step of each."""
     return {tp: move.step for tp, move in lab.nodes[1].state.controller.agent.moves.items()}
 
@@ -62,7 +62,7 @@ def test_all_partitions_in_the_path_are_taken_up(variant: str) -> None:
     lab = two_topics(variant)
     write(lab, *request_znodes(variant, T0, U0))
 
-    assert sorted(moves(lab)) == [T0, U0]
+    assert sorted(steps_by_partition(lab)) == [T0, U0]
 
 
 def test_known_move_keeps_its_state_when_the_path_changes() -> None:
@@ -70,11 +70,11 @@ def test_known_move_keeps_its_state_when_the_path_changes() -> None:
     lab = two_topics("safe")
     write(lab, *request_znodes("safe", T0))
     epoch = lab.state().leader_epoch
-    assert moves(lab) == {T0: "joining"}
+    assert steps_by_partition(lab) == {T0: "joining"}
     both = reassignment_of(RAR, OAR) | reassignment_of(RAR, (), U0)
     write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(both)))
 
-    assert moves(lab) == {T0: "joining", U0: "joining"}
+    assert steps_by_partition(lab) == {T0: "joining", U0: "joining"}
     assert lab.state().leader_epoch == epoch
 
 
@@ -113,17 +113,17 @@ def test_v3_tells_the_new_replicas_to_begin() -> None:
 def test_agent_of_a_former_controller_changes_nothing() -> None:
     """R-053, V3 §F step 3.2.1: another controller was elected between the agent's read and its write, which is refused."""
     lab = cluster()
-    found: list[tuple[int, ...]] = []
+    assignments_seen: list[tuple[int, ...]] = []
 
     def deposed() -> None:
         lab.zk.submit(lab.admin, (SetData(paths.CONTROLLER_EPOCH, b"9", -1),))
-        lab.before["AR 4,5,6"] = lambda: found.append(assigned_replicas(lab))
+        lab.before["AR 4,5,6"] = lambda: assignments_seen.append(assigned_replicas(lab))
 
     lab.before["AR 4,5,6"] = deposed
     reassign(lab)
 
     assert wait_until(lab, lambda: is_moved_to(lab, RAR))
-    assert found == [(*OAR, *RAR)]
+    assert assignments_seen == [(*OAR, *RAR)]
 
 
 def test_agent_does_one_round_at_a_time() -> None:

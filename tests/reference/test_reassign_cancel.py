@@ -179,19 +179,19 @@ def test_new_controller_rolls_back_to_the_original_replicas() -> None:
 def test_cancellation_rolls_back_every_pending_reassignment() -> None:
     """R-233: also those that were added while others were in flight."""
     lab = cluster()
-    other = TopicPartition("t-1")
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: broker_ids(*OAR), other: broker_ids(2, 3)})))
+    second_tp = TopicPartition("t-1")
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: broker_ids(*OAR), second_tp: broker_ids(2, 3)})))
     lab.remove_dead_broker(1)
     lab.start(1)
     lab.wait(3000)
     lab.is_held = fetches_from(4, 5, 6)
-    reassignments = reassignment_of(RAR) | reassignment_of((4, 5), (), other)
+    reassignments = reassignment_of(RAR) | reassignment_of((4, 5), (), second_tp)
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
-    assert (assigned_replicas(lab), assigned_replicas(lab, other)) == ((*OAR, *RAR), (2, 3, 4, 5))
+    assert (assigned_replicas(lab), assigned_replicas(lab, second_tp)) == ((*OAR, *RAR), (2, 3, 4, 5))
     request_rollback(lab)
 
     assert wait_until(lab, lambda: pending_moves(lab) is None)
-    assert (assigned_replicas(lab), assigned_replicas(lab, other)) == (OAR, (2, 3))
+    assert (assigned_replicas(lab), assigned_replicas(lab, second_tp)) == (OAR, (2, 3))
 
 
 def test_cancellation_without_a_reassignment_does_nothing() -> None:
@@ -228,38 +228,38 @@ def test_reassignment_in_flight_accepts_another_target() -> None:
 def test_added_reassignment_does_not_wait_for_a_slow_one() -> None:
     """R-231, R-242, R-244: the slowest partition does not block another; the extra znode is deleted when it is empty."""
     lab = stuck_move()
-    other = TopicPartition("t-1")
-    assignment = {T0: broker_ids(*assigned_replicas(lab)), other: broker_ids(1, 2)}
+    second_tp = TopicPartition("t-1")
+    assignment = {T0: broker_ids(*assigned_replicas(lab)), second_tp: broker_ids(1, 2)}
     write(lab, SetData(paths.topic_path("t"), paths.partitions_payload(assignment)))
     for i in (1,):
         lab.remove_dead_broker(i)
         lab.start(i)
         lab.settle()
     lab.wait(3000)
-    payload = admin_paths.reassignments_payload(reassignment_of((2, 3), (), other))
+    payload = admin_paths.reassignments_payload(reassignment_of((2, 3), (), second_tp))
     write(lab, Create(admin_paths.REASSIGN_EXTRA, payload))
 
     assert wait_until(
-        lab, lambda: assigned_replicas(lab, other) == (2, 3) and znode_data(lab, admin_paths.REASSIGN_EXTRA) is None
+        lab, lambda: assigned_replicas(lab, second_tp) == (2, 3) and znode_data(lab, admin_paths.REASSIGN_EXTRA) is None
     )
-    assert (brokers_with_log(lab, other), pending_moves(lab)) == ([2, 3], reassignment_of(RAR, OAR))
+    assert (brokers_with_log(lab, second_tp), pending_moves(lab)) == ([2, 3], reassignment_of(RAR, OAR))
 
 
 def test_added_reassignments_do_not_wait_for_one_in_conflict() -> None:
     """R-231, R-244: t-0 is still being rolled back; t-1, which stands behind it in the extra znode, moves meanwhile."""
     lab = stuck_move()
-    other = TopicPartition("t-1")
-    assignment = {T0: broker_ids(*assigned_replicas(lab)), other: broker_ids(1, 2)}
+    second_tp = TopicPartition("t-1")
+    assignment = {T0: broker_ids(*assigned_replicas(lab)), second_tp: broker_ids(1, 2)}
     write(lab, SetData(paths.topic_path("t"), paths.partitions_payload(assignment)))
     lab.remove_dead_broker(1)
     lab.start(1)
     lab.settle()
     lab.wait(3000)
     lab.is_held = carries(StopReplica)
-    payload = admin_paths.reassignments_payload(reassignment_of((2, 3, 4)) | reassignment_of((2, 3), (), other))
+    payload = admin_paths.reassignments_payload(reassignment_of((2, 3, 4)) | reassignment_of((2, 3), (), second_tp))
     write(lab, Create(admin_paths.REASSIGN_EXTRA, payload))
 
-    assert pending_moves(lab) == reassignment_of(RAR, OAR) | reassignment_of((2, 3), (1, 2), other)
+    assert pending_moves(lab) == reassignment_of(RAR, OAR) | reassignment_of((2, 3), (1, 2), second_tp)
 
 
 def test_added_reassignment_joins_the_pending_ones() -> None:

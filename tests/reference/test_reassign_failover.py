@@ -83,16 +83,16 @@ def _after_a_failover(protocol: str) -> tuple[tuple[int, ...], object]:
 def test_new_controller_keeps_all_reassignment_entries(protocol: str, both: bool) -> None:
     """B-58, KAFKA-6193: the mistake writes the map back with its first entry alone."""
     lab = cluster(VARIANTS[protocol])
-    other = TopicPartition("t-1")
+    second_tp = TopicPartition("t-1")
     lab.crash(1)
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: broker_ids(*OAR), other: broker_ids(2, 3)})))
-    reassignments = reassignment_of((2, 3, 4)) | reassignment_of((4, 5), (), other)
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: broker_ids(*OAR), second_tp: broker_ids(2, 3)})))
+    reassignments = reassignment_of((2, 3, 4)) | reassignment_of((4, 5), (), second_tp)
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
     lab.expire(1)
     lab.settle()
 
     assert wait_until(lab, lambda: assigned_replicas(lab) == (2, 3, 4) and pending_moves(lab) is None)
-    assert (assigned_replicas(lab, other) == (4, 5)) == both
+    assert (assigned_replicas(lab, second_tp) == (4, 5)) == both
 
 
 @pytest.mark.slow

@@ -41,12 +41,12 @@ def by_requests(replicas: tuple[int, ...] = OAR) -> Mortal:
 
 def add_partition(lab: Mortal) -> TopicPartition:
     """Add t-1 on b2 and b3 by its topic's znode, which the next controller reads."""
-    other = TopicPartition("t-1")
+    second_tp = TopicPartition("t-1")
     lab.crash(1)
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: broker_ids(*OAR), other: broker_ids(2, 3)})))
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: broker_ids(*OAR), second_tp: broker_ids(2, 3)})))
     lab.expire(1)
     lab.settle()
-    return other
+    return second_tp
 
 
 @pytest.mark.parametrize("payload", [b"{", b'{"version":1,"replicas":[],"top":3,"original_replicas":[1],"held":[]}'])
@@ -67,7 +67,7 @@ def test_invalid_entry_in_flight_is_deleted(payload: bytes) -> None:
     assert (REFUSED, "fewer replicas than min.insync.replicas") in said
 
 
-def silence(lab: Mortal, *brokers: int) -> None:
+def hold_fetches_of(lab: Mortal, *brokers: int) -> None:
     """Hold the fetches of these brokers; release those of all others."""
 
     def is_held(envelope: Envelope) -> bool:
@@ -111,7 +111,7 @@ def test_proposal_a_ignores_requests_of_proposal_b() -> None:
 def test_controller_writes_its_znode_before_a_reassignment() -> None:
     """R-246, R-253: it creates the entry with `top`, deletes the request, and only then widens AR."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     lab.clear_record()
     request_move(lab, *RAR)
 
@@ -148,11 +148,11 @@ def test_reassignment_znode_is_deleted_last() -> None:
 def test_reassignment_ends_when_all_new_replicas_are_in_sync() -> None:
     """R-248: until then the entry stays, and so do the old replicas."""
     lab = by_requests()
-    silence(lab, 6)
+    hold_fetches_of(lab, 6)
     request_move(lab, *RAR)
     lab.wait(5000)
     early = move_in_flight(lab) is not None, lab.isr(), assigned_replicas(lab), brokers_with_log(lab)
-    silence(lab)
+    hold_fetches_of(lab)
 
     assert early == (True, [1, 2, 3, 4, 5], (*OAR, *RAR), [1, 2, 3, 4, 5, 6])
     assert wait_until(lab, lambda: is_moved_to(lab, RAR))
@@ -161,20 +161,20 @@ def test_reassignment_ends_when_all_new_replicas_are_in_sync() -> None:
 def test_request_of_several_partitions_begins_them_all() -> None:
     """R-246: an entry for each of its partitions, and then the request is deleted."""
     lab = by_requests()
-    other = add_partition(lab)
-    silence(lab, 4, 5, 6)
-    payload = reassignment_requests.request_payload(Request({T0: broker_ids(*RAR), other: broker_ids(4, 5)}))
+    second_tp = add_partition(lab)
+    hold_fetches_of(lab, 4, 5, 6)
+    payload = reassignment_requests.request_payload(Request({T0: broker_ids(*RAR), second_tp: broker_ids(4, 5)}))
     write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
 
     assert znode_children(lab, f"{admin_paths.REASSIGNMENTS}/t") == ("0", "1")
-    assert (assigned_replicas(lab), assigned_replicas(lab, other)) == ((*OAR, *RAR), (2, 3, 4, 5))
+    assert (assigned_replicas(lab), assigned_replicas(lab, second_tp)) == ((*OAR, *RAR), (2, 3, 4, 5))
     assert znode_children(lab, admin_paths.REQUESTS) == ()
 
 
 def test_controller_sees_a_request_beside_others() -> None:
     """R-246: it watches the children of /admin/reassignment_requests, which stays; no timer is involved."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     request_move(lab, *RAR)
     before = lab.now
     request_move(lab, 2, 3, 4)
@@ -187,7 +187,7 @@ def test_controller_sees_a_request_beside_others() -> None:
 def test_reassignment_remembers_how_many_replicas_there_were() -> None:
     """R-253: `top` is the number of the original replicas, not of the new ones."""
     lab = by_requests((1, 2))
-    silence(lab, 3, 4, 5)
+    hold_fetches_of(lab, 3, 4, 5)
     request_move(lab, 3, 4, 5)
     first = move_in_flight(lab)
     request_move(lab, 5, 4)
@@ -201,15 +201,16 @@ def test_reassignment_remembers_how_many_replicas_there_were() -> None:
 def test_reassignment_znode_exists_only_while_in_flight() -> None:
     """R-249: of two requested partitions, the one that has moved has no entry left."""
     lab = by_requests()
-    other = add_partition(lab)
+    second_tp = add_partition(lab)
     lab.wait(2000)
     lab.is_held = lambda envelope: isinstance(envelope.message, Fetch) and envelope.message.tp == T0 and envelope.sender == "b6"
     request_move(lab, *RAR)
-    request_move(lab, 4, 5, tp=other)
+    request_move(lab, 4, 5, tp=second_tp)
     assert znode_children(lab, f"{admin_paths.REASSIGNMENTS}/t") == ("0", "1")
 
     assert wait_until(
-        lab, lambda: assigned_replicas(lab, other) == (4, 5) and znode_children(lab, f"{admin_paths.REASSIGNMENTS}/t") == ("0",)
+        lab,
+        lambda: assigned_replicas(lab, second_tp) == (4, 5) and znode_children(lab, f"{admin_paths.REASSIGNMENTS}/t") == ("0",),
     )
 
 
@@ -253,26 +254,26 @@ def test_unreadable_reassignment_znode_is_deleted() -> None:
 def test_another_request_restarts_the_reassignment() -> None:
     """R-247, R-249: the czxid names the entry, the version, like mzxid, shows its change; a repeated request changes nothing."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     request_move(lab, *RAR)
-    begun = znode(lab)
+    entry_begun = znode(lab)
     request_move(lab, *RAR)
-    assert znode(lab) == begun
+    assert znode(lab) == entry_begun
     request_move(lab, 2, 3, 4)
     changed = znode(lab)
-    assert (changed.czxid, changed.version) == (begun.czxid, begun.version + 1)
-    silence(lab)
+    assert (changed.czxid, changed.version) == (entry_begun.czxid, entry_begun.version + 1)
+    hold_fetches_of(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, (2, 3, 4)))
-    silence(lab, 5)
+    hold_fetches_of(lab, 5)
     request_move(lab, 5, 2, 3)
 
-    assert znode(lab).czxid > begun.czxid
+    assert znode(lab).czxid > entry_begun.czxid
 
 
 def test_request_for_the_old_replicas_cancels_a_reassignment() -> None:
     """R-247, R-244: at once, without a timer."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     request_move(lab, *RAR)
     before = lab.now
     request_move(lab, *OAR)
@@ -295,7 +296,7 @@ def test_reassignment_is_cancellable_if_only_new_replicas_serve() -> None:
 def test_changed_reassignment_follows_the_example_of_kip_236() -> None:
     """R-254, R-255, R-256, C-18: [1,2] to [2,3], changed to [2,4]: 3 is dropped through all states before 4 is started."""
     lab = by_requests((1, 2))
-    silence(lab, 3, 4)
+    hold_fetches_of(lab, 3, 4)
     request_move(lab, 2, 3)
     assert (assigned_replicas(lab), brokers_with_log(lab), lab.isr()) == ((1, 2, 3), [1, 2, 3], [1, 2])
     lab.clear_record()
@@ -312,14 +313,14 @@ def test_changed_reassignment_follows_the_example_of_kip_236() -> None:
         "AR 1,2,4",
     ]
     assert (assigned_replicas(lab), brokers_with_log(lab), lab.isr()) == ((1, 2, 4), [1, 2, 4], [1, 2])
-    silence(lab)
+    hold_fetches_of(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, (2, 4)))
 
 
 def test_in_sync_intermediate_replica_leaves_the_isr_first() -> None:
     """R-254, R-255: leader 1, ISR 1, 2, 3: 3 comes last in the order of serving, and goes through Offline."""
     lab = by_requests((1, 2))
-    silence(lab, 4, 5)
+    hold_fetches_of(lab, 4, 5)
     request_move(lab, 3, 5)
     assert wait_until(lab, lambda: lab.isr() == [1, 2, 3])
     lab.clear_record()
@@ -328,14 +329,14 @@ def test_in_sync_intermediate_replica_leaves_the_isr_first() -> None:
     left = [word for word in lab.steps if word in ("state: 1 leads 1,2", "stop b3", "delete b3")]
     assert left == ["state: 1 leads 1,2", "stop b3", "delete b3"]
     assert (assigned_replicas(lab), brokers_with_log(lab), lab.isr()) == ((1, 2, 4), [1, 2, 4], [1, 2])
-    silence(lab)
+    hold_fetches_of(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, (2, 4)))
 
 
 def test_intermediate_replica_in_the_isr_is_kept() -> None:
     """R-254, KIP-966: 2 is dead and 3 has taken its place in the ISR, so 3 is kept and 2 is dropped."""
     lab = by_requests((1, 2))
-    silence(lab, 5)
+    hold_fetches_of(lab, 5)
     request_move(lab, 3, 5)
     assert wait_until(lab, lambda: lab.isr() == [1, 2, 3])
     lab.remove_dead_broker(2)
@@ -347,7 +348,7 @@ def test_intermediate_replica_in_the_isr_is_kept() -> None:
     assert wait_until(lab, lambda: assigned_replicas(lab) == (1, 3, 5, 4))
     lab.start(2)
     lab.settle()
-    silence(lab)
+    hold_fetches_of(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, (4, 5)))
 
 
@@ -357,7 +358,7 @@ def test_intermediate_replica_in_the_isr_is_kept() -> None:
 def test_legacy_reassignment_becomes_a_request() -> None:
     """R-250: /admin/reassign_partitions stays while the partition moves, and goes with the entry (R-248)."""
     lab = by_requests()
-    silence(lab, 6)
+    hold_fetches_of(lab, 6)
     lab.clear_record()
     reassign(lab)
 
@@ -367,29 +368,29 @@ def test_legacy_reassignment_becomes_a_request() -> None:
     assert pending_moves(lab) == reassignment_of(RAR)
     assert admin_paths.REQUEST in lab.steps
     assert f"gone: {admin_paths.REQUEST}0000000000" in lab.steps
-    silence(lab)
+    hold_fetches_of(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_legacy_znode_drops_a_partition_that_has_moved() -> None:
     """R-248: "removes partition from /admin/reassign_partitions, or if this is the last partition" the znode."""
     lab = by_requests()
-    other = add_partition(lab)
+    second_tp = add_partition(lab)
     lab.wait(2000)
     lab.is_held = lambda envelope: isinstance(envelope.message, Fetch) and envelope.message.tp == T0 and envelope.sender == "b6"
-    reassignments = reassignment_of(RAR) | reassignment_of((4, 5), (), other)
+    reassignments = reassignment_of(RAR) | reassignment_of((4, 5), (), second_tp)
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
 
-    assert wait_until(lab, lambda: assigned_replicas(lab, other) == (4, 5) and pending_moves(lab) == reassignment_of(RAR))
+    assert wait_until(lab, lambda: assigned_replicas(lab, second_tp) == (4, 5) and pending_moves(lab) == reassignment_of(RAR))
 
 
 def test_rewritten_legacy_znode_changes_its_reassignment() -> None:
     """R-247, R-251: a legacy move may be changed by the legacy znode."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     reassign(lab)
     write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of((2, 3, 4)))))
-    silence(lab)
+    hold_fetches_of(lab)
 
     assert wait_until(lab, lambda: is_moved_to(lab, (2, 3, 4)))
 
@@ -398,7 +399,7 @@ def test_rewritten_legacy_znode_changes_its_reassignment() -> None:
 def test_reassignment_ignores_a_change_by_the_other_interface(legacy_first: bool) -> None:
     """R-251: "one is a legacy request and the other is not": the request and its legacy entry are deleted."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     if legacy_first:
         reassign(lab)
         request_move(lab, 2, 3, 4)
@@ -407,7 +408,7 @@ def test_reassignment_ignores_a_change_by_the_other_interface(legacy_first: bool
         reassign(lab, (2, 3, 4))
     assert refusals(lab) == ["asked for by the other way"]
     assert (pending_moves(lab) is None, znode_children(lab, admin_paths.REQUESTS)) == (not legacy_first, ())
-    silence(lab)
+    hold_fetches_of(lab)
 
     assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
@@ -430,7 +431,7 @@ def test_invalid_legacy_znode_is_deleted(payload: bytes) -> None:
 def test_new_controller_reads_entries_before_requests() -> None:
     """R-252: then requests in their order, then the legacy znode; the legacy flag decides which may change an entry."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     request_move(lab, *RAR)
     lab.crash(1)
     request_move(lab, 2, 3, 4)
@@ -445,18 +446,18 @@ def test_new_controller_reads_entries_before_requests() -> None:
     assert entry is not None
     assert (entry.replicas, entry.original) == ((3, 4, 5), OAR)
     assert refusals(lab) == ["asked for by the other way"]
-    silence(lab)
+    hold_fetches_of(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, (3, 4, 5)))
 
 
 def test_new_controller_goes_on_with_an_entry_in_flight() -> None:
     """R-252: no request and no watch tells it of the entry."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     request_move(lab, *RAR)
     write(lab, Delete(admin_paths.REQUESTS))
     lab.remove_dead_broker(1)
-    silence(lab)
+    hold_fetches_of(lab)
     lab.wait(3000)
 
     assert wait_until(lab, lambda: move_in_flight(lab) is None and assigned_replicas(lab) == RAR, limit_ms=5000)
@@ -465,7 +466,7 @@ def test_new_controller_goes_on_with_an_entry_in_flight() -> None:
 def test_new_controller_reads_requests_before_the_legacy_znode() -> None:
     """R-252: nothing is in flight yet, so the request begins the move and the legacy znode may not change it."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     lab.crash(1)
     reassign(lab, (6, 5, 4))
     request_move(lab, 3, 4, 5)
@@ -497,10 +498,10 @@ def test_new_controller_starts_reassignments_requested_before(legacy: bool) -> N
 def test_deleting_the_znode_by_hand_stops_the_reassignment() -> None:
     """As with proposal A: AR stays OAR + RAR and is served."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     request_move(lab, *RAR)
     write(lab, Delete(ENTRY))
-    silence(lab)
+    hold_fetches_of(lab)
     lab.wait(5000)
 
     assert (assigned_replicas(lab), znode_data(lab, ENTRY)) == ((*OAR, *RAR), None)
@@ -510,10 +511,10 @@ def test_deleting_the_znode_by_hand_stops_the_reassignment() -> None:
 def test_topic_deleted_during_reassignment_leaves_no_znode() -> None:
     """R-249: the entry goes with the topic."""
     lab = by_requests()
-    silence(lab, 4, 5, 6)
+    hold_fetches_of(lab, 4, 5, 6)
     reassign(lab)
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
-    silence(lab)
+    hold_fetches_of(lab)
 
     assert wait_until(lab, lambda: pending_moves(lab) is None and znode_children(lab, admin_paths.REASSIGNMENTS) == ())
     assert (brokers_with_log(lab), znode_data(lab, paths.topic_path("t"))) == ([], None)

@@ -6,7 +6,7 @@ import pytest
 
 from reference.config import VARIANTS
 from reference.coordination import admin_paths
-from tests.reference.lab import T0
+from tests.reference.lab import T0, carries
 from tests.reference.moving import (
     OAR,
     Mortal,
@@ -18,7 +18,13 @@ from tests.reference.moving import (
     request_move,
     wait_until,
 )
-from tests.reference.test_reassign_truth import MOVES, outcomes, return_later, stuck, unfinished
+from tests.reference.test_reassign_truth import (
+    MOVES,
+    clusters_by_crash_step,
+    crash_steps_unfinished,
+    fetches_outside,
+    return_later,
+)
 
 B = VARIANTS["reassignment-by-requests"]
 CHANGES = [
@@ -33,7 +39,7 @@ CHANGES = [
 def cluster_in_move(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
     """A cluster with a move in flight whose new replicas have their command and cannot fetch."""
     lab = cluster(B, replicas=replicas)
-    lab.is_held = stuck(replicas)
+    lab.is_held = fetches_outside(replicas)
     request_move(lab, *first)
     lab.wait(1000)
     return lab
@@ -49,10 +55,10 @@ def crash_and_release(lab: Mortal) -> None:
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
 def test_requested_reassignment_survives_any_controller_crash(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """R-246, R-248, R-252: AR = ISR = RAR, no other broker holds a replica, no request and no entry is left."""
-    labs = outcomes(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, target), return_later)
+    labs = clusters_by_crash_step(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, target), return_later)
 
     assert len(labs) > 15
-    assert unfinished(labs, target) == []
+    assert crash_steps_unfinished(labs, target) == []
 
 
 def _ask(lab: Mortal, target: tuple[int, ...]) -> None:
@@ -62,10 +68,10 @@ def _ask(lab: Mortal, target: tuple[int, ...]) -> None:
 
 def test_legacy_reassignment_survives_any_controller_crash() -> None:
     """R-248, R-250, R-252: and the legacy znode is deleted."""
-    labs = outcomes(lambda: cluster(B), partial(reassign, replicas=(2, 3, 4)), return_later)
+    labs = clusters_by_crash_step(lambda: cluster(B), partial(reassign, replicas=(2, 3, 4)), return_later)
 
     assert len(labs) > 15
-    assert unfinished(labs, (2, 3, 4)) == []
+    assert crash_steps_unfinished(labs, (2, 3, 4)) == []
 
 
 @pytest.mark.slow
@@ -74,10 +80,12 @@ def test_changed_reassignment_survives_any_controller_crash(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
 ) -> None:
     """R-247, R-254, R-255: the drop set is stored with the change, so the next controller uses the same one."""
-    labs = outcomes(lambda: cluster_in_move(replicas, first), lambda lab: request_move(lab, *then), crash_and_release)
+    labs = clusters_by_crash_step(
+        lambda: cluster_in_move(replicas, first), lambda lab: request_move(lab, *then), crash_and_release
+    )
 
     assert len(labs) > 10
-    assert unfinished(labs, then) == []
+    assert crash_steps_unfinished(labs, then) == []
 
 
 @pytest.mark.slow
@@ -94,10 +102,10 @@ def test_reassignment_changed_after_any_step_ends_at_new_target(
             changed.append(lab)
         return_later(lab)
 
-    outcomes(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, first), after)
+    clusters_by_crash_step(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, first), after)
 
     assert len(changed) > 10
-    assert unfinished(changed, then) == []
+    assert crash_steps_unfinished(changed, then) == []
 
 
 @pytest.mark.slow
@@ -108,7 +116,7 @@ def test_reassignment_changed_before_any_step_ends_at_new_target() -> None:
 
     assert len(words) > 30
     assert [word for word, lab in zip(words, labs, strict=True) if lab.before] == []
-    assert [word for word, n in zip(words, labs, strict=True) if unfinished([n], (2, 3, 4))] == []
+    assert [word for word, n in zip(words, labs, strict=True) if crash_steps_unfinished([n], (2, 3, 4))] == []
 
 
 def _changed_before(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
@@ -129,7 +137,7 @@ def test_broker_dropped_while_down_keeps_no_replica(word: str) -> None:
     lab.is_held = lambda _: False
     request_move(lab, 2, 4)
 
-    assert unfinished([lab], (2, 4)) == []
+    assert crash_steps_unfinished([lab], (2, 4)) == []
     assert lab.before == {}
 
 
@@ -140,7 +148,7 @@ def test_next_controller_deletes_an_intermediate_replica() -> None:
     reads the wide AR, and the controller dies once the narrow one is written.
     """
     lab = cluster_in_move((1, 2), (3, 5))
-    lab.is_held = stuck((1, 2, 3))
+    lab.is_held = fetches_outside((1, 2, 3))
     assert wait_until(lab, lambda: lab.isr() == [1, 2, 3])
     lab.remove_dead_broker(2)
     request_move(lab, 4, 5)
@@ -155,12 +163,12 @@ def test_next_controller_deletes_an_intermediate_replica() -> None:
     lab.start(2)
     lab.settle()
 
-    assert unfinished([lab], (4, 5)) == []
+    assert crash_steps_unfinished([lab], (4, 5)) == []
 
 
 def _start_and_die(lab: Mortal) -> None:
     """Start b3, which gets no message from b1, and let b1 die right after its next step."""
-    lab.is_held = lambda envelope: (envelope.sender, envelope.receiver) == ("b1", "b3")
+    lab.is_held = carries(sender="b1", receiver="b3")
     _start_now(lab)
     lab.steps_left = 1
 

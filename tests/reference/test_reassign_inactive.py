@@ -35,7 +35,7 @@ def between(one: int, other: int) -> Callable[[Envelope], bool]:
     return lambda envelope: {envelope.sender, envelope.receiver} == {f"b{one}", f"b{other}"}
 
 
-def heal(lab: Lab, *, lost: bool = True) -> None:
+def end_cut(lab: Lab, *, lost: bool = True) -> None:
     """End the cut; the messages that it held back are lost, or arrive late."""
     if lost:
         lab.drop(lab.is_held)
@@ -85,7 +85,7 @@ def test_move_does_not_wait_for_an_inactive_old_replica() -> None:
     assert is_inactive(lab, 3)
     assert wait_until(lab, lambda: (assigned_replicas(lab), pending_moves(lab)) == (RAR, None), limit_ms=3000)
     assert brokers_with_log(lab) == [3, 4, 5, 6]
-    heal(lab)
+    end_cut(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
@@ -97,7 +97,7 @@ def test_returning_broker_deletes_its_dropped_replica(lost: bool) -> None:
     withdraw_rollback(lab)
     lab.wait(3000)
     assert brokers_with_log(lab) == [1, 2, 3, 4]
-    heal(lab, lost=lost)
+    end_cut(lab, lost=lost)
 
     assert wait_until(lab, lambda: is_moved_to(lab, OAR), limit_ms=3000)
 
@@ -119,7 +119,7 @@ def test_broker_that_returns_into_a_new_move_holds_a_replica() -> None:
     assert wait_until(lab, lambda: is_rolled_back(lab))
     withdraw_rollback(lab)
     reassign(lab, (1, 2, 4))
-    heal(lab, lost=False)
+    end_cut(lab, lost=False)
 
     assert wait_until(lab, lambda: is_moved_to(lab, (1, 2, 4)))
 
@@ -145,7 +145,8 @@ def test_broker_suspects_a_replica_listed_for_other_brokers(epoch: int, isr: tup
     """R-183: b4 asks ZooKeeper about a replica that a new controller lists for other brokers, unless it may still be needed."""
     lab = stuck_move()
     lab.cut_off_from_zk.add(4)  # ZooKeeper's answer stays out, so the question can be seen
-    replica, broker = lab.partition(4), lab.nodes[4].state.broker
+    replica = lab.partition(4)
+    broker = lab.nodes[4].state.broker
     broker.metadata.clear()  # it comes after the command that creates the replica
     state = replace(
         lab.state(),

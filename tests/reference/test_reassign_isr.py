@@ -144,7 +144,10 @@ def _isr_of_a_leader_with_too_wide_an_isr(protocol: str) -> list[int]:
     controller = lab.nodes[1].state.controller
     lab.handle_event(
         1,
-        Received(Address("b1"), LeaderAndIsr(99, BrokerId(1), controller.epoch, held_state.leader_incarnation, False, (narrow,))),
+        Received(
+            Address("b1"),
+            LeaderAndIsr(99, BrokerId(1), controller.epoch, held_state.leader_incarnation, init=False, states=(narrow,)),
+        ),
     )
     lab.wait(3000)
     return lab.isr()

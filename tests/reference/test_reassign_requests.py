@@ -10,14 +10,14 @@ from reference.types import BrokerId, TopicPartition
 from tests.reference.moving import broker_ids
 
 
-def dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int) -> tuple[int, ...]:
+def entries_dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int) -> tuple[int, ...]:
     chosen = None if leader is None else BrokerId(leader)
     return reassign_requests.droppable(broker_ids(*assigned), leader=chosen, isr=broker_ids(*isr), top=top)
 
 
 def test_changed_reassignment_drops_its_intermediate_replica() -> None:
     """R-256, C-18: [1,2] to [2,3], changed to [2,4] while 3 is not in sync: 3 is dropped, 2 stays."""
-    assert dropped((1, 2, 3), 1, (1, 2), 2) == (3,)
+    assert entries_dropped((1, 2, 3), 1, (1, 2), 2) == (3,)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_reassignment_change_keeps_leader_and_isr_first(
     assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int, drop: tuple[int, ...]
 ) -> None:
     """R-254, C-18: the first `top` of leader, ISR, others; each counted once. R-255: the rest leaves AR."""
-    assert dropped(assigned, leader, isr, top) == drop
+    assert entries_dropped(assigned, leader, isr, top) == drop
 
 
 def test_reassignment_needs_min_isr_original_replicas() -> None:

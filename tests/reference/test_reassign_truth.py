@@ -42,7 +42,9 @@ def is_narrowed(lab: Mortal) -> bool:
     return assigned_replicas(lab) == RAR
 
 
-def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: Callable[[Mortal], None]) -> list[Mortal]:
+def clusters_by_crash_step(
+    begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: Callable[[Mortal], None]
+) -> list[Mortal]:
     """One cluster for each step after which its controller can die."""
     mortals = []
     first = begin()
@@ -71,12 +73,12 @@ def return_later(lab: Mortal) -> None:
     lab.settle()
 
 
-def stuck(replicas: tuple[int, ...]) -> Callable[[Envelope], bool]:
+def fetches_outside(replicas: tuple[int, ...]) -> Callable[[Envelope], bool]:
     """Holds the fetches of brokers outside of `replicas`, so that a move cannot end."""
     return lambda envelope: isinstance(envelope.message, Fetch) and int(envelope.sender[1:]) not in replicas
 
 
-def unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
+def crash_steps_unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
     """The numbers of the steps after which the cluster did not end at `replicas`."""
     return [n for n, lab in enumerate(labs, 1) if not wait_until(lab, partial(is_moved_to, lab, replicas))]
 
@@ -85,10 +87,10 @@ def unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
 def test_reassignment_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """B-58, B-59, R-054: AR = ISR = RAR, no other broker holds a replica, and acknowledged records are there."""
-    labs = outcomes(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), return_later)
+    labs = clusters_by_crash_step(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), return_later)
 
     assert len(labs) > 15
-    assert unfinished(labs, target) == []
+    assert crash_steps_unfinished(labs, target) == []
 
 
 @pytest.mark.slow
@@ -98,7 +100,7 @@ def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...
 
     def begin() -> Mortal:
         lab = cluster(replicas=replicas)
-        lab.is_held = stuck(replicas)
+        lab.is_held = fetches_outside(replicas)
         reassign(lab, target)
         return lab
 
@@ -106,10 +108,10 @@ def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...
         lab.is_held = lambda _: False
         return_later(lab)
 
-    labs = outcomes(begin, request_rollback, after)
+    labs = clusters_by_crash_step(begin, request_rollback, after)
 
     assert len(labs) > 10
-    assert unfinished(labs, replicas) == []
+    assert crash_steps_unfinished(labs, replicas) == []
     assert all(znode_data(lab, admin_paths.REASSIGN_CANCEL) is not None for lab in labs)
 
 
@@ -123,11 +125,11 @@ def test_reassignment_cancelled_after_any_step_is_rolled_back(replicas: tuple[in
             request_rollback(lab)
         return_later(lab)
 
-    labs = outcomes(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), after)
+    labs = clusters_by_crash_step(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), after)
     cancelled = [lab for lab in labs if znode_data(lab, admin_paths.REASSIGN_CANCEL) is not None]
 
     assert len(cancelled) > 10
-    assert unfinished(cancelled, replicas) == []
+    assert crash_steps_unfinished(cancelled, replicas) == []
 
 
 @pytest.mark.slow
@@ -136,7 +138,7 @@ def test_conflicting_reassignment_survives_controller_crash() -> None:
 
     def begin() -> Mortal:
         lab = cluster()
-        lab.is_held = stuck(OAR)
+        lab.is_held = fetches_outside(OAR)
         reassign(lab)
         return lab
 
@@ -144,15 +146,15 @@ def test_conflicting_reassignment_survives_controller_crash() -> None:
         lab.is_held = lambda _: False
         request_extra_move(lab, (2, 3, 4))
 
-    labs = outcomes(begin, act, return_later)
+    labs = clusters_by_crash_step(begin, act, return_later)
 
     assert len(labs) > 20
-    assert unfinished(labs, (2, 3, 4)) == []
+    assert crash_steps_unfinished(labs, (2, 3, 4)) == []
 
 
 def test_shrinking_the_assignment_first_leaves_old_replicas() -> None:
     """B-59: the controller dies after AR := RAR, and no znode names the brokers that held a replica (KAFKA-16120)."""
-    labs = outcomes(lambda: cluster(VARIANTS["reassign-ar-first"]), reassign, return_later_elsewhere)
+    labs = clusters_by_crash_step(lambda: cluster(VARIANTS["reassign-ar-first"]), reassign, return_later_elsewhere)
     strays = [lab for lab in labs if wait_until(lab, partial(is_narrowed, lab)) and set(brokers_with_log(lab)) - {*RAR, 1}]
 
     assert strays != []
@@ -171,9 +173,9 @@ def test_rollback_past_an_inactive_broker_survives_any_crash() -> None:
 
     def begin() -> Mortal:
         lab = cluster()
-        lab.is_held = stuck((*OAR, 4))
+        lab.is_held = fetches_outside((*OAR, 4))
         reassign(lab)
-        lab.is_held = lambda envelope: stuck(OAR)(envelope) or {envelope.sender, envelope.receiver} == {"b1", "b4"}
+        lab.is_held = lambda envelope: fetches_outside(OAR)(envelope) or {envelope.sender, envelope.receiver} == {"b1", "b4"}
         lab.wait(7000)
         return lab
 
@@ -181,7 +183,7 @@ def test_rollback_past_an_inactive_broker_survives_any_crash() -> None:
         lab.is_held = lambda _: False
         return_later(lab)
 
-    labs = outcomes(begin, request_rollback, after)
+    labs = clusters_by_crash_step(begin, request_rollback, after)
 
     assert len(labs) > 10
-    assert unfinished(labs, OAR) == []
+    assert crash_steps_unfinished(labs, OAR) == []

@@ -29,7 +29,15 @@ class Shape:
     @property
     def state(self) -> PartitionState:
         return PartitionState(
-            T0, None, NO_INCARNATION, LeaderEpoch(4), self.isr, ControllerEpoch(1), ZkVersion(9), REPLICAS, self.elr
+            T0,
+            leader=None,
+            leader_incarnation=NO_INCARNATION,
+            leader_epoch=LeaderEpoch(4),
+            isr=self.isr,
+            controller_epoch=ControllerEpoch(1),
+            zk_version=ZkVersion(9),
+            replicas=REPLICAS,
+            elr=self.elr,
         )
 
 
@@ -42,21 +50,21 @@ def log_end(epoch: int, leo: int, *, born: int = 1) -> LogEnd:
 
 def test_member_that_leaves_a_short_isr_joins_the_elr() -> None:
     isr = stamped((1, 10), (2, 20), (3, 30))
-    one = eligible.after(SAFE, isr=isr, elr=(), wanted=isr[:2], min_isr=2)
-    two = eligible.after(SAFE, isr=isr[:2], elr=one, wanted=isr[:1], min_isr=2)
+    after_first = eligible.after(SAFE, isr=isr, elr=(), wanted=isr[:2], min_isr=2)
+    after_second = eligible.after(SAFE, isr=isr[:2], elr=after_first, wanted=isr[:1], min_isr=2)
 
-    assert one == ()  # two are enough
-    assert two == stamped((2, 20))
+    assert after_first == ()  # two are enough
+    assert after_second == stamped((2, 20))
 
 
 def test_elr_holds_all_members_that_left_a_short_isr() -> None:
     isr = stamped((1, 10), (2, 20), (3, 30))
-    two = eligible.after(SAFE, isr=isr, elr=(), wanted=isr[:2], min_isr=3)
-    one = eligible.after(SAFE, isr=isr[:2], elr=two, wanted=isr[:1], min_isr=3)
-    other = eligible.after(SAFE, isr=isr[:1], elr=one, wanted=isr[1:2], min_isr=3)
+    after_second = eligible.after(SAFE, isr=isr, elr=(), wanted=isr[:2], min_isr=3)
+    after_loss = eligible.after(SAFE, isr=isr[:2], elr=after_second, wanted=isr[:1], min_isr=3)
+    after_second_loss = eligible.after(SAFE, isr=isr[:1], elr=after_loss, wanted=isr[1:2], min_isr=3)
 
-    assert (two, one) == (stamped((3, 30)), stamped((2, 20), (3, 30)))
-    assert other == stamped((1, 10), (3, 30))  # 2 was elected from the ELR, and the leader before it joins the ELR
+    assert (after_second, after_loss) == (stamped((3, 30)), stamped((2, 20), (3, 30)))
+    assert after_second_loss == stamped((1, 10), (3, 30))  # 2 was elected from the ELR, and the leader before it joins the ELR
 
 
 def test_elr_is_empty_while_the_isr_is_long_enough() -> None:
@@ -87,18 +95,18 @@ def test_election_waits_for_isr_and_elr_before_asking_logs() -> None:
 
 def test_election_from_logs_prefers_later_epoch_then_longer_log() -> None:
     shape = Shape(stamped((1, 10)), stamped((2, 20), (3, 30)))
-    ends = [(BrokerId(1), log_end(2, 50)), (BrokerId(2), log_end(3, 40)), (BrokerId(3), log_end(3, 41))]
+    log_ends = [(BrokerId(1), log_end(2, 50)), (BrokerId(2), log_end(3, 40)), (BrokerId(3), log_end(3, 41))]
 
-    assert longest(SAFE, shape.state, live(b1=11, b2=21, b3=31), ends) == Elect(stamped((3, 31))[0], stamped((3, 31)))
+    assert longest(SAFE, shape.state, live(b1=11, b2=21, b3=31), log_ends) == Elect(stamped((3, 31))[0], stamped((3, 31)))
 
 
 def test_replica_whose_log_was_recreated_empty_is_never_elected() -> None:
     """Its directory was emptied; as leader it would make all others truncate to nothing (docs/promise.md DUR-6, U-17, B-33)."""
     shape = Shape(stamped((1, 10)))
-    ends = [(BrokerId(1), log_end(-1, 0, born=11))]
+    log_ends = [(BrokerId(1), log_end(-1, 0, born=11))]
 
-    assert longest(SAFE, shape.state, live(b1=11), ends) is None
-    assert longest(VARIANTS["no-log-birth"], shape.state, live(b1=11), ends) == Elect(stamped((1, 11))[0], stamped((1, 11)))
+    assert longest(SAFE, shape.state, live(b1=11), log_ends) is None
+    assert longest(VARIANTS["no-log-birth"], shape.state, live(b1=11), log_ends) == Elect(stamped((1, 11))[0], stamped((1, 11)))
 
 
 # --- on a cluster -------------------------------------------------------------------------------------------------------------
@@ -126,7 +134,7 @@ def test_elr_member_leads_after_the_last_isr_member_is_wiped() -> None:
     lab.is_held = carries(Fetch)
     lab.produce(1, "y")  # reaches b2 by its parked fetch, and is not committed
     lab.wait(9000)
-    assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([1], [2])
+    assert (lab.isr(), [reply.broker for reply in lab.state().elr]) == ([1], [2])
     lab.crash(1)
     lab.disks[1].logs[T0].clear()
     lab.is_held = lambda _: False
@@ -137,7 +145,7 @@ def test_elr_member_leads_after_the_last_isr_member_is_wiped() -> None:
 
     assert lab.leaders() == [2]
     assert lab.values(1) == lab.values(2) == ["x", "y"]
-    assert next(m.error for m in lab.client_replies if isinstance(m, ProduceReply)) is ErrorCode.NONE
+    assert next(reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)) is ErrorCode.NONE
 
 
 def test_broker_that_crashed_before_creating_its_log_may_lead() -> None:

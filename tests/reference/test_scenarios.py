@@ -64,10 +64,10 @@ def test_scenario_with_a_changed_line_is_reported() -> None:
     ],
 )
 def test_bad_command_is_refused_with_file_and_line(script: str, error: str) -> None:
-    with pytest.raises(ScriptError) as refused:
+    with pytest.raises(ScriptError) as error_info:
         play("bad.txt", script)
 
-    assert str(refused.value).startswith(error)
+    assert str(error_info.value).startswith(error)
 
 
 if __name__ == "__main__" and "--rewrite" in sys.argv:

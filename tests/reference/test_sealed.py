@@ -72,8 +72,8 @@ def test_log_read_returns_whole_encoded_batches_below_limit(turn: Turn) -> None:
 
 def test_log_read_limits_bytes_after_the_first_batch(turn: Turn) -> None:
     log = log_of(turn, *(batch(n, 1, b"x" * 39) for n in range(4)))
-    assert len(read(log, Offset(0), Offset(4), 500, 200)) == 2
-    assert len(read(log, Offset(0), Offset(4), 500, 10)) == 1
+    assert len(read(log, Offset(0), Offset(4), max_records=500, max_bytes=200)) == 2
+    assert len(read(log, Offset(0), Offset(4), max_records=500, max_bytes=10)) == 1
 
 
 def test_follower_keeps_whole_a_batch_that_it_has_in_part() -> None:

@@ -9,9 +9,9 @@ from tests.reference.v3 import fetch
 def test_single_broker_serves_a_produce_and_a_fetch() -> None:
     lab = Lab(1)
     lab.produce(1, "x", acks=1)
-    (produced,) = [m for m in lab.client_replies if isinstance(m, ProduceReply)]
+    (produced,) = [reply for reply in lab.client_replies if isinstance(reply, ProduceReply)]
     read = fetch(lab, 1, 0)
 
     assert produced.error is ErrorCode.NONE
     assert isinstance(read, FetchReply)
-    assert [b.base_offset for b in read.batches] == [0]
+    assert [batch.base_offset for batch in read.batches] == [0]

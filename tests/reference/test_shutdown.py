@@ -51,7 +51,7 @@ def test_clean_marker_is_removed_before_logs_are_loaded() -> None:
     assert not lab.disks[1].clean
 
 
-def torn(lab: Lab, i: int) -> None:
+def tear_last_batch(lab: Lab, i: int) -> None:
     """Tear the last batch of the broker's log, as a power failure does."""
     lab.disks[i].logs[T0][-1] = replace(lab.disks[i].logs[T0][-1], intact=False)
 
@@ -62,7 +62,7 @@ def test_log_is_scanned_after_a_crash() -> None:
     lab.produce(1, "a")
     lab.produce(1, "b")
     lab.crash(1)
-    torn(lab, 1)
+    tear_last_batch(lab, 1)
     lab.start(1)
 
     partition = lab.partition(1)
@@ -75,7 +75,7 @@ def test_log_is_not_scanned_after_a_clean_shutdown() -> None:
     lab.produce(1, "a")
     lab.produce(1, "b")
     lab.handle_event(1, ShutDown())
-    torn(lab, 1)
+    tear_last_batch(lab, 1)
     lab.start(1)
 
     assert lab.values(1) == ["a", "b"]
@@ -90,7 +90,7 @@ def test_crash_during_start_after_clean_shutdown_is_unclean(variant: str, trusts
     lab.cut_off_from_zk.add(1)  # it cannot register in ZooKeeper
     lab.start(1)
     lab.crash(1)
-    torn(lab, 1)
+    tear_last_batch(lab, 1)
     lab.start(1)
 
     assert (lab.values(1) == ["a"]) == trusts
@@ -136,7 +136,7 @@ def test_leader_and_isr_without_leader_creates_the_replica() -> None:
         lab = Lab(2, variant=VARIANTS[variant], replicas=(1,))
         state = replace(lab.state(), leader=None, replicas=(BrokerId(1), BrokerId(2)))
         broker = lab.nodes[2].state.broker
-        command = LeaderAndIsr(9, BrokerId(1), broker.controller_epoch, broker.incarnation, False, (state,))
+        command = LeaderAndIsr(9, BrokerId(1), broker.controller_epoch, broker.incarnation, init=False, states=(state,))
         lab.handle_event(2, Received(Address("b1"), command))
 
         assert (T0 in broker.partitions) == made
@@ -150,7 +150,7 @@ def test_checkpoint_drops_the_hw_of_a_deleted_replica() -> None:
     before = lab.disks[1].checkpoint
     later = replace(lab.state(), topic_id=TopicId(999), leader=None, replicas=(BrokerId(1),))
     broker = lab.nodes[1].state.broker
-    command = LeaderAndIsr(9, BrokerId(1), broker.controller_epoch, broker.incarnation, False, (later,))
+    command = LeaderAndIsr(9, BrokerId(1), broker.controller_epoch, broker.incarnation, init=False, states=(later,))
     lab.handle_event(1, Received(Address("b1"), command))
 
     assert (before, lab.disks[1].checkpoint) == (((T0, 1),), ())

@@ -59,18 +59,18 @@ def topic_id(lab: Lab) -> TopicId:
     return TopicId(answer.czxid)
 
 
-def make(lab: Lab, *replicas: int) -> None:
+def create_topic(lab: Lab, *replicas: int) -> None:
     assignment = (tuple(BrokerId(i) for i in replicas),)
     write(lab, Create(paths.topic_path("t"), paths.topic_payload(assignment)))
     lab.wait(2000)
 
 
-def produced(lab: Lab, *values: str) -> None:
+def values_produced(lab: Lab, *values: str) -> None:
     lab.produce(lab.leaders()[0], *values)
     lab.settle()
 
 
-def ids(lab: Lab) -> set[TopicId]:
+def topic_ids_of_logs(lab: Lab) -> set[TopicId]:
     """The topic ids of all logs of t-0, in memory and on disk."""
     in_memory = {
         lab.nodes[i].state.broker.partitions[T0].log.topic_id for i in lab.ids if i in lab.nodes and brokers_with_log(lab, T0)
@@ -87,7 +87,7 @@ def test_log_keeps_its_topic_id_over_a_restart() -> None:
     remove_broker(lab, 2)
     restart_broker(lab, 2)
 
-    assert ids(lab) == {topic_id(lab)}
+    assert topic_ids_of_logs(lab) == {topic_id(lab)}
 
 
 def test_metadata_carries_the_topic_id_after_a_failover() -> None:
@@ -115,11 +115,11 @@ def test_controller_starts_a_topic_that_appears_in_the_list() -> None:
 def test_log_of_a_deleted_topic_is_not_used_when_recreated(variant: str, expected: list[str]) -> None:
     """B-61, R-046, R-074, U-14: while broker 3 is down, its topic is deleted and created again with broker 3 as a replica."""
     lab = cluster_in_sync(VARIANTS[variant])
-    produced(lab, "old")
+    values_produced(lab, "old")
     remove_broker(lab, 3)
     request_topic_deletion(lab)
-    make(lab, 2, 1, 3)
-    produced(lab, "new")
+    create_topic(lab, 2, 1, 3)
+    values_produced(lab, "new")
     restart_broker(lab, 3)
 
     assert lab.values(3)[: len(expected)] == expected
@@ -128,10 +128,10 @@ def test_log_of_a_deleted_topic_is_not_used_when_recreated(variant: str, expecte
 def test_v3_startup_deletes_what_is_not_assigned_any_more() -> None:
     """R-074: so V3 needs no id of a topic where the next topic of that name has other replicas (U-14)."""
     lab = cluster_in_sync(VARIANTS["no-topic-id"])
-    produced(lab, "old")
+    values_produced(lab, "old")
     remove_broker(lab, 3)
     request_topic_deletion(lab)
-    make(lab, 2, 1)
+    create_topic(lab, 2, 1)
     restart_broker(lab, 3)
 
     assert brokers_with_log(lab, T0) == [1, 2]
@@ -140,25 +140,25 @@ def test_v3_startup_deletes_what_is_not_assigned_any_more() -> None:
 def test_topic_recreated_at_once_is_a_new_topic() -> None:
     """V3 §B step 2, R-028, B-61: an administrator may delete the znodes himself; the names stay the same, the id changes."""
     lab = cluster_in_sync()
-    produced(lab, "old")
+    values_produced(lab, "old")
     lab.zk.submit(lab.admin, (Delete(paths.state_path(T0)), *(Delete(p) for p in reversed(paths.state_parents(T0)))))
     _, fired = lab.zk.submit(lab.admin, (Delete(paths.topic_path("t")),))
-    make(lab, 1, 2, 3)
-    lab.watches(fired)
+    create_topic(lab, 1, 2, 3)
+    lab.deliver_watches(fired)
     lab.settle()
 
-    assert (ids(lab), len(lab.leaders()), lab.values(1)) == ({topic_id(lab)}, 1, [])
+    assert (topic_ids_of_logs(lab), len(lab.leaders()), lab.values(1)) == ({topic_id(lab)}, 1, [])
 
 
 def test_leader_and_isr_of_a_recreated_topic_deletes_the_log() -> None:
     """KIP-516, B-61: one name, a larger id: the topic with the smaller id is deleted, even if no StopReplica came."""
     lab = cluster_in_sync()
-    produced(lab, "old")
+    values_produced(lab, "old")
     node = lab.nodes[2].state
     later = TopicId(1_000)
     state = replace(lab.nodes[1].state.controller.states[T0], topic_id=later, leader_epoch=LeaderEpoch(0))
     broker = node.broker
-    command = LeaderAndIsr(99, BrokerId(1), broker.controller_epoch, broker.incarnation, False, (state,))
+    command = LeaderAndIsr(99, BrokerId(1), broker.controller_epoch, broker.incarnation, init=False, states=(state,))
     lab.handle_event(2, Received(Address("b1"), command))
 
     assert (lab.values(2), lab.partition(2).leader_epoch, lab.disks[2].topic_ids[T0]) == ([], 0, later)
@@ -174,8 +174,8 @@ def test_leader_and_isr_of_a_deleted_topic_is_refused() -> None:
         BrokerId(1),
         node.broker.controller_epoch,
         node.broker.incarnation,
-        False,
-        (replace(state, topic_id=TopicId(1), leader_epoch=LeaderEpoch(50)),),
+        init=False,
+        states=(replace(state, topic_id=TopicId(1), leader_epoch=LeaderEpoch(50)),),
     )
     lab.handle_event(2, Received(Address("b1"), stale))
 
@@ -190,7 +190,7 @@ def test_late_stop_replica_keeps_the_log_of_a_recreated_topic(variant: str, surv
     lab = cluster_in_sync(VARIANTS[variant])
     node = lab.nodes[2].state
     for held_topic_id in (TopicId(1), topic_id(lab)):
-        stop = StopPartition(T0, LeaderEpoch(1_000), True, held_topic_id)
+        stop = StopPartition(T0, LeaderEpoch(1_000), delete=True, topic_id=held_topic_id)
         request = StopReplica(98, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (stop,))
         lab.handle_event(2, Received(Address("b1"), request))
         if held_topic_id == 1:
@@ -206,17 +206,28 @@ def test_late_stop_replica_keeps_the_log_of_a_recreated_topic(variant: str, surv
 def test_request_with_another_topic_id_is_refused(variant: str) -> None:
     """KIP-516: clients get UNKNOWN_TOPIC_ID and refresh; replicas get INCONSISTENT_TOPIC_ID and wait for the controller."""
     lab = cluster_in_sync(VARIANTS[variant])
-    epoch, other = lab.partition(1).leader_epoch, TopicId(1)
-    consumer = Fetch(1, T0, None, NO_INCARNATION, epoch, Offset(0), Millis(0), 10, other)
-    replica = Fetch(2, T0, BrokerId(2), lab.nodes[2].state.broker.incarnation, epoch, Offset(0), Millis(0), 10, other)
+    epoch = lab.partition(1).leader_epoch
+    unknown_id = TopicId(1)
+    consumer = Fetch(
+        1,
+        T0,
+        replica=None,
+        incarnation=NO_INCARNATION,
+        leader_epoch=epoch,
+        offset=Offset(0),
+        max_wait_ms=Millis(0),
+        max_records=10,
+        topic_id=unknown_id,
+    )
+    replica = Fetch(2, T0, BrokerId(2), lab.nodes[2].state.broker.incarnation, epoch, Offset(0), Millis(0), 10, unknown_id)
     lab.handle_event(1, Received(CLIENT, consumer))
     lab.handle_event(1, Received(CLIENT, replica))
-    lab.handle_event(1, Received(CLIENT, EpochEnd(3, T0, BrokerId(2), epoch, epoch, other)))
-    lab.handle_event(1, Received(CLIENT, ListOffsets(4, T0, epoch, other)))
-    lab.handle_event(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), other)))
+    lab.handle_event(1, Received(CLIENT, EpochEnd(3, T0, BrokerId(2), epoch, epoch, unknown_id)))
+    lab.handle_event(1, Received(CLIENT, ListOffsets(4, T0, epoch, unknown_id)))
+    lab.handle_event(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), unknown_id)))
 
     kinds = (FetchReply, EpochEndReply, ListOffsetsReply, ProduceReply)
-    errors = {m.correlation: m.error for m in lab.client_replies if isinstance(m, kinds)}
+    errors = {reply.correlation: reply.error for reply in lab.client_replies if isinstance(reply, kinds)}
     unknown, inconsistent = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID
     expected = {1: unknown, 2: inconsistent, 3: inconsistent, 4: unknown, 5: unknown}
     assert all((errors.get(c) == error) == (variant == "safe") for c, error in expected.items())
@@ -227,7 +238,7 @@ def test_request_without_topic_id_is_served() -> None:
     lab = cluster_in_sync()
     lab.handle_event(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), NO_TOPIC_ID)))
 
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE]
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------------------
@@ -248,7 +259,7 @@ def test_isolated_broker_drops_topics_deleted_meanwhile() -> None:
     lab.zk.expire(lab.sessions[3])
     lab.is_held = lambda envelope: "b3" in (envelope.sender, envelope.receiver)
     write(lab)
-    lab.watches([(lab.sessions[1], paths.BROKER_IDS, "children")])
+    lab.deliver_watches([(lab.sessions[1], paths.BROKER_IDS, "children")])
     lab.settle()
     request_topic_deletion(lab)
     lab.in_flight.clear()
@@ -267,9 +278,11 @@ def test_late_full_metadata_does_not_remove_a_topic() -> None:
     request_topic_deletion(lab)
     node = lab.nodes[2].state.broker
     epoch, order = node.metadata_order
-    make(lab, 1, 2, 3)
-    late = UpdateMetadata(99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), full=True, number=order)
-    lab.handle_event(2, Received(Address("b1"), late))
+    create_topic(lab, 1, 2, 3)
+    late_metadata = UpdateMetadata(
+        99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), full=True, number=order
+    )
+    lab.handle_event(2, Received(Address("b1"), late_metadata))
 
     assert list(node.metadata) == [T0]
 
@@ -281,7 +294,7 @@ def test_finished_deletion_is_not_repeated_on_recreated_topic() -> None:
         lab.unanswered_request = lost
         request_topic_deletion(lab)
         if lab.lost_answers and not exists(lab, paths.topic_path("t")):
-            make(lab, 1, 2, 3)
+            create_topic(lab, 1, 2, 3)
             lab.wait(5000)
             assert (exists(lab, paths.state_path(T0)), len(lab.leaders())) == (True, 1)
 
@@ -290,7 +303,7 @@ def test_finished_deletion_is_not_repeated_on_recreated_topic() -> None:
 def test_deletion_survives_controller_crash_at_any_step(before: int) -> None:
     """B-62, KAFKA-2937: the next controller ends the deletion, and the topic created afterwards is new."""
     lab = cluster_in_sync()
-    produced(lab, "old")
+    values_produced(lab, "old")
     lab.requests_left = before
     request_topic_deletion(lab)
     lab.requests_left = None
@@ -298,12 +311,12 @@ def test_deletion_survives_controller_crash_at_any_step(before: int) -> None:
         remove_broker(lab, 1)
     lab.wait(5000)
     assert (pending_requests(lab), exists(lab, paths.topic_path("t"))) == ([], False)
-    make(lab, 2, 1, 3)
+    create_topic(lab, 2, 1, 3)
     if 1 not in lab.nodes:
         restart_broker(lab, 1)
     lab.wait(9000)
 
-    assert (len(lab.leaders()), [lab.values(i) for i in lab.ids], ids(lab)) == (1, [[], [], []], {topic_id(lab)})
+    assert (len(lab.leaders()), [lab.values(i) for i in lab.ids], topic_ids_of_logs(lab)) == (1, [[], [], []], {topic_id(lab)})
 
 
 def test_deletion_is_not_blocked_by_unknown_topics() -> None:
@@ -324,10 +337,10 @@ def test_late_leader_and_isr_copy_does_not_recreate_a_topic() -> None:
     crash_and_expire(lab, 1)
     request_topic_deletion(lab)
     lab.handle_event(2, Received(Address(f"b{copies[0].controller}"), copies[0]))
-    late = brokers_with_log(lab, T0)
-    make(lab, 1, 2, 3)
+    holders_before = brokers_with_log(lab, T0)
+    create_topic(lab, 1, 2, 3)
 
-    assert (late, brokers_with_log(lab, T0)) == ([1], [1, 2, 3])  # b1 is down
+    assert (holders_before, brokers_with_log(lab, T0)) == ([1], [1, 2, 3])  # b1 is down
 
 
 def _copied(envelope: Envelope, copies: list[LeaderAndIsr]) -> bool:
@@ -341,7 +354,7 @@ def test_stop_replica_is_answered_after_pending_zk_requests() -> None:
     lab = cluster_in_sync()
     node = lab.nodes[2].state.broker
     lab.cut_off_from_zk.add(2)
-    stop = StopPartition(T0, LeaderEpoch(9), True, topic_id(lab))
+    stop = StopPartition(T0, LeaderEpoch(9), delete=True, topic_id=topic_id(lab))
     request = StopReplica(98, BrokerId(1), node.controller_epoch, node.incarnation, (stop,))
     lab.handle_event(2, Received(Address("b1"), request))
     waits = not [envelope for envelope in lab.in_flight if isinstance(envelope.message, StopReplicaReply)]
@@ -358,7 +371,8 @@ def test_starting_broker_does_not_undo_a_deletion() -> None:
     """R-046: the StopReplica may arrive before the answer to the read of V3 §E step 2; once answered, the znodes go."""
     lab = cluster_in_sync()
     node = lab.nodes[3].state
-    broker, state = node.broker, lab.state()
+    broker = node.broker
+    state = lab.state()
     broker.registration, broker.registration_request = Registration.LEARNING_STATES, 999
     broker.learning = [Assigned(T0, state.replicas, topic_id(lab))]
     read, _ = lab.zk.submit(lab.admin, (GetData(paths.state_path(T0)),))

@@ -6,7 +6,7 @@ from reference.messages import Fetch
 from tests.reference.admin import remove_broker, request_topic_deletion, restart_broker
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import write
-from tests.reference.test_topics import make
+from tests.reference.test_topics import create_topic
 from tests.reference.v3 import crash_and_expire
 
 
@@ -38,7 +38,7 @@ def one_behind() -> Lab:
     write(lab, Create("/admin", b""))
     request_topic_deletion(lab)  # created again, the topic is younger than the directories, as usual
     remove_broker(lab, 3)
-    make(lab, 1, 2, 3)
+    create_topic(lab, 1, 2, 3)
     restart_broker(lab, 3)
     lab.produce(lab.leader(), "x")
     lab.settle()

@@ -143,22 +143,22 @@ def test_new_topic_gets_leaders() -> None:
 def test_deleted_topic_is_deleted_on_all_brokers() -> None:
     """R-028, V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
     lab = cluster_in_sync()
-    asked: set[str] = set()
+    brokers_asked: set[str] = set()
 
     def seen(envelope: Envelope) -> bool:
         if isinstance(envelope.message, StopReplica) and any(
             stop.tp == T0 and stop.delete for stop in envelope.message.partitions
         ):
-            asked.add(envelope.receiver)
+            brokers_asked.add(envelope.receiver)
         return False
 
     lab.is_held = seen
     for path in (paths.state_path(T0), *reversed(paths.state_parents(T0)), paths.topic_path("t")):
         _, fired = lab.zk.submit(lab.admin, (Delete(path),))
-        lab.watches(fired)
+        lab.deliver_watches(fired)
     lab.settle()
 
-    assert asked == {"b1", "b2", "b3"}
+    assert brokers_asked == {"b1", "b2", "b3"}
     assert [i for i in lab.ids if T0 in lab.nodes[i].state.broker.partitions] == []
     assert [i for i in lab.ids if T0 in lab.disks[i].logs] == []
 
@@ -212,9 +212,9 @@ def test_new_controller_sends_init_to_every_broker() -> None:
     lab = cluster_in_sync()
     lab.is_held = carries(LeaderAndIsr)
     crash_and_expire(lab, 1)
-    first = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, LeaderAndIsr)]
+    first = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, LeaderAndIsr)]
 
-    assert [m.init for m in first] == [True]
+    assert [message.init for message in first] == [True]
 
 
 def test_new_controller_handles_brokers_that_died_before() -> None:
@@ -268,7 +268,7 @@ def test_produce_reply_waits_for_the_hw() -> None:
     lab.is_held = lambda _: False
     lab.settle()
 
-    assert [m.error for m in lab.client_replies if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply)] == [ErrorCode.NONE]
 
 
 def test_consumer_between_hw_and_leo_gets_no_records() -> None:
@@ -287,9 +287,7 @@ def test_consumer_between_hw_and_leo_gets_no_records() -> None:
 def test_silent_follower_leaves_the_isr() -> None:
     """R-060, V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come."""
     lab = cluster_in_sync()
-    lab.is_held = lambda envelope: (
-        envelope.sender == "b3" and isinstance(envelope.message, Fetch)
-    )  # it lives, as its heartbeats say
+    lab.is_held = carries(Fetch, sender="b3")  # it lives, as its heartbeats say
     lab.produce(1, "x")
     lab.settle()
     lab.wait(9000)

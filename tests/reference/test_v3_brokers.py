@@ -111,7 +111,7 @@ def test_v3_follower_truncates_to_its_hw() -> None:
     hold_record_above_hw(lab, 3)
     assert (lab.values(3), lab.partition(3).hw) == (["a", "x"], 1)
     send_leader_and_isr(lab, 3, next_state(lab, 2))
-    fetches = [m for _, to, m in lab.in_flight if to == "b2" and isinstance(m, Fetch)]
+    fetches = [message for _, to, message in lab.in_flight if to == "b2" and isinstance(message, Fetch)]
 
     assert lab.values(3) == ["a"]
     assert [f.offset for f in fetches] == [1]
@@ -159,10 +159,10 @@ def test_new_leader_serves_before_its_hw_has_risen(variant: str) -> None:
     send_leader_and_isr(lab, 3, next_state(lab, 3))
     read = fetch(lab, 3, 0, replica=2, epoch=lab.partition(3).leader_epoch)
     lab.produce(3, "y", acks=1, correlation=9)
-    written = [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 9]
+    written = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 9]
 
     assert read is not None
-    assert (read.error, [b.base_offset for b in read.batches]) == (ErrorCode.NONE, [0])
+    assert (read.error, [batch.base_offset for batch in read.batches]) == (ErrorCode.NONE, [0])
     assert written == [ErrorCode.NONE]
 
 
@@ -186,10 +186,10 @@ def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     lab = cluster_in_sync(variant)
     send_leader_and_isr(lab, 1, next_state(lab, 2))
     role = lab.partition(1).role
-    addresses = [to for _, to, m in lab.in_flight if isinstance(m, Fetch | EpochEnd)]
+    addresses = [to for _, to, message in lab.in_flight if isinstance(message, Fetch | EpochEnd)]
     read = fetch(lab, 1, 0)
     lab.produce(1, "x", acks=1, correlation=9)
-    written = [m.error for m in lab.client_replies if isinstance(m, ProduceReply) and m.correlation == 9]
+    written = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 9]
 
     assert isinstance(role, Follower)
     assert (role.leader, addresses) == (2, ["b2"])
@@ -209,7 +209,7 @@ def test_former_leader_commits_nothing_more() -> None:
     lab.is_held = lambda envelope: envelope.receiver != "b1"
     lab.settle()
 
-    acknowledged = [m for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    acknowledged = [reply for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE]
     assert (before, lab.partition(1).hw, acknowledged) == (0, 0, [])
 
 
@@ -219,9 +219,9 @@ def test_follower_ignores_a_late_answer_of_its_former_leader() -> None:
     lab.is_held = carries(FetchReply, receiver="b3")
     lab.produce(1, "x")
     lab.settle()
-    (late,) = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, FetchReply)]
+    (late_reply,) = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, FetchReply)]
     send_leader_and_isr(lab, 3, next_state(lab, 2))
-    lab.handle_event(3, Received(Address("b1"), late))
+    lab.handle_event(3, Received(Address("b1"), late_reply))
 
     assert lab.values(3) == []
 
@@ -231,7 +231,11 @@ def test_follower_fetches_from_its_log_end(variant: str) -> None:
     """R-016: topic and partition, its own id, and the offset behind its last record, committed or not."""
     lab = cluster_in_sync(variant)
     hold_record_above_hw(lab, 3)
-    fetches = [(to, m.tp, m.replica, m.offset) for source, to, m in lab.in_flight if source == "b3" and isinstance(m, Fetch)]
+    fetches = [
+        (to, message.tp, message.replica, message.offset)
+        for source, to, message in lab.in_flight
+        if source == "b3" and isinstance(message, Fetch)
+    ]
 
     assert fetches == [("b1", T0, 3, 1)]
 
@@ -341,7 +345,7 @@ def test_v3_starting_broker_leads_without_leader_and_isr() -> None:
         lab.crash(1)
         lab.is_held = carries(LeaderAndIsr)
         fired = lab.zk.expire(lab.sessions[1])
-        lab.watches(fired)
+        lab.deliver_watches(fired)
         lab.start(1)
         lab.settle()
 

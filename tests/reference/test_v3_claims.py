@@ -53,7 +53,7 @@ class Watched(Lab):
         super()._perform(i, effect)
 
 
-def watched(brokers: int = 3, *, partitions: int = 1) -> Watched:
+def watched_cluster(brokers: int = 3, *, partitions: int = 1) -> Watched:
     """A `Watched` cluster at rest: all brokers are in the ISR of every partition of `t`, and b1 leads all."""
     lab = Watched(brokers, start=False)
     replicas = tuple(BrokerId(i) for i in range(1, brokers + 1))
@@ -85,12 +85,12 @@ def test_leader_and_isr_reply_has_an_error_for_each_partition() -> None:
 
 def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
     """R-017, R-025, R-042, R-156: direct RPC with all partitions together, not a queue in ZooKeeper."""
-    lab = watched(partitions=4)
+    lab = watched_cluster(partitions=4)
     crash_and_expire(lab, 1)
-    commands = [(to, m) for i, to, m in lab.sent if i == 2 and isinstance(m, LeaderAndIsr) and m.init]
+    commands = [(to, message) for i, to, message in lab.sent if i == 2 and isinstance(message, LeaderAndIsr) and message.init]
 
     assert sorted(to for to, _ in commands) == ["b2", "b3"]
-    assert [len(m.states) for _, m in commands] == [4, 4]
+    assert [len(message.states) for _, message in commands] == [4, 4]
 
 
 def test_refused_partition_does_not_stop_the_others() -> None:
@@ -111,9 +111,9 @@ def test_unanswered_leader_and_isr_is_repeated_after_timeout() -> None:
     lab = cluster_in_sync()
     lab.is_held = carries(LeaderAndIsr, receiver="b3")
     crash_and_expire(lab, 2)
-    first = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, LeaderAndIsr)]
+    first = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, LeaderAndIsr)]
     lab.fire(1, "channel:3")
-    both = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, LeaderAndIsr)]
+    both = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, LeaderAndIsr)]
 
     assert (len(first), len(both)) == (1, 2)
     assert both[1].states == first[0].states
@@ -159,7 +159,7 @@ def test_every_broker_watches_the_controller_znode() -> None:
 
 def test_leader_death_fires_only_controller_and_broker_watches() -> None:
     """R-146: brokers watch only the controller and the list of brokers, so the death of a leader causes no herd effect."""
-    lab = watched(partitions=5)
+    lab = watched_cluster(partitions=5)
     lab.crash(1)
     fired = lab.zk.expire(lab.sessions[1])
 
@@ -169,7 +169,7 @@ def test_leader_death_fires_only_controller_and_broker_watches() -> None:
 
 def test_no_broker_watches_the_state_of_a_partition() -> None:
     """R-146: a watch on every partition would overload ZooKeeper; brokers hear of a leader from the controller."""
-    lab = watched(partitions=5)
+    lab = watched_cluster(partitions=5)
     crash_and_expire(lab, 3)
     lab.is_held = carries(Fetch, sender="b3")
     lab.start(3)  # it reads all states, which stay as they are
@@ -214,7 +214,7 @@ def test_next_controller_repeats_undelivered_commands() -> None:
 
 def test_isr_change_is_conditional_and_keeps_the_leader() -> None:
     """R-065, R-004, R-005: every write is conditional, and a leader leaves leader and epoch as they are."""
-    lab = watched()
+    lab = watched_cluster()
     before = lab.state()
     lab.is_held = carries(Fetch, sender="b3")
     lab.produce(1, "x")
@@ -224,12 +224,12 @@ def test_isr_change_is_conditional_and_keeps_the_leader() -> None:
 
     assert (writer, op.version) == (1, before.zk_version)
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
-    assert [m.broker for m in after.isr] == [1, 2]
+    assert [member.broker for member in after.isr] == [1, 2]
 
 
 def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
     """R-066, R-070: ZooKeeper is the truth; commands to a broker that is down may be lost."""
-    lab = watched(partitions=2)
+    lab = watched_cluster(partitions=2)
     create_request(lab, paths.topic_path("u"), paths.topic_payload((tuple(BrokerId(i) for i in lab.ids),)))
     lab.wait(1000)
     crash_and_expire(lab, 3)
@@ -245,7 +245,7 @@ def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
 
 def test_failover_costs_one_write_per_partition() -> None:
     """R-067, R-155: and one message for each live broker; the dead broker held replicas of six partitions."""
-    lab = watched(4, partitions=6)
+    lab = watched_cluster(4, partitions=6)
     crash_and_expire(lab, 3)
     lab.asked.clear()
     lab.sent.clear()
@@ -258,7 +258,7 @@ def test_failover_costs_one_write_per_partition() -> None:
     lab.sent.clear()
     crash_and_expire(lab, 2)
     writes = [op.path for i, op in state_writes(lab) if i == 1]
-    commands = [to for i, to, m in lab.sent if i == 1 and isinstance(m, LeaderAndIsr)]
+    commands = [to for i, to, message in lab.sent if i == 1 and isinstance(message, LeaderAndIsr)]
 
     assert sorted(writes) == sorted(set(writes))
     assert len(writes) == 6
@@ -288,7 +288,7 @@ class Slow(Watched):
                 answers, fired = self.zk.submit(self.sessions[1], request.ops, atomic=request.atomic)
                 self.waiting = later
                 self.handle_event(1, ZkReplied(request.id, answers))
-                self.watches(fired)
+                self.deliver_watches(fired)
             count += 1
         return count
 
@@ -313,10 +313,10 @@ def test_failover_writes_are_sent_in_parallel(partitions: int) -> None:
 
 def test_leader_and_isr_costs_one_message_and_one_answer() -> None:
     """R-069, R-156: through a queue in ZooKeeper it would cost two writes, a watch and a read."""
-    lab = watched()
+    lab = watched_cluster()
     crash_and_expire(lab, 3)
-    commands = [m for i, to, m in lab.sent if i == 1 and to == "b2" and isinstance(m, LeaderAndIsr)]
-    answers = [m for i, to, m in lab.sent if i == 2 and to == "b1" and isinstance(m, LeaderAndIsrReply)]
+    commands = [message for i, to, message in lab.sent if i == 1 and to == "b2" and isinstance(message, LeaderAndIsr)]
+    answers = [message for i, to, message in lab.sent if i == 2 and to == "b1" and isinstance(message, LeaderAndIsrReply)]
 
     assert (len(commands), len(answers)) == (1, 1)
     assert [ops for i, ops in lab.asked if i == 2] == []
@@ -343,7 +343,9 @@ def test_only_the_leader_in_zookeeper_commits() -> None:
     lab.produce(new, "new", correlation=9)
     lab.settle()
     lab.wait(900)
-    acknowledged = [m.correlation for m in lab.client_replies if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+    acknowledged = [
+        reply.correlation for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE
+    ]
 
     assert "old" in lab.values(old)
     assert acknowledged == [9]
@@ -385,13 +387,15 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
         for request in zk_requests:
             answers, _ = lab.zk.submit(lab.sessions[1], request.ops, atomic=request.atomic)
             lab.handle_event(1, ZkReplied(request.id, answers))
-    told_of = [m.states[0].leader_epoch for _, _, m in lab.sent if isinstance(m, LeaderAndIsr)]
+    told_of = [message.states[0].leader_epoch for _, _, message in lab.sent if isinstance(message, LeaderAndIsr)]
     assert told_of == []
     lab.rounds()
     lab.waiting = None
     lab.settle()
 
-    assert [m.states[0].leader_epoch for _, _, m in lab.sent if isinstance(m, LeaderAndIsr)] == [lab.state().leader_epoch] * 2
+    assert [message.states[0].leader_epoch for _, _, message in lab.sent if isinstance(message, LeaderAndIsr)] == [
+        lab.state().leader_epoch
+    ] * 2
 
 
 @pytest.mark.parametrize("up", [-1, 0])
@@ -429,10 +433,10 @@ def test_new_leader_ignores_a_late_fetch_reply() -> None:
     lab.is_held = carries(FetchReply, receiver="b3")
     lab.produce(1, "x")
     lab.settle()
-    (late,) = [m for _, to, m in lab.in_flight if to == "b3" and isinstance(m, FetchReply)]
+    (late_reply,) = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, FetchReply)]
     state_told = next_state(lab, 3)
     send_leader_and_isr(lab, 3, state_told)
-    lab.handle_event(3, Received(Address("b1"), late))
+    lab.handle_event(3, Received(Address("b1"), late_reply))
     role = lab.partition(3).role
 
     assert isinstance(role, Leader)
@@ -478,7 +482,7 @@ def test_isr_change_takes_effect_only_after_the_write() -> None:
 
     assert isinstance(role, Leader)
     assert role.change is not None
-    assert [m.broker for m in role.isr] == [1, 2, 3]
+    assert [member.broker for member in role.isr] == [1, 2, 3]
     assert lab.partition(1).hw == 0
 
 
@@ -554,9 +558,9 @@ def create_request(lab: Lab, path: str, payload: bytes = b"") -> None:
     parts = path.split("/")
     for depth in range(2, len(parts)):
         _, fired = lab.zk.submit(lab.admin, (Create("/".join(parts[:depth]), b""),))
-        lab.watches(fired)
+        lab.deliver_watches(fired)
     _, fired = lab.zk.submit(lab.admin, (Create(path, payload),))
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.settle()
 
 
@@ -596,6 +600,6 @@ def test_stop_replica_reply_has_an_error_for_each_partition() -> None:
     broker = lab.nodes[3].state.broker
     stops = (StopPartition(T0, LeaderEpoch(1)), StopPartition(topic_partition("t", 7), LeaderEpoch(1)))
     lab.handle_event(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))
-    (reply,) = [m for _, _, m in lab.in_flight if isinstance(m, StopReplicaReply)]
+    (reply,) = [message for _, _, message in lab.in_flight if isinstance(message, StopReplicaReply)]
 
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (topic_partition("t", 7), ErrorCode.NONE))

@@ -19,12 +19,12 @@ from tests.reference.recorded import STATE, Recorded, settled_cluster, shrink
 from tests.reference.v3 import crash_and_expire, isr_member, live_brokers, partition_state
 
 
-def create(lab: Lab, topic: str, *assignment: tuple[int, ...]) -> None:
+def create_topic(lab: Lab, topic: str, *assignment: tuple[int, ...]) -> None:
     """Create a topic as an administrator does."""
     write(lab, Create(paths.topic_path(topic), paths.topic_payload(tuple(broker_ids(*replicas) for replicas in assignment))))
 
 
-def destroy(lab: Lab, topic: str, *, partitions: int) -> None:
+def delete_topic_znodes(lab: Lab, topic: str, *, partitions: int) -> None:
     """Delete a topic's znodes as an administrator does."""
     for index in range(partitions):
         tp = topic_partition(topic, index)
@@ -61,7 +61,7 @@ class LateAnswers(Recorded):
             return super()._perform(i, effect)
         answers, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
         self.answers.append(ZkReplied(effect.id, answers))
-        self.watches(fired)
+        self.deliver_watches(fired)
         return None
 
     def answer_now(self) -> None:
@@ -118,7 +118,7 @@ def test_isr_loses_a_dead_follower(variant: str) -> None:
 def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
     """R-019: those that it led and those that it followed, of all topics."""
     lab = settled_cluster(variant)
-    create(lab, "u", (3, 2), (2, 3), (4, 3))
+    create_topic(lab, "u", (3, 2), (2, 3), (4, 3))
     crash_and_expire(lab, 3)
 
     assert [lab.leader(topic_partition("u", i)) for i in range(3)] == [2, 2, 4]
@@ -196,9 +196,13 @@ def test_command_carries_leader_isr_and_version_of_its_write(variant: str) -> No
     lab = settled_cluster(variant)
     crash_and_expire(lab, 4)
     now = lab.state()
-    told = {to: (s.leader, s.isr, s.leader_epoch, s.zk_version) for _, to, m in lab.sent(LeaderAndIsr) for s in m.states}
+    state_by_receiver = {
+        to: (state.leader, state.isr, state.leader_epoch, state.zk_version)
+        for _, to, message in lab.sent(LeaderAndIsr)
+        for state in message.states
+    }
 
-    assert told == dict.fromkeys(["b2", "b3"], (now.leader, now.isr, now.leader_epoch, now.zk_version))
+    assert state_by_receiver == dict.fromkeys(["b2", "b3"], (now.leader, now.isr, now.leader_epoch, now.zk_version))
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -206,10 +210,10 @@ def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> No
     """R-011, R-042: isInit says whether this is the first command issued by a controller."""
     lab = settled_cluster(variant)
     crash_and_expire(lab, 4)
-    later = [(m.controller, m.init) for _, _, m in lab.sent(LeaderAndIsr)]
+    later = [(message.controller, message.init) for _, _, message in lab.sent(LeaderAndIsr)]
     lab.clear_record()
     crash_and_expire(lab, 1)
-    first = {to: (m.controller, m.init) for _, to, m in reversed(lab.sent(LeaderAndIsr))}
+    first = {to: (message.controller, message.init) for _, to, message in reversed(lab.sent(LeaderAndIsr))}
 
     assert later == [(1, False), (1, False)]
     assert first == {"b2": (2, True), "b3": (2, True)}
@@ -222,17 +226,17 @@ def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> No
 def test_controller_keeps_a_list_of_topics(variant: str) -> None:
     """R-026: the watch of /brokers/topics is set again after it has fired."""
     lab = settled_cluster(variant)
-    known = [lab.nodes[1].state.controller.topics]
+    topics_seen = [lab.nodes[1].state.controller.topics]
     for topic in ("u", "w"):
-        create(lab, topic, (2, 3))
-        known.append(lab.nodes[1].state.controller.topics)
-    destroy(lab, "u", partitions=1)
-    known.append(lab.nodes[1].state.controller.topics)
+        create_topic(lab, topic, (2, 3))
+        topics_seen.append(lab.nodes[1].state.controller.topics)
+    delete_topic_znodes(lab, "u", partitions=1)
+    topics_seen.append(lab.nodes[1].state.controller.topics)
     partitions = sorted(lab.nodes[1].state.controller.assignments)
     crash_and_expire(lab, 1)
-    known.append(lab.nodes[2].state.controller.topics)
+    topics_seen.append(lab.nodes[2].state.controller.topics)
 
-    assert known == [("t",), ("t", "u"), ("t", "u", "w"), ("t", "w"), ("t", "w")]
+    assert topics_seen == [("t",), ("t", "u"), ("t", "u", "w"), ("t", "w"), ("t", "w")]
     assert partitions == ["t-0", "w-0"]
 
 
@@ -242,7 +246,7 @@ def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
     lab = settled_cluster(variant)
     crash_and_expire(lab, 4)
     lab.is_held = carries(Fetch)  # nobody joins the ISR by itself
-    create(lab, "u", (3, 2), (4, 2, 3), (2, 4))
+    create_topic(lab, "u", (3, 2), (4, 2, 3), (2, 4))
     created = [topic_partition("u", i) for i in range(3)]
 
     assert [lab.leader(tp) in lab.isr(tp) for tp in created] == [True] * 3
@@ -263,13 +267,15 @@ def test_first_command_follows_the_first_state(variant: str) -> None:
     """R-029: while the creation of the state znode is on its way, no replica is told to lead or follow."""
     lab = settled_cluster(variant)
     lab.delays_write = lambda *_: True
-    create(lab, "u", (3, 2))
+    create_topic(lab, "u", (3, 2))
     early = lab.sent(LeaderAndIsr)
     lab.release_writes()
     lab.settle()
 
     assert early == []
-    assert sorted(to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if s.tp == topic_partition("u", 0)) == ["b2", "b3"]
+    assert sorted(
+        to for _, to, message in lab.sent(LeaderAndIsr) for state in message.states if state.tp == topic_partition("u", 0)
+    ) == ["b2", "b3"]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -277,13 +283,13 @@ def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
     """R-017, R-028: b3 has not answered the command that creates its replica when the topic is deleted."""
     lab = settled_cluster(variant)
     lab.is_held = carries(LeaderAndIsr, receiver="b3")
-    create(lab, "u", (3, 2))
-    destroy(lab, "u", partitions=1)
-    assert [to for _, to, m in lab.sent(StopReplica)] == ["b2"]
+    create_topic(lab, "u", (3, 2))
+    delete_topic_znodes(lab, "u", partitions=1)
+    assert [to for _, to, message in lab.sent(StopReplica)] == ["b2"]
     lab.is_held = lambda _: False
     lab.settle()
 
-    assert [to for _, to, m in lab.sent(StopReplica)] == ["b2", "b3"]
+    assert [to for _, to, message in lab.sent(StopReplica)] == ["b2", "b3"]
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
 
 
@@ -291,10 +297,12 @@ def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
 def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
     """R-014, R-017, R-028, R-039: one StopReplicaCommand for each affected broker, with all partitions; b1 hears nothing."""
     lab = settled_cluster(variant)
-    create(lab, "u", (3, 2), (2, 3), (3, 4))
+    create_topic(lab, "u", (3, 2), (2, 3), (3, 4))
     lab.clear_record()
-    destroy(lab, "u", partitions=3)
-    stopped = [(to, tuple(stop.tp for stop in m.partitions)) for _, to, m in lab.sent(StopReplica) if m.controller == 1]
+    delete_topic_znodes(lab, "u", partitions=3)
+    stopped = [
+        (to, tuple(stop.tp for stop in message.partitions)) for _, to, message in lab.sent(StopReplica) if message.controller == 1
+    ]
 
     assert sorted(stopped) == [("b2", ("u-0", "u-1")), ("b3", ("u-0", "u-1", "u-2")), ("b4", ("u-2",))]
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
@@ -307,9 +315,9 @@ def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
 def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> None:
     """R-044: the next controller lists what exists: with INIT in V3 (R-033), in the first full metadata in `safe`."""
     lab = settled_cluster(variant)
-    create(lab, "u", (3, 2))
+    create_topic(lab, "u", (3, 2))
     lab.is_held = carries(StopReplica)
-    destroy(lab, "u", partitions=1)
+    delete_topic_znodes(lab, "u", partitions=1)
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == [2, 3]
     lab.in_flight.clear()
     crash_and_expire(lab, 1)
@@ -326,7 +334,7 @@ def test_new_controller_tells_replicas_outside_the_isr(variant: str) -> None:
     assert lab.isr() == [2, 3]
     lab.clear_record()
     crash_and_expire(lab, 1)
-    first = next(m for _, to, m in lab.sent(LeaderAndIsr) if to == "b4")
+    first = next(message for _, to, message in lab.sent(LeaderAndIsr) if to == "b4")
 
     assert (first.init, [s.tp for s in first.states]) == (True, [T0])
 
@@ -338,7 +346,7 @@ def test_init_without_an_answer_is_repeated_with_its_flag(variant: str) -> None:
     lab.is_held = carries(LeaderAndIsr, receiver="b3")
     crash_and_expire(lab, 1)
     lab.wait(lab.configs[2].request_timeout_ms)
-    to_b3 = [(m.init, [s.tp for s in m.states]) for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
+    to_b3 = [(message.init, [state.tp for state in message.states]) for _, to, message in lab.sent(LeaderAndIsr) if to == "b3"]
 
     assert to_b3 == [(True, [T0])] * 2
 

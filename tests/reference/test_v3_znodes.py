@@ -25,13 +25,13 @@ def znode_at(lab: Lab, path: str) -> Data | None:
     return answer if isinstance(answer, Data) else None
 
 
-def content(lab: Lab, path: str) -> object:
+def znode_json(lab: Lab, path: str) -> object:
     """The JSON in a znode."""
     znode = znode_at(lab, path)
     return None if znode is None else json.loads(znode.data)
 
 
-def names(lab: Lab, path: str) -> tuple[str, ...]:
+def children_of(lab: Lab, path: str) -> tuple[str, ...]:
     (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(path),))
     return answer.names if isinstance(answer, Children) else ()
 
@@ -52,7 +52,7 @@ def test_controller_znode_ends_with_the_session_of_its_broker(variant: str) -> N
     lab = cluster_in_sync(variant)
     znode = znode_at(lab, "/controller")
 
-    assert content(lab, "/controller") == {"version": 1, "brokerid": 1}
+    assert znode_json(lab, "/controller") == {"version": 1, "brokerid": 1}
     assert znode is not None
     assert znode.owner == lab.sessions[1]
     lab.zk.expire(lab.sessions[1])
@@ -75,9 +75,9 @@ class Race(Lab):
             return None
         return super()._perform(i, effect)
 
-    def watches(self, fired: Fired) -> None:
+    def deliver_watches(self, fired: Fired) -> None:
         if self.late_watches is None:
-            super().watches(fired)
+            super().deliver_watches(fired)
         else:
             self.late_watches += fired
 
@@ -102,12 +102,12 @@ def test_only_the_first_to_create_the_znode_is_controller(variant: str, watch_fi
     lab.claim(2)
     lab.claim(1)
     assert [lab.nodes[i].state.controller.step for i in lab.ids] == ["watching", "active"]
-    late, lab.late_watches = lab.late_watches, None
-    lab.watches(late or [])
+    late_watches, lab.late_watches = lab.late_watches, None
+    lab.deliver_watches(late_watches or [])
     lab.settle()
 
     assert [lab.nodes[i].state.controller.step for i in lab.ids] == ["watching", "active"]
-    assert content(lab, "/controller") == {"version": 1, "brokerid": 2}
+    assert znode_json(lab, "/controller") == {"version": 1, "brokerid": 2}
 
 
 def test_every_broker_reads_there_who_is_controller() -> None:
@@ -126,14 +126,14 @@ def test_every_broker_reads_there_who_is_controller() -> None:
 def test_each_live_broker_has_an_ephemeral_registration(variant: str) -> None:
     """R-002: /brokers/ids/[broker_id] has host and port, and ends with the broker's session."""
     lab = cluster_in_sync(variant)
-    owners = {name: znode.owner for name in names(lab, "/brokers/ids") if (znode := znode_at(lab, f"/brokers/ids/{name}"))}
-    registration = content(lab, "/brokers/ids/2")
+    owners = {name: znode.owner for name in children_of(lab, "/brokers/ids") if (znode := znode_at(lab, f"/brokers/ids/{name}"))}
+    registration = znode_json(lab, "/brokers/ids/2")
 
     assert owners == {str(i): lab.sessions[i] for i in lab.ids}
     assert isinstance(registration, dict)
     assert (registration["host"], registration["port"]) == ("localhost", 9092)
     crash_and_expire(lab, 3)
-    assert names(lab, "/brokers/ids") == ("1", "2")
+    assert children_of(lab, "/brokers/ids") == ("1", "2")
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -145,7 +145,7 @@ def test_restarted_broker_registers_after_its_former_session(variant: str) -> No
     lab.start(3)
     lab.wait(1000)
     assert lab.nodes[3].state.broker.incarnation == NO_INCARNATION
-    lab.watches(lab.zk.expire(former))
+    lab.deliver_watches(lab.zk.expire(former))
     lab.wait(1000)
     znode = znode_at(lab, "/brokers/ids/3")
 
@@ -181,10 +181,10 @@ def test_state_znode_is_written_whole_by_the_controller() -> None:
     """R-004: leader epoch, leader and ISR. The leader is not the first member of the ISR."""
     lab = settled_cluster()
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
-    before = content(lab, "/brokers/topics/u/partitions/0/state")
+    before = znode_json(lab, "/brokers/topics/u/partitions/0/state")
     first = lab.leader(U0)
     crash_and_expire(lab, first)
-    after = content(lab, "/brokers/topics/u/partitions/0/state")
+    after = znode_json(lab, "/brokers/topics/u/partitions/0/state")
 
     assert isinstance(before, dict)
     assert isinstance(after, dict)
@@ -197,9 +197,9 @@ def test_leader_writes_nothing_but_the_isr(variant: str) -> None:
     """R-004: the leader is not the first member of the ISR, and its leader epoch not the first one."""
     lab = settled_cluster(variant)
     leader = restart_leader(lab)
-    before = content(lab, "/brokers/topics/t/partitions/0/state")
+    before = znode_json(lab, "/brokers/topics/t/partitions/0/state")
     shrink(lab, lab.followers()[-1], leader=leader)
-    after = content(lab, "/brokers/topics/t/partitions/0/state")
+    after = znode_json(lab, "/brokers/topics/t/partitions/0/state")
 
     assert isinstance(before, dict)
     assert isinstance(after, dict)
@@ -226,7 +226,7 @@ def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
 # --- /admin --------------------------------------------------------------------------------------------------------------------
 
 
-def ask(lab: Lab, path: str, data: bytes = b"") -> None:
+def create_request(lab: Lab, path: str, data: bytes = b"") -> None:
     """Create a request, and the znodes above it that are missing."""
     parts = path.split("/")
     above: list[AnyOp] = [Create("/".join(parts[:depth]), b"") for depth in range(2, len(parts))]
@@ -237,23 +237,23 @@ def test_partition_is_moved_by_its_v3_path_which_then_goes() -> None:
     """R-006: /admin/partitions_reassigned/[topic]/[partition_id] is there until the new replicas have caught up."""
     lab = cluster(VARIANTS["v3"])
     lab.is_held = fetches_from(4, 5, 6)
-    ask(lab, "/admin/partitions_reassigned/t/0", b"[4,5,6]")
+    create_request(lab, "/admin/partitions_reassigned/t/0", b"[4,5,6]")
     lab.wait(3000)
-    assert (names(lab, "/admin/partitions_reassigned/t"), lab.isr()) == (("0",), [1, 2, 3])
+    assert (children_of(lab, "/admin/partitions_reassigned/t"), lab.isr()) == (("0",), [1, 2, 3])
     lab.is_held = lambda _: False
 
     assert wait_until(lab, lambda: znode_at(lab, "/admin/partitions_reassigned/t/0") is None)
-    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5, 6]}}
+    assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5, 6]}}
 
 
 def test_partition_is_added_by_its_path_which_then_goes() -> None:
     """R-003, R-007: /admin/partitions_add/[topic]/[partition_id] names the replicas, the preferred one first."""
     lab = cluster_in_sync()
-    ask(lab, "/admin/partitions_add/t/1", b"[3,2]")
+    create_request(lab, "/admin/partitions_add/t/1", b"[3,2]")
 
-    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3], "1": [3, 2]}}
+    assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3], "1": [3, 2]}}
     assert lab.leader(T1) in sorted(lab.isr(T1)) == [2, 3]
-    assert names(lab, "/admin/partitions_add") == ()
+    assert children_of(lab, "/admin/partitions_add") == ()
 
 
 def test_all_requested_partitions_are_moved() -> None:
@@ -264,9 +264,9 @@ def test_all_requested_partitions_are_moved() -> None:
     above = [Create(path, b"") for path in (root, f"{root}/t", f"{root}/u")]
     write(lab, *above, *(Create(f"{root}/{tp}", b"[4,5]") for tp in ("t/0", "u/0", "u/1")))
 
-    assert wait_until(lab, lambda: names(lab, "/admin/partitions_reassigned") == ())
-    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5]}}
-    assert content(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "1": [4, 5]}}
+    assert wait_until(lab, lambda: children_of(lab, "/admin/partitions_reassigned") == ())
+    assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5]}}
+    assert znode_json(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "1": [4, 5]}}
 
 
 def test_all_requested_partitions_are_added_and_removed() -> None:
@@ -277,7 +277,7 @@ def test_all_requested_partitions_are_added_and_removed() -> None:
         root = f"/admin/partitions_{what}"
         above = [Create(path, b"") for path in ("/admin", root, f"{root}/t", f"{root}/u")]
         write(lab, *above, *(Create(f"{root}/{tp}", data) for tp in ("t/1", "t/2", "u/1", "u/2")))
-        listed = [content(lab, f"/brokers/topics/{topic}") for topic in "tu"]
+        listed = [znode_json(lab, f"/brokers/topics/{topic}") for topic in "tu"]
         more = {"1": [3, 2], "2": [3, 2]} if what == "add" else {}
 
         assert listed == [{"version": 1, "partitions": {"0": [1, 2, 3], **more}}] * 2
@@ -287,18 +287,18 @@ def test_all_requested_partitions_are_added_and_removed() -> None:
 def test_partition_is_not_added_with_invalid_replicas(replicas: bytes) -> None:
     """R-003, R-007: a partition has at most one replica on a broker."""
     lab = cluster_in_sync()
-    ask(lab, "/admin/partitions_add/t/1", replicas)
+    create_request(lab, "/admin/partitions_add/t/1", replicas)
 
-    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
-    assert names(lab, "/admin/partitions_add") == ()
+    assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
+    assert children_of(lab, "/admin/partitions_add") == ()
 
 
 def test_partition_is_removed_by_its_path_which_then_goes() -> None:
     """R-008: /admin/partitions_remove/[topic]/[partition_id] has no value; the other partitions stay."""
     lab = cluster_in_sync()
-    ask(lab, "/admin/partitions_add/t/1", b"[3,2]")
-    ask(lab, "/admin/partitions_remove/t/1")
+    create_request(lab, "/admin/partitions_add/t/1", b"[3,2]")
+    create_request(lab, "/admin/partitions_remove/t/1")
 
-    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
+    assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
     assert (leader_and_isr(lab, "t-1"), leader_and_isr(lab, "t-0")) == (None, (1, [1, 2, 3]))
-    assert names(lab, "/admin/partitions_remove") == ()
+    assert children_of(lab, "/admin/partitions_remove") == ()

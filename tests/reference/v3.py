@@ -64,7 +64,7 @@ def live_brokers(*ids: int) -> dict[BrokerId, Incarnation]:
 def add_topic(lab: Lab, name: str, *replicas: int) -> None:
     payload = paths.topic_payload((tuple(BrokerId(i) for i in replicas),))
     _, fired = lab.zk.submit(lab.admin, (Create(paths.topic_path(name), payload),))
-    lab.watches(fired)
+    lab.deliver_watches(fired)
     lab.settle()
 
 
@@ -73,14 +73,14 @@ def send_leader_and_isr(lab: Lab, i: int, *states: PartitionState, init: bool = 
     epoch = lab.nodes[i].state.broker.controller_epoch
     incarnation = lab.nodes[i].state.broker.incarnation
     lab.handle_event(i, Received(Address("b2"), LeaderAndIsr(77, BrokerId(2), epoch, incarnation, init, states)))
-    replies = [m for _, _, m in lab.in_flight if isinstance(m, LeaderAndIsrReply)]
+    replies = [message for _, _, message in lab.in_flight if isinstance(message, LeaderAndIsrReply)]
     assert len(replies) == 1
     return replies[0]
 
 
 def next_state(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -> PartitionState:
     now = lab.state()
-    incarnation = next((m.incarnation for m in now.isr if m.broker == leader), NO_INCARNATION)
+    incarnation = next((member.incarnation for member in now.isr if member.broker == leader), NO_INCARNATION)
     return msgspec.structs.replace(
         now,
         tp=tp,
@@ -114,7 +114,7 @@ def fetch(lab: Lab, i: int, offset: int, *, replica: int | None = None, epoch: i
     asker = None if replica is None else BrokerId(replica)
     request = Fetch(5, T0, asker, incarnation, LeaderEpoch(epoch), Offset(offset), Millis(100), 10)
     lab.handle_event(i, Received(Address("c9"), request))
-    return next((m for m in lab.client_replies if isinstance(m, FetchReply)), None)
+    return next((reply for reply in lab.client_replies if isinstance(reply, FetchReply)), None)
 
 
 def controllers(lab: Lab) -> list[int]:

@@ -59,7 +59,7 @@ def message_in_words(message: AnyMessage, registrations: Registrations) -> str:
 
 def fields_in_words(value: Struct, registrations: Registrations, *, skip: frozenset[str] = frozenset()) -> str:
     """The fields of a message or note that differ from their default, as name=value."""
-    found = []
+    words = []
     for field in sorted(fields(value), key=lambda field: field.name in _ROWS):
         content = getattr(value, field.name)
         if content is False or field.name in _LEFT_OUT | skip:
@@ -71,8 +71,8 @@ def fields_in_words(value: Struct, registrations: Registrations, *, skip: frozen
             if content.endswith("#1") and not isinstance(value, MetadataHeartbeat | IsrChange):
                 continue
         word = field.name if content is True else _word(field.name, content, registrations)
-        found.append(word if content is True or field.name in _UNNAMED else f"{field.name}={word}")
-    return " ".join(word for word in found if word)
+        words.append(word if content is True or field.name in _UNNAMED else f"{field.name}={word}")
+    return " ".join(word for word in words if word)
 
 
 def _word(name: str, value: object, registrations: Registrations) -> str:

@@ -65,7 +65,12 @@ def cause(signature: str, runs: int) -> Row:
 def parts() -> list[Part]:
     reaching = (("a", "", 50), ("a", "clog", 1), ("b", "", 20), ("b", "clog", 0))
     return [
-        part("detection", detected("safe", 0, 10, None, None), detected("v3", 25, 1, 1, 2), detected("weak", 3, 6, 12, 41)),
+        part(
+            "detection",
+            detected("safe", k=0, low=10, median=None, high=None),
+            detected("v3", k=25, low=1, median=1, high=2),
+            detected("weak", k=3, low=6, median=12, high=41),
+        ),
         part(
             "coverage",
             *(reached(state, fault, runs) for state, fault, runs in reaching),
@@ -99,7 +104,7 @@ def compared(what: str, subject: str, before: int | None, after: int | None, *, 
 def comparisons() -> list[Comparison]:
     return [
         compared("invalid", "", 0, 2, worse=True),
-        compared("recovery", "pause-long", 1_000 * MS, None, worse=True),
+        compared("recovery", "pause-long", 1_000 * MS, after=None, worse=True),
         compared("coverage", "truncate, clog", 30, 0, worse=True),
         compared("not-live", "", 1, 0),
         compared("new-anomaly", "lost-write", 3, 1),

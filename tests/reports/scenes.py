@@ -67,12 +67,14 @@ class Scene:
 
     def produce(self, process: int, value: str, *, start: int, end: int, offset: int | None) -> int:
         """Record a produce with acks=all and return the index of its completion. Without an offset the outcome is unknown."""
-        asked: dict[str, Any] = {"process": process, "f": "produce", "topic": "orders", "partition": 0, "acks": -1}
-        self.at(start).operation(type=OpType.INVOKE, records=(Record(value=value),), **asked)
+        invocation: dict[str, Any] = {"process": process, "f": "produce", "topic": "orders", "partition": 0, "acks": -1}
+        self.at(start).operation(type=OpType.INVOKE, records=(Record(value=value),), **invocation)
         if offset is None:
-            return self.at(end).operation(type=OpType.INFO, records=(Record(value=value),), error="REQUEST_TIMED_OUT", **asked)
+            return self.at(end).operation(
+                type=OpType.INFO, records=(Record(value=value),), error="REQUEST_TIMED_OUT", **invocation
+            )
         answer = Record(value=value, offset=offset, leader_epoch=1)
-        return self.at(end).operation(type=OpType.OK, records=(answer,), node="b1", **asked)
+        return self.at(end).operation(type=OpType.OK, records=(answer,), node="b1", **invocation)
 
 
 def small_loss() -> tuple[History, Verdict]:
@@ -85,7 +87,7 @@ def small_loss() -> tuple[History, Verdict]:
     at(10).event(EventKind.CONTROLLER_ELECTED, node="b1", controller_epoch=1)
     place: dict[str, Any] = {"topic": "orders", "partition": 0}
     state: dict[str, Any] = {"topic": "orders", "partition": 0, "controller_epoch": 1, "elr": ()}
-    asked: dict[str, Any] = {"topic": "orders", "partition": 0}
+    columns: dict[str, Any] = {"topic": "orders", "partition": 0}
     at(20).event(EventKind.STATE_WRITTEN, node="b1", leader="b1", leader_epoch=1, zk_version=1, isr=("b1", "b2"), **state)
     at(25).event(EventKind.BECAME_LEADER, node="b1", life=1, leader_epoch=1, leo=0, hw=0, isr=("b1", "b2"), **place)
     at(26).event(EventKind.BECAME_FOLLOWER, node="b2", life=1, leader_epoch=1, leader="b1", **place)
@@ -114,10 +116,10 @@ def small_loss() -> tuple[History, Verdict]:
     scene.produce(1, "v3", start=6100, end=8100, offset=None)
     at(20_000).event(EventKind.HEALED)
     at(25_000).event(EventKind.FINAL_READS)
-    at(25_100).operation(process=2, type=OpType.INVOKE, f="poll", records=(Record(offset=0),), **asked)
+    at(25_100).operation(process=2, type=OpType.INVOKE, f="poll", records=(Record(offset=0),), **columns)
     got = (Record(value="v1", offset=0, leader_epoch=1),)
-    read = at(25_120).operation(process=2, type=OpType.OK, f="poll", records=got, node="b2", **asked)
-    lost = Anomaly(
+    read = at(25_120).operation(process=2, type=OpType.OK, f="poll", records=got, node="b2", **columns)
+    lost_write = Anomaly(
         kind="lost",
         checker="durability",
         key="orders-0",
@@ -126,7 +128,7 @@ def small_loss() -> tuple[History, Verdict]:
     )
     faults = (FaultCount(kind="crash", begun=1, acted=1), FaultCount(kind="power-loss", begun=1, acted=0))
     history = scene.recorder.history(manifest_of(faults=faults))
-    return history, merge([Findings(anomalies=(lost,), live_judged=True, counts={"promised records": 2})])
+    return history, merge([Findings(anomalies=(lost_write,), live_judged=True, counts={"promised records": 2})])
 
 
 def random_run(*, seed: int, partitions: int, seconds: int, calls_per_s: int) -> History:
@@ -189,9 +191,13 @@ class _World:
         self.elect_all(now + 2)
 
     def call(self, now: int, step: int) -> None:
-        n, process, value = self.rng.below(len(self.leaders)), self.rng.below(8), f"v{now}"
-        asked: dict[str, Any] = {"topic": "orders", "partition": n, "acks": -1}
-        self.scene.at(now).operation(process=process, type=OpType.INVOKE, f="produce", records=(Record(value=value),), **asked)
+        n = self.rng.below(len(self.leaders))
+        process = self.rng.below(8)
+        value = f"v{now}"
+        invocation: dict[str, Any] = {"topic": "orders", "partition": n, "acks": -1}
+        self.scene.at(now).operation(
+            process=process, type=OpType.INVOKE, f="produce", records=(Record(value=value),), **invocation
+        )
         leader = self.leaders[n]
         offset = self.logs[n, leader]
         for node in BROKERS:
@@ -205,7 +211,7 @@ class _World:
             records=(Record(value=value, offset=None if unknown else offset),),
             error="REQUEST_TIMED_OUT" if unknown else None,
             node=leader,
-            **asked,
+            **invocation,
         )
 
     def _append(self, n: int, node: str, offset: int, value: str) -> None:

@@ -78,7 +78,7 @@ def test_axis_puts_decades_at_equal_distances() -> None:
 
 
 def test_side_words_of_recovery_are_durations() -> None:
-    row = compared("recovery", "clog", 1_259 * MS, None)
+    row = compared("recovery", "clog", 1_259 * MS, after=None)
 
     assert (side_words(row, "before"), side_words(row, "after")) == ("1.25 s in 50 plans", "never in 40 plans")
 

@@ -27,10 +27,12 @@ def without_the_cut() -> History:
     return edited(a_loss()[0], lambda event: None if event.kind is EventKind.TRUNCATE else event)
 
 
-def neighbour_page(other: History | None = None) -> BesidePage:
+def neighbour_page(history_beside: History | None = None) -> BesidePage:
     history, verdict = a_loss()
     given = Given(history=history, verdict=verdict, repeat="highwater replay a", link="report.html")
-    beside = Given(history=other or without_the_cut(), verdict=merge([Findings(live_judged=True)]), repeat="highwater replay b")
+    beside = Given(
+        history=history_beside or without_the_cut(), verdict=merge([Findings(live_judged=True)]), repeat="highwater replay b"
+    )
     change = PlanChange(what="fault f2", left="power-loss <b>", right="")
     return beside_of(given, beside, plans=[change], repeat="highwater report a --beside b")
 
@@ -56,9 +58,9 @@ def test_rows_of_faults_are_not_where_runs_part() -> None:
 
 def test_column_that_one_protocol_lacks_is_not_compared() -> None:
     history, _ = a_loss()
-    other = edited(history, lambda event: replace(event, elr=("b3",)) if event.kind is EventKind.STATE_WRITTEN else event)
-    assert divergence_of(history, other).columns == ("elr",)
-    assert divergence_of(history, other).marks == ()
+    with_elr = edited(history, lambda event: replace(event, elr=("b3",)) if event.kind is EventKind.STATE_WRITTEN else event)
+    assert divergence_of(history, with_elr).columns == ("elr",)
+    assert divergence_of(history, with_elr).marks == ()
 
 
 def test_missing_truncation_is_where_runs_part() -> None:
@@ -77,10 +79,10 @@ def test_late_row_differs_and_says_the_same() -> None:
     """A message that comes a millisecond later changes nothing yet."""
     history, _ = a_loss()
 
-    def late(event: ClusterEvent) -> ClusterEvent:
+    def delayed_row(event: ClusterEvent) -> ClusterEvent:
         return replace(event, time_ns=event.time_ns + 1) if event.kind is EventKind.BECAME_FOLLOWER else event
 
-    divergence = divergence_of(history, edited(history, late))
+    divergence = divergence_of(history, edited(history, delayed_row))
     assert [mark.what for mark in divergence.marks] == ["differs"]
 
 
@@ -125,10 +127,13 @@ def test_rows_of_a_pair_say_the_same() -> None:
 def test_large_runs_are_shown_around_where_they_part() -> None:
     history = random_run(seed=3, partitions=3, seconds=60, calls_per_s=20)
     halt = next(event for event in history.events if event.kind is EventKind.NODE_STOPPED)
-    other = edited(history, lambda event: None if event.index == halt.index else event)
+    without_halt = edited(history, lambda event: None if event.index == halt.index else event)
     valid = merge([Findings()])
     page = beside_of(
-        Given(history=history, verdict=valid, repeat=""), Given(history=other, verdict=valid, repeat=""), plans=(), repeat=""
+        Given(history=history, verdict=valid, repeat=""),
+        Given(history=without_halt, verdict=valid, repeat=""),
+        plans=(),
+        repeat="",
     )
     assert page.marks[-1].left is not None
     assert page.marks[-1].left.index == halt.index
@@ -138,9 +143,14 @@ def test_large_runs_are_shown_around_where_they_part() -> None:
 
 def test_runs_of_other_draws_are_doubted() -> None:
     history, verdict = a_loss()
-    other = History(replace(history.manifest, draws=8, backend="process"), operations=history.operations, events=history.events)
+    other_draws = History(
+        replace(history.manifest, draws=8, backend="process"), operations=history.operations, events=history.events
+    )
     page = beside_of(
-        Given(history=history, verdict=verdict, repeat=""), Given(history=other, verdict=verdict, repeat=""), plans=(), repeat=""
+        Given(history=history, verdict=verdict, repeat=""),
+        Given(history=other_draws, verdict=verdict, repeat=""),
+        plans=(),
+        repeat="",
     )
     assert len(page.doubts) == 2
 
@@ -155,10 +165,10 @@ def test_values_on_a_page_of_two_runs_are_escaped(text: str) -> None:
     def invocation_of(row: Operation) -> Operation:
         return replace(row, value=text) if row.value else row
 
-    other = edited(history, odd)
-    other = History(other.manifest, operations=[invocation_of(row) for row in other.operations], events=other.events)
+    hostile = edited(history, odd)
+    hostile = History(hostile.manifest, operations=[invocation_of(row) for row in hostile.operations], events=hostile.events)
     html = beside_html(
-        Given(history=other, verdict=verdict, repeat=text, link=text),
+        Given(history=hostile, verdict=verdict, repeat=text, link=text),
         Given(history=history, verdict=verdict, repeat=""),
         plans=[PlanChange(what=text, left=text, right=text)],
         repeat=text,

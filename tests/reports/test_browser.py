@@ -43,7 +43,9 @@ def complaints(page: Page) -> list[str]:
     found = []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        found += [f"{scheme}: {one['id']} {one['nodes'][0]['html']}" for one in Axe().run(page).response["violations"]]
+        found += [
+            f"{scheme}: {violation['id']} {violation['nodes'][0]['html']}" for violation in Axe().run(page).response["violations"]
+        ]
     return found
 
 

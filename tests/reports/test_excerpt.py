@@ -30,7 +30,7 @@ def test_long_run_is_shown_around_its_cause() -> None:
     history, verdict = a_loss()
     page = page_of(history, verdict, plan="", repeat="")
     cause = page.cause_lines
-    time_scale = excerpt_of(history, None, [verdict.anomalies[0]], 2 * WHOLE_MAX_NS)
+    time_scale = excerpt_of(history, cause=None, shown=[verdict.anomalies[0]], end_ns=2 * WHOLE_MAX_NS)
     assert time_scale.end_ns - time_scale.start_ns == EXCERPT_NS
     assert all(time_scale.shows(line.time_ns, line.time_ns) for line in cause)
 

@@ -87,8 +87,8 @@ def test_without_an_earlier_campaign_no_cause_is_called_new() -> None:
 
 def test_campaign_page_tells_missed_goals_from_other_counts() -> None:
     page = campaign_html(rows(), title="", repeat="", banner=BANNER, goals=goals())
-    ends = {goal.name: page.split(f"<td>{goal.name}</td>")[1].split("</tr>")[0] for goal in goals()}
-    said = {name: [word for word in ("reached", "missed") if word in end] for name, end in ends.items()}
+    row_of_goal = {goal.name: page.split(f"<td>{goal.name}</td>")[1].split("</tr>")[0] for goal in goals()}
+    said = {name: [word for word in ("reached", "missed") if word in end] for name, end in row_of_goal.items()}
 
     assert said == {"message:leader-and-isr": ["reached"], "message:log-info": ["missed"], "error:NOT_CONTROLLER": []}
 

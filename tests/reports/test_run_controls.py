@@ -157,7 +157,7 @@ def test_run_page_has_no_accessibility_violation(browser: Browser, file: Path, s
     opened.goto(file.as_uri())
     found = Axe().run(opened).response["violations"]
     opened.close()
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in found] == []
 
 
 def test_page_of_10_000_operations_is_small_and_zooms(browser: Browser, tmp_path: Path) -> None:

@@ -68,9 +68,9 @@ def test_run_page_banner_separates_safety_and_liveness(findings: Findings, verdi
 
 
 def test_run_page_banner_tells_why_a_run_was_not_live() -> None:
-    late = Findings(live_judged=True, not_live=("orders-0 has no leader", "b2 is asked in vain", "b3 is asked in vain"))
+    late_findings = Findings(live_judged=True, not_live=("orders-0 has no leader", "b2 is asked in vain", "b3 is asked in vain"))
     # Reasons are sorted (checkers.engine.verdict.merge).
-    assert banner_of(merge([late]), manifest_of()).sentence == (
+    assert banner_of(merge([late_findings]), manifest_of()).sentence == (
         "The run kept its promise. It was not live: b2 is asked in vain, and 2 more."
     )
 

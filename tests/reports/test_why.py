@@ -33,9 +33,11 @@ def a_loss() -> tuple[History, Verdict]:
     (acked,) = [row.index for row in history.operations if row.value == "v2" and row.type is OpType.OK]
     (lead,) = [event.index for event in history.of_kind(EventKind.BECAME_LEADER) if event.node == "b2"]
     words = "b2 leads epoch 2 without the promised record v2 at offset 1; no wound excuses it"
-    lost = Anomaly(kind="lost-write", checker="acked-loss", key="orders-0", witness=(acked, lead), words=words)
-    other = Anomaly(kind="duplicate", checker="duplicates", key="orders-0", witness=(acked,), words=f"twice{more_of_kind(323)}")
-    return history, merge([Findings(anomalies=(lost, other), live_judged=True)])
+    lost_write = Anomaly(kind="lost-write", checker="acked-loss", key="orders-0", witness=(acked, lead), words=words)
+    duplicate = Anomaly(
+        kind="duplicate", checker="duplicates", key="orders-0", witness=(acked,), words=f"twice{more_of_kind(323)}"
+    )
+    return history, merge([Findings(anomalies=(lost_write, duplicate), live_judged=True)])
 
 
 def cut_of(history: History) -> int:
@@ -83,8 +85,8 @@ def test_rows_of_another_system_name_no_code_of_the_reference() -> None:
     history, verdict = a_loss()
     source = Source(functions=("reference/replica/follower.become",), statements=(37,))
     manifest = msgspec.structs.replace(history.manifest, system=SystemFacts(name="kafka"))
-    other = History(manifest, operations=history.operations, events=history.events)
-    html = run_html(other, verdict, plan="", repeat="", sources={"truncate:to its high watermark": source})
+    history_of_kafka = History(manifest, operations=history.operations, events=history.events)
+    html = run_html(history_of_kafka, verdict, plan="", repeat="", sources={"truncate:to its high watermark": source})
     assert "follower.become" not in html
 
 
@@ -192,9 +194,9 @@ def test_control_characters_are_visible_on_a_page() -> None:
     """A value with an escape sequence or a text-direction mark would hide or turn what stands beside it."""
     scene = Scene()
     value = "a\x00b\x1b[31m\u202ec\x85"
-    asked: dict[str, Any] = {"process": 0, "f": "produce", "topic": "orders", "partition": 0, "acks": -1}
-    scene.at(1).operation(type=OpType.INVOKE, records=(Record(value=value),), **asked)
-    done = scene.at(2).operation(type=OpType.OK, records=(Record(value=value, offset=0),), node="b1", **asked)
+    invocation: dict[str, Any] = {"process": 0, "f": "produce", "topic": "orders", "partition": 0, "acks": -1}
+    scene.at(1).operation(type=OpType.INVOKE, records=(Record(value=value),), **invocation)
+    done = scene.at(2).operation(type=OpType.OK, records=(Record(value=value, offset=0),), node="b1", **invocation)
     odd = Anomaly(kind="odd", checker="c", key="orders-0", witness=(done,), words=f"odd {value}")
     html = html_of(scene.recorder.history(manifest_of()), merge([Findings(anomalies=(odd,))]))
     assert not {character for character in "\x00\x1b\u202e\x85" if character in html}
@@ -211,9 +213,9 @@ def a_fault(kind: str, start_ms: int, end_ms: int, *nodes: str, acted: int = 1) 
 def test_name_of_a_fault_at_the_end_stays_inside_the_figure() -> None:
     """A short fault at the right edge had its name cut off."""
     scale = TimeScale(start_ns=0, end_ns=1000 * MS)
-    late = a_fault("partition-majorities-ring", 990, 1000, "b1", "b2")
+    late_band = a_fault("partition-majorities-ring", 990, 1000, "b1", "b2")
     early = a_fault("crash", 700, 900, "b3")
-    assert packed([late, early], scale) == [[early], [late]]
+    assert packed([late_band, early], scale) == [[early], [late_band]]
 
 
 def test_pause_is_drawn_where_it_took_effect() -> None:
@@ -238,9 +240,9 @@ def test_lane_label_of_a_busy_client_is_short_with_a_whole_title() -> None:
 def test_rows_of_operations_lead_to_their_calls_in_the_timeline() -> None:
     history, verdict = a_loss()
     html = html_of(history, verdict)
-    asked = next(row.index for row in history.operations if row.type is OpType.INVOKE)
-    assert f'<g data-row="{asked}"' in html
-    assert operation_line(history.operations[0]).index == asked
+    invocation_index = next(row.index for row in history.operations if row.type is OpType.INVOKE)
+    assert f'<g data-row="{invocation_index}"' in html
+    assert operation_line(history.operations[0]).index == invocation_index
 
 
 # --- export -------------------------------------------------------------------------------------------------------------------

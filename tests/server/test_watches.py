@@ -82,17 +82,17 @@ def test_watch_book_agrees_with_zookeeper_on_missed_changes(
     zk.forget_watches(watcher)
     zk.submit(writer, tuple(meanwhile))
 
-    told: list[tuple[str, Change]] = []
+    changes_seen: list[tuple[str, Change]] = []
     for path in book.data_paths:
         node = zk.nodes.get(path)
         missed = book.data_missed(path, None if node is None else node.mzxid)
         if missed is not None and book.fired(path, missed):
-            told.append((path, missed))
+            changes_seen.append((path, missed))
     for path in book.children_paths:
         node = zk.nodes.get(path)
         missed = book.children_missed(path, None if node is None else node.pzxid)
         if missed is not None and book.fired(path, missed):
-            told.append((path, missed))
+            changes_seen.append((path, missed))
 
     fired = zk.watch_again(watcher, Watches(sorted(set(data)), sorted(set(exist)), sorted(set(child))), seen_zxid=seen)
-    assert sorted(told) == sorted({(path, change) for _, path, change in fired})
+    assert sorted(changes_seen) == sorted({(path, change) for _, path, change in fired})

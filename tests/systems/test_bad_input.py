@@ -14,7 +14,7 @@ from highwater.backends.real.systems.external import cluster, site
 from highwater.backends.real.systems.external.file import Hooks, load
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.kafka import quorum
-from highwater.backends.real.systems.metadata import Told
+from highwater.backends.real.systems.metadata import BrokerMetadata
 from highwater.backends.real.systems.port import Wiring
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
@@ -142,7 +142,7 @@ def test_hook_that_fails_or_hangs_is_named(tmp_path: Path) -> None:
 def test_check_names_the_hook_and_leaves_no_process(
     kill: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = Told(brokers={1: ("127.0.0.1", 1)}, controller=1, partitions=())
+    here = BrokerMetadata(brokers={1: ("127.0.0.1", 1)}, controller=1, partitions=())
     monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: here)
     for module in (quorum, site, cluster):
         monkeypatch.setattr(module, "served_version", lambda where, api: 8)
@@ -196,7 +196,7 @@ def test_broker_that_never_serves_ends_the_run_and_is_gone(
     assert code == 13
     assert "not every broker listed all 1 brokers within 2 s" in captured.out + captured.err
     arguments = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != "self"]
-    assert not [one for one in arguments if str(tmp_path).encode() in one]
+    assert not [argument for argument in arguments if str(tmp_path).encode() in argument]
 
 
 def test_fault_without_a_hook_is_refused(tmp_path: Path) -> None:

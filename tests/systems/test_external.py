@@ -13,12 +13,12 @@ from highwater.backends.real.systems.external.file import Description, Entry, Ho
 from highwater.backends.real.systems.external.site import ExternalSite
 from highwater.backends.real.systems.kafka import quorum
 from highwater.backends.real.systems.kafka.quorum import NewTopic
-from highwater.backends.real.systems.metadata import Told
+from highwater.backends.real.systems.metadata import BrokerMetadata
 from highwater.backends.real.systems.uncoordinated import state_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
 from highwater.plans.text import load_plan
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.scene import scene_of
 from reference.client.calls import LatestCall
 from reference.config import TopicSpec
@@ -65,7 +65,7 @@ class Nodes:
     """Stands for the nodes 0 and 7 of a cluster without KRaft: what each tells, and what it was asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.told = Told(
+        self.told = BrokerMetadata(
             brokers={0: WHERE, 7: WHERE_2}, controller=7, partitions=(state("t", 7, (0, 7)), state("other", 9, (9,)))
         )
         self.versions: dict[int, int] = {ApiKey.METADATA: 12, ApiKey.CREATE_TOPICS: 7}
@@ -92,8 +92,8 @@ class Nodes:
         self.deleted.append(question.topic_names)
         return DeleteTopicsResponse(responses=())
 
-    async def call(self, call: LatestCall) -> Heard:
-        return Heard(id=call.id, offset=self.end)
+    async def call(self, call: LatestCall) -> Reply:
+        return Reply(id=call.id, offset=self.end)
 
     async def close(self) -> None:
         pass
@@ -111,20 +111,20 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
 
 def test_nodes_have_the_names_of_plans_whatever_their_ids(nodes: Nodes) -> None:
     """Node 0 is b1 and node 7 is b2, also as leader and as replica; node 7 is the controller."""
-    mine = nodes.seen()
+    cluster = nodes.seen()
 
-    assert asyncio.run(mine.gathered())
+    assert asyncio.run(cluster.gathered())
     tp = topic_partition("t", 0)
-    tree = asyncio.run(mine.seen((tp,)))
+    tree = asyncio.run(cluster.seen((tp,)))
     assert states_of(tree, (tp,))[tp] == replace(state("t", 2, (1, 2)), replicas=())  # a state's znode has no replicas
     assert tree.nodes[paths.CONTROLLER].data == paths.controller_payload(BrokerId(2))
 
 
 def test_other_topics_of_the_cluster_are_not_looked_at(nodes: Nodes) -> None:
     """One of them may have replicas anywhere, and changes while the run lasts."""
-    told = asyncio.run(nodes.seen().look()).told
+    partitions_by_broker = asyncio.run(nodes.seen().look()).told
 
-    assert told == {B1: (state("t", 2, (1, 2)),), B2: (state("t", 2, (1, 2)),)}
+    assert partitions_by_broker == {B1: (state("t", 2, (1, 2)),), B2: (state("t", 2, (1, 2)),)}
 
 
 @pytest.mark.parametrize(
@@ -159,19 +159,19 @@ SECURE = Description(
 
 def test_clients_have_addresses_and_settings_of_their_own(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness asks without encryption, and clients are told other addresses with it."""
-    asked: list[object] = []
-    told = {0: ("localhost", 91), 7: ("localhost", 92)}
+    clients_made: list[object] = []
+    address_by_broker = {0: ("localhost", 91), 7: ("localhost", 92)}
 
     def advertised(brokers: object, settings: object, *, timeout_s: float) -> dict[int, tuple[str, int]]:
-        asked.append((brokers, settings))
-        return told
+        clients_made.append((brokers, settings))
+        return address_by_broker
 
     monkeypatch.setattr(cluster, "advertised", advertised)
     mine = ExternalCluster(harness_addresses_of(SECURE), SECURE, MINE, PLAN)
 
     assert asyncio.run(mine.gathered())
-    assert asked == [({B1: ("localhost", 91), B2: ("localhost", 92)}, {"security.protocol": "SASL_SSL"})]
-    told[7] = ("192.0.2.1", 92)
+    assert clients_made == [({B1: ("localhost", 91), B2: ("localhost", 92)}, {"security.protocol": "SASL_SSL"})]
+    address_by_broker[7] = ("192.0.2.1", 92)
     with pytest.raises(HarnessError, match=r"node 7 advertises 192\.0\.2\.1:92 to clients, which my\.yaml does not name$"):
         asyncio.run(mine.gathered())
 
@@ -203,10 +203,10 @@ def test_node_that_the_cluster_lacks_is_named(nodes: Nodes) -> None:
 
 def test_topics_are_created_by_the_controller_with_its_ids(nodes: Nodes) -> None:
     """Without KRaft every other node answers error 41."""
-    mine = nodes.seen(partitions=())
+    cluster = nodes.seen(partitions=())
 
-    asyncio.run(mine.create_topics(SCENE))
-    mine.close()
+    asyncio.run(cluster.create_topics(SCENE))
+    cluster.close()
 
     ((where, (topic,)),) = nodes.asked
     assert (where, [tuple(assigned.broker_ids) for assigned in topic.assignments]) == (WHERE_2, [(0, 7)])
@@ -222,10 +222,10 @@ def test_other_nodes_are_asked_when_the_controller_has_changed(nodes: Nodes) -> 
 
 
 def test_empty_topic_of_the_cluster_is_used_and_left_there(nodes: Nodes) -> None:
-    mine = nodes.seen()
+    cluster = nodes.seen()
 
-    asyncio.run(mine.create_topics(SCENE))
-    mine.close()
+    asyncio.run(cluster.create_topics(SCENE))
+    cluster.close()
 
     assert (nodes.asked, nodes.deleted) == ([], [])
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 def highwater(*arguments: str, folder: Path) -> tuple[int, dict[str, Any]]:
     """The exit code and the summary of `highwater run` with these arguments, and that its folder has no more than the record."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "highwater", "run", *arguments, "--store", str(folder), "--json"],
         capture_output=True,
         text=True,
@@ -31,8 +31,8 @@ def highwater(*arguments: str, folder: Path) -> tuple[int, dict[str, Any]]:
         timeout=RUN_S,
         cwd=ROOT,
     )
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    assert completed.stdout, completed.stderr
+    return completed.returncode, json.loads(completed.stdout)
 
 
 def last_run(name: str, version: str, folder: Path, *, loses: bool = False) -> tuple[int, dict[str, Any]]:
@@ -117,13 +117,13 @@ def by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.systems_all
 def test_cluster_by_hand_is_checked_and_judged(by_hand: None, tmp_path: Path) -> None:
-    given = ("--system", "external", "--with", str(EXAMPLES / "my-system.yaml"))
+    options = ("--system", "external", "--with", str(EXAMPLES / "my-system.yaml"))
     checked = [sys.executable, "-m", "highwater", "systems", "check", str(EXAMPLES / "my-system.yaml")]
     deadline = time.monotonic() + UP_S
     while subprocess.run(checked, capture_output=True, check=False, timeout=RUN_S).returncode and time.monotonic() < deadline:
         time.sleep(1)
 
-    code, summary = highwater("--plan", str(REAL / "failover.yaml"), *given, folder=tmp_path / "store")
+    code, summary = highwater("--plan", str(REAL / "failover.yaml"), *options, folder=tmp_path / "store")
 
     assert (code, summary["verdict"], summary["live"]) == (0, "VALID", True)
     assert {fault["kind"]: fault["acted"] for fault in summary["faults"]} == {"crash-leader": 1, "pause-long": 1}

@@ -44,10 +44,10 @@ def checked(file: Path) -> None:
     command = [sys.executable, "-m", "highwater", "systems", "check", str(file)]
     deadline = time.monotonic() + UP_S
     while True:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0 or time.monotonic() > deadline:
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if completed.returncode == 0 or time.monotonic() > deadline:
             break
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def kinds(summary: dict[str, Any]) -> set[str]:

@@ -26,7 +26,8 @@ def folder_of(version: str) -> Path:
 
 def patched(version: str, folder: Path) -> Path:
     """A release with another jar of its broker, in which followers truncate to their high watermark."""
-    release, broker = folder_of(version), f"kafka_2.13-{version}.jar"
+    release = folder_of(version)
+    broker = f"kafka_2.13-{version}.jar"
     folder.mkdir()
     for jar in release.glob("*.jar"):
         (folder / jar.name).symlink_to(jar)

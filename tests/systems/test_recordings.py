@@ -41,7 +41,7 @@ def command_of(program: str, folder: Path) -> list[str]:
     return [sys.executable, str(path)]
 
 
-def begin(command: list[str], brokers: str, topic: str, to: Path) -> subprocess.Popen[bytes]:
+def start_recording(command: list[str], brokers: str, topic: str, to: Path) -> subprocess.Popen[bytes]:
     """Start a recording; it ends by itself."""
     with to.open("wb") as out:
         return subprocess.Popen([*command, brokers, topic, str(RECORD_S)], stdout=out, stderr=subprocess.DEVNULL)
@@ -88,18 +88,20 @@ def test_recordings_of_three_libraries_are_valid_after_a_kill(
     topics = {program: f"recorded-by-{program}" for program in PROGRAMS}
     make_topics(brokers, *topics.values(), replicas=3)
 
-    recordings = [begin(commands[program], brokers, topics[program], tmp_path / f"{program}.jsonl") for program in PROGRAMS]
+    recordings = [
+        start_recording(commands[program], brokers, topics[program], tmp_path / f"{program}.jsonl") for program in PROGRAMS
+    ]
     try:
         time.sleep(RECORD_S / 3)
         subprocess.run([EXAMPLES / "cluster.sh", "kill", KILLED], check=True, timeout=UP_S)
         time.sleep(DOWN_S)
         subprocess.run([EXAMPLES / "cluster.sh", "start", KILLED], check=True, timeout=UP_S)
-        ends = [recording.wait(ENDS_S) for recording in recordings]
+        exit_codes = [recording.wait(ENDS_S) for recording in recordings]
     finally:
         for recording in recordings:
             recording.kill()
 
-    assert ends == [0] * len(PROGRAMS)
+    assert exit_codes == [0] * len(PROGRAMS)
     for program in PROGRAMS:
         history = tmp_path / f"{program}.jsonl"
         assert run_command_line(["check", str(history)]) == 0, program
@@ -116,7 +118,7 @@ def test_recording_shows_what_a_broker_loses_at_a_kill(
     brokers = f"127.0.0.1:{os.environ['BASE']}"
     make_topics(brokers, "cut", replicas=1)
 
-    recording = begin(command_of("record.py", tmp_path), brokers, "cut", tmp_path / "history.jsonl")
+    recording = start_recording(command_of("record.py", tmp_path), brokers, "cut", tmp_path / "history.jsonl")
     try:
         time.sleep(RECORD_S / 3)
         subprocess.run([EXAMPLES / "kfake" / "kfake.sh", "kill", "0"], check=True, timeout=UP_S)

@@ -49,10 +49,10 @@ def run_of_toy(version: str) -> Judged:
 @pytest.mark.slow
 @pytest.mark.systems
 def test_toy_that_acknowledges_before_it_writes_loses_records() -> None:
-    judged = run_of_toy("eager")
+    judged_run = run_of_toy("eager")
 
-    assert judged.verdict.validity is Validity.INVALID
-    assert "lost-write" in {anomaly.kind for anomaly in judged.verdict.anomalies}
+    assert judged_run.verdict.validity is Validity.INVALID
+    assert "lost-write" in {anomaly.kind for anomaly in judged_run.verdict.anomalies}
 
 
 @pytest.mark.slow

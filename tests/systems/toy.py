@@ -23,7 +23,7 @@ from highwater.backends.real.systems.limits import refusal
 from highwater.backends.real.systems.port import Wiring
 from highwater.backends.real.systems.uncoordinated import Uncoordinated, state_of, tree_of
 from highwater.plans.plan import Plan, system_of
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.scene import Scene
 from history.manifest import Source
 from nemesis.faults import AnyFault, Crash, Pause
@@ -97,26 +97,26 @@ class Client:
     async def close(self) -> None:
         """Nothing is open between calls."""
 
-    async def call(self, call: Call) -> Heard:
+    async def call(self, call: Call) -> Reply:
         body = json.dumps(call.values) if isinstance(call, ProduceCall) else None
         first = call.offset if isinstance(call, PollCall) else 0
         said = await asyncio.to_thread(answer_of, self.where, f"/{first}", self.timeout_s, body)
         if "end" not in said:
-            return Heard(id=call.id, attempts=1, error="_TIMED_OUT")
+            return Reply(id=call.id, attempts=1, error="_TIMED_OUT")
         match call:
             case ProduceCall(values=values):
-                return Heard(id=call.id, attempts=1, offsets=tuple(range(said["end"] - len(values), said["end"])))
+                return Reply(id=call.id, attempts=1, offsets=tuple(range(said["end"] - len(values), said["end"])))
             case PollCall(offset=start):
                 records = tuple(Polled(Offset(start + at), v, LeaderEpoch(0)) for at, v in enumerate(said["records"]))
-                return Heard(id=call.id, attempts=1, records=records)
+                return Reply(id=call.id, attempts=1, records=records)
             case LatestCall() | EarliestCall():
-                return Heard(id=call.id, attempts=1, offset=said["end"] if isinstance(call, LatestCall) else 0)
+                return Reply(id=call.id, attempts=1, offset=said["end"] if isinstance(call, LatestCall) else 0)
 
 
-def answer_of(where: HostPort, path: str, timeout_s: float, body: str | None = None) -> dict[str, Any]:
+def answer_of(address: HostPort, path: str, timeout_s: float, body: str | None = None) -> dict[str, Any]:
     """The broker's answer as JSON; empty if there was none."""
     try:
-        with closing(HTTPConnection(*where, timeout=timeout_s)) as connection:
+        with closing(HTTPConnection(*address, timeout=timeout_s)) as connection:
             connection.request("GET" if body is None else "POST", path, body)
             return dict(json.loads(connection.getresponse().read()))
     except (OSError, HTTPException, ValueError):

@@ -39,7 +39,8 @@ def text_of(name: str) -> str:
 def rewrite() -> None:
     """Write all documents from the declarations as they are now."""
     for name in (*GENERATED, MUTANTS):
-        path, below = ROOT / name, generated_part(name)
+        path = ROOT / name
+        below = generated_part(name)
         path.write_text(path.read_text(encoding="utf-8").removesuffix(below) + text_of(name), encoding="utf-8")
     # Imported once the order of anomalies is written, which the modules under them read when they are imported.
     for module in ("protocol", "import_graph"):

@@ -32,9 +32,9 @@ def entries(level: str) -> Imports:
             continue
         entry = _entry(module, inside)
         found[entry] |= {
-            _entry(other, inside)
-            for other in graph.find_modules_directly_imported_by(module)
-            if other.startswith(inside) and other != level
+            _entry(imported, inside)
+            for imported in graph.find_modules_directly_imported_by(module)
+            if imported.startswith(inside) and imported != level
         }
     return {entry: frozenset(found[entry] - {entry}) for entry in sorted(found)}
 
@@ -52,7 +52,7 @@ def circles(imports: Imports) -> list[list[str]]:
 def _as_graph(imports: Imports) -> tuple["rx.PyDiGraph[str, None]", dict[str, int]]:
     graph: rx.PyDiGraph[str, None] = rx.PyDiGraph()
     index = {entry: graph.add_node(entry) for entry in imports}
-    graph.add_edges_from([(index[entry], index[other], None) for entry in imports for other in sorted(imports[entry])])
+    graph.add_edges_from([(index[entry], index[imported], None) for entry in imports for imported in sorted(imports[entry])])
     return graph, index
 
 

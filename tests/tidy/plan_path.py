@@ -47,7 +47,8 @@ class _Way:
         self._inside: list[FrameType] = []  # calls that received one
 
     def note(self, frame: FrameType, event: str, result: Any) -> None:
-        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        code = frame.f_code
+        module = frame.f_globals.get("__name__", "")
         if module.split(".")[0] not in LEVELS:
             return
         if event == "call" and code is NodeHost.start.__code__:

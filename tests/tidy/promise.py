@@ -19,7 +19,8 @@ def rules(text: str) -> dict[str, Rule]:
     section, name = 0, ""
     for line in text.splitlines():
         if heading := re.match(r"## (\d+)\. ", line):
-            section, name = int(heading[1]), ""
+            section = int(heading[1])
+            name = ""
         elif item := _ITEM.match(line):
             name = item[1]
             assert name not in rules_found, f"{name} stands twice in docs/promise.md"

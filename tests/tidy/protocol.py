@@ -108,15 +108,15 @@ _CITATION = re.compile(
 
 def citations(text: str) -> list[str]:
     """The steps that a text cites, in order."""
-    found = []
+    violations = []
     for section, procedure, first, last, second in _CITATION.findall(text):
         base = f"V3 §{section}" + (f" {procedure}" if procedure else "")
         if not first:
-            found += [base] if procedure else []
+            violations += [base] if procedure else []
             continue
         numbers = [str(n) for n in range(int(first), int(last) + 1)] if last else [first]
-        found += [f"{base} step {n}" for n in [*numbers, *([second] if second else [])]]
-    return found
+        violations += [f"{base} step {n}" for n in [*numbers, *([second] if second else [])]]
+    return violations
 
 
 _STATUS = ("proved", "tested", "not built", "unproved")
@@ -165,7 +165,7 @@ def _ids(text: str) -> list[str]:
     """The ids that a text cites, and the ids of the statements whose steps it cites."""
     found = set(_ID.findall(text))
     steps = set(citations(text))
-    return sorted(found | {id_ for id_, named in trace.requirements().steps.items() if steps & set(named)})
+    return sorted(found | {id_ for id_, names_found in trace.requirements().steps.items() if steps & set(names_found)})
 
 
 @cache
@@ -217,9 +217,9 @@ def steps() -> str:
     code, tests = cited_in("reference"), cited_in("tests/reference")
     table = ["| step | what it says | where | test |", "|---|---|---|---|"]
     for step, words in STEPS.items():
-        where = ", ".join(f"`{place.removeprefix('reference/')}`" for place in code.get(step, []) if "." in place)
+        places = ", ".join(f"`{place.removeprefix('reference/')}`" for place in code.get(step, []) if "." in place)
         test = ", ".join(f"`{place.rpartition('.')[2]}`" for place in tests.get(step, []) if "." in place)
-        table.append(f"| {step.removeprefix('V3 ')} | {words} | {where} | {test} |")
+        table.append(f"| {step.removeprefix('V3 ')} | {words} | {places} | {test} |")
     return "\n".join(table) + "\n"
 
 

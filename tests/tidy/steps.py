@@ -70,8 +70,8 @@ def rows(steps: type[StrEnum]) -> list[Row]:
 
 def _row_of(steps: type[StrEnum], module: str, cells: tuple[str, ...]) -> Row:
     state, _, then, _, by = cells
-    named = frozenset(state.removeprefix("any but ").split(", "))
-    states = {step.value for step in steps} - named if state.startswith("any") else named
+    names_found = frozenset(state.removeprefix("any but ").split(", "))
+    states = {step.value for step in steps} - names_found if state.startswith("any") else names_found
     functions = frozenset(name if "." in name else f"{module}.{name}" for name in by.split(", "))
     return Row(cells, frozenset(states), frozenset(then.split(", ")), functions)
 
@@ -87,8 +87,8 @@ def assigned() -> Iterator[Assigned]:
     """Every step that the code assigns, or gives to a struct that it makes."""
     for name, function in functions_by_name():
         for value in (value for node in ast.walk(function) for value in _values(node)):
-            named: list[StrEnum | None] = [*_steps_named(value)]
-            yield from (Assigned(name, step) for step in named or [None])
+            names_found: list[StrEnum | None] = [*_steps_named(value)]
+            yield from (Assigned(name, step) for step in names_found or [None])
 
 
 def functions_by_name() -> Iterator[tuple[str, ast.AST]]:

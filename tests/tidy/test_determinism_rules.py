@@ -129,28 +129,28 @@ def test_rule_against_set_order_accepts_other_uses(body: str) -> None:
 
 def test_simulated_code_uses_no_entropy_and_no_clock() -> None:
     """Time and random draws are arguments; only a backend measures how long the machine took."""
-    found = []
+    violations = []
     for source in sources(*SIMULATED, "checkers"):
         if source.name.endswith("/backend.py"):
             continue
         for node in ast.walk(source.tree):
             match node:
                 case ast.Call(func=ast.Name(id=name)) if name in ENTROPY_CALLS:
-                    found.append(f"{at(source, node)} {name}()")
+                    violations.append(f"{at(source, node)} {name}()")
                 case ast.Import(names=names) if {n.name.split(".")[0] for n in names} & ENTROPY_MODULES:
-                    found.append(f"{at(source, node)} import")
+                    violations.append(f"{at(source, node)} import")
                 case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] in ENTROPY_MODULES:
                     if {n.name for n in names} - TIMELESS:
-                        found.append(f"{at(source, node)} from {module}")
+                        violations.append(f"{at(source, node)} from {module}")
                 case _:
                     pass
 
-    assert found == []
+    assert violations == []
 
 
 def test_probabilities_are_ratios_of_integers() -> None:
     """`ratio(3, 100)`, never 0.03: with a float a digest would depend on a machine's rounding."""
-    found = [
+    violations = [
         at(source, node)
         for source in sources(*SIMULATED)
         for node in ast.walk(source.tree)
@@ -159,7 +159,7 @@ def test_probabilities_are_ratios_of_integers() -> None:
         if isinstance(a, ast.Constant) and isinstance(a.value, float)
     ]
 
-    assert found == []
+    assert violations == []
 
 
 def _union_members() -> set[str]:
@@ -196,8 +196,8 @@ def test_match_statements_cover_every_class_of_a_union() -> None:
             for node in ast.walk(function):
                 if not isinstance(node, ast.Match) or f"{source.name}:{function.name}" in OPEN_MATCHES:
                     continue
-                named = {n.cls.id for n in ast.walk(node) if isinstance(n, ast.MatchClass) and isinstance(n.cls, ast.Name)}
-                if len(named & members) > 1 and not _is_closed(node):
+                names_found = {n.cls.id for n in ast.walk(node) if isinstance(n, ast.MatchClass) and isinstance(n.cls, ast.Name)}
+                if len(names_found & members) > 1 and not _is_closed(node):
                     open_matches.append(f"{at(source, node)} in {function.name}")
 
     assert open_matches == []

@@ -71,13 +71,15 @@ def test_index_of_decisions_names_every_decision() -> None:
 
 
 def test_files_named_in_documents_exist() -> None:
-    named = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9.]+\.(?:py|md|yaml|css|j2))`")
+    names_found = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9.]+\.(?:py|md|yaml|css|j2))`")
     documents = [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "docs" / "ARCHITECTURE.md",
         ROOT / "docs" / "READING_ORDER.md",
     ]
-    missing = [f"{d.name} -> {m[1]}" for d in documents for m in named.finditer(d.read_text()) if not (ROOT / m[1]).exists()]
+    missing = [
+        f"{d.name} -> {m[1]}" for d in documents for m in names_found.finditer(d.read_text()) if not (ROOT / m[1]).exists()
+    ]
 
     assert missing == []

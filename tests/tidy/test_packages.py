@@ -79,7 +79,7 @@ def _third_parties(package: str) -> dict[str, str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_package_imports_only_declared_dependencies(package: str) -> None:
     declared = _declared(package)
-    strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, _name(n)) not in declared}
+    strangers = {n: places for n, places in _third_parties(package).items() if DISTRIBUTIONS.get(n, _name(n)) not in declared}
 
     assert strangers == {}
 
@@ -102,7 +102,7 @@ def test_image_of_a_broker_holds_all_that_it_imports() -> None:
     more = {"server"}
     while more:
         needed |= more
-        more = {other for package in more for other in imports[package]} - needed
+        more = {imported for package in more for imported in imports[package]} - needed
 
     assert needed == set(IN_IMAGE)
 
@@ -126,14 +126,14 @@ def test_every_package_of_an_extra_is_told_with_it() -> None:
     """A command that lacks a package says which extra brings it; an extra that includes another one comes after it."""
     extras = PYPROJECT["project"]["optional-dependencies"]
     users = {name: {_name(r) for r in extras[name]} for name in extras if name not in ("all", "docs", "dev")}
-    told = {extra: {DISTRIBUTIONS.get(name, _name(name)) for name in names} for extra, names in EXTRAS}
+    packages_by_extra = {extra: {DISTRIBUTIONS.get(name, _name(name)) for name in names} for extra, names in EXTRAS}
     silent = {"highwater-harness", "googleapis-common-protos", "grpcio-status"}  # others import them
 
     found: set[str] = set()
-    for extra, names in told.items():
+    for extra, names in packages_by_extra.items():
         assert names == users[extra] - silent - found
         found |= names
-    assert set(told) == set(users)
+    assert set(packages_by_extra) == set(users)
 
 
 def test_constraints_are_names_and_versions_only() -> None:
@@ -169,13 +169,13 @@ def test_no_file_names_a_path_of_one_machine() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    found = []
+    violations = []
     for name in listed.stdout.splitlines():
         path = ROOT / name
         if path.suffix in TEXT_SUFFIXES and path.is_file() and place.search(path.read_text(errors="replace")):
-            found.append(name)
+            violations.append(name)
 
-    assert found == []
+    assert violations == []
 
 
 def test_the_installation_is_as_new_as_pyproject() -> None:

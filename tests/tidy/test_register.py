@@ -71,8 +71,8 @@ def test_every_row_with_tests_or_a_plan_was_proved() -> None:
 def test_every_test_of_a_clause_exists_and_cites_its_statement() -> None:
     files = sorted({test.partition("::")[0] for row in clauses() for test in row.tests})
     trees = {name: ast.parse((ROOT / name).read_text(encoding="utf-8"), name) for name in files}
-    named = ((name, f) for name, tree in trees.items() for f in tree.body if isinstance(f, ast.FunctionDef))
-    docstrings = {f"{name}::{f.name}": ast.get_docstring(f) or "" for name, f in named}
+    names_found = ((name, f) for name, tree in trees.items() for f in tree.body if isinstance(f, ast.FunctionDef))
+    docstrings = {f"{name}::{f.name}": ast.get_docstring(f) or "" for name, f in names_found}
     cited = [(row.id, test, docstrings.get(test)) for row in clauses() for test in row.tests]
 
     assert [(id_, test) for id_, test, words in cited if words is None or id_.partition(".")[0] not in words] == []

@@ -17,9 +17,9 @@ COMPUTED = {"move.go_on", "controller_election.resign"}  # the next step of `_OR
 @machines
 def test_table_has_every_step_and_no_other(machine: type[StrEnum]) -> None:
     rows = steps.rows(machine)
-    known = {step.value for step in machine} | {"new", "gone"}
+    known_states = {step.value for step in machine} | {"new", "gone"}
 
-    assert {state for row in rows for state in (*row.states, *row.next)} <= known
+    assert {state for row in rows for state in (*row.states, *row.next)} <= known_states
     assert {step.value for step in machine} <= {state for row in rows for state in row.states}
     assert {step.value for step in machine} - {next(iter(machine)).value} <= {state for row in rows for state in row.next}
 

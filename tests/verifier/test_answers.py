@@ -26,12 +26,15 @@ def test_rules_are_those_of_all_anomalies_of_the_models() -> None:
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_witnesses_of_answers_exist_where_the_definition_says(name: str) -> None:
     """All sequences of different operations, up to three, under each name of an anomaly of the model."""
-    model, strict, rng = name.split(",")[0], "linearizable" in name, Rng(5).fork(name)
+    model = name.split(",")[0]
+    strict = "linearizable" in name
+    rng = Rng(5).fork(name)
     seen = {False: 0, True: 0}
     for _ in range(60):
         history = drawn(PLANS[name], rng)
         initial = Pairs(INITIAL) if name == "bank" and rng.below(2) else None
-        calls, is_bad = (*history.calls, *history.failed), DEFINITIONS[name](history, initial) == IMPOSSIBLE
+        calls = (*history.calls, *history.failed)
+        is_bad = DEFINITIONS[name](history, initial) == IMPOSSIBLE
         some = [said for size in range(1, 1 + _OPERATIONS_MAX) for said in permutations(range(len(calls)), size)]
         shown = []
         for (_, kind), operations in product((rule for rule in RULES if rule[0] == model), some):
@@ -50,10 +53,10 @@ def test_answers_of_another_model_prove_nothing() -> None:
     """The same calls would be a counter that was read too low, if a set could be one."""
     lines = "{:process 0 :type :invoke :f :generate}\n{:process 0 :type :ok :f :generate :value 3}\n"
     history = history_of(lines + lines)
-    found = judge("unique-ids", history)
-    made = certify_answers("unique-ids", history, found, first=None, strict=False)
+    judgement = judge("unique-ids", history)
+    made = certify_answers("unique-ids", history, judgement, first=None, strict=False)
 
-    assert (found.validity, made.witness) == (Validity.INVALID, Answers(name="duplicate", operations=(0, 1)))
+    assert (judgement.validity, made.witness) == (Validity.INVALID, Answers(name="duplicate", operations=(0, 1)))
     for changed in ({"model": "counter"}, {"verdict": "VALID"}, {"level": "serializable"}):
         with pytest.raises(Refused):
             verify(history, type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | changed))
@@ -76,8 +79,8 @@ def test_a_value_out_twice_does_not_hide_a_lost_one() -> None:
         *("{:process 2 :type :invoke :f :drain}\n{:process 2 :type :ok :f :drain :value [1]}",) * 2,
     ]
     history = history_of("\n".join(lines) + "\n")
-    found = judge("total-queue", history)
-    made = certify_answers("total-queue", history, found, first=None, strict=False)
+    judgement = judge("total-queue", history)
+    made = certify_answers("total-queue", history, judgement, first=None, strict=False)
 
     assert made.witness == Answers(name="lost", operations=(0,))
     verify(history, made)

@@ -19,7 +19,8 @@ _CERTIFIED = [name for name in _DECIDED if FOREIGN[name].judge != "jepsen" or na
 
 
 def _certificate(name: str) -> Certificate:
-    of, history = FOREIGN[name], calls(ROOT / f"{name}.edn")
+    of = FOREIGN[name]
+    history = calls(ROOT / f"{name}.edn")
     if of.judge == "elle":
         levels = (of.consistency,)
         return certify_transactions(of.model, history, levels, judge_transactions(of.model, history, levels))

@@ -56,11 +56,13 @@ def _accepts(subject: Subject, calls: tuple[Call, ...], witness: Witness) -> boo
 def _explains(subject: Subject, calls: tuple[Call, ...], order: tuple[int, ...]) -> bool:
     """Whether the definition of linearizability finds this order, and no other: the calls one after another in time."""
     placed = [calls[at] for at in order]
-    timely = all(two.end is None or two.end >= one.start for one, two in combinations(placed, 2))
+    timely = all(
+        second_call.end is None or second_call.end >= first_call.start for first_call, second_call in combinations(placed, 2)
+    )
     whole = {call.index for call in calls if call.end is not None} <= {*order}
     apart = [replace(call, start=2 * at, end=2 * at + 1) for at, call in enumerate(placed)]
-    told = could_be_wrong(model_of(subject), calls)
-    return timely and whole and told and is_linearizable(subject.object, subject.first, apart)
+    may_be_wrong = could_be_wrong(model_of(subject), calls)
+    return timely and whole and may_be_wrong and is_linearizable(subject.object, subject.first, apart)
 
 
 @pytest.mark.slow
@@ -96,22 +98,23 @@ def test_calls_of_a_possible_history_are_no_contradiction(subject: Subject) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=[subject.name for subject in SUBJECTS])
 def test_contradiction_is_accepted_and_minimal(subject: Subject) -> None:
-    model, found = model_of(subject), 0
+    model = model_of(subject)
+    found_count = 0
     for calls in _histories(subject, 5):
-        judged = judge(model, calls)
-        if judged.validity is Validity.INVALID:
+        judgement = judge(model, calls)
+        if judgement.validity is Validity.INVALID:
             first = subject.first if model.name == "register" else _first(subject)
             thing = Object(model.name, first, nil=getattr(model, "nil_is_a_value", True), calls=len(calls))
-            witness = core_of(thing, model, calls, judged.longest[0])
+            witness = core_of(thing, model, calls, judgement.longest[0])
             assert witness is not None
             assert _accepts(subject, calls, witness)
             for at in witness.kept:
-                fewer = tuple(one for one in witness.kept if one != at)
-                last = max(fewer, default=at, key=lambda one: calls[one].end or 0)
+                fewer = tuple(kept_at for kept_at in witness.kept if kept_at != at)
+                last = max(fewer, default=at, key=lambda kept_at: calls[kept_at].end or 0)
                 assert not _accepts(subject, calls, replace(witness, kept=fewer, last=last, before=()))
-            found += 1
+            found_count += 1
 
-    assert found
+    assert found_count
 
 
 def test_made_order_is_accepted_for_every_model() -> None:
@@ -146,7 +149,7 @@ _READ_OF_NOTHING = (
     ],
 )
 def test_false_witness_of_an_impossible_read_is_refused(witness: Witness) -> None:
-    subject = next(one for one in SUBJECTS if one.name == "register")
+    subject = next(known_subject for known_subject in SUBJECTS if known_subject.name == "register")
 
     assert _accepts(subject, _READ_OF_NOTHING, NoLinearization(kept=(1,), last=1, before=(0,)))
     assert not _accepts(subject, _READ_OF_NOTHING, witness)

@@ -30,13 +30,13 @@ _SMALL = 4
 
 def _histories(writes: str, level: str) -> Iterator[Paired]:
     """Small histories with only values that some transaction wrote."""
-    found, seed = 0, 0
-    while found < _HISTORIES:
+    found_count, seed = 0, 0
+    while found_count < _HISTORIES:
         seed += 1
         history = (tangled, drawn, unread)[seed % 3](Rng(seed).fork(f"{writes}{level}"), writes)
         loose = level.endswith("uncommitted") and not is_of_one_order(history)
         if len(history.calls) <= _SMALL and not loose and not phantoms(history, Objects(writes)):
-            found += 1
+            found_count += 1
             yield history
 
 
@@ -88,14 +88,17 @@ _Assumed = tuple[tuple[tuple[int, int], tuple[int, int]], ...]
 def _edges(verifier: Commits, history: Paired, assumed: _Assumed = ()) -> Iterator[Edge]:
     """Every dependency that some places show, if these orders of writes are assumed."""
     places = [(op, at) for op, call in enumerate((*history.calls, *history.failed)) for at in range(len(call.argument))]  # type: ignore[arg-type]
-    for one, two in permutations(range(len(history.calls)), 2):
-        mine = [[place for place in places if place[0] == op] for op in (one, two)]
+    for source_op, target_op in permutations(range(len(history.calls)), 2):
+        places_by_op = [[place for place in places if place[0] == op] for op in (source_op, target_op)]
         shown = [
-            (first, then, *more) for first, then in product(*mine) for size in range(3) for more in product(places, repeat=size)
+            (first, then, *more)
+            for first, then in product(*places_by_op)
+            for size in range(3)
+            for more in product(places, repeat=size)
         ]
         for kind in ("ww", "wr", "rw", "process", "realtime"):
             for at in [()] if kind in ("process", "realtime") else shown:
-                edge = Edge(source=one, target=two, kind=kind, at=at)
+                edge = Edge(source=source_op, target=target_op, kind=kind, at=at)
                 if _has(verifier, edge, assumed):
                     yield edge
                     break
@@ -114,7 +117,7 @@ def _cycles(edges: list[Edge]) -> Iterator[tuple[Edge, ...]]:
             yield way
             return
         for edge in edges:
-            if edge.source == way[-1].target and edge.target not in {one.target for one in way}:
+            if edge.source == way[-1].target and edge.target not in {link.target for link in way}:
                 yield from grown((*way, edge))
 
     for edge in edges:
@@ -144,8 +147,10 @@ def test_possible_history_has_an_order_of_every_two_writes(level: str, writes: s
             wrote = [
                 (key, (call.index, at)) for call in history.calls for at, (f, key, _) in enumerate(micros(call)) if f == writes
             ]
-            for one, two in [(a, b) for (key, a), (other, b) in combinations(wrote, 2) if key == other][:4]:
-                cases = [_case(verifier, history, pair) for pair in ((one, two), (two, one))]
+            for first_write, second_write in [(a, b) for (key, a), (other_key, b) in combinations(wrote, 2) if key == other_key][
+                :4
+            ]:
+                cases = [_case(verifier, history, pair) for pair in ((first_write, second_write), (second_write, first_write))]
                 assert None in cases, history
                 assert not any(case and _accepts(verifier, NoVersionOrder(cases=(case,))) for case in cases)
 
@@ -203,13 +208,13 @@ def _mutated(certificate: Certificate, rng: Rng) -> Witness | None:
     edges = witness.edges if isinstance(witness, Cycle) else witness.cases[0].edges if isinstance(witness, NoVersionOrder) else ()
     if not edges:
         return None
-    at, other = rng.below(len(edges)), rng.below(3)
+    at, swapped_kind = rng.below(len(edges)), rng.below(3)
     changed = (*edges[:at], *edges[at + 1 :])
-    if other:
+    if swapped_kind:
         swapped = replace(edges[at], source=edges[at].target, target=edges[at].source)
         changed = (
             *edges[:at],
-            swapped if other == 1 else replace(edges[at], at=edges[at].at[::-1] or ((0, 0),)),
+            swapped if swapped_kind == 1 else replace(edges[at], at=edges[at].at[::-1] or ((0, 0),)),
             *edges[at + 1 :],
         )
     return Cycle(edges=changed)
@@ -222,20 +227,24 @@ def test_certificate_with_one_thing_changed_is_refused(writes: str) -> None:
     refused = 0
     for seed in range(900):
         history = (tangled, drawn, unread)[seed % 3](Rng(seed).fork(writes), writes)
-        found = judge(_MODELS[writes], history, ("serializable",))
+        judgement = judge(_MODELS[writes], history, ("serializable",))
         try:
-            certificate = certify_transactions(_MODELS[writes], history, ("serializable",), found)
+            certificate = certify_transactions(_MODELS[writes], history, ("serializable",), judgement)
         except NoCertificate:
-            assert found.validity is Validity.UNKNOWN
+            assert judgement.validity is Validity.UNKNOWN
             continue
         verify(history, certificate)
-        other = {"VALID": "INVALID", "INVALID": "VALID"}[certificate.verdict]
-        forged = [replace(certificate, verdict=other), replace(certificate, history="0" * 32), replace(certificate, format=2)]
+        wrong_verdict = {"VALID": "INVALID", "INVALID": "VALID"}[certificate.verdict]
+        forged = [
+            replace(certificate, verdict=wrong_verdict),
+            replace(certificate, history="0" * 32),
+            replace(certificate, format=2),
+        ]
         mutated = _mutated(certificate, Rng(seed))
         forged += [replace(certificate, witness=mutated)] if mutated and _sure(mutated, history) else []
-        for one in forged:
+        for changed_certificate in forged:
             with pytest.raises(Refused):
-                verify(history, one)
+                verify(history, changed_certificate)
             refused += 1
 
     assert refused > 2_500

@@ -70,13 +70,13 @@ def test_removed_partition_is_written_no_more() -> None:
 def test_removal_is_requested_until_it_succeeds() -> None:
     """docs/promise.md LIVE-3: no reader reads a partition that may or may not exist, so none may be left."""
     *_, admin = generate("admin-storm", 5, PARAMETERS)
-    asked: list[str] = []
+    steps_seen: list[str] = []
     now_ms = 0
-    while "remove-partition" not in asked:
+    while "remove-partition" not in steps_seen:
         step = admin.next(now_ms=now_ms, phase="faults")
         now_ms += step.ms if isinstance(step, Sleep) else 1
         if isinstance(step, Invocation):
-            asked.append(step.f)
+            steps_seen.append(step.f)
             admin.completed(step, OK if step.f != "remove-partition" else Completion(type=OpType.INFO))
 
     unsure = run(admin, "quiet", Completion(type=OpType.INFO), until_ms=now_ms + 20_000)
@@ -124,23 +124,27 @@ def test_partitions_are_moved_to_any_brokers() -> None:
 def test_reassignments_are_cancelled_and_allowed_in_turn() -> None:
     """R-233, R-239: in turn, since a cancellation cannot be cancelled again."""
     *_, admin = generate("admin-storm", 5, MOVING)
-    asked = [i.f for i in run(admin, "faults", until_ms=300_000) if i.f in ("cancel-reassignments", "allow-reassignments")]
+    requests_sent = [
+        i.f for i in run(admin, "faults", until_ms=300_000) if i.f in ("cancel-reassignments", "allow-reassignments")
+    ]
 
-    assert len(asked) > 10
-    assert asked == ["cancel-reassignments", "allow-reassignments"] * (len(asked) // 2) + asked[:1] * (len(asked) % 2)
+    assert len(requests_sent) > 10
+    assert requests_sent == ["cancel-reassignments", "allow-reassignments"] * (len(requests_sent) // 2) + requests_sent[:1] * (
+        len(requests_sent) % 2
+    )
 
 
 def test_admin_workload_removes_the_cancel_znode_at_its_end() -> None:
     """LIVE-4: a remaining cancellation would block all later moves."""
-    ends = []
+    last_requests = []
     for draws in range(8):
         *_, admin = generate("admin-storm", draws, MOVING)
         unsure = [i.f for i in run(admin, "quiet", Completion(type=OpType.INFO), until_ms=10_000)]
         assert (len(unsure) > 10, set(unsure[1:])) == (True, {"allow-reassignments"})
         assert [i.f for i in run(admin, "quiet")] == ["allow-reassignments"]
-        ends.append(unsure[0])
+        last_requests.append(unsure[0])
 
-    assert set(ends) == {"cancel-reassignments", "allow-reassignments"}
+    assert set(last_requests) == {"cancel-reassignments", "allow-reassignments"}
 
 
 ASKING = msgspec.structs.replace(MOVING, by_requests=True)
@@ -149,9 +153,9 @@ ASKING = msgspec.structs.replace(MOVING, by_requests=True)
 def test_proposal_b_workload_sends_both_reassignment_requests() -> None:
     """C-19, R-245, R-250: no extra znode and no cancellation; the legacy znode still works."""
     *_, admin = generate("admin-storm", 5, ASKING)
-    asked = {i.f for i in run(admin, "faults", until_ms=300_000) if "reassign" in i.f}
+    requests_sent = {i.f for i in run(admin, "faults", until_ms=300_000) if "reassign" in i.f}
 
-    assert asked == {"reassign", "reassign-request"}
+    assert requests_sent == {"reassign", "reassign-request"}
 
 
 def test_proposal_b_cancels_by_requesting_the_old_replicas() -> None:
@@ -174,10 +178,10 @@ def test_proposal_b_cancels_by_requesting_the_old_replicas() -> None:
 
 def test_proposal_b_workload_ends_with_one_request_or_none() -> None:
     """R-247: half of the storms undo the last request, the others let moves in flight end."""
-    ends = []
+    last_requests = []
     for draws in range(8):
         *_, admin = generate("admin-storm", draws, ASKING)
         run(admin, "faults")
-        ends.append(tuple(i.f for i in run(admin, "quiet", Completion(type=OpType.INFO), until_ms=10_000)))
+        last_requests.append(tuple(i.f for i in run(admin, "quiet", Completion(type=OpType.INFO), until_ms=10_000)))
 
-    assert set(ends) == {(), ("reassign-request",)}
+    assert set(last_requests) == {(), ("reassign-request",)}

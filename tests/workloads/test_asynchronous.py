@@ -23,11 +23,11 @@ PARTITIONS = (PartitionName("t", 0), PartitionName("t", 1))
 OK, REFUSED = Completion(type=OpType.OK, offset=0), Completion(type=OpType.FAIL, error="NOT_ENOUGH_REPLICAS")
 
 
-def made(spec: Asynchronous, **parameters: Any) -> tuple[Process, ...]:
+def clients_of(spec: Asynchronous, **parameters: Any) -> tuple[Process, ...]:
     return processes(1, Parameters(partitions=PARTITIONS, asynchronous=spec, **parameters))
 
 
-def done(process: Process, completion: Completion = OK, *, now_ms: int = 0, phase: Phase = "faults") -> Invocation:
+def perform_next(process: Process, completion: Completion = OK, *, now_ms: int = 0, phase: Phase = "faults") -> Invocation:
     """Let the process do its next operation."""
     step = process.next(now_ms=now_ms, phase=phase)
     assert isinstance(step, Invocation)
@@ -37,25 +37,25 @@ def done(process: Process, completion: Completion = OK, *, now_ms: int = 0, phas
 
 def test_send_returns_before_its_record_goes_out() -> None:
     """R-130: the program that sends hears of no broker."""
-    producer, *senders = made(Asynchronous())
+    producer, *senders = clients_of(Asynchronous())
 
     assert senders[0].next(now_ms=0, phase="faults") == Sleep(20)
-    sends = [done(producer, now_ms=1000 * second) for second in range(3)]
+    sends = [perform_next(producer, now_ms=1000 * second) for second in range(3)]
     assert {send.f for send in sends} == {"send"}
     assert {value for send in sends for value in send.values} == {"a0-0", "a0-1", "a0-2"}
 
 
 def test_several_batches_of_one_producer_are_in_flight() -> None:
-    producer, *senders = made(Asynchronous(in_flight=2), records_per_produce=BATCH_MAX)
-    sends = [done(producer, now_ms=1000 * second) for second in range(3)]
+    producer, *senders = clients_of(Asynchronous(in_flight=2), records_per_produce=BATCH_MAX)
+    sends = [perform_next(producer, now_ms=1000 * second) for second in range(3)]
     batches = [sender.next(now_ms=0, phase="faults") for sender in senders]
 
     assert [batch.values for batch in batches if isinstance(batch, Invocation)] == [send.values for send in sends[:2]]
 
 
 def test_batch_has_records_of_one_partition_only() -> None:
-    producer, sender = made(Asynchronous(in_flight=1))
-    sends = [done(producer, now_ms=1000 * second) for second in range(30)]
+    producer, sender = clients_of(Asynchronous(in_flight=1))
+    sends = [perform_next(producer, now_ms=1000 * second) for second in range(30)]
     batches = []
     while isinstance(batch := sender.next(now_ms=0, phase="faults"), Invocation):
         batches.append(batch)
@@ -69,30 +69,30 @@ def test_batch_has_records_of_one_partition_only() -> None:
 
 def test_batch_is_sent_again_three_times_as_in_the_article() -> None:
     """R-130: message.send.max.retries is 3 by default."""
-    producer, sender, *_ = made(Asynchronous())
-    done(producer)
+    producer, sender, *_ = clients_of(Asynchronous())
+    perform_next(producer)
 
-    assert done(sender).retries == 3
+    assert perform_next(sender).retries == 3
 
 
 def test_batch_that_is_given_up_is_logged_with_its_error() -> None:
     """R-130: "the user can only discover the problem through the log"; the producer goes on."""
-    producer, sender = made(Asynchronous(in_flight=1))
-    done(producer)
-    batch = done(sender, REFUSED)
-    entry = done(sender)
+    producer, sender = clients_of(Asynchronous(in_flight=1))
+    perform_next(producer)
+    batch = perform_next(sender, REFUSED)
+    entry = perform_next(sender)
 
     assert (entry.f, entry.values, entry.logged) == ("log", batch.values, "NOT_ENOUGH_REPLICAS")
     assert sender.next(now_ms=0, phase="faults") == Sleep(20)
-    assert done(producer, now_ms=1000).f == "send"
+    assert perform_next(producer, now_ms=1000).f == "send"
 
 
 def test_senders_end_when_nothing_waits() -> None:
-    producer, sender = made(Asynchronous(in_flight=1))
-    done(producer)
+    producer, sender = clients_of(Asynchronous(in_flight=1))
+    perform_next(producer)
 
-    assert done(producer, now_ms=1000, phase="quiet").f == "produce"
-    assert done(sender, phase="final").f == "produce"
+    assert perform_next(producer, now_ms=1000, phase="quiet").f == "produce"
+    assert perform_next(sender, phase="final").f == "produce"
     assert sender.next(now_ms=0, phase="final") == Done()
 
 

@@ -18,9 +18,14 @@ def test_auditor_sends_each_kind_of_request_once_it_may() -> None:
     *_, auditor = generate("produce-consume", 5, AUDITED)
 
     assert [run(auditor, phase) for phase in ("faults", "quiet", "final")] == [[], [], []]
-    asked = [invocation.f for invocation in run(auditor, "audit")]
+    requests_sent = [invocation.f for invocation in run(auditor, "audit")]
     elected = ["elect-preferred"] * 3  # two partitions of the start and the added one
-    assert asked == ["depose-controller", "elect-preferred"] * 2 + ["add-partition", "reassign", "admin-pending", *elected]
+    assert requests_sent == ["depose-controller", "elect-preferred"] * 2 + [
+        "add-partition",
+        "reassign",
+        "admin-pending",
+        *elected,
+    ]
 
 
 def test_auditor_adds_a_partition_that_nobody_else_adds() -> None:
@@ -36,10 +41,10 @@ def test_auditor_waits_until_no_request_is_pending() -> None:
     *_, auditor = generate("produce-consume", 5, AUDITED)
     pending = Completion(type=OpType.OK, found=("/admin/reassign_partitions",))
 
-    asked = [invocation.f for invocation in run(auditor, "audit", pending)]
+    requests_sent = [invocation.f for invocation in run(auditor, "audit", pending)]
 
-    assert asked.count("admin-pending") == LOOKS_MAX
-    assert asked[-1] == "elect-preferred"
+    assert requests_sent.count("admin-pending") == LOOKS_MAX
+    assert requests_sent[-1] == "elect-preferred"
 
 
 def test_auditor_moves_by_requests_under_proposal_b() -> None:

@@ -35,9 +35,9 @@ def test_topic_is_created_and_deleted_in_turn() -> None:
 def test_existing_topic_is_sometimes_created_again() -> None:
     """R-151: creating an existing topic must be refused, whichever broker is the controller."""
     *_, admin = generate("create-delete", 5, PARAMETERS)
-    asked = [i.f for i in run(admin, "faults")]
+    requests_sent = [i.f for i in run(admin, "faults")]
 
-    assert ("create-topic", "create-topic") in pairwise(asked)
+    assert ("create-topic", "create-topic") in pairwise(requests_sent)
 
 
 def test_topic_is_written_only_while_it_exists() -> None:
@@ -55,9 +55,9 @@ def test_deletion_of_unknown_outcome_is_repeated() -> None:
     """B-62: a topic created before the old one is deleted would be deleted in its place."""
     *_, admin = generate("create-delete", 5, PARAMETERS)
     run(admin, "faults", until_ms=1000)
-    asked = [i.f for i in run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))]
+    requests_sent = [i.f for i in run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))]
 
-    assert set(asked[asked.index("delete-topic") :]) == {"delete-topic"}
+    assert set(requests_sent[requests_sent.index("delete-topic") :]) == {"delete-topic"}
     assert run(admin, "faults", OK, until_ms=200_000)[1].f == "create-topic"
 
 
@@ -69,9 +69,9 @@ def test_deletion_of_unknown_outcome_ends_after_the_faults() -> None:
     unknown = Completion(type=OpType.INFO, error="NETWORK_EXCEPTION")
     assert run(admin, "faults", unknown, until_ms=20_000)[-1].f == "delete-topic"
 
-    asked = [i.f for i in run(admin, "quiet", unknown, until_ms=30_000)]
-    assert set(asked) == {"delete-topic"}
-    assert 1 < len(asked) <= 30_000 // LOOK_BACKOFF_MS
+    requests_sent = [i.f for i in run(admin, "quiet", unknown, until_ms=30_000)]
+    assert set(requests_sent) == {"delete-topic"}
+    assert 1 < len(requests_sent) <= 30_000 // LOOK_BACKOFF_MS
     assert [i.f for i in run(admin, "audit", until_ms=40_000)] == ["delete-topic"]
     assert run(admin, "audit", until_ms=50_000) == []
 
@@ -81,14 +81,14 @@ def test_topic_is_read_after_a_refused_deletion() -> None:
     *_, producer, _, admin = generate("create-delete", 5, PARAMETERS)
     run(admin, "faults", until_ms=1000)
     deletion = Invocation(f="delete-topic", topic="scratch")
-    asked: Invocation | Sleep | Done = Done()
+    invocation: Invocation | Sleep | Done = Done()
     for now_ms in range(10_000, 200_000, 10_000):
-        asked = admin.next(now_ms=now_ms, phase="faults")
-        if asked == deletion:
+        invocation = admin.next(now_ms=now_ms, phase="faults")
+        if invocation == deletion:
             break
-        assert isinstance(asked, Invocation)
-        admin.completed(asked, OK)
-    assert asked == deletion
+        assert isinstance(invocation, Invocation)
+        admin.completed(invocation, OK)
+    assert invocation == deletion
     assert run(producer, "faults") == []
     admin.completed(deletion, Completion(type=OpType.FAIL, error="REASSIGNMENT_IN_PROGRESS"))
 

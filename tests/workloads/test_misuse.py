@@ -61,7 +61,7 @@ def test_refused_produce_never_appears_in_a_log(seed: int) -> None:
         scene, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
     )
     history = world.sim.recorder.history(facts)
-    told = {row.error for row in history.operations if row.type is not OpType.INVOKE}
+    errors = {row.error for row in history.operations if row.type is not OpType.INVOKE}
 
-    assert told >= REFUSALS
+    assert errors >= REFUSALS
     assert judge(history).validity is Validity.VALID

@@ -35,9 +35,9 @@ class FakeCluster:
                 log.extend(invocation.values)
                 return Completion(type=OpType.OK, offset=len(log) - len(invocation.values))
             case "poll":
-                found = list(enumerate(log))[invocation.offset : invocation.offset + invocation.max_records]
+                records_there = list(enumerate(log))[invocation.offset : invocation.offset + invocation.max_records]
                 return Completion(
-                    type=OpType.OK, records=tuple(PolledRecord(offset=o, value=v, leader_epoch=1) for o, v in found)
+                    type=OpType.OK, records=tuple(PolledRecord(offset=o, value=v, leader_epoch=1) for o, v in records_there)
                 )
             case "earliest":
                 return Completion(type=OpType.OK, offset=0)
@@ -100,8 +100,8 @@ def test_final_readers_read_every_unique_value(draws: int, parameters: Parameter
 
     ended = perform(generate("produce-consume", draws, parameters), cluster)
 
-    asked = Counter(value for _, _, _, invocation, _ in ended for value in invocation.values)
-    assert set(asked.values()) <= {1}
+    count_of_value = Counter(value for _, _, _, invocation, _ in ended for value in invocation.values)
+    assert set(count_of_value.values()) <= {1}
     finally_read: dict[tuple[str, int], list[str]] = {key: [] for key in cluster.logs}
     for _, phase, _, invocation, completion in ended:
         if phase == "final":
@@ -168,17 +168,17 @@ def test_random_draws_of_a_client_do_not_affect_others() -> None:
     invocations = [i for _, i, _ in perform_one(full[0], FakeCluster(), "faults", (0, 20_000, 1))]
     perform_one(full[1], FakeCluster(), "faults", (0, 20_000, 1))
     perform_one(fewer[1], FakeCluster(), "faults", (0, 20_000, 300))
-    other = [i for _, i, _ in perform_one(fewer[0], FakeCluster(), "faults", (0, 20_000, 300))]
+    with_fewer_clients = [i for _, i, _ in perform_one(fewer[0], FakeCluster(), "faults", (0, 20_000, 300))]
 
-    assert len(other) > 30
-    assert invocations[: len(other)] == other
+    assert len(with_fewer_clients) > 30
+    assert invocations[: len(with_fewer_clients)] == with_fewer_clients
 
 
 def test_other_random_draws_give_other_client_operations() -> None:
-    process, other = (generate("produce-consume", draws, Parameters(partitions=PARTITIONS))[0] for draws in (1, 2))
+    process, second_process = (generate("produce-consume", draws, Parameters(partitions=PARTITIONS))[0] for draws in (1, 2))
 
     assert perform_one(process, FakeCluster(), "faults", (0, 5000, 1)) != perform_one(
-        other, FakeCluster(), "faults", (0, 5000, 1)
+        second_process, FakeCluster(), "faults", (0, 5000, 1)
     )
 
 
@@ -198,9 +198,9 @@ def test_out_of_range_consumer_restarts_at_the_beginning() -> None:
     outside = perform_one(consumer, cluster, "faults", (4000, 8000, 1))
 
     assert {i.offset for _, i, _ in refused if i.f == "poll"} == {2}
-    asked = [(i.f, i.offset) for _, i, _ in outside if i.f != "latest"]
-    assert asked[0] == ("poll", 2)
-    assert {f for f, _ in asked[1:]} == {"earliest"}
+    reads = [(i.f, i.offset) for _, i, _ in outside if i.f != "latest"]
+    assert reads[0] == ("poll", 2)
+    assert {f for f, _ in reads[1:]} == {"earliest"}
     errors[0] = None
     assert next(i.offset for _, i, _ in perform_one(consumer, cluster, "faults", (8000, 9000, 1)) if i.f == "poll") == 0
 
@@ -212,12 +212,12 @@ def test_consumer_seeks_to_log_start_end_back_and_beyond_end() -> None:
     chosen = Parameters(partitions=PARTITIONS[:1], producers=1, consumers=1, final_readers=1, seek_one_in=2)
     (_, consumer, _) = generate("produce-consume", 3, chosen)
 
-    done = [(i.f, i.offset if i.f == "poll" else None) for _, i, _ in perform_one(consumer, cluster, "faults", (0, 60_000, 1))]
+    reads = [(i.f, i.offset if i.f == "poll" else None) for _, i, _ in perform_one(consumer, cluster, "faults", (0, 60_000, 1))]
 
-    offsets = {offset for f, offset in done if f == "poll" and offset is not None}
+    offsets = {offset for f, offset in reads if f == "poll" and offset is not None}
     assert offsets >= {0, 4, 4 + BEYOND}
     assert offsets & {1, 2, 3}
-    follows = [after for before, after in pairwise(done) if before[0] == "earliest"]
+    follows = [after for before, after in pairwise(reads) if before[0] == "earliest"]
     assert ("poll", 0) in follows
 
 
@@ -241,9 +241,9 @@ def test_final_reader_retries_unanswered_partitions_last() -> None:
     cluster.logs = {("orders", 0): ["a"], ("orders", 1): ["b"], ("events", 0): ["c"]}
     *_, reader = generate("produce-consume", 3, Parameters(partitions=PARTITIONS, final_readers=1))
 
-    asked = [(i.topic, i.partition) for _, i, _ in perform_one(reader, cluster, "final", (0, 10**9, 2000))]
+    reads = [(i.topic, i.partition) for _, i, _ in perform_one(reader, cluster, "final", (0, 10**9, 2000))]
 
-    assert asked[:6] == [("orders", 0), ("orders", 1), ("events", 0), ("events", 0), ("orders", 0), ("orders", 1)]
+    assert reads[:6] == [("orders", 0), ("orders", 1), ("events", 0), ("events", 0), ("orders", 0), ("orders", 1)]
 
 
 def test_final_reader_backs_off_and_gives_up_without_progress() -> None:

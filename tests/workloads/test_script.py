@@ -79,8 +79,8 @@ def test_topic_of_unknown_creation_is_not_written() -> None:
     *_, producer, _, admin = generate("produce-consume", 3, PARAMETERS)
     answers = count()
     for _ in range(2):
-        asked = admin.next(now_ms=100 + next(answers), phase="faults")
-        assert isinstance(asked, Invocation)
-        admin.completed(asked, OK if asked.f == "add-partition" else Completion(type=OpType.INFO))
+        invocation = admin.next(now_ms=100 + next(answers), phase="faults")
+        assert isinstance(invocation, Invocation)
+        admin.completed(invocation, OK if invocation.f == "add-partition" else Completion(type=OpType.INFO))
 
     assert {(i.topic, i.partition) for i in run(producer, "faults")} == {("orders", 1)}

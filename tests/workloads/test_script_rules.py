@@ -14,9 +14,9 @@ def test_valid_script_has_no_complaints() -> None:
     cancels = Step(at_ms=20, do="cancel-reassignments")
     adds = Step(at_ms=20, do="add-partition", topic="orders", partition=2, replicas=((1, 3),))
     goes = Step(at_ms=20, do="remove-partition", topic="orders", partition=2)
-    ends = Step(at_ms=9_999, do="delete-topic", topic="late")
+    deletes = Step(at_ms=9_999, do="delete-topic", topic="late")
 
-    assert list(complaints((MAKES, MOVES, cancels, adds, goes, ends), GROUND)) == []
+    assert list(complaints((MAKES, MOVES, cancels, adds, goes, deletes), GROUND)) == []
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_transactors_are_done_in_the_final_phase() -> None:
 
 
 def test_final_reader_polls_until_it_is_at_the_end() -> None:
-    reader = next(one for one in generate("transactions", 3, PARAMETERS) if isinstance(one, FinalReader))
+    reader = next(client for client in generate("transactions", 3, PARAMETERS) if isinstance(client, FinalReader))
     reader.completed(first(reader), Completion(type=OpType.OK, positions=(("t", 0, 1),)))
     reader.completed(first(reader), Completion(type=OpType.OK))
     assert isinstance(reader.next(now_ms=0, phase="final"), Sleep)
@@ -112,10 +112,10 @@ def processor() -> Processor:
 
 def test_processors_read_all_topics_but_the_last() -> None:
     invocations = [invocation for invocation in run(processor(), "faults", until_ms=60_000) if invocation.f == "process"]
-    produced = [one for one in generate("read-process-write", 3, BOTH) if isinstance(one, Producer)]
+    produced = [producer for producer in generate("read-process-write", 3, BOTH) if isinstance(producer, Producer)]
 
     assert {(invocation.reads, invocation.writes) for invocation in invocations} == {((("t", 0), ("t", 1)), (("results", 0),))}
-    assert {invocation.topic for one in produced for invocation in run(one, "faults")} == {"t"}
+    assert {invocation.topic for producer in produced for invocation in run(producer, "faults")} == {"t"}
 
 
 def test_processors_leave_and_join_now_and_then() -> None:
@@ -154,49 +154,49 @@ def takers() -> list[zombies.Transactor]:
     return [one for one in generate("zombies", 3, PARAMETERS) if isinstance(one, zombies.Transactor)]
 
 
-def due(client: zombies.Transactor, now_ms: int = 0) -> tuple[int, Invocation]:
+def next_due(client: zombies.Transactor, now_ms: int = 0) -> tuple[int, Invocation]:
     """What a client asks for when its next step is due, and when that is."""
-    while isinstance(asked := client.next(now_ms=now_ms, phase="faults"), Sleep):
-        now_ms += asked.ms
-    assert isinstance(asked, Invocation)
-    return now_ms, asked
+    while isinstance(invocation := client.next(now_ms=now_ms, phase="faults"), Sleep):
+        now_ms += invocation.ms
+    assert isinstance(invocation, Invocation)
+    return now_ms, invocation
 
 
-def after(client: zombies.Transactor, *completions: Completion) -> tuple[int, Invocation]:
+def next_after(client: zombies.Transactor, *completions: Completion) -> tuple[int, Invocation]:
     """What it asks for when its first steps have ended so."""
-    now_ms, asked = due(client)
+    now_ms, invocation = next_due(client)
     for completion in completions:
-        client.completed(asked, completion)
-        now_ms, asked = due(client, now_ms)
-    return now_ms, asked
+        client.completed(invocation, completion)
+        now_ms, invocation = next_due(client, now_ms)
+    return now_ms, invocation
 
 
 def test_two_clients_take_over_one_id_from_each_other() -> None:
-    asked = [after(client)[1] for client in takers()]
+    asked = [next_after(client)[1] for client in takers()]
 
     assert [(one.f, one.transactional_id) for one in asked] == [("init-transactions", "shared-0")] * 2
 
 
 def test_transactor_sends_and_then_ends_its_transaction() -> None:
-    _, sent = after(takers()[0], OK)
+    _, sent = next_after(takers()[0], OK)
 
     assert sent.f == "txn-send"
     assert 1 <= len(sent.micros) <= zombies.SENDS_MAX
-    assert after(takers()[0], OK, OK)[1].f in ("txn-commit", "txn-abort")
+    assert next_after(takers()[0], OK, OK)[1].f in ("txn-commit", "txn-abort")
 
 
 def test_client_that_was_refused_rests_and_takes_the_id_back() -> None:
     """What it could not send is never committed."""
-    failed_ms, _ = after(takers()[0], OK)
-    back_ms, asked = after(takers()[0], OK, FAILED)
+    failed_ms, _ = next_after(takers()[0], OK)
+    back_ms, invocation = next_after(takers()[0], OK, FAILED)
 
-    assert asked.f == "init-transactions"
+    assert invocation.f == "init-transactions"
     assert zombies.REST_MS_MIN <= back_ms - failed_ms <= zombies.REST_MS_MAX
 
 
 def test_open_transaction_is_ended_in_the_final_phase() -> None:
     client = takers()[0]
-    after(client, OK, OK)
+    next_after(client, OK, OK)
     ending = first(client)
     client.completed(ending, OK)
 
@@ -223,17 +223,17 @@ def sharers() -> tuple[list[share_groups.Member], share_groups.LastMember]:
 
 def test_members_of_a_share_group_do_all_that_they_may() -> None:
     client = sharers()[0][0]
-    asked, types = set(), set()
+    kinds_sent, types = set(), set()
     now_ms = 0
     for _ in range(500):
-        while isinstance(one := client.next(now_ms=now_ms, phase="faults"), Sleep):
-            now_ms += one.ms
-        assert isinstance(one, Invocation)
-        asked.add(one.f)
-        types |= set(one.acknowledges)
-        client.completed(one, GIVEN if one.f == "share-poll" else Completion(type=OpType.OK))
+        while isinstance(invocation := client.next(now_ms=now_ms, phase="faults"), Sleep):
+            now_ms += invocation.ms
+        assert isinstance(invocation, Invocation)
+        kinds_sent.add(invocation.f)
+        types |= set(invocation.acknowledges)
+        client.completed(invocation, GIVEN if invocation.f == "share-poll" else Completion(type=OpType.OK))
 
-    assert asked == {"share-poll", "share-acknowledge", "share-leave", "share-abandon"}
+    assert kinds_sent == {"share-poll", "share-acknowledge", "share-leave", "share-abandon"}
     assert types == {"accept", "release", "reject"}
 
 

@@ -76,10 +76,10 @@ class Proxy:
                 return
         except OSError:
             pass
-        other = pairs.pop(source)
-        del pairs[other]
+        peer = pairs.pop(source)
+        del pairs[peer]
         source.close()
-        other.close()
+        peer.close()
 
     def _drop(self, pairs: dict[socket.socket, socket.socket]) -> None:
         for one in pairs:
@@ -164,8 +164,8 @@ class KazooBench:
     def told(self, session: int) -> list[tuple[str, Change]]:
         client = self._clients[session]
         client.ask(Exists(self.root))  # watches that fired earlier are delivered before its answer
-        told, client.watches = client.watches, []
-        return told
+        watch_events, client.watches = client.watches, []
+        return watch_events
 
     def lose_connection(self, session: int) -> None:
         self._clients[session].proxy.cut()

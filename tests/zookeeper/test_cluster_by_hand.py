@@ -17,10 +17,10 @@ COMMANDS = "controller\ncut b4 b1\ncut b4 b9\njoin b4 b1\n"
 def test_cluster_by_hand_obeys_commands_and_cleans_up() -> None:
     """A reader of the page can repeat it: b1 is the controller, links are cut and joined, and the folder goes at the end."""
     script = ROOT / "docs" / "examples" / "cluster.py"
-    done = subprocess.run([sys.executable, script], input=COMMANDS, capture_output=True, text=True, timeout=240, check=False)
-    zookeeper, brokers, data, _, controller, cut, wrong, joined = done.stdout.splitlines()
+    completed = subprocess.run([sys.executable, script], input=COMMANDS, capture_output=True, text=True, timeout=240, check=False)
+    zookeeper, brokers, data, _, controller, cut, wrong, joined = completed.stdout.splitlines()
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     assert zookeeper.startswith("zookeeper 127.0.0.1:")
     assert brokers.count(",") == 5
     assert controller == '{"version":1,"brokerid":1}'

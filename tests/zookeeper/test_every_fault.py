@@ -84,9 +84,9 @@ def test_every_fault_acts_on_nodes_of_kafka_with_zookeeper(tmp_path: Path, monke
     left = performable(on_system(PLAN, parsed_system("kafka:3.9.1")), open_ms=400)
     for _ in range(ROUNDS):
         found = unseen(asyncio.run(played_on_kafka(left, registered)))
-        late = [window for window in left.schedule if f"{window.kind}: {type(window.fault).__name__}" in found]
-        left = replace(left, schedule=in_turn(late, places=1, each_ms=EACH_MS, open_ms=400))
-        if not late:
+        late_windows = [window for window in left.schedule if f"{window.kind}: {type(window.fault).__name__}" in found]
+        left = replace(left, schedule=in_turn(late_windows, places=1, each_ms=EACH_MS, open_ms=400))
+        if not late_windows:
             break
 
     assert found == {}
@@ -97,14 +97,14 @@ def test_every_fault_acts_on_brokers_of_the_reference() -> None:
     without_java()
     whole = plan(faults_ms=60_000)
     whole = replace(whole, cluster=replace(whole.cluster, zookeeper=3))
-    late = [window for window in performable(whole).schedule if not isinstance(window.fault, LinkFault)]
+    late_windows = [window for window in performable(whole).schedule if not isinstance(window.fault, LinkFault)]
     for _ in range(ROUNDS):
-        schedule = in_turn(late, places=3, each_ms=EACH_MS, open_ms=OPEN_MS)
+        schedule = in_turn(late_windows, places=3, each_ms=EACH_MS, open_ms=OPEN_MS)
         run = ProcessBackend().perform(replace(whole, schedule=schedule, faults_ms=schedule[-1].until_ms), PROVENANCE)
         assert run.failure is None
         idle = [count.kind for count in run.history.manifest.faults if not count.acted]
-        late = [window for window in late if window.kind in idle]
-        if not late:
+        late_windows = [window for window in late_windows if window.kind in idle]
+        if not late_windows:
             break
 
     assert idle == []

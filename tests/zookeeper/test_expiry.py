@@ -17,11 +17,11 @@ from tests.zookeeper.bench import Proxy
 def test_computed_session_password_equals_the_one_zk_gave(zookeeper: str, _: int) -> None:
     client = KazooClient(zookeeper)
     client.start(timeout=10)
-    session, given = client.client_id
+    session, password_given = client.client_id
     client.stop()
     client.close()
 
-    assert password(session) == given
+    assert password(session) == password_given
 
 
 @pytest.mark.zookeeper

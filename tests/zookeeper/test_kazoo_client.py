@@ -99,11 +99,11 @@ def test_expired_client_does_nothing_until_connect(zookeeper: str, client: Clien
     client.ask(GetData(root, watch=True))
     end_session(zookeeper, old)
     client.wait_for_state("expired")
-    refused = client.ask(Create(f"{root}/late", b""))
+    answers = client.ask(Create(f"{root}/late", b""))
     client.zookeeper.connect()
     new = client.wait_for_state("connected")
 
-    assert refused == (SessionExpired(),)
+    assert answers == (SessionExpired(),)
     assert new != old
     assert client.ask(Exists(f"{root}/late"), SetData(root, b"1"))[0] == NoNode()
     assert client.ask(Exists(root))
@@ -112,7 +112,8 @@ def test_expired_client_does_nothing_until_connect(zookeeper: str, client: Clien
 
 def test_zk_request_before_the_expiry_callback_has_no_effect(zookeeper: str, client: Client, other: Client, root: str) -> None:
     """A node with a busy loop learns of its expiry late; a request in a new session would be a deposed controller's write."""
-    kazoo, old = client.zookeeper._client, client.states[-1][1]
+    kazoo = client.zookeeper._client
+    old = client.states[-1][1]
     assert kazoo is not None
     end_session(zookeeper, old)
     until = time.monotonic() + 1  # kazoo by itself opens another session within a tenth of that

@@ -77,10 +77,10 @@ def plan(*windows: Window, faults_ms: int, session_timeout_ms: int = 600) -> Pla
 
 
 def test_process_backend_refuses_crash_at_before_the_run() -> None:
-    refusal = ProcessBackend().refuse(plan(window("f1", 100, 200, CrashAt(), LEADER), faults_ms=1000))
+    refusal = ProcessBackend().refuse(plan(window("f1", at_ms=100, until_ms=200, fault=CrashAt(), target=LEADER), faults_ms=1000))
 
-    why = "the effects of a machine cannot be seen from outside its process"
-    assert refusal == f"window f1 (crashat): the process backend cannot: {why}"
+    reason = "the effects of a machine cannot be seen from outside its process"
+    assert refusal == f"window f1 (crashat): the process backend cannot: {reason}"
 
 
 def without_java() -> None:
@@ -94,14 +94,17 @@ def without_java() -> None:
 def test_metrics_of_real_brokers_are_scraped_and_true() -> None:
     """Each broker is scraped over HTTP, before and after a crash of the leader."""
     without_java()
-    crash = replace(plan(window("f1", 1500, 3000, Crash(), LEADER), faults_ms=4000), metrics_ms=300)
+    crash = replace(plan(window("f1", at_ms=1500, until_ms=3000, fault=Crash(), target=LEADER), faults_ms=4000), metrics_ms=300)
 
     run = ProcessBackend().perform(crash, PROVENANCE)
 
-    verdict, told = judge(run.history), [event for event in run.history.events if event.kind is EventKind.GAUGE]
+    verdict = judge(run.history)
+    gauge_events = [event for event in run.history.events if event.kind is EventKind.GAUGE]
     assert (run.failure, verdict.validity, verdict.not_live) == (None, Validity.VALID, ())
-    assert {(event.node, event.detail) for event in told} == {(f"b{n}", metric.name) for n in (1, 2, 3) for metric in METRICS}
-    assert max(event.life or 0 for event in told) == 2
+    assert {(event.node, event.detail) for event in gauge_events} == {
+        (f"b{n}", metric.name) for n in (1, 2, 3) for metric in METRICS
+    }
+    assert max(event.life or 0 for event in gauge_events) == 2
 
 
 def descendants(pid: int) -> list[int]:
@@ -129,15 +132,16 @@ def is_alive(pid: int) -> bool:
 def test_run_with_kills_and_pauses_is_valid_and_live() -> None:
     without_java()
     kills = plan(
-        window("f1", 500, 1800, Crash(), LEADER),
-        window("f2", 2600, 3900, Pause(), Controller()),
-        window("f3", 4600, 4900, Restart(), LEADER),
+        window("f1", at_ms=500, until_ms=1800, fault=Crash(), target=LEADER),
+        window("f2", at_ms=2600, until_ms=3900, fault=Pause(), target=Controller()),
+        window("f3", at_ms=4600, until_ms=4900, fault=Restart(), target=LEADER),
         faults_ms=5500,
     )
 
     run = ProcessBackend().perform(kills, PROVENANCE)
 
-    manifest, verdict = run.history.manifest, judge(run.history)
+    manifest = run.history.manifest
+    verdict = judge(run.history)
     assert (manifest.outcome, run.failure) == ("completed", None)
     assert (verdict.validity, verdict.live, verdict.anomalies, verdict.unchecked) == (Validity.VALID, True, (), ())
     assert {(count.kind, count.begun, count.acted) for count in manifest.faults} == {
@@ -158,19 +162,20 @@ def test_run_with_zookeeper_faults_is_valid_and_live(servers: int) -> None:
     """Meanwhile the harness reads roles, tries to expire a session, and kills a leader."""
     without_java()
     down = plan(
-        window("f1", 300, 2300, ZooKeeperDown(how="kill", servers=2), Everyone()),
-        window("f2", 900, 1400, ExpireSession(), LEADER),
-        window("f3", 1500, 4000, Crash(), LEADER),
-        window("f4", 6000, 7500, ZooKeeperDown(how="pause", servers=2), Everyone()),
-        window("f5", 6200, 7000, ZooKeeperDown(how="kill"), Everyone()),
-        window("f6", 9000, 10_500, ZooKeeperDown(how="cut", servers=2), Everyone()),
+        window("f1", at_ms=300, until_ms=2300, fault=ZooKeeperDown(how="kill", servers=2), target=Everyone()),
+        window("f2", at_ms=900, until_ms=1400, fault=ExpireSession(), target=LEADER),
+        window("f3", at_ms=1500, until_ms=4000, fault=Crash(), target=LEADER),
+        window("f4", at_ms=6000, until_ms=7500, fault=ZooKeeperDown(how="pause", servers=2), target=Everyone()),
+        window("f5", at_ms=6200, until_ms=7000, fault=ZooKeeperDown(how="kill"), target=Everyone()),
+        window("f6", at_ms=9000, until_ms=10_500, fault=ZooKeeperDown(how="cut", servers=2), target=Everyone()),
         faults_ms=12_000,
     )
     down = replace(down, cluster=replace(down.cluster, zookeeper=servers))
 
     run = ProcessBackend().perform(down, PROVENANCE)
 
-    manifest, verdict = run.history.manifest, judge(run.history)
+    manifest = run.history.manifest
+    verdict = judge(run.history)
     assert (manifest.outcome, run.failure) == ("completed", None)
     assert (verdict.validity, verdict.live, verdict.anomalies, verdict.unchecked) == (Validity.VALID, True, (), ())
     begun, acted = next((count.begun, count.acted) for count in manifest.faults if count.kind == "zookeeperdown")
@@ -194,9 +199,12 @@ def hurtful_plan() -> Plan:
 
     All faults are on one broker, so the others go on and their notes grow.
     """
-    one = Named(brokers=(1,))
-    lasting = [window("f1", 1000, 59_000, ClockJump(offset_ms=5000), one), window("f2", 1100, 59_000, DirUnreadable(), one)]
-    full = [window("f3", 1200, 59_000, DiskFull(), one)] if os.geteuid() == 0 else []
+    broker_1 = Named(brokers=(1,))
+    lasting = [
+        window("f1", at_ms=1000, until_ms=59_000, fault=ClockJump(offset_ms=5000), target=broker_1),
+        window("f2", at_ms=1100, until_ms=59_000, fault=DirUnreadable(), target=broker_1),
+    ]
+    full = [window("f3", at_ms=1200, until_ms=59_000, fault=DiskFull(), target=broker_1)] if os.geteuid() == 0 else []
     long = plan(*lasting, *full, faults_ms=60_000, session_timeout_ms=4000)  # long enough for a busy machine
     return replace(long, cluster=replace(long.cluster, log_dirs=2))
 

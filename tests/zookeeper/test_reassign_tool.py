@@ -32,9 +32,9 @@ def test_reassign_tool_proposes_executes_and_cancels(zookeeper: str, tmp_path: P
     assert run("--generate", "--brokers", "2,3")[1].splitlines()[-1] == MOVE
     assert run("--execute", str(file))[1].endswith("Successfully started reassignment of partitions.\n")
     assert run("--execute", str(file))[0] == 2
-    (found,) = client.ask(GetData(root + admin_paths.REASSIGN))
-    assert isinstance(found, Data)
-    assert found.data == MOVE.replace("]}]", '],"original_replicas":[1,2]}]').encode()
+    (answer,) = client.ask(GetData(root + admin_paths.REASSIGN))
+    assert isinstance(answer, Data)
+    assert answer.data == MOVE.replace("]}]", '],"original_replicas":[1,2]}]').encode()
     assert run("--verify", str(file))[1].endswith("Reassignment of partition t-0 is still in progress\n")
     assert run("--cancel")[1].endswith(
         "original_replicas -> Buffer(1, 2)))\nSuccessfully submitted cancellation of reassignments.\n"

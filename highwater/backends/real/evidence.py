@@ -55,12 +55,12 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
     recorder = Recorder(clock)
     notebooks: dict[tuple[str, int], Notebook] = {}
     for line in lines:
-        life = (line.node, line.life)
-        if life not in notebooks:
-            notebooks[life] = Notebook(recorder, Address(line.node))
-            notebooks[life].life = line.life
+        process = (line.node, line.life)
+        if process not in notebooks:
+            notebooks[process] = Notebook(recorder, Address(line.node))
+            notebooks[process].life = line.life
         clock.set(line.time_ns)
-        notebooks[life].write(opened_line(line).note)
+        notebooks[process].write(opened_line(line).note)
     return recorder
 
 

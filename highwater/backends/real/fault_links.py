@@ -44,15 +44,15 @@ class LinkFaults:
         self._draws = draws
         self._places = places
         self._geography = Geography(brokers, places, servers=servers, places={place: (place,) for place in places})
-        self._of: dict[str, tuple[Pair, ...]] = {}  # links of the open windows
-        self._done: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
+        self._links_of_window: dict[str, tuple[Pair, ...]] = {}  # links of the open windows
+        self._conditions_of_link: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
         self._resetting: dict[str, asyncio.Task[None]] = {}
         self._broken: dict[str, int] = {}  # connections that a window has reset
         self._watched: set[str] = set()  # open windows whose effect only traffic shows
 
     async def do(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> tuple[Probe, tuple[Pair, ...]]:
         """Apply a network fault to the links of these brokers or of this client place; returns the probe of it, and the links."""
-        pairs = self._of[window.id] = self._touched_links(self._links_hit(window, fault, hit))
+        pairs = self._links_of_window[window.id] = self._touched_links(self._links_hit(window, fault, hit))
         if not pairs:
             return _no_link, pairs
         picks = picks_messages(fault)
@@ -63,7 +63,7 @@ class LinkFaults:
             return self._probe_of_count(window.id, lambda: self._broken[window.id], "connections broken"), pairs
         condition = self._condition_that_picks(window.id, fault) if picks else _condition_of(fault)
         for pair in pairs:
-            self._done.setdefault(pair, {})[window.id] = condition
+            self._conditions_of_link.setdefault(pair, {})[window.id] = condition
         probe_of_links = await self._apply_conditions(pairs)
         if picks:
             return self._probe_of_picks(
@@ -77,10 +77,10 @@ class LinkFaults:
 
     async def hold(self, window_id: str, pairs: Iterable[Pair], condition: LinkCondition = HELD) -> Probe:
         """Stop all traffic of these links, or do to it what `condition` says, until `undo` is called for the fault."""
-        self._of[window_id] = tuple(pairs)
-        for pair in self._of[window_id]:
-            self._done.setdefault(pair, {})[window_id] = condition
-        return await self._apply_conditions(self._of[window_id])
+        self._links_of_window[window_id] = tuple(pairs)
+        for pair in self._links_of_window[window_id]:
+            self._conditions_of_link.setdefault(pair, {})[window_id] = condition
+        return await self._apply_conditions(self._links_of_window[window_id])
 
     def closing(self, window_id: str) -> None:
         """End the probes of a fault that still wait for traffic to show its effect, because the fault ends."""
@@ -93,14 +93,14 @@ class LinkFaults:
             resetting.cancel()
             with suppress(asyncio.CancelledError):
                 await resetting
-        pairs = self._of.pop(window_id)
+        pairs = self._links_of_window.pop(window_id)
         for pair in pairs:
-            self._done.get(pair, {}).pop(window_id, None)
+            self._conditions_of_link.get(pair, {}).pop(window_id, None)
         return await self._apply_conditions(pairs), pairs
 
     def _probe_of_hits(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
         """A probe that sees whether a fault hit messages; it counts only links that no other open window affects."""
-        alone = tuple(pair for pair in pairs if len(self._done[pair]) == 1)
+        alone = tuple(pair for pair in pairs if len(self._conditions_of_link[pair]) == 1)
         if not alone:
             return _not_told_apart
         before = self._count_hits(alone)
@@ -132,9 +132,9 @@ class LinkFaults:
 
     def _condition_that_picks(self, window_id: str, fault: LinkFault) -> LinkCondition:
         """The condition of a link on which this fault picks messages."""
-        one = isinstance(fault, Packets | Slow | Clog | Reset) and fault.connection == "one"
+        one_connection = isinstance(fault, Packets | Slow | Clog | Reset) and fault.connection == "one"
         seed = self._draws.bits(f"pick {window_id}")
-        pick = Pick(window=window_id, seed=seed, kinds=kinds_of(fault), one_connection=one)
+        pick = Pick(window=window_id, seed=seed, kinds=kinds_of(fault), one_connection=one_connection)
         match fault:
             case Packets(drop_per_mille=drop):
                 pick = replace(pick, per_mille=drop, lost=True)
@@ -161,18 +161,18 @@ class LinkFaults:
     async def _apply_conditions(self, pairs: tuple[Pair, ...]) -> Probe:
         # Every link gets the sum of what all open windows do to it.
         self._changing(*subjects(pairs))
-        return await self._links.set({pair: _joint_condition(self._done.get(pair, {}).values()) for pair in pairs})
+        return await self._links.set({pair: _joint_condition(self._conditions_of_link.get(pair, {}).values()) for pair in pairs})
 
     def _links_hit(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> list[Pair]:
         """The directed links that the fault hits."""
-        of = self._geography.links_of
+        links_of = self._geography.links_of
         match fault:
             case Partition():
                 return self._geography.cut_by(fault, hit, self._draws, purpose=f"cut {window.id}")
             case Packets(peer=peer, direction=direction):
-                return [pair for node in hit for pair in of(node, ("peers",), direction, peer)]
+                return [pair for node in hit for pair in links_of(node, ("peers",), direction, peer)]
             case Clog() | Slow() | Reset():
-                return [pair for node in hit for pair in of(node, fault.links, fault.direction, fault.peer)]
+                return [pair for node in hit for pair in links_of(node, fault.links, fault.direction, fault.peer)]
             case _:
                 assert_never(fault)
 

@@ -115,7 +115,9 @@ class NodeFaults:
 
     async def _begin_fault(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """Begin a fault on one broker, and start the probe that proves it."""
-        node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
+        node = self._nodes[broker]
+        holds = self._holds[broker]
+        dirs = self._trouble[broker].dirs
         match fault:
             case Crash():
                 holds.down += 1
@@ -161,7 +163,9 @@ class NodeFaults:
 
     async def _end_fault(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """End a fault on one broker, and start the probe that proves its end."""
-        node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
+        node = self._nodes[broker]
+        holds = self._holds[broker]
+        dirs = self._trouble[broker].dirs
         match fault:
             case Crash() | PowerLoss() | DiskSwap():
                 await self._release_hold(window, broker)
@@ -218,13 +222,13 @@ class NodeFaults:
 
     # --- processes and sessions --------------------------------------------------------------------------------------------
 
-    async def _kill(self, node: Node, why: str = "crash") -> Probe:
+    async def _kill(self, node: Node, reason: str = "crash") -> Probe:
         """Kill the broker's process and record that it stopped."""
         ran = await node.is_running()
         self._proving.changed(f"{node.address} process")
         probe = await node.kill()
         if ran:
-            self._recorder.event(EventKind.NODE_STOPPED, node=node.address, life=node.life, detail=why)
+            self._recorder.event(EventKind.NODE_STOPPED, node=node.address, life=node.life, detail=reason)
         return probe
 
     async def _start(self, node: Node) -> Probe | None:
@@ -361,8 +365,8 @@ class NodeFaults:
         node = self._nodes[broker]
         await self._kill(node)
         seed = self._nemesis.draws.below(f"drop {window.id} {node.address}", 1 << 32)
-        lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
-        self._record_wounds(node, lost, "dropped")
+        destroyed = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
+        self._record_wounds(node, destroyed, "dropped")
 
 
 def _subject_of(fault: NodeFault) -> str:

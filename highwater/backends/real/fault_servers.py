@@ -27,7 +27,7 @@ class ServerFaults:
         self._proving = proving
         self._coordination = coordination
         self._draws = draws
-        self._held: dict[str, tuple[ZooKeeperFault, tuple[Life, ...]]] = {}  # by open window
+        self._faults_in_effect: dict[str, tuple[ZooKeeperFault, tuple[Life, ...]]] = {}  # by open window
         self._ended: list[str] = []  # windows
         self._seen = MemoryZooKeeper()
 
@@ -38,7 +38,7 @@ class ServerFaults:
         """
         mute = [
             server
-            for fault, hit in self._held.values()
+            for fault, hit in self._faults_in_effect.values()
             if fault.how != "cut" or isinstance(fault, ZooKeeperLinks)
             for server in hit
         ]  # cuts from brokers do not touch the harness's links
@@ -47,19 +47,19 @@ class ServerFaults:
         try:
             self._seen = await self._coordination.seen(tps)
         except SilenceError:
-            if not self._held and not self._ended:
+            if not self._faults_in_effect and not self._ended:
                 raise
         return self._seen
 
     async def do(self, window: Window, fault: ZooKeeperFault) -> None:
         """Apply the fault to `fault.servers` randomly drawn ZooKeeper servers that have no other fault."""
         assert self._site.servers, REFUSED
-        hit_servers = [server for _, hit in self._held.values() for server in hit]
+        hit_servers = [server for _, hit in self._faults_in_effect.values() for server in hit]
         other_servers = [server for server in self._site.servers if server not in hit_servers]
         hit: list[Life] = []
         while other_servers and len(hit) < fault.servers:
             hit.append(other_servers.pop(self._draws.below(f"server {window.id}", len(other_servers))))
-        self._held[window.id] = fault, tuple(hit)
+        self._faults_in_effect[window.id] = fault, tuple(hit)
         self._coordination.patience_s = _HIT_PATIENCE_S
         for server in hit:
             self._proving.changed(server.address)
@@ -68,7 +68,7 @@ class ServerFaults:
     async def undo(self, window: Window, fault: ZooKeeperFault) -> None:
         """End a fault of ZooKeeper servers."""
         self._ended.append(window.id)
-        _, hit = self._held.pop(window.id)
+        _, hit = self._faults_in_effect.pop(window.id)
         for server in hit:
             self._proving.changed(server.address)
             self._proving.healed(window, server.address, await self._end_fault(window, server, fault), server.address)
@@ -85,8 +85,8 @@ class ServerFaults:
         name = f"{window.id} {server.address}"
         match fault:
             case ZooKeeperLinks(how=how, extra_ms=extra_ms):
-                late = HELD if how == "cut" else LinkCondition(delay_ms=extra_ms)
-                return await self._links.hold(name, _links_with(server, self._site.servers), late)
+                condition = HELD if how == "cut" else LinkCondition(delay_ms=extra_ms)
+                return await self._links.hold(name, _links_with(server, self._site.servers), condition)
             case ZooKeeperDown(how="kill"):
                 return await server.kill()
             case ZooKeeperDown(how="pause"):

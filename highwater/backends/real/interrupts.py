@@ -21,12 +21,12 @@ class Held:
 @contextmanager
 def held() -> Iterator[Held]:
     """A context that Ctrl-C does not end; `pressed` tells whether it was tried. Does nothing outside of the main thread."""
-    found = Held()
+    interrupts_held = Held()
     if threading.current_thread() is not threading.main_thread():
-        yield found
+        yield interrupts_held
         return
-    before = signal.signal(signal.SIGINT, found.press)
+    before = signal.signal(signal.SIGINT, interrupts_held.press)
     try:
-        yield found
+        yield interrupts_held
     finally:
         signal.signal(signal.SIGINT, before)

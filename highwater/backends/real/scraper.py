@@ -18,7 +18,7 @@ class Scraper:
         self._scrapes = Scrapes(recorder)
         self._period_s = period_ms / 1000
         self._has_answers = False
-        self._why = ""  # the last scrape failed
+        self._failure = ""  # the last scrape failed
 
     async def run(self) -> None:
         """Scrape until cancelled."""
@@ -36,15 +36,15 @@ class Scraper:
             *(self._scrape_one(node, self._site.metrics[broker_address(broker)], whole) for broker, node in nodes)
         )
         if whole and not self._has_answers:
-            raise HarnessError(f"no broker answered a scrape in the whole run: {self._why}")
+            raise HarnessError(f"no broker answered a scrape in the whole run: {self._failure}")
 
-    async def _scrape_one(self, node: Node, where: tuple[str, int], whole: bool) -> None:
+    async def _scrape_one(self, node: Node, address: tuple[str, int], whole: bool) -> None:
         """Record the metrics of one broker, unless it was restarted meanwhile; remember why if it does not answer."""
         life = node.life
         try:
-            values = await asyncio.to_thread(scrape, where)
+            values = await asyncio.to_thread(scrape, address)
         except ScrapeError as error:
-            self._why = str(error)
+            self._failure = str(error)
             return
         self._has_answers = True
         if node.life == life:  # else nobody knows which process answered

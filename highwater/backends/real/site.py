@@ -254,10 +254,10 @@ class Site(Protocol):
         """Remove every process, container, network, mount and folder of the run. May be called again."""
 
 
-def end_all(ends: Iterable[Callable[[], object]]) -> None:
+def end_all(closers: Iterable[Callable[[], object]]) -> None:
     """Call each function, even after one failed. Then raise HarnessError with the first failure, if any."""
     failures: list[HarnessError | OSError] = []
-    for end in ends:
+    for end in closers:
         try:
             end()
         except (HarnessError, OSError) as error:

@@ -110,7 +110,7 @@ class Stage:
         self._final_reads_at_ns: int | None = None
         self._end_ns: int | None = None
         self._slowed: float | None = None  # by other work on this machine, from healing to the end
-        self._seen: tuple[EndState, ...] = ()  # cluster state at the end of the run
+        self._end_states: tuple[EndState, ...] = ()  # cluster state at the end of the run
         self._broken: str | None = None  # an error in a callback of the asyncio loop
         self.failures: list[str] = []  # of the harness, as sentences
 
@@ -169,7 +169,7 @@ class Stage:
                 if scraper is not None and scraping is not None:
                     scraping.cancel()
                     await scraper.look(whole=True)
-                self._seen = await at_rest(cluster.look)
+                self._end_states = await at_rest(cluster.look)
         except* HarnessError as group:
             raise _first_harness_error(group) from None
         finally:
@@ -220,8 +220,8 @@ class Stage:
             await self._sleep_and_watch(SLICE_S, faults)
             states = states_of(await cluster.seen(tuple(replicas)), tuple(replicas))
             waited_s = (self._now_ns() - began_ns) / 1e9
-            led = all(tp in states and states[tp].leader is not None for tp in replicas)
-            if led and (waited_s > FULL_S_MAX or all(len(states[tp].isr) == len(of) for tp, of in replicas.items())):
+            all_led = all(tp in states and states[tp].leader is not None for tp in replicas)
+            if all_led and (waited_s > FULL_S_MAX or all(len(states[tp].isr) == len(of) for tp, of in replicas.items())):
                 return
             if waited_s > LED_S_MAX:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
@@ -281,14 +281,19 @@ class Stage:
         if chronicle_of(self._system) is not None:
             until_ms = (end_ns + self._start_ns + self._wall_ahead_ns) // 1_000_000
             topics, states = znodes_of(commit for commit in commits if commit.time_ms <= until_ms)
-            self._seen = tuple(replace(end_state, topics=topics, states=states) for end_state in self._seen)
-        ends = Recorder(lambda: end_ns)
-        for end_state in self._seen:
-            ends.record(end_state.rows())
+            self._end_states = tuple(replace(end_state, topics=topics, states=states) for end_state in self._end_states)
+        end_rows = Recorder(lambda: end_ns)
+        for end_state in self._end_states:
+            end_rows.record(end_state.rows())
         if outcome == "completed":
             for broker, node in nodes.items():
-                ends.record(log_rows(broker, node.disks(), noted="notes" in self._system.observes))
-        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), ends]
+                end_rows.record(log_rows(broker, node.disks(), noted="notes" in self._system.observes))
+        sources = [
+            self._recorder,
+            evidence.recorder,
+            *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes),
+            end_rows,
+        ]
         operations, events = merged(sources, until_ns=end_ns)
         events = stamped(events)
         run_manifest = replace(

@@ -66,7 +66,8 @@ class SimBackend:
         except KeyboardInterrupt:
             outcome = "interrupted"
         except TooManyEvents as error:
-            outcome, failure = "harness-fault", str(error)
+            outcome = "harness-fault"
+            failure = str(error)
         recorder, now_ns = world.sim.recorder, world.sim.scheduler.now
         run_manifest = replace(
             facts,

@@ -10,7 +10,7 @@ from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
-from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, OwnCall, heard
+from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, OwnCall, Reply, reply_of
 from highwater.rig.scene import Scene
 from highwater.rig.sessions import SessionCall
 from reference.client.admin import TIMER as ADMIN_TIMER
@@ -40,7 +40,8 @@ class ClientHost:
         self._sim = sim
         self._zero_ns = 0
         self._attempts = Attempts(sim.recorder, scene.processes[number], number, processes=len(scene.processes))
-        brokers, first = scene.brokers, number % len(scene.brokers)
+        brokers = scene.brokers
+        first = number % len(scene.brokers)
         timeout_ms = Millis(scene.plan.workload.request_timeout_ms)
         self._client = Client.boot(self.address, brokers[first:] + brokers[:first], request_timeout_ms=timeout_ms)
         # A lost ZooKeeper session hides the outcome of a command no longer than the session timeout.
@@ -96,7 +97,7 @@ class ClientHost:
         """Hand the call to the admin client or the Kafka client; what the process does by itself has ended."""
         assert not isinstance(call, SessionCall), "SimBackend.refuse refuses these workloads before the run"
         if isinstance(call, OwnCall):
-            self._end(Heard(id=call.id))
+            self._end(Reply(id=call.id))
         elif isinstance(call, Command):
             self._perform_effects(self._admin.start(call))
         else:
@@ -117,11 +118,11 @@ class ClientHost:
                 case ZkRequest():
                     self._zk.ask(output)
                 case Answered():
-                    self._end(heard(output))
+                    self._end(reply_of(output))
                 case _:
                     raise AssertionError(f"a simulated client cannot perform the effect {output}")
 
-    def _end(self, outcome: Heard) -> None:
+    def _end(self, outcome: Reply) -> None:
         """End the open operation; the next one begins behind the effects that still belong to it."""
         self._attempts.end(outcome)
         self._sim.scheduler.after(0, self._start_next_operation)

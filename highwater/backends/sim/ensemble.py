@@ -49,7 +49,7 @@ class Ensemble:
         self.servers = tuple(EnsembleServer(self, Address(f"z{number}")) for number in range(1, servers + 1))
         leader = self.servers[sim.draws.below("first leader", servers)]
         for server in self.servers:
-            server.join(tuple(other for other in self.servers if other is not server), leader)
+            server.join(tuple(peer_server for peer_server in self.servers if peer_server is not server), leader)
 
     @property
     def tree(self) -> MemoryZooKeeper:
@@ -119,7 +119,7 @@ class Work(Struct):
     answers: list[AnyAnswer] = []
 
 
-class Talk:
+class Conversation:
     """The conversation of a server with the client of one connection. `busy`: a write of it has not taken effect yet."""
 
     __slots__ = ("busy", "id", "line", "works")
@@ -141,14 +141,14 @@ class EnsembleServer(Member):
         super().__init__(ensemble.sim, address, ensemble.next_id)
 
     def _reset_clients(self) -> None:
-        self._talks: dict[Line, Talk] = {}
+        self._conversations: dict[Line, Conversation] = {}
         self._lines: dict[int, Line] = {}  # by session
         self._touched: dict[int, None] = {}  # sessions that were heard of since the leader was told
 
     # --- in the quorum -------------------------------------------------------------------------------------------------------
 
     def _leave_quorum(self) -> None:
-        for line in self._talks:
+        for line in self._conversations:
             self._hang_up(line)
         self._reset_clients()
 
@@ -238,7 +238,7 @@ class EnsembleServer(Member):
         """Close the connection of a session, if it is to this server."""
         line = self._lines.pop(session, None)
         if line is not None:
-            self._talks.pop(line, None)
+            self._conversations.pop(line, None)
             self._hang_up(line)
 
     def _hang_up(self, line: Line) -> None:
@@ -284,36 +284,37 @@ class EnsembleServer(Member):
         if hello.seen_zxid > self.tree.zxid:
             self._hang_up(line)  # the client has seen more than this server has
             return
-        talk = self._talks[line] = Talk(line, self._ensemble.next_id())
+        conversation = self._conversations[line] = Conversation(line, self._ensemble.next_id())
         if not hello.session:
-            self.propose(Open(hello.timeout_ms), partial(self._on_opened, talk))
+            self.propose(Open(hello.timeout_ms), partial(self._on_opened, conversation))
             return
         number = self._ensemble.next_id()
-        self._decided[number] = partial(self._on_resumed, talk, hello)
-        self._to_leader(Resume(self.term, number, talk.id, hello.session))
+        self._decided[number] = partial(self._on_resumed, conversation, hello)
+        self._to_leader(Resume(self.term, number, conversation.id, hello.session))
 
-    def _on_opened(self, talk: Talk, session: Result) -> None:
+    def _on_opened(self, conversation: Conversation, session: Result) -> None:
         assert isinstance(session, int)
         # With the zxid the client stays away from servers that do not know its session yet.
-        self._tie_to_session(talk, session, zxid=self.tree.zxid)
+        self._tie_to_session(conversation, session, zxid=self.tree.zxid)
 
-    def _on_resumed(self, talk: Talk, hello: Hello, alive: bool) -> None:
+    def _on_resumed(self, conversation: Conversation, hello: Hello, alive: bool) -> None:
         """The leader has decided about a session that a client wants back."""
         if not alive or str(hello.session) not in self.tree.sessions:
-            self._sim.network.send(talk.line.connection.back, Over())
-            self._talks.pop(talk.line, None)
-        elif not talk.line.connection.broken:
+            self._sim.network.send(conversation.line.connection.back, Over())
+            self._conversations.pop(conversation.line, None)
+        elif not conversation.line.connection.broken:
             self.tree.forget_watches(hello.session)
-            self._tie_to_session(talk, hello.session, zxid=0)  # what it has seen stands until its watches have told it more
+            # what it has seen stands until its watches have told it more
+            self._tie_to_session(conversation, hello.session, zxid=0)
             self._send_watches(self.tree.watch_again(hello.session, hello.watches, seen_zxid=hello.seen_zxid))
 
-    def _tie_to_session(self, talk: Talk, session: int, *, zxid: int) -> None:
+    def _tie_to_session(self, conversation: Conversation, session: int, *, zxid: int) -> None:
         """Tie the session to this line, and tell the client."""
-        line = talk.line
+        line = conversation.line
         line.session = session
         former = self._lines.pop(session, None)
         if former is not None:
-            self._talks.pop(former, None)
+            self._conversations.pop(former, None)
         self._lines[session] = line
         self._ensemble.welcomed(line)
         self._sim.network.send(line.connection.back, Welcome(session, zxid))
@@ -324,40 +325,49 @@ class EnsembleServer(Member):
             # The operations of a batch are sent one by one; a drawn number of them arrived.
             arrived = request.ops[: self._sim.draws.below(f"late {line.node}", len(request.ops) + 1)]
             request = ZkRequest(request.id, arrived)
-        talk = self._talks[line]
-        talk.works.append(Work(request))
-        self._work_off(talk)
+        conversation = self._conversations[line]
+        conversation.works.append(Work(request))
+        self._work_off(conversation)
 
-    def _work_off(self, talk: Talk) -> None:
+    def _work_off(self, conversation: Conversation) -> None:
         """Work off the requests of a client in order: reads from this server's tree, writes through the leader."""
-        while talk.works and not talk.busy and self._lines.get(talk.line.session) is talk.line:
-            work = talk.works[0]
-            request, done = work.request, len(work.answers)
+        while conversation.works and not conversation.busy and self._lines.get(conversation.line.session) is conversation.line:
+            work = conversation.works[0]
+            request = work.request
+            done = len(work.answers)
             if done == len(request.ops):
-                talk.works.popleft()
+                conversation.works.popleft()
                 answer = Answer(request.id, tuple(work.answers), self.tree.zxid)
-                self._sim.network.send(talk.line.connection.back, answer)
+                self._sim.network.send(conversation.line.connection.back, answer)
             elif isinstance(request.ops[done], _READS):
-                answers, _ = zk_rules.submit(self._sim.recorder, self.tree, talk.line.session, (request.ops[done],))
+                answers, _ = zk_rules.submit(self._sim.recorder, self.tree, conversation.line.session, (request.ops[done],))
                 work.answers += answers
             else:
-                talk.busy = True
-                write = Write(talk.line.session, _adjacent_writes(request, done), request.atomic, talk.line.node, talk.line.life)
-                forward = Forward(self.term, self._ensemble.next_id(), talk.id, write)
-                self._request_change(forward, partial(self._on_written, talk, work), partial(self._on_moved, talk))
+                conversation.busy = True
+                write = Write(
+                    conversation.line.session,
+                    _adjacent_writes(request, done),
+                    request.atomic,
+                    conversation.line.node,
+                    conversation.line.life,
+                )
+                forward = Forward(self.term, self._ensemble.next_id(), conversation.id, write)
+                self._request_change(
+                    forward, partial(self._on_written, conversation, work), partial(self._on_moved, conversation)
+                )
 
-    def _on_written(self, talk: Talk, work: Work, answers: Result) -> None:
+    def _on_written(self, conversation: Conversation, work: Work, answers: Result) -> None:
         """A client's write took effect: go on with its next operation."""
         assert not isinstance(answers, int)
         work.answers += answers
-        talk.busy = False
-        self._work_off(talk)
+        conversation.busy = False
+        self._work_off(conversation)
 
-    def _on_moved(self, talk: Talk, _: bool) -> None:
+    def _on_moved(self, conversation: Conversation, _: bool) -> None:
         """The leader refused a write because the session goes on over another line: close this one."""
-        if self._lines.get(talk.line.session) is talk.line:
-            self._close_session(talk.line.session)
-        self._talks.pop(talk.line, None)
+        if self._lines.get(conversation.line.session) is conversation.line:
+            self._close_session(conversation.line.session)
+        self._conversations.pop(conversation.line, None)
 
 
 def _adjacent_writes(request: ZkRequest, start: int) -> tuple[AnyOp, ...]:

@@ -43,7 +43,8 @@ class LinkFaults:
 
     def disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, node: Address) -> None:
         """Make the links of one broker, or of one client place, slow, lossy, clogged or unstable."""
-        acting, sim = opened.actings[node], self._sim
+        acting = opened.actings[node]
+        sim = self._sim
         match fault:
             case Packets(peer=peer, drop_per_mille=drop, direction=direction) if node not in self._nodes:
                 for pair in self._geography.links_of(node, ("clients",), direction, peer):

@@ -73,7 +73,8 @@ class ClockFaults:
 
     def do(self, opened: OpenWindow, fault: ClockFault, node: NodeHost, acting: Acting) -> None:
         """Apply a clock fault to this broker, and register how to undo it at the fault's end."""
-        wrong, before = self._wrong[node.address], node.clock.off
+        wrong = self._wrong[node.address]
+        before = node.clock.off
         opened.undo.append(partial(self._end_clock_fault, node, opened.id))
         match fault:
             case ClockDrift(ppm=ppm):
@@ -288,8 +289,8 @@ class DiskFaults:
     def _lose_unsynced(self, window_id: str, index: int, node: NodeHost) -> None:
         """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
         node.stop("crash")
-        lost = node.disk.lose_unflushed(index, f"drop {window_id}", torn=False, all_of_it=False)
-        self._nemesis.wounded(node.address, index, lost, "dropped")
+        destroyed = node.disk.lose_unflushed(index, f"drop {window_id}", torn=False, all_of_it=False)
+        self._nemesis.wounded(node.address, index, destroyed, "dropped")
 
     def _restart_after_repair(self, node: NodeHost) -> None:
         """Restart a broker that knows of its directory's failure, now that the directory works again (KIP-112)."""

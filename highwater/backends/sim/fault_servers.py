@@ -41,7 +41,7 @@ class ZooKeeperFaults:
         self._links = links
         self._brokers = tuple(node.address for node in nodes)
         self._ensemble = ensemble
-        self._held: list[EnsembleServer] = []
+        self._servers_held: list[EnsembleServer] = []
 
     def do(self, opened: OpenWindow, fault: ZooKeeperFault) -> None:
         """Apply the fault to `fault.servers` drawn servers that have no other fault, and register how to undo it."""
@@ -49,10 +49,10 @@ class ZooKeeperFaults:
             down = Clog(links=("zookeeper",)) if fault.how == "pause" else Partition(links=("zookeeper",))
             self._links.do(opened, down)
             return
-        other_servers = [server for server in self._ensemble.servers if server not in self._held]
+        other_servers = [server for server in self._ensemble.servers if server not in self._servers_held]
         for _ in range(min(fault.servers, len(other_servers))):
             server = other_servers.pop(self._sim.draws.below(f"server {opened.id}", len(other_servers)))
-            opened.hold_in(self._held, server)
+            opened.hold_in(self._servers_held, server)
             acting = opened.actings[server.address] = Acting(opened.id, server.address)
             self._begin_fault(opened, fault, server, acting)
 

@@ -50,7 +50,7 @@ class Faults:
         self._disks = DiskFaults(self._processes, self._nemesis)
         self._zookeeper = ZooKeeperFaults(sim, self._links, tuple(nodes.values()), ensemble)
         self._steps = StepFaults(server, self._links)
-        self._open: dict[str, OpenWindow] = {}
+        self._open_windows: dict[str, OpenWindow] = {}
 
     def plan(self, zero_ns: int) -> None:
         """Schedule the begin and the end of every fault, counted from the start of the workload."""
@@ -62,7 +62,7 @@ class Faults:
         """Begin a fault; do nothing if no broker matches its target."""
         hit = self._nemesis.begin(window, self._server.tree)
         if hit:
-            opened = self._open[window.id] = OpenWindow(window, hit)
+            opened = self._open_windows[window.id] = OpenWindow(window, hit)
             self._begin_fault(opened)
 
     def close(self, window_id: str) -> None:
@@ -71,7 +71,7 @@ class Faults:
         if ended is None:
             return
         window, hit = ended
-        opened = self._open.pop(window_id)
+        opened = self._open_windows.pop(window_id)
         opened.close()
         for node, acting in opened.actings.items():
             if node not in hit:  # a server of ZooKeeper

@@ -46,7 +46,7 @@ class Observer:
             self.told[source] = event.message.states
 
 
-class _Told:
+class _CheckedAnswer:
     """The last answer of one broker, the truth that it was compared with, and whether it stays right while both stand."""
 
     __slots__ = ("is_right", "reply", "rows", "truths")
@@ -66,7 +66,7 @@ class Inquirer:
         self._read = 0  # rows of the recorder
         self._truths = 0  # rows that the standing has seen
         self._existing: list[tuple[str, int]] = []
-        self._told: dict[Address, _Told] = {}
+        self._last_answers: dict[Address, _CheckedAnswer] = {}
         self._slices = 0
         self._recorded = 0
 
@@ -92,13 +92,15 @@ class Inquirer:
 
     def _check_answer(self, now: int, node: Address, reply: MetadataReply) -> None:
         """Record what is wrong in the answer of a broker, unless it is known to be right."""
-        told = self._told.get(node)
-        if told is None or told.truths != self._truths or told.reply != reply:
-            told = self._told[node] = _Told(reply, self._truths, tuple(_rows_of_answer(node, reply, self._existing)))
-        if told.is_right:
+        last_reply = self._last_answers.get(node)
+        if last_reply is None or last_reply.truths != self._truths or last_reply.reply != reply:
+            last_reply = self._last_answers[node] = _CheckedAnswer(
+                reply, self._truths, tuple(_rows_of_answer(node, reply, self._existing))
+            )
+        if last_reply.is_right:
             return
-        wrong = [row for row in told.rows if self._standing.wrong_in_calm(now, row) is not None]
-        told.is_right = not wrong and now >= self._standing.settled_ns
+        wrong = [row for row in last_reply.rows if self._standing.wrong_in_calm(now, row) is not None]
+        last_reply.is_right = not wrong and now >= self._standing.settled_ns
         for row in wrong:
             if self._recorded < RECORDED_MAX:
                 self._record_row(row)

@@ -53,8 +53,8 @@ class Layouts:
         """The answer to a request of this version, as the layout of the answer has it."""
         if not _is_control(request) or version == version_of(request, NEWEST):
             return reply
-        asked: NodeReply = reply  # type: ignore[assignment]  # it answers a control request
-        frame = reply_frame(request, version, asked)[_LENGTH_BYTES:]
+        control_reply: NodeReply = reply  # type: ignore[assignment]  # it answers a control request
+        frame = reply_frame(request, version, control_reply)[_LENGTH_BYTES:]
         body = frame[response_body_at(frame, APIS[type(request)], version) :]
         return self._read(version, body, read_reply(request, version, frame))
 

@@ -91,7 +91,7 @@ class NodeHost:
         self._sim = sim
         self._server = server
         self._boot = boot
-        self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
+        self._events_waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
         self.traps: list[Trap] = []
         self.disk = Disk(self.address, config.log_dirs, sim.draws, sim.flush_ns)
@@ -131,18 +131,18 @@ class NodeHost:
             return
         self._handle(Booted())
 
-    def stop(self, why: str, *, silent_ns: int | None = None) -> None:
+    def stop(self, reason: str, *, silent_ns: int | None = None) -> None:
         """End the broker process; do nothing if it is down. `silent_ns`: as if its host died, peers notice only later."""
         if not self.up:
             return
         self.up = False
         self.paused = False
-        self._waiting.clear()
+        self._events_waiting.clear()
         self.machine = None
         self.timers.cancel_all()
         self.zk.died()
         self._sim.transport.ended(self.address, silent_ns=silent_ns)
-        self._sim.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
+        self._sim.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=reason)
 
     def ambush(self, blow: "partial[None]") -> None:
         """End the broker process, by `blow`, at a random moment: at once, or between two effects within a few ms."""
@@ -170,7 +170,7 @@ class NodeHost:
     def resume(self) -> None:
         """Resume a paused broker. It first handles the events that waited, in an order drawn by source."""
         self.paused = False
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._events_waiting = self._events_waiting, {}
         life = self.life
         while waiting and self.life == life and self.up:
             sources = list(waiting)
@@ -190,14 +190,14 @@ class NodeHost:
     def take(self, source: str, event: AnyEvent) -> None:
         """Hand an event to the broker machine; while the process is paused, the event waits."""
         if self.paused:
-            self._waiting.setdefault(source, deque()).append(partial(self._handle, event))
+            self._events_waiting.setdefault(source, deque()).append(partial(self._handle, event))
         elif self.up:
             self._handle(event)
 
     def run(self, source: str, action: "partial[None]") -> None:
         """Run an action inside the broker process; while it is paused, the action waits."""
         if self.paused:
-            self._waiting.setdefault(source, deque()).append(action)
+            self._events_waiting.setdefault(source, deque()).append(action)
         elif self.up:
             action()
 

@@ -162,7 +162,7 @@ class Member(ABC):
         self._draw_election()
         self._pending: dict[int, Callable[[Result], None]] = {}  # by id of the change
         self._decided: dict[int, Callable[[bool], None]] = {}  # by id of what the leader may refuse
-        self._asked: dict[int, Forward | Resume] = {}  # of the leader, not answered
+        self._unanswered: dict[int, Forward | Resume] = {}  # of the leader, not answered
 
     def _draw_election(self) -> None:
         wait_ms = self._sim.draws.between(f"vote {self.address}", ELECTION_MS_MIN, ELECTION_MS_MAX)
@@ -318,7 +318,7 @@ class Member(ABC):
         if self._now_ns - self._heard_ns > SYNC_MS * MS:
             self._look_for_leader()
         elif self._leader is not None:
-            for message in self._asked.values():
+            for message in self._unanswered.values():
                 self._send(self._leader, message)
 
     # --- elections -------------------------------------------------------------------------------------------------------
@@ -373,10 +373,10 @@ class Member(ABC):
         self._voted = max(self._voted, term)
         self._next = {peer.address: len(self._log) for peer in self.peers}
         self._match = {peer.address: 0 for peer in self.peers}
-        self._knows = {peer.address: 0 for peer in self.peers}  # how many entries it was told are committed
+        self._committed_known = {peer.address: 0 for peer in self.peers}  # how many entries it was told are committed
         self._answered_ns = {peer.address: self._now_ns for peer in self.peers}
-        self._waits = dict.fromkeys(self._next, False)  # for the answer of that peer
-        self._known = {entry.id for entry in self._log}
+        self._waits_for_peer = dict.fromkeys(self._next, False)  # for the answer of that peer
+        self._entry_ids = {entry.id for entry in self._log}
         self._begin_to_lead()
         self.propose(Begin(), lambda _: None)
 
@@ -396,7 +396,7 @@ class Member(ABC):
         if self._leader is self:
             self._carry_out_as_leader(message, self)
         elif self._leader is not None:
-            self._asked[message.id] = message
+            self._unanswered[message.id] = message
             self._send(self._leader, message)
 
     def _carry_out_as_leader(self, message: Forward | Resume, sender: "Member") -> None:
@@ -404,17 +404,17 @@ class Member(ABC):
         match message:
             case Resume(id=number):
                 self._answer(sender, Told(number, self._may_resume(message)))
-            case Forward(id=number) if number in self._known:
+            case Forward(id=number) if number in self._entry_ids:
                 pass  # it was repeated
             case Forward(id=number) if self._refuses(message):
                 self._answer(sender, Told(number, False))
             case Forward(id=number, change=change):
                 if isinstance(change, Write):
                     self._renew_sessions((change.session,))
-                self._known.add(number)
+                self._entry_ids.add(number)
                 self._log.append(Entry(self.term, number, change))
                 for peer in self.peers:
-                    if not self._waits[peer.address]:
+                    if not self._waits_for_peer[peer.address]:
                         self._send_entries(peer)
             case _:
                 assert_never(message)
@@ -428,7 +428,7 @@ class Member(ABC):
 
     def _on_answer(self, number: int, alive: bool) -> None:
         """The leader has answered what was asked of it."""
-        self._asked.pop(number, None)
+        self._unanswered.pop(number, None)
         self._pending.pop(number, None)
         decided = self._decided.pop(number, None)
         if decided is not None:
@@ -438,8 +438,8 @@ class Member(ABC):
         """Send a follower the entries that it lacks, and how far they are committed."""
         after = self._next[peer.address]
         before = self._log[after - 1].term if after else 0
-        self._waits[peer.address] = True
-        self._knows[peer.address] = self.applied
+        self._waits_for_peer[peer.address] = True
+        self._committed_known[peer.address] = self.applied
         self._send(peer, Append(self.term, after, before, tuple(self._log[after:]), self.applied))
 
     def _on_append(self, sender: "Member", message: Append) -> None:
@@ -451,10 +451,10 @@ class Member(ABC):
             self._look_for_leader()
             self.role, self._leader, self.term = "following", sender, message.term
         self._heard_ns = self._now_ns
-        heard = self._take_sessions_heard()
+        sessions_heard = self._take_sessions_heard()
         after = message.after
         if len(self._log) < after or (after and self._log[after - 1].term != message.after_term):
-            self._send(sender, Taken(self.term, False, self.applied, heard))
+            self._send(sender, Taken(self.term, False, self.applied, sessions_heard))
             return
         for index, entry in enumerate(message.entries, after):
             if index < len(self._log) and self._log[index].term != entry.term:
@@ -464,7 +464,7 @@ class Member(ABC):
                 self._log.append(entry)
         length = after + len(message.entries)
         self._apply_until(min(message.committed, length))
-        self._send(sender, Taken(self.term, True, length, heard))
+        self._send(sender, Taken(self.term, True, length, sessions_heard))
 
     def _on_taken(self, sender: "Member", message: Taken) -> None:
         """A follower's answer: count what it holds, and send what it lacks."""
@@ -476,15 +476,15 @@ class Member(ABC):
             return
         name = sender.address
         self._answered_ns[name] = self._now_ns
-        self._waits[name] = False
+        self._waits_for_peer[name] = False
         self._renew_sessions(message.heard)
         if message.agrees:
             self._match[name] = max(self._match[name], message.length)
         self._next[name] = max(self._match[name], message.length if not message.agrees else 0)
         self._commit_by_majority()
         for peer in self.peers:
-            late = self._next[peer.address] < len(self._log) or self._knows[peer.address] < self.applied
-            if late and not self._waits[peer.address]:
+            is_behind = self._next[peer.address] < len(self._log) or self._committed_known[peer.address] < self.applied
+            if is_behind and not self._waits_for_peer[peer.address]:
                 self._send_entries(peer)
 
     def _commit_by_majority(self) -> None:
@@ -498,7 +498,7 @@ class Member(ABC):
         while self.applied < length:
             entry = self._log[self.applied]
             self.applied += 1
-            self._asked.pop(entry.id, None)
+            self._unanswered.pop(entry.id, None)
             self._decided.pop(entry.id, None)
             result = self._apply_entry(entry)
             then = self._pending.pop(entry.id, None)

@@ -26,21 +26,21 @@ _NAMES: dict[type, str] = {kind: kebab(kind.__name__) for kind in get_args(AnyMe
 class Traffic:
     """Counts the requests and answers of one simulated run, by kind and error."""
 
-    __slots__ = ("_answered", "_asked")
+    __slots__ = ("_answered", "_request_counts")
 
     def __init__(self) -> None:
-        self._asked: Counter[tuple[type, str]] = Counter()
+        self._request_counts: Counter[tuple[type, str]] = Counter()
         self._answered: Counter[tuple[type, ErrorCode | None]] = Counter()
 
     def asked(self, request: Request) -> None:
         """Count a request that reached a running process."""
-        self._asked[request.__class__, ""] += 1
+        self._request_counts[request.__class__, ""] += 1
         if request.__class__ is StopReplica and any(stop.delete for stop in request.partitions):
-            self._asked[StopReplica, DELETE] += 1
+            self._request_counts[StopReplica, DELETE] += 1
 
     def refused(self, request: Request) -> None:
         """Count a request in a layout that the release of the running process does not know."""
-        self._asked[request.__class__, UNSUPPORTED] += 1
+        self._request_counts[request.__class__, UNSUPPORTED] += 1
 
     def answered(self, reply: Reply) -> None:
         """Count an answer that reached the process that sent the request before that process ended."""
@@ -57,7 +57,7 @@ class Traffic:
         """How often each kind of request and each error was seen, sorted."""
         requests = [
             MessageCount(kind=f"{_NAMES[kind]}:{what}" if what else _NAMES[kind], count=count)
-            for (kind, what), count in self._asked.items()
+            for (kind, what), count in self._request_counts.items()
         ]
         answers = [
             MessageCount(kind=_NAMES[kind], error=None if error is None else error.name, count=count)

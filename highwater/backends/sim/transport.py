@@ -104,13 +104,13 @@ class Transport:
     """The connections between simulated processes, and the requests that wait for an answer."""
 
     __slots__ = (
-        "_asked",
         "_channels",
         "_correlation",
         "_draws",
         "_endpoints",
         "_losses",
         "_network",
+        "_open_requests",
         "_scheduler",
         "layouts",
         "tap",
@@ -123,7 +123,7 @@ class Transport:
         self._draws = draws
         self._endpoints: dict[Address, Endpoint] = {}
         self._channels: dict[_Key, Channel] = {}
-        self._asked: dict[Address, dict[int, tuple[Channel, int]]] = {}
+        self._open_requests: dict[Address, dict[int, tuple[Channel, int]]] = {}
         self._correlation = 0
         self._losses: dict[Link, list[PacketLoss]] = {}
         self.traffic = Traffic()
@@ -133,7 +133,7 @@ class Transport:
     def join(self, endpoint: Endpoint) -> None:
         """Register a simulated process, so that others can send to its address."""
         self._endpoints[endpoint.address] = endpoint
-        self._asked[endpoint.address] = {}
+        self._open_requests[endpoint.address] = {}
 
     def lose(self, link: Link, loss: PacketLoss) -> None:
         """From now on, lose, duplicate or reorder messages on this link."""
@@ -162,7 +162,7 @@ class Transport:
             if self.layouts is not None and channel.between_brokers and channel.server is not channel.client:
                 message = self._in_layout_of_sender(channel, message)
         else:
-            request = self._asked[sender.address].pop(message.correlation, None)
+            request = self._open_requests[sender.address].pop(message.correlation, None)
             if request is None:
                 return  # the requester has ended, or has its answer
             channel, correlation = request
@@ -247,7 +247,7 @@ class Transport:
         self.traffic.asked(request)
         self._correlation += 1
         if request.__class__ is not Produce or request.acks != 0:
-            self._asked[server.address][self._correlation] = (channel, request.correlation)
+            self._open_requests[server.address][self._correlation] = (channel, request.correlation)
         source = channel.client.address
         server.take(source, Received(source, msgspec.structs.replace(request, correlation=self._correlation)))
 
@@ -285,7 +285,7 @@ class Transport:
 
     def ended(self, address: Address, *, silent_ns: int | None) -> None:
         """Break the connections of a process that ended. `silent_ns`: delay until its peers notice."""
-        self._asked[address] = {}
+        self._open_requests[address] = {}
         for key in [key for key in self._channels if address in key]:
             channel = self._channels[key]
             if channel.client.address == address:

@@ -50,14 +50,14 @@ class Trap:
     `effect` names it as in `nemesis.faults.CrashAt`.
     """
 
-    __slots__ = ("_kind", "_left", "_messages", "_step", "before", "strike")
+    __slots__ = ("_kind", "_messages", "_step", "_times_left", "before", "strike")
 
     def __init__(self, effect: str, nth: int, *, before: bool, strike: Callable[[AnyEffect], None]) -> None:
         name, _, detail = effect.partition(":")
         self._kind = _EFFECTS[name.replace("-", "")]
         self._step = detail if self._kind is ZkRequest else ""
         self._messages = kinds_named((detail,)) if detail and not self._step else None
-        self._left = nth
+        self._times_left = nth
         self.before = before
         self.strike = strike
 
@@ -69,5 +69,5 @@ class Trap:
             return False
         if self._step and not (isinstance(effect, ZkRequest) and self._step in steps_of(effect)):
             return False
-        self._left -= 1
-        return self._left == 0
+        self._times_left -= 1
+        return self._times_left == 0

@@ -65,7 +65,9 @@ def submit(
     recorder: Recorder, tree: MemoryZooKeeper, session: int, ops: tuple[AnyOp, ...], *, atomic: bool = False
 ) -> tuple[tuple[AnyAnswer, ...], Fired]:
     """Perform a request of a session, and record what is wrong with its answers. Answers that fit no operation become Unknown."""
-    alive, before, zxid = str(session) in tree.sessions, _nodes_of(tree, ops), tree.zxid
+    alive = str(session) in tree.sessions
+    before = _nodes_of(tree, ops)
+    zxid = tree.zxid
     owed = [(op, _watchers(tree, op)) for op in ops]
     answers, fired = tree.submit(session, ops, atomic=atomic)
     if len(answers) != len(ops):

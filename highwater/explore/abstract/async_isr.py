@@ -72,7 +72,8 @@ class AsyncIsr:
         self._everybody = (1 << self._followers) - 1
         self._bits_used = 0
         # One more than the bounds: a state just beyond them must be written down to be checked.
-        version_bits, offset_bits = (sizes.max_version + 1).bit_length(), (sizes.max_offset + 1).bit_length()
+        version_bits = (sizes.max_version + 1).bit_length()
+        offset_bits = (sizes.max_offset + 1).bit_length()
         self._offsets = [self._next_field(offset_bits) for _ in range(sizes.replicas)]
         self._controller_version = self._next_field(version_bits)
         self._leader_version = self._next_field(version_bits)

@@ -36,21 +36,21 @@ class Guide:
             raise WorldTooLarge(f"the world is too large: its model has more than {STATES_MAX} states")
         self._keys = search.states()
         self._distances = self._distances_to(np.flatnonzero(self.model.broken(self._keys, invariant)))
-        self._known: dict[Situation, int | None] = {}
+        self._distance_known: dict[Situation, int | None] = {}
 
     def of(self, situation: Situation) -> int | None:
         """The distance of a state; None if the model does not have it, or no violation can follow."""
-        if situation not in self._known:
-            self._known[situation] = self._distance_in_table(situation)
-        return self._known[situation]
+        if situation not in self._distance_known:
+            self._distance_known[situation] = self._distance_in_table(situation)
+        return self._distance_known[situation]
 
     def actions_toward(self, situation: Situation) -> tuple[str, ...]:
         """The actions of the model that bring a state nearer to a violation, in alphabetical order."""
-        key, here = self.model.key(situation), self.of(situation)
-        if key is None or here is None:
+        key, distance = self.model.key(situation), self.of(situation)
+        if key is None or distance is None:
             return ()
         steps = self._successors(np.array([key], np.int64))
-        return tuple(sorted({action for action, _, keys in steps if (self._distances[self._places_of(keys)] < here).any()}))
+        return tuple(sorted({action for action, _, keys in steps if (self._distances[self._places_of(keys)] < distance).any()}))
 
     def obstacles(self, start: Situation) -> tuple[str, ...]:
         """What keeps the machines, each alone, from a violation that the model has from this state: fields of `Machines`."""
@@ -79,11 +79,11 @@ class Guide:
         distances = np.full(self._keys.size, _FAR, np.int16)
         distances[broken] = 0
         sources, targets = self._steps()
-        for here in range(_FAR):
-            new = sources[(distances[targets] == here) & (distances[sources] == _FAR)]
+        for distance in range(_FAR):
+            new = sources[(distances[targets] == distance) & (distances[sources] == _FAR)]
             if not new.size:
                 break
-            distances[new] = here + 1
+            distances[new] = distance + 1
         return distances
 
     def _steps(self) -> tuple[_Places, _Places]:

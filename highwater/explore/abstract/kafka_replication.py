@@ -272,7 +272,8 @@ class KafkaReplication:
 
     def _keys_with_log_truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
         states = self._columns_at(chunk, at, follower)
-        log, hw = states.log % self._replicas.powers[to], np.minimum(to, states.hw)
+        log = states.log % self._replicas.powers[to]
+        hw = np.minimum(to, states.hw)
         return self._keys_with_replica(chunk, at, follower, ReplicaColumns(log=log, hw=hw, epoch=epoch, isr=0))
 
     # --- where a follower truncates ---------------------------------------------------------------------------------------------
@@ -294,8 +295,8 @@ class KafkaReplication:
         """One past the last offset at which both logs hold the same record."""
         to = np.zeros(at.size, np.int64)
         for offset, records in enumerate(self._replicas.records):
-            own, other = records[chunk.number[follower][at]], records[chunk.number[leader][at]]
-            to[(own == other) & (own > 0)] = offset + 1
+            own, record_of_leader = records[chunk.number[follower][at]], records[chunk.number[leader][at]]
+            to[(own == record_of_leader) & (own > 0)] = offset + 1
         return to
 
     def _ends_of_epoch(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
@@ -357,8 +358,8 @@ class KafkaReplication:
         if needed == "record-epoch":
             at = np.flatnonzero(follows)
             own = self._epochs_before(chunk.number[follower][at], _wide(end[at]))
-            other = self._epochs_before(chunk.number[leader][at], _wide(end[at]))
-            follows[at] = own == other
+            epoch_of_leader = self._epochs_before(chunk.number[leader][at], _wide(end[at]))
+            follows[at] = own == epoch_of_leader
             if self._machines.diverging_waits:
                 follows &= ~self._where_diverged(chunk, leader, follower)
         return follows
@@ -415,13 +416,13 @@ class KafkaReplication:
         at = np.flatnonzero(may & self._where_acknowledged(chunk, leader, follower, end, self._rules.fetch))
         if at.size:
             table = self._replicas
-            ends = end[at].astype(np.int64)
+            last_offset = end[at].astype(np.int64)
             width = table.records.shape[1]
-            record = table.records.reshape(-1)[ends * width + chunk.number[leader][at]]
+            record = table.records.reshape(-1)[last_offset * width + chunk.number[leader][at]]
             states = self._columns_at(chunk, at, follower)
-            hw = np.minimum(_wide(chunk.hw[leader][at]), ends + 1)
+            hw = np.minimum(_wide(chunk.hw[leader][at]), last_offset + 1)
             keys = self._keys_with_replica(
-                chunk, at, follower, replace(states, log=states.log + record * table.powers[ends], hw=hw)
+                chunk, at, follower, replace(states, log=states.log + record * table.powers[last_offset], hw=hw)
             )
             yield Batch(f"{_name(follower)} fetches a record from {_name(leader)}", at, keys)
 
@@ -438,9 +439,11 @@ class KafkaReplication:
 
     def _where_diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
         """Where a follower's log does not end as the leader's log does there."""
-        end, other = _wide(chunk.end[follower]), _wide(chunk.end[leader])
+        end, end_of_leader = _wide(chunk.end[follower]), _wide(chunk.end[leader])
         own = self._epochs_before(chunk.number[follower], end)
-        return np.asarray((end > other) | (self._epochs_before(chunk.number[leader], np.minimum(end, other)) != own) & (end > 0))
+        return np.asarray(
+            (end > end_of_leader) | (self._epochs_before(chunk.number[leader], np.minimum(end, end_of_leader)) != own) & (end > 0)
+        )
 
     # --- invariants and words ---------------------------------------------------------------------------------------------------
 

@@ -87,52 +87,52 @@ class _Step:
         if self._before == self._after:
             return
         yield from self._zookeeper_actions()
-        for index, (was, now) in enumerate(zip(self._before.replicas, self._after.replicas, strict=True)):
-            if was != now:
-                yield from self._replica_actions(index, was, now)
+        for index, (before, now) in enumerate(zip(self._before.replicas, self._after.replicas, strict=True)):
+            if before != now:
+                yield from self._replica_actions(index, before, now)
 
     # --- ZooKeeper -----------------------------------------------------------------------------------------------------------
 
     def _zookeeper_actions(self) -> Iterator[str]:
         """The actions that explain how the state in ZooKeeper changed."""
-        was, now = self._before, self._after
-        if now.epoch != was.epoch:
+        before, now = self._before, self._after
+        if now.epoch != before.epoch:
             yield from self._election_actions()
-        elif now.leader != was.leader:
+        elif now.leader != before.leader:
             raise Unexplained(f"ZooKeeper names another leader in epoch {now.epoch}")
-        elif now.isr != was.isr:
+        elif now.isr != before.isr:
             yield from self._isr_actions()
 
     def _election_actions(self) -> Iterator[str]:
         """One write of the machines may be several of the model's: removals, then an election."""
-        was, now = self._before, self._after
-        if now.epoch < was.epoch:
-            raise Unexplained(f"the epoch in ZooKeeper fell from {was.epoch} to {now.epoch}")
-        if not now.isr <= was.isr | was.elr:
-            raise Unexplained(f"the controller added {_names(now.isr - was.isr)} to the ISR")
-        if not now.isr <= was.isr:
+        before, now = self._before, self._after
+        if now.epoch < before.epoch:
+            raise Unexplained(f"the epoch in ZooKeeper fell from {before.epoch} to {now.epoch}")
+        if not now.isr <= before.isr | before.elr:
+            raise Unexplained(f"the controller added {_names(now.isr - before.isr)} to the ISR")
+        if not now.isr <= before.isr:
             yield ELECT_FROM_ELR
-        if now.leader is not None and now.leader not in was.isr | was.elr:
+        if now.leader is not None and now.leader not in before.isr | before.elr:
             raise Unexplained(f"the controller elected {_name(now.leader)}, which is not in the ISR")
-        if now.leader is not None and (now.leader != was.leader or now.isr == was.isr):
+        if now.leader is not None and (now.leader != before.leader or now.isr == before.isr):
             yield "elect"
-        if was.isr - now.isr:
+        if before.isr - now.isr:
             yield "controller removes"
         if now.leader is None:
-            yield ISR_KEPT if now.isr == was.isr and len(now.isr) > 1 else "controller removes"
+            yield ISR_KEPT if now.isr == before.isr and len(now.isr) > 1 else "controller removes"
 
     def _isr_actions(self) -> Iterator[str]:
         """The actions that explain another ISR in the same epoch: by its leader, or by a request that it sent before."""
-        was, now = self._before, self._after
-        index = was.leader
-        leader = None if index is None else was.replicas[index]
-        if index is None or leader is None or leader.leader != index or leader.epoch != was.epoch:
+        before, now = self._before, self._after
+        index = before.leader
+        leader = None if index is None else before.replicas[index]
+        if index is None or leader is None or leader.leader != index or leader.epoch != before.epoch:
             yield self._late_isr_action()
             return
-        for follower in sorted(was.isr - now.isr):
+        for follower in sorted(before.isr - now.isr):
             caught_up = self._has_acknowledged(index, follower, len(leader.log), self._rules.shrinking)
             yield REMOVE_CAUGHT_UP if caught_up else "leader removes"
-        for follower in sorted(now.isr - was.isr):
+        for follower in sorted(now.isr - before.isr):
             yield from self._expansion_action(index, follower)
 
     def _late_isr_action(self) -> str:
@@ -140,20 +140,20 @@ class _Step:
 
         The leader may have raised its HW meanwhile, so a new member must hold what it committed.
         """
-        was, now = self._before, self._after
-        asked_isr = next((asked_isr for asked_isr in was.asked if asked_isr.isr == now.isr), None)
-        if was.leader is None or asked_isr is None:
+        before, now = self._before, self._after
+        asked_isr = next((asked_isr for asked_isr in before.asked if asked_isr.isr == now.isr), None)
+        if before.leader is None or asked_isr is None:
             raise Unexplained(
                 "the ISR changed in ZooKeeper, but its leader does not lead in this epoch and asked for no such ISR"
             )
-        log = was.replicas[was.leader].log
-        end = max(asked_isr.hw, next((offset for offset, (_, epoch) in enumerate(log) if epoch == was.epoch), len(log)))
-        for follower in sorted(now.isr - was.isr):
-            other = was.replicas[follower].log
+        log = before.replicas[before.leader].log
+        end = max(asked_isr.hw, next((offset for offset, (_, epoch) in enumerate(log) if epoch == before.epoch), len(log)))
+        for follower in sorted(now.isr - before.isr):
+            log_of_follower = before.replicas[follower].log
             # A fault may have destroyed the leader's log since.
-            if len(other) < end or other[: min(end, len(log))] != log[:end]:
+            if len(log_of_follower) < end or log_of_follower[: min(end, len(log))] != log[:end]:
                 raise Unexplained(
-                    f"{_name(follower)} joined the ISR as {_name(was.leader)} had asked, but lacks records below offset {end}"
+                    f"{_name(follower)} joined the ISR as {_name(before.leader)} had asked, but lacks records below offset {end}"
                 )
         return CHANGE_IN_FLIGHT
 
@@ -172,161 +172,161 @@ class _Step:
 
     # --- one replica -----------------------------------------------------------------------------------------------------------
 
-    def _replica_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _replica_actions(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The actions that explain how one replica changed."""
-        if was.up != now.up:
-            yield self._process_action(index, was, now)
-        elif now.epoch < was.epoch:
-            raise Unexplained(f"the epoch of {_name(index)} fell from {was.epoch} to {now.epoch}")
+        if before.up != now.up:
+            yield self._process_action(index, before, now)
+        elif now.epoch < before.epoch:
+            raise Unexplained(f"the epoch of {_name(index)} fell from {before.epoch} to {now.epoch}")
         elif now.leader == index:
-            yield from self._leader_actions(index, was, now)
+            yield from self._leader_actions(index, before, now)
         elif now.leader is None:
-            yield from self._idle_actions(index, was, now)
+            yield from self._idle_actions(index, before, now)
         elif now.truncating:
-            yield from self._truncation_actions(index, was, now)
-        elif (was.leader, was.epoch, was.truncating) == (now.leader, now.epoch, False):
-            yield from self._follower_actions(index, was, now)
+            yield from self._truncation_actions(index, before, now)
+        elif (before.leader, before.epoch, before.truncating) == (now.leader, now.epoch, False):
+            yield from self._follower_actions(index, before, now)
         else:
-            yield from self._follow_actions(index, was, now)
+            yield from self._follow_actions(index, before, now)
 
     def _process_action(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
         if now.log != was.log[: len(now.log)]:
             raise Unexplained(f"{_name(index)} has other records after its {CRASH if was.up else RESTART}")
         return CRASH if was.up else RESTART
 
-    def _idle_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _idle_actions(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A replica that obeys no leader any more must keep its log."""
-        if now.log != was.log:
+        if now.log != before.log:
             raise Unexplained(f"the log of {_name(index)} changed, but it obeys no leader")
-        yield from self._last_hw_actions(index, was, now)
-        if was.leader is not None:
+        yield from self._last_hw_actions(index, before, now)
+        if before.leader is not None:
             yield RESIGN
 
     # --- leaders ---------------------------------------------------------------------------------------------------------------
 
-    def _leader_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _leader_actions(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The actions of a leader: it takes office, writes, learns its ISR, raises its HW."""
-        if (was.leader, was.epoch) != (index, now.epoch):
-            yield from self._election_action(index, was, now)
-        elif now.isr not in (was.isr, self._after.isr) and (now.epoch, now.isr) in self._before.told:
+        if (before.leader, before.epoch) != (index, now.epoch):
+            yield from self._election_action(index, before, now)
+        elif now.isr not in (before.isr, self._after.isr) and (now.epoch, now.isr) in self._before.told:
             yield LEARN_ISR
-        elif now.isr not in (was.isr, self._after.isr):
+        elif now.isr not in (before.isr, self._after.isr):
             raise Unexplained(f"{_name(index)} counts on another ISR than the one in ZooKeeper")
-        if now.log[: len(was.log)] != was.log:
+        if now.log[: len(before.log)] != before.log:
             raise Unexplained(f"leader {_name(index)} truncated its log")
-        for _, epoch in now.log[len(was.log) :]:
+        for _, epoch in now.log[len(before.log) :]:
             if epoch != now.epoch:
                 raise Unexplained(f"leader {_name(index)} of epoch {now.epoch} wrote a record of epoch {epoch}")
             yield "write"
-        if now.hw < was.hw:
-            raise Unexplained(f"the HW of leader {_name(index)} fell from {was.hw} to {now.hw}")
-        for offset in range(was.hw, now.hw):
+        if now.hw < before.hw:
+            raise Unexplained(f"the HW of leader {_name(index)} fell from {before.hw} to {now.hw}")
+        for offset in range(before.hw, now.hw):
             yield from self._hw_action(index, now, offset)
 
-    def _election_action(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _election_action(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A replica may lead an epoch only if ZooKeeper elected it."""
         zookeeper = self._after
         if now.epoch > zookeeper.epoch or (now.epoch == zookeeper.epoch and zookeeper.leader != index):
             raise Unexplained(f"{_name(index)} leads epoch {now.epoch}, to which nobody elected it")
-        if was.leader is not None and now.epoch == was.epoch and not was.truncating:
-            raise Unexplained(f"{_name(index)} leads epoch {now.epoch}, in which it follows {_name(was.leader)}")
+        if before.leader is not None and now.epoch == before.epoch and not before.truncating:
+            raise Unexplained(f"{_name(index)} leads epoch {now.epoch}, in which it follows {_name(before.leader)}")
         yield "become leader"
 
-    def _last_hw_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _last_hw_actions(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A leader may raise its HW and stop to lead in one step; nobody else's HW rises before it fetches."""
-        if now.hw > was.hw and was.leader != index:
+        if now.hw > before.hw and before.leader != index:
             raise Unexplained(f"the HW of {_name(index)} rose, but it neither leads nor fetches")
-        for offset in range(was.hw, now.hw):
-            yield from self._hw_action(index, was, offset)
+        for offset in range(before.hw, now.hw):
+            yield from self._hw_action(index, before, offset)
 
     def _hw_action(self, index: int, leader: ReplicaPicture, offset: int) -> Iterator[str]:
         """Raising the HW over this record needs the acknowledgement of each member of the leader's ISR."""
         if offset >= len(leader.log):
             raise Unexplained(f"the HW of {_name(index)} is beyond its log")
-        late = False
+        is_late = False
         for follower in sorted(leader.isr - {index}):
             if not self._has_acknowledged(index, follower, offset + 1, self._rules.hw):
                 if not self._holds(leader, follower, offset + 1):
                     raise Unexplained(f"{_name(index)} raised its HW over offset {offset}, which {_name(follower)} does not hold")
-                late = True
-        yield ACKNOWLEDGED_BEFORE if late else "raise HW"
+                is_late = True
+        yield ACKNOWLEDGED_BEFORE if is_late else "raise HW"
 
     # --- followers -------------------------------------------------------------------------------------------------------------
 
-    def _truncation_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _truncation_actions(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A follower that still truncates: it hears of its leader and cuts its log."""
-        if (was.leader, was.epoch, was.truncating) != (now.leader, now.epoch, True):
+        if (before.leader, before.epoch, before.truncating) != (now.leader, now.epoch, True):
             yield OBEY
-        if now.log != was.log:
-            self._check_truncation(index, was, now, rounds=True)
+        if now.log != before.log:
+            self._check_truncation(index, before, now, rounds=True)
             yield TRUNCATE_FIRST
-        yield from self._last_hw_actions(index, was, now)
+        yield from self._last_hw_actions(index, before, now)
 
     def _follow_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         self._check_truncation(index, was, now, rounds=False)
         yield from self._last_hw_actions(index, was, now)
         yield "follow" if self._leads_now(now) else REPLY_IN_FLIGHT
 
-    def _check_truncation(self, index: int, was: ReplicaPicture, now: ReplicaPicture, *, rounds: bool) -> None:
+    def _check_truncation(self, index: int, before: ReplicaPicture, now: ReplicaPicture, *, rounds: bool) -> None:
         """Raises Unexplained if the log was cut at another offset than the rules say."""
-        if now.log != was.log[: len(now.log)]:
+        if now.log != before.log[: len(now.log)]:
             raise Unexplained(f"{_name(index)} appended records before it followed {_name(now.leader)}")
-        to = self._truncation_offset(was, now)
+        to = self._truncation_offset(before, now)
         if len(now.log) < to or (len(now.log) > to and not rounds and self._leads_now(now)):
             raise Unexplained(
-                f"{_name(index)} truncated its log from {len(was.log)} to {len(now.log)} and not to {to} "
+                f"{_name(index)} truncated its log from {len(before.log)} to {len(now.log)} and not to {to} "
                 f"to follow {_name(now.leader)} in epoch {now.epoch}"
             )
 
-    def _truncation_offset(self, was: ReplicaPicture, now: ReplicaPicture) -> int:
+    def _truncation_offset(self, before: ReplicaPicture, now: ReplicaPicture) -> int:
         """Where the rules truncate this log. Of a leader that has moved on only its log is known, which may be another by now."""
         assert now.leader is not None
         match self._rules.truncation:
             case "to-hw":
-                return min(was.hw, len(was.log))
+                return min(before.hw, len(before.log))
             case "when-fetching":
-                return len(was.log)
+                return len(before.log)
             case "kip101":
-                return _end_of_epoch(self._before.replicas[now.leader].log, was)
+                return _end_of_epoch(self._before.replicas[now.leader].log, before)
             case "kip279":
                 if not self._leads_now(now) and self._before.replicas[now.leader].up:
                     return 0
-                return _end_of_match(self._before.replicas[now.leader].log, was.log)
+                return _end_of_match(self._before.replicas[now.leader].log, before.log)
 
-    def _follower_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _follower_actions(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The actions of a follower: it fetches, learns the HW, or truncates again after a new session."""
         assert now.leader is not None
         leader = self._before.replicas[now.leader]
-        if len(now.log) < len(was.log):
-            yield self._repeated_truncation_action(index, was, now)
-        elif now.log != was.log:
-            yield from self._fetch_actions(index, was, now)
-        if now.hw != was.hw:
-            if now.hw > max(min(leader.hw, len(now.log)), was.hw) and leader.up and leader.leader == now.leader:
+        if len(now.log) < len(before.log):
+            yield self._repeated_truncation_action(index, before, now)
+        elif now.log != before.log:
+            yield from self._fetch_actions(index, before, now)
+        if now.hw != before.hw:
+            if now.hw > max(min(leader.hw, len(now.log)), before.hw) and leader.up and leader.leader == now.leader:
                 raise Unexplained(f"{_name(index)} took HW {now.hw}, but {_name(now.leader)} has {leader.hw}")
-            if len(now.log) == len(was.log):
+            if len(now.log) == len(before.log):
                 yield LEARN_HW
 
-    def _repeated_truncation_action(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
+    def _repeated_truncation_action(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> str:
         """A broker with a new session follows the same leader again; a rule that needs no answer truncates in this step."""
         assert now.leader is not None
         match self._rules.truncation:
-            case "to-hw" if len(now.log) == was.hw:
+            case "to-hw" if len(now.log) == before.hw:
                 return OBEY
-            case "when-fetching" if len(now.log) == _end_of_match(self._before.replicas[now.leader].log, was.log):
+            case "when-fetching" if len(now.log) == _end_of_match(self._before.replicas[now.leader].log, before.log):
                 return "truncate late"
             case _:
                 raise Unexplained(f"{_name(index)} truncated its log while it followed {_name(now.leader)}")
 
-    def _fetch_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _fetch_actions(self, index: int, before: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """The records that a follower fetched must be those of its leader, unless the answer was under way."""
         assert now.leader is not None
-        if now.log[: len(was.log)] != was.log:
+        if now.log[: len(before.log)] != before.log:
             raise Unexplained(f"{_name(index)} replaced records by a fetch")
         leader = self._before.replicas[now.leader]
         fenced = self._rules.fetch == "leader-epoch"
         serves = leader.up and leader.leader == now.leader and (leader.epoch == now.epoch or not fenced)
-        for offset in range(len(was.log), len(now.log)):
+        for offset in range(len(before.log), len(now.log)):
             if serves:
                 if leader.log[offset : offset + 1] != now.log[offset : offset + 1]:
                     raise Unexplained(f"{_name(index)} fetched a record that {_name(now.leader)} does not have")
@@ -346,16 +346,21 @@ class _Step:
 
     def _has_acknowledged(self, leader: int, follower: int, end: int, needed: Acknowledgement) -> bool:
         """Whether the follower has acknowledged the leader's log up to this end, as strictly as the rule asks."""
-        own, other = self._after.replicas[leader], self._before.replicas[follower]
-        if other.truncating or other.leader != leader or len(other.log) < end or not other.up:
+        own, follower_before = self._after.replicas[leader], self._before.replicas[follower]
+        if (
+            follower_before.truncating
+            or follower_before.leader != leader
+            or len(follower_before.log) < end
+            or not follower_before.up
+        ):
             return False
         match needed:
             case "leader":
                 return True
             case "record-epoch":
-                return end == 0 or own.log[end - 1][1] == other.log[end - 1][1]
+                return end == 0 or own.log[end - 1][1] == follower_before.log[end - 1][1]
             case "leader-epoch":
-                return own.epoch == other.epoch
+                return own.epoch == follower_before.epoch
 
     def _holds(self, leader: ReplicaPicture, follower: int, end: int) -> bool:
         """Whether the follower has the leader's records up to this offset, whomever it follows by now."""

@@ -117,9 +117,9 @@ def _refusal_of_move(call: Call, metadata: MetadataReply, tp: TopicPartition, re
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} does not exist"
     if not replicas or len(set(replicas)) < len(replicas):
         return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: replicas must not be empty or name a broker twice"
-    strange = sorted(set(replicas) - set(live_brokers(call.facing, metadata)))
-    if strange:
-        return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: broker {strange[0]} is not alive"
+    dead_brokers = sorted(set(replicas) - set(live_brokers(call.facing, metadata)))
+    if dead_brokers:
+        return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: broker {dead_brokers[0]} is not alive"
     return None
 
 

@@ -46,9 +46,9 @@ class Session:
         self._in_flight_max = in_flight_max
         self._buffer = FrameBuffer(request_bytes_max)
         self._numbers = Numbers()
-        self._waiting: deque[bytes] = deque()
+        self._frames_waiting: deque[bytes] = deque()
         self._slots: deque[_Slot] = deque()
-        self._open: dict[int, _Slot] = {}
+        self._open_slots: dict[int, _Slot] = {}
 
     @property
     def is_full(self) -> bool:
@@ -58,16 +58,16 @@ class Session:
     @property
     def buffered(self) -> int:
         """How many received bytes belong to requests that are not started yet."""
-        return self._buffer.pending + sum(map(len, self._waiting))
+        return self._buffer.pending + sum(map(len, self._frames_waiting))
 
     def feed(self, data: bytes, now_ms: int) -> None:
         """Take bytes that a client sent. WireError if its connection must be closed, after `out` is sent."""
-        self._waiting.extend(self._buffer.feed(data))
+        self._frames_waiting.extend(self._buffer.feed(data))
         self._begin_waiting(now_ms)
 
     def hear(self, answer: Heard, now_ms: int) -> None:
         """Take the answer to one question in `asks`; ignored if the client's request is already answered."""
-        slot = self._open.pop(answer.correlation, None)
+        slot = self._open_slots.pop(answer.correlation, None)
         if slot is not None and slot.response is None:
             self._advance_exchange(slot, answer, now_ms)
             self._send_ready()
@@ -75,8 +75,8 @@ class Session:
 
     def _begin_waiting(self, now_ms: int) -> None:
         """Begin the requests that wait, as many as the session has room for."""
-        while self._waiting and not self.is_full:
-            self._begin_exchange(self._waiting.popleft(), now_ms)
+        while self._frames_waiting and not self.is_full:
+            self._begin_exchange(self._frames_waiting.popleft(), now_ms)
             self._send_ready()
 
     def _begin_exchange(self, frame: bytes, now_ms: int) -> None:
@@ -107,7 +107,7 @@ class Session:
             response = end.value
             slot.response = b"" if response is None else _encoded_response(slot.header, response)
         for ask in slot.call.asks:
-            self._open[ask.correlation] = slot
+            self._open_slots[ask.correlation] = slot
         self.asks += slot.call.asks
         slot.call.asks.clear()
 

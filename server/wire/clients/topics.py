@@ -99,8 +99,8 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
             results[topic.name] = TopicResult(name=topic.name, error_code=refusal.error, error_message=str(refusal))
     while waited:
         metadata = yield from metadata_of(call)
-        led = Counter(topic_of(state.tp) for state in metadata.states if state.leader is not None)
-        waited = {name: partitions for name, partitions in waited.items() if led[name] < partitions}
+        led_partitions = Counter(topic_of(state.tp) for state in metadata.states if state.leader is not None)
+        waited = {name: partitions for name, partitions in waited.items() if led_partitions[name] < partitions}
         if waited and (yield from _timed_out(call, deadline_ms)):
             for name in waited:
                 text = "the topic is asked for, and not ready yet"
@@ -199,14 +199,14 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> Exchange:
     """Answer DeleteTopics: request all deletions, then wait until the topics are gone or the time is up."""
     metadata = yield from metadata_of(call)
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
-    there = {topic_of(state.tp) for state in metadata.states}
+    existing_topics = {topic_of(state.tp) for state in metadata.states}
     errors: dict[str, int] = {}
     waited: set[str] = set()
     for name in dict.fromkeys(request.topic_names):
         try:
             if metadata.controller != call.facing.broker:
                 raise _RefusedError(ErrorCode.NOT_CONTROLLER, "")
-            if name not in there:
+            if name not in existing_topics:
                 raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
             yield from _perform_task(call, DropTopic(call.number(), name, Millis(max(deadline_ms - call.now_ms, 0))))
             waited.add(name)

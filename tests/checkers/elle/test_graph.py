@@ -23,7 +23,7 @@ def test_edges_lead_to_lower_components(
     components: Callable[[Ints, Ints, int], Ints], graph: tuple[int, list[tuple[int, int]]]
 ) -> None:
     count, pairs = graph
-    source, target = (np.array(ends, np.int64) for ends in zip(*pairs, strict=True))
+    source, target = (np.array(end_nodes, np.int64) for end_nodes in zip(*pairs, strict=True))
     labels = components(source, target, count)
 
     assert all(labels[a] >= labels[b] for a, b in pairs)
@@ -32,7 +32,7 @@ def test_edges_lead_to_lower_components(
 @given(_GRAPHS)
 def test_both_libraries_find_the_same_components(graph: tuple[int, list[tuple[int, int]]]) -> None:
     count, pairs = graph
-    source, target = (np.array(ends, np.int64) for ends in zip(*pairs, strict=True))
+    source, target = (np.array(end_nodes, np.int64) for end_nodes in zip(*pairs, strict=True))
     first, second = (find(source, target, count) for find in (scipy_components, rustworkx_components))
 
     assert [a == b for a in first for b in first] == [a == b for a in second for b in second]

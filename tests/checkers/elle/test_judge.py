@@ -116,13 +116,13 @@ def test_elle_judge_refuses_an_unknown_workload_model() -> None:
 @pytest.mark.parametrize(("returned", "verdict"), [(9000000002, Validity.VALID), (5, Validity.UNKNOWN)])
 def test_completion_before_its_place_is_unknown_to_a_library(returned: int, verdict: Validity) -> None:
     """The judge as a library and `highwater check` both report it. A call that was written late is no reason for doubt."""
-    told = (
+    answered_steps = (
         _call("[[:append 1 1]]")
         .replace("{", "{:index 0, :time 9000000000, ", 1)
         .replace("\n{", "\n{:index 1, :time 9000000001, ")
     )
-    late = _call("[[:r 1 [1]]]").replace("{", "{:index 2, :time 4, ", 1).replace("\n{", f"\n{{:index 3, :time {returned}, ")
-    judgement = judge("list-append", history_of(told + late))
+    late_call = _call("[[:r 1 [1]]]").replace("{", "{:index 2, :time 4, ", 1).replace("\n{", f"\n{{:index 3, :time {returned}, ")
+    judgement = judge("list-append", history_of(answered_steps + late_call))
 
     assert (judgement.validity, len(judgement.unchecked)) == (verdict, verdict is Validity.UNKNOWN)
 
@@ -222,14 +222,14 @@ def test_stronger_isolation_level_forbids_what_a_weaker_allows(kind: str, allowe
     assert kind in _kinds("list-append", bad, forbidden)
 
 
-@pytest.mark.parametrize(("model", "write", "one"), [("list-append", ":append", "[1]"), ("rw-register", ":w", "1")])
-def test_process_order_counts_only_for_session_isolation_levels(model: str, write: str, one: str) -> None:
+@pytest.mark.parametrize(("model", "write", "read_value"), [("list-append", ":append", "[1]"), ("rw-register", ":w", "1")])
+def test_process_order_counts_only_for_session_isolation_levels(model: str, write: str, read_value: str) -> None:
     """A process reads another's write, and then the key without it: only the order of its own reads forbids this."""
     text = "\n".join(
         [
             f"{{:process 0 :type :invoke :value [[{write} 1 1]]}}",
             "{:process 1 :type :invoke :value [[:r 1 nil]]}",
-            f"{{:process 1 :type :ok :value [[:r 1 {one}]]}}",
+            f"{{:process 1 :type :ok :value [[:r 1 {read_value}]]}}",
             "{:process 1 :type :invoke :value [[:r 1 nil]]}",
             "{:process 1 :type :ok :value [[:r 1 nil]]}",
             f"{{:process 0 :type :ok :value [[{write} 1 1]]}}",
@@ -261,13 +261,13 @@ def test_renaming_keys_and_processes_keeps_the_elle_verdict(model: str) -> None:
     """Keys and values renamed, processes renumbered, a transaction of another key added: the kinds stay the same."""
     for number in range(60):
         drawn_one = drawn(Rng(Seed(number)), "append" if model == "list-append" else "w")
-        other = Paired(
+        renamed = Paired(
             calls=tuple(_renamed(c) for c in (*drawn_one.calls, _stranger(model))),
             failed=tuple(_renamed(c) for c in drawn_one.failed),
             steps=drawn_one.steps,
         )
 
-        assert _kinds(model, drawn_one, "strict-serializable") == _kinds(model, other, "strict-serializable")
+        assert _kinds(model, drawn_one, "strict-serializable") == _kinds(model, renamed, "strict-serializable")
 
 
 def _renamed(call: Call) -> Call:
@@ -341,7 +341,9 @@ def test_value_that_nobody_can_have_written_is_a_phantom(name: str, level: str) 
     """Whoever wrote it: another value was there before the first transaction."""
     model, transactions, together = _IMPOSSIBLE[name]
 
-    assert "phantom-read" in _kinds(model, history(*(("ok", one) for one in transactions), together=together), level)
+    assert "phantom-read" in _kinds(
+        model, history(*(("ok", transaction) for transaction in transactions), together=together), level
+    )
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_value_that_nobody_can_have_written_is_a_phantom(name: str, level: str) 
 )
 def test_value_that_is_older_than_the_history_is_unknown(model: str, transactions: list[str]) -> None:
     """A setup may have written it; VALID would say that the history explains it."""
-    judgement = judge(model, history(*(("ok", one) for one in transactions), together=False))
+    judgement = judge(model, history(*(("ok", transaction) for transaction in transactions), together=False))
 
     assert (judgement.validity, judgement.anomalies, len(judgement.unchecked)) == (Validity.UNKNOWN, (), 1)
 
@@ -369,9 +371,9 @@ def test_value_that_is_older_than_the_history_is_unknown(model: str, transaction
 )
 def test_anomalies_after_an_older_value_are_found(model: str, transactions: list[str]) -> None:
     """The value of the setup is the first version: a read of it after a write is stale."""
-    assert _kinds(model, history(*(("ok", one) for one in transactions), together=False), "strict-serializable") == [
-        "G-single-realtime"
-    ]
+    assert _kinds(
+        model, history(*(("ok", transaction) for transaction in transactions), together=False), "strict-serializable"
+    ) == ["G-single-realtime"]
 
 
 @pytest.mark.parametrize("how", ["info", "fail"])

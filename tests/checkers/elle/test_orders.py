@@ -58,11 +58,11 @@ def test_unread_appends_of_serializable_lists_need_no_search() -> None:
 def test_write_order_against_the_order_of_time_is_found() -> None:
     """The write that ended first is guessed to be the first; the reads in turn show that it was the last."""
     writes, reads_in_turn = ("[[:w :a 2]]", "[[:w :a 1]]"), ("[[:r :a 1] [:w :d 1]]", "[[:r :d 1] [:r :a 2]]")
-    told = _together(*writes, *reads_in_turn)
+    steps = _together(*writes, *reads_in_turn)
 
     for level in (*_WITH_RW, "serializable"):
-        assert judge("rw-register", told, (level,), work_max=0).validity is Validity.UNKNOWN
-        assert judge("rw-register", told, (level,)).validity is Validity.VALID
+        assert judge("rw-register", steps, (level,), work_max=0).validity is Validity.UNKNOWN
+        assert judge("rw-register", steps, (level,)).validity is Validity.VALID
 
 
 def test_write_order_not_decided_within_the_budget_is_unknown() -> None:
@@ -81,9 +81,9 @@ def test_cycles_without_write_order_are_a_minimal_proof(model: str, level: str, 
     cycles = _cycles(judge(model, _together(*writes), (level,)))
 
     assert _is_proof(cycles)
-    assert [one for one in cycles if _is_proof([other for other in cycles if other is not one])] == []
+    assert [link for link in cycles if _is_proof([other_cycle for other_cycle in cycles if other_cycle is not link])] == []
     for cycle in cycles:
-        assert all(one.target == second_link.source for one, second_link in pairwise([*cycle.links, cycle.links[0]]))
+        assert all(link.target == second_link.source for link, second_link in pairwise([*cycle.links, cycle.links[0]]))
 
 
 def _cycles(judgement: Judgement) -> list[Cycle]:
@@ -121,8 +121,8 @@ def test_old_and_new_version_in_one_read_leave_no_write_order() -> None:
     """The values were written far from each other: only the reads in between, of writes in many possible orders, show it."""
     calls = _serial(Rng(1), 60).calls
     seen = (("r", 0, 1), ("r", 1, 26))
-    late = Call(index=60, line=61, process=99, f="txn", argument=seen, result=seen, start=0, end=999)
-    judgement = judge("rw-register", Paired(calls=(*calls, late), failed=(), steps=0), ("serializable",))
+    late_read = Call(index=60, line=61, process=99, f="txn", argument=seen, result=seen, start=0, end=999)
+    judgement = judge("rw-register", Paired(calls=(*calls, late_read), failed=(), steps=0), ("serializable",))
 
     assert [anomaly.kind for anomaly in judgement.anomalies] == [NO_ORDER]
     assert len(_cycles(judgement)) > 3
@@ -139,7 +139,8 @@ def _serial(rng: Rng, count: int) -> Paired:
             write = rng.below(2) == 0
             held[key] = number if write else held[key]
             micros.append(("w" if write else "r", key, held[key]))
-        value, at = tuple(micros), count + rng.below(count)
+        value = tuple(micros)
+        at = count + rng.below(count)
         calls.append(
             Call(
                 index=number, line=number + 1, process=number, f="txn", argument=value, result=value, start=number, end=at + count

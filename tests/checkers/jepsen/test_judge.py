@@ -188,9 +188,9 @@ _REFUSED = {
 
 @pytest.mark.parametrize("model", NAMES)
 def test_malformed_call_of_a_reads_model_is_refused(model: str) -> None:
-    call, why = _REFUSED[model]
+    call, reason = _REFUSED[model]
 
-    with pytest.raises(HistoryError, match=f"^line 1: {why}"):
+    with pytest.raises(HistoryError, match=f"^line 1: {reason}"):
         judge(model, history(call))
 
 

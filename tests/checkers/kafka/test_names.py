@@ -26,9 +26,9 @@ def test_kafka_anomaly_table_names_existing_anomaly_kinds() -> None:
 
 def test_table_of_kafka_anomalies_names_every_judge_kind() -> None:
     judge = next(judge for judge in JUDGES if judge.name == "kafka")
-    told = {name for row in (*TWENTY, *BESIDE) for name in row.name.split(", ")}
+    names_in_table = {name for row in (*TWENTY, *BESIDE) for name in row.name.split(", ")}
 
-    assert set(judge.kinds) - told == set()
+    assert set(judge.kinds) - names_in_table == set()
 
 
 def test_each_kafka_anomaly_has_an_example_history() -> None:

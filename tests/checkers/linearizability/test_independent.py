@@ -14,8 +14,8 @@ def verdict_of(*calls: str) -> str:
     lines = []
     for call in calls:
         f, _, values = call.partition(" ")
-        asked, answered = values.split(" -> ")
-        lines += [f"{{:process 0, :type {t}, :f :{f}, :value {v}}}" for t, v in ((":invoke", asked), (":ok", answered))]
+        argument, answered = values.split(" -> ")
+        lines += [f"{{:process 0, :type {t}, :f :{f}, :value {v}}}" for t, v in ((":invoke", argument), (":ok", answered))]
     return "\n".join(lines)
 
 

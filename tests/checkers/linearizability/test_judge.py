@@ -30,7 +30,8 @@ def _cas(rng: Rng, index: int) -> Intent:
 
 def _multi(rng: Rng, index: int) -> Intent:
     """A transaction on two registers: one write, or two reads, with its answer."""
-    key, value = "xy"[rng.below(2)], rng.below(2)
+    key = "xy"[rng.below(2)]
+    value = rng.below(2)
     if rng.below(2):
         return "txn", (("write", key, value),), (("write", key, value),)
     return "txn", (("read", key, None), ("read", "x", None)), (("read", key, value), ("read", "x", rng.below(2)))
@@ -85,8 +86,8 @@ def test_verdict_ignores_process_numbers_and_line_numbers(model: Model, intent: 
     rng = Rng(Seed(9)).fork(model.name)
     for _ in range(50):
         calls = overlapping_calls(rng, 6, intent)
-        other = list(reversed(calls))
-        assert judge(model, calls).validity == judge(model, other).validity
+        reversed_calls = list(reversed(calls))
+        assert judge(model, calls).validity == judge(model, reversed_calls).validity
 
 
 def test_exhausted_search_budget_makes_the_verdict_unknown() -> None:
@@ -117,14 +118,14 @@ def test_history_without_an_answer_that_may_be_wrong_is_unknown(model: Model, li
         history = history_of('{:process 0 :type :invoke :f :append :value "a"} {:process 0 :type :info :f :append :value "a"}')
     else:
         history = history_of(f"{{:process 0 :type :invoke {line}}} {{:process 0 :type :ok {line}}}")
-    found = judge(model, history.calls)
+    judgement = judge(model, history.calls)
 
-    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (NOTHING_ANSWERED,))
+    assert (judgement.validity, judgement.unchecked) == (Validity.UNKNOWN, (NOTHING_ANSWERED,))
 
 
 def _crowd(*rest: Intent) -> list[Call]:
     """Twelve values that are enqueued at the same time, then calls one after another. An answer UNKNOWN is never told."""
-    enqueued = [call(at, "enqueue", at, None, at, 100 + at) for at in range(12)]
+    enqueued = [call(at, "enqueue", at, result=None, start=at, end=100 + at) for at in range(12)]
     later = [
         call(12 + at, *intent, 200 + 2 * at, None if intent[2] is UNKNOWN else 201 + 2 * at) for at, intent in enumerate(rest)
     ]
@@ -135,20 +136,20 @@ def _crowd(*rest: Intent) -> list[Call]:
 @pytest.mark.parametrize("lost", [(), (("dequeue", None, UNKNOWN),)], ids=["each answered", "one lost"])
 def test_value_of_a_crowd_dequeued_twice_is_found_soon(model: Model, lost: tuple[Intent, ...]) -> None:
     """There are 12! orders of the enqueues, but no order explains the second dequeue."""
-    found = judge(model, _crowd(*lost, ("dequeue", None, 3), ("dequeue", None, 3)), steps_max=5_000)
+    judgement = judge(model, _crowd(*lost, ("dequeue", None, 3), ("dequeue", None, 3)), steps_max=5_000)
 
-    assert found.validity is Validity.INVALID
-    assert found.anomalies[0].words.startswith(f"dequeue -> 3 of line {14 + len(lost)} cannot follow")
-    assert "3 was already dequeued" in found.anomalies[0].words
+    assert judgement.validity is Validity.INVALID
+    assert judgement.anomalies[0].words.startswith(f"dequeue -> 3 of line {14 + len(lost)} cannot follow")
+    assert "3 was already dequeued" in judgement.anomalies[0].words
 
 
 def test_value_enqueued_twice_is_dequeued_at_most_twice() -> None:
     again: Intent = ("enqueue", 3, None)
     twice: list[Intent] = [("dequeue", None, 3), ("dequeue", None, 3)]
-    found = judge(UnorderedQueue(), _crowd(again, *twice, *twice[:1]), steps_max=5_000)
+    judgement = judge(UnorderedQueue(), _crowd(again, *twice, *twice[:1]), steps_max=5_000)
 
-    assert found.validity is Validity.INVALID
-    assert found.anomalies[0].words.endswith("3 was enqueued 2 times by then, and it is dequeued here once more")
+    assert judgement.validity is Validity.INVALID
+    assert judgement.anomalies[0].words.endswith("3 was enqueued 2 times by then, and it is dequeued here once more")
     assert judge(UnorderedQueue(), _crowd(again, *twice), steps_max=5_000).validity is Validity.VALID
 
 
@@ -186,12 +187,12 @@ def _words(model: Model, *lines: str) -> str:
     ids=lambda given: getattr(given, "name", ""),
 )
 def test_reason_names_the_failed_call_whose_value_was_read(model: Model, give: str, take: str, value: str) -> None:
-    asked = f"1:type :invoke {take}"
+    invocation = f"1:type :invoke {take}"
     answer = f"1:type :ok {take.rpartition(':value')[0]}:value {value}"
 
-    words = _words(model, f"0:type :invoke {give}", f"0:type :fail {give}", asked, answer)
+    words = _words(model, f"0:type :invoke {give}", f"0:type :fail {give}", invocation, answer)
     assert words.endswith("of line 1, a call that certainly failed")
-    assert "certainly failed" not in _words(model, asked, answer)
+    assert "certainly failed" not in _words(model, invocation, answer)
 
 
 @pytest.mark.parametrize("outcome", ["ok", "fail"])
@@ -242,7 +243,7 @@ def test_reason_shortens_a_long_value_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "told", "expected"),
+    ("model", "answers", "expected"),
     [
         (Mutex(), "acquire nil", Validity.UNKNOWN),
         (Mutex(), "acquire nil, release nil", Validity.VALID),
@@ -256,12 +257,12 @@ def test_reason_shortens_a_long_value_in_the_middle() -> None:
         (PartitionLog(), 'append "a" 5, end nil 5', Validity.INVALID),
     ],
 )
-def test_answer_that_only_another_contradicts_is_unknown_alone(model: Model, told: str, expected: Validity) -> None:
+def test_answer_that_only_another_contradicts_is_unknown_alone(model: Model, answers: str, expected: Validity) -> None:
     """The first acquire of a mutex and the offset of the first append of a log are right, whatever the object does."""
     lines = []
-    for words in told.split(", "):
-        f, asked, *answer = words.split()
-        for kind, value in (("invoke", asked), ("ok", (answer or [asked])[0])):
+    for words in answers.split(", "):
+        f, argument, *answer = words.split()
+        for kind, value in (("invoke", argument), ("ok", (answer or [argument])[0])):
             lines.append(f"{{:process 0 :type :{kind} :f :{f} :value {value}}}")
 
     calls = history_of(" ".join(lines)).calls

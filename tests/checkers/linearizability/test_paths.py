@@ -71,7 +71,8 @@ def _cas(rng: Rng, index: int) -> Intent:
 
 def test_any_path_is_an_order_and_ends_where_nothing_goes_on() -> None:
     """A path that real time or the object forbids would explain nothing."""
-    model, explained = CasRegister(0), 0
+    model = CasRegister(0)
+    explained = 0
     for number in range(60):
         calls = overlapping_calls(Rng(Seed(number)), 7, _cas)
         judgement = judge(model, calls)
@@ -89,7 +90,8 @@ def test_any_path_is_an_order_and_ends_where_nothing_goes_on() -> None:
 
 def _assert_path_is_legal(model: Model, known_calls: dict[int, Call], account_told: Account, path: Path) -> None:
     """Assert that the states of a path follow from its calls, in real time, and that no blocked call can come next."""
-    state, placed = account_told.initial, list[Call]()
+    state = account_told.initial
+    placed = list[Call]()
     for place in (*account_told.base, *path.places):
         call = known_calls[place.call]
         assert model.step(state, call) == place.state

@@ -107,9 +107,9 @@ def test_plan_that_is_new_or_other_or_gone_differs(
     before: dict[str, object], now: dict[str, Behaviour], all_plans: bool, expected: dict[str, str]
 ) -> None:
     """A plan without a recorded behaviour is not compared, so it must not pass in silence."""
-    found = differences(before, now, all_plans=all_plans)  # type: ignore[arg-type]  # of a parametrised test
+    difference_by_plan = differences(before, now, all_plans=all_plans)  # type: ignore[arg-type]  # of a parametrised test
 
-    assert {name: difference.words for name, difference in found.items()} == expected
+    assert {name: difference.words for name, difference in difference_by_plan.items()} == expected
 
 
 def test_differences_are_grouped_with_timing_last() -> None:
@@ -124,9 +124,9 @@ def test_differences_are_grouped_with_timing_last() -> None:
 
 def test_summary_has_at_most_forty_lines() -> None:
     """A reviewer reads it in the diff."""
-    found = {f"plans/{number}": Difference("new", f"new: rule {number:03}", WRITTEN) for number in range(100)}
+    difference_by_plan = {f"plans/{number}": Difference("new", f"new: rule {number:03}", WRITTEN) for number in range(100)}
 
-    lines = summary(found, 162)
+    lines = summary(difference_by_plan, 162)
 
     assert len(lines) <= LINES_MAX
     assert lines[0] == "100 of 162 plans behave otherwise; first:"

@@ -44,8 +44,10 @@ def _chaos(job: list[str], *more: str, reference: Path | None = None) -> tuple[i
     """The exit code and the output of the gate in a process of its own, with the protocol in a folder."""
     path = os.pathsep.join(map(str, ([reference] if reference else []) + [ROOT]))
     command = [sys.executable, "-P", "-m", "highwater", *job, *more]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, cwd=ROOT)
-    return done.returncode, done.stdout + done.stderr
+    completed = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    return completed.returncode, completed.stdout + completed.stderr
 
 
 def _edited(folder: Path, module: str, *edits: tuple[str, str]) -> Path:

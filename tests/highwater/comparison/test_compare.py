@@ -34,9 +34,9 @@ def test_bad_comparison_is_refused_in_one_line(arguments: list[str], message: st
 def test_variants_are_weighed_on_a_plan_and_shown_on_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, page = tmp_path / "small.yaml", tmp_path / "page.html"
     plan.write_text(plan_to_yaml(plan_with(1)))
-    asked = ["compare", "safe", "isr-via-zookeeper", "--plan", str(plan), "--draws", "2"]
+    command = ["compare", "safe", "isr-via-zookeeper", "--plan", str(plan), "--draws", "2"]
 
-    assert run_command_line([*asked, "--jobs", "1", "--json", "--page", str(page)]) == 0
+    assert run_command_line([*command, "--jobs", "1", "--json", "--page", str(page)]) == 0
 
     verdicts, measures = json.loads(capsys.readouterr().out)["answers"]
     assert [(row["protocol"], row["runs"]) for row in verdicts["rows"]] == [("safe", 2), ("isr-via-zookeeper", 2)]
@@ -46,7 +46,7 @@ def test_variants_are_weighed_on_a_plan_and_shown_on_a_page(tmp_path: Path, caps
     html = page.read_text()
     assert "safe and isr-via-zookeeper on the same plans" in html
     assert "zookeeper_writes · second" in html
-    assert f"highwater {' '.join(asked)}" in html
+    assert f"highwater {' '.join(command)}" in html
 
 
 @pytest.mark.slow

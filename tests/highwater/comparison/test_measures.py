@@ -9,67 +9,67 @@ from highwater.comparison.pairs import measured
 from highwater.runs.provenance import present_build
 from highwater.runs.run import perform
 from history.event import EventKind
-from tests.checkers.story import Story
+from tests.checkers.story import HistoryBuilder
 from tests.highwater.shrink.plans import plan_with
 
 OF = {measure.name: measure.of for measure in MEASURES}
 
 
-def figure(name: str, story: Story) -> float | None:
-    return OF[name](Performed(history=story.history(), coordination=Coordination()))
+def figure(name: str, builder: HistoryBuilder) -> float | None:
+    return OF[name](Performed(history=builder.history(), coordination=Coordination()))
 
 
-def moved(story: Story, kind: EventKind, words: str) -> None:
-    story.event(kind, node="b1", detail=words)
+def moved(builder: HistoryBuilder, kind: EventKind, words: str) -> None:
+    builder.event(kind, node="b1", detail=words)
 
 
 def test_latency_counts_acknowledged_produces_to_all() -> None:
-    story = Story()
-    story.produces(0, "a", 0, acks=1)  # a row for the invocation, a row for the answer
-    assert figure("produce_median_ms", story) is None
+    builder = HistoryBuilder()
+    builder.produce(0, "a", 0, acks=1)  # a row for the invocation, a row for the answer
+    assert figure("produce_median_ms", builder) is None
 
-    story.produces(0, "b", 1)
+    builder.produce(0, "b", 1)
 
-    assert figure("produce_median_ms", story) == 1
+    assert figure("produce_median_ms", builder) == 1
 
 
 def test_slowest_produce_is_seen_beside_the_median() -> None:
-    story = Story()
-    story.produces(0, "a", 0)
-    story.produces(0, "b", 1)
-    story.asks(1, "c", -1)
-    story.asks(2, "d", -1)
-    story.acked(1, "c", 2)
+    builder = HistoryBuilder()
+    builder.produce(0, "a", 0)
+    builder.produce(0, "b", 1)
+    builder.invoke_produce(1, "c", -1)
+    builder.invoke_produce(2, "d", -1)
+    builder.produce_ok(1, "c", 2)
 
-    assert (figure("produce_median_ms", story), figure("produce_p99_ms", story)) == (1, 2)
+    assert (figure("produce_median_ms", builder), figure("produce_p99_ms", builder)) == (1, 2)
 
 
 def test_leaderless_time_begins_when_the_leader_ends() -> None:
-    story = Story()
-    story.leads("b1", 1, leo=0)
-    story.event(EventKind.NODE_STOPPED, whole_node=True, node="b2", life=1, detail="crash")  # a follower
-    story.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail="crash")
-    story.follows("b3", 2, "b2")
-    story.leads("b2", 2, leo=0)
+    builder = HistoryBuilder()
+    builder.leads("b1", 1, leo=0)
+    builder.event(EventKind.NODE_STOPPED, whole_node=True, node="b2", life=1, detail="crash")  # a follower
+    builder.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail="crash")
+    builder.follows("b3", 2, "b2")
+    builder.leads("b2", 2, leo=0)
 
-    assert figure("leaderless_most_ms", story) == 2
+    assert figure("leaderless_most_ms", builder) == 2
 
 
 def test_partition_that_gets_no_leader_again_has_no_sample() -> None:
-    story = Story()
-    story.leads("b1", 1, leo=0)
-    story.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail="crash")
+    builder = HistoryBuilder()
+    builder.leads("b1", 1, leo=0)
+    builder.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail="crash")
 
-    assert figure("leaderless_median_ms", story) is None
+    assert figure("leaderless_median_ms", builder) is None
 
 
 def test_isr_change_lasts_until_its_outcome_is_known() -> None:
-    story = Story()
-    story.change_isr("b1", 1, ("b1",))
-    story.change_isr("b1", 1, ("b1",))  # sent again
-    story.change_isr("b1", 1, ("b1",), ended=True)
+    builder = HistoryBuilder()
+    builder.change_isr("b1", 1, ("b1",))
+    builder.change_isr("b1", 1, ("b1",))  # sent again
+    builder.change_isr("b1", 1, ("b1",), ended=True)
 
-    assert figure("isr_change_median_ms", story) == 2
+    assert figure("isr_change_median_ms", builder) == 2
 
 
 @pytest.mark.parametrize(("rows", "move", "cancel"), [
@@ -79,23 +79,23 @@ def test_isr_change_lasts_until_its_outcome_is_known() -> None:
     (["begun forward to 1,2"], None, None),
 ])  # fmt: skip
 def test_move_and_its_cancellation_are_timed_apart(rows: list[str], move: float | None, cancel: float | None) -> None:
-    story = Story()
+    builder = HistoryBuilder()
     for row in rows:
         kind = EventKind.REASSIGNMENT_BEGUN if row.startswith("begun ") else EventKind.REASSIGNMENT_ENDED
-        moved(story, kind, row.partition(" ")[2])
+        moved(builder, kind, row.partition(" ")[2])
 
-    assert (figure("move_median_ms", story), figure("cancel_median_ms", story)) == (move, cancel)
+    assert (figure("move_median_ms", builder), figure("cancel_median_ms", builder)) == (move, cancel)
 
 
 def test_copies_are_in_vain_where_the_replica_is_deleted() -> None:
-    story = Story()
-    story.append("b1 b2 b3", 0, "a")
-    story.append("b1 b2 b3", 1, "b")
-    assert figure("copied_in_vain", story) is None
+    builder = HistoryBuilder()
+    builder.append("b1 b2 b3", 0, "a")
+    builder.append("b1 b2 b3", 1, "b")
+    assert figure("copied_in_vain", builder) is None
 
-    story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
+    builder.event(EventKind.REPLICA_DELETED, node="b3", life=1)
 
-    assert figure("copied_in_vain", story) == 2
+    assert figure("copied_in_vain", builder) == 2
 
 
 @pytest.mark.slow

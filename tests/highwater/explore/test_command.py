@@ -34,10 +34,10 @@ def test_counterexample_is_written_as_a_plan_that_replays(tmp_path: Path, capsys
 def test_explore_json_has_the_repeat_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*V3, "--json"]) == ExitCode.INVALID
 
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert found["verdict"] == "INVALID"
-    assert len(found["story"]) == 7
-    assert found["repeat"] == "highwater explore machines --protocol v3 --holds strong-isr"
+    result = msgspec.json.decode(capsys.readouterr().out)
+    assert result["verdict"] == "INVALID"
+    assert len(result["story"]) == 7
+    assert result["repeat"] == "highwater explore machines --protocol v3 --holds strong-isr"
 
 
 def test_exploration_out_of_budget_is_unknown_and_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,8 @@ def test_interrupted_explore_is_unknown_with_its_numbers(
 
 @pytest.mark.slow
 def test_resumed_exploration_ends_as_one_without_a_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    world, stored = ["--expiries", "0"], tmp_path / "search"
+    world = ["--expiries", "0"]
+    stored = tmp_path / "search"
     assert run_command_line(["explore", "machines", *world, "--max-depth", "9", "--folder", str(stored)]) == ExitCode.UNKNOWN
 
     assert run_command_line(["explore", "machines", "--resume", str(stored)]) == ExitCode.VALID
@@ -156,8 +157,8 @@ def test_earlier_form_of_explore_tells_the_present_one(old: str, words: str, cap
     assert run_command_line(["explore", *old.split()]) == ExitCode.USAGE
 
     printed = capsys.readouterr()
-    told = json.dumps({"error": words, "exit": ExitCode.USAGE}, separators=(",", ":")) + "\n" if "--json" in old else ""
-    assert (printed.out, printed.err) == (told, f"highwater: {words}\n")
+    error_line = json.dumps({"error": words, "exit": ExitCode.USAGE}, separators=(",", ":")) + "\n" if "--json" in old else ""
+    assert (printed.out, printed.err) == (error_line, f"highwater: {words}\n")
 
 
 def test_help_lists_options_under_the_heading_of_their_group(capsys: pytest.CaptureFixture[str]) -> None:

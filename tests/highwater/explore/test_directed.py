@@ -130,11 +130,11 @@ def test_realise_says_how_near_it_came(capsys: pytest.CaptureFixture[str]) -> No
 
     assert run_command_line(command) == ExitCode.UNKNOWN
 
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert found["stopped_by"] == "the end of all paths toward a violation"
-    assert found["toward"]["distance"] > 0
-    assert found["toward"]["story"]
-    assert found["repeat"] == "highwater explore realise truncate-to-hw --protocol safe --brokers 2 --holds strong-isr"
+    result = msgspec.json.decode(capsys.readouterr().out)
+    assert result["stopped_by"] == "the end of all paths toward a violation"
+    assert result["toward"]["distance"] > 0
+    assert result["toward"]["story"]
+    assert result["repeat"] == "highwater explore realise truncate-to-hw --protocol safe --brokers 2 --holds strong-isr"
 
 
 def test_realise_repeats_the_property_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ EXACT = {
 }
 
 
-def take(model: MachineWorld, state: Key, *actions: AnyAction) -> Key:
+def state_after(model: MachineWorld, state: Key, *actions: AnyAction) -> Key:
     for action in actions:
         state = model.after(state, action)
     return state
@@ -44,7 +44,7 @@ def test_explored_state_with_renumbered_versions_acts_the_same(protocol: str, ch
 def test_explored_fetch_at_the_log_end_waits_for_records() -> None:
     model = MachineWorld(VARIANTS["safe"], Bounds())
 
-    state = take(
+    state = state_after(
         model,
         model.initial(),
         Produce(node="b1"),
@@ -72,7 +72,7 @@ def test_doubled_message_arrives_twice() -> None:
     doubles = [(action, after) for action, after in model.successors(produced) if isinstance(action, Double)]
 
     ((action, doubled),) = doubles
-    arrived = take(model, doubled, Deliver(message="FetchReply", source="b1", to="b2"))
+    arrived = state_after(model, doubled, Deliver(message="FetchReply", source="b1", to="b2"))
 
     assert action == Double(message="FetchReply", source="b1", to="b2")
     assert len(model.state(doubled).network) == 2
@@ -83,7 +83,7 @@ def test_doubled_message_arrives_twice() -> None:
 
 def test_restarted_broker_waits_for_its_old_session() -> None:
     model = MachineWorld(VARIANTS["safe"], Bounds())
-    back = take(model, model.initial(), Crash(node="b2"), Restart(node="b2"))
+    back = state_after(model, model.initial(), Crash(node="b2"), Restart(node="b2"))
 
     assert model.standing(back).sessions == (1, 2, 4)  # 3 was the session of the administrator
 
@@ -93,20 +93,20 @@ def test_async_zk_writes_and_answers_are_separate_actions() -> None:
     model = MachineWorld(VARIANTS["v3"], Bounds(zk_async=True))
     initial = model.initial()
 
-    (asked,) = (after for action, after in model.successors(initial) if getattr(action, "timer", "") == "isr")
-    performed = model.after(asked, ZkPerform(node="b1"))
+    (timer_fired,) = (after for action, after in model.successors(initial) if getattr(action, "timer", "") == "isr")
+    performed = model.after(timer_fired, ZkPerform(node="b1"))
     heard = model.after(performed, ZkHear(node="b1"))
 
-    assert [model.standing(s).partitions[0].isr for s in (asked, performed, heard)] == [(1, 2), (1,), (1,)]
-    assert [model.hosts(s)[0].replicas[0].isr for s in (asked, performed, heard)] == [(1, 2), (1, 2), (1,)]
+    assert [model.standing(s).partitions[0].isr for s in (timer_fired, performed, heard)] == [(1, 2), (1,), (1,)]
+    assert [model.hosts(s)[0].replicas[0].isr for s in (timer_fired, performed, heard)] == [(1, 2), (1, 2), (1,)]
 
 
 def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
     """KIP-343: a broker that the controller has not heard of leaves the ISR; its next heartbeat is not late for ever."""
     model = MachineWorld(VARIANTS["safe"], Bounds(kip343=True))
     initial = model.initial()
-    silent = take(model, initial, Fire(node="b1", timer="silent:2"))
-    beat = take(model, silent, Fire(node="b2", timer="heartbeat"))
+    silent = state_after(model, initial, Fire(node="b1", timer="silent:2"))
+    beat = state_after(model, silent, Fire(node="b2", timer="heartbeat"))
 
     assert [model.standing(state).partitions[0].isr for state in (initial, silent)] == [(1, 2), (1,)]
     assert "MetadataHeartbeat" in [type(flight.message).__name__ for flight in model.state(beat).network]
@@ -114,7 +114,7 @@ def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "why"),
+    ("action", "reason"),
     [
         (Deliver(message="Fetch", source="b2", to="b1"), "no Fetch number 0 from b2 to b1 is in flight"),
         (Restart(node="b1"), "b1 is up"),
@@ -123,10 +123,10 @@ def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
         (ZkHear(node="b1"), "no event from ZooKeeper to b1 is in flight"),
     ],
 )
-def test_impossible_explorer_action_is_refused_with_a_reason(action: AnyAction, why: str) -> None:
+def test_impossible_explorer_action_is_refused_with_a_reason(action: AnyAction, reason: str) -> None:
     model = MachineWorld(VARIANTS["safe"], Bounds())
 
-    with pytest.raises(Impossible, match=why):
+    with pytest.raises(Impossible, match=reason):
         model.after(model.initial(), action)
 
 

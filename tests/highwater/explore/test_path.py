@@ -40,10 +40,10 @@ def plan(path: tuple[AnyAction, ...] = LOSS) -> Plan:
 
 
 def test_counterexample_text_names_truncation_and_election() -> None:
-    told = " ".join(tell(MachineWorld(V3_CLEAN, bounds_of(plan())), LOSS))
+    text = " ".join(tell(MachineWorld(V3_CLEAN, bounds_of(plan())), LOSS))
 
-    assert "b2 truncates its log at offset 0, to its high watermark" in told
-    assert "b2 becomes leader of epoch 1 with LEO 0" in told
+    assert "b2 truncates its log at offset 0, to its high watermark" in text
+    assert "b2 becomes leader of epoch 1 with LEO 0" in text
 
 
 def test_explored_path_is_unchanged_after_writing_and_reading() -> None:
@@ -111,8 +111,8 @@ def test_impossible_action_is_a_harness_failure() -> None:
 
 
 def test_explorer_refuses_a_plan_without_a_path() -> None:
-    other = replace(plan(), cluster=replace(plan().cluster, session_timeout_ms=1000))
+    plan_of_short_sessions = replace(plan(), cluster=replace(plan().cluster, session_timeout_ms=1000))
 
     assert ExploreBackend().refuse(plan()) is None
     assert ExploreBackend().refuse(plan(())) == "backend explore performs only plans with a path"
-    assert "default cluster settings" in str(ExploreBackend().refuse(other))
+    assert "default cluster settings" in str(ExploreBackend().refuse(plan_of_short_sessions))

@@ -195,22 +195,22 @@ def test_protocol_safe_holds_with_a_crash_and_an_expiry() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bounds", [Bounds(expiries=0), Bounds(brokers=3, crashes=0, expiries=0, records=2, max_epochs=1)])
 def test_search_by_two_workers_counts_as_by_one(bounds: Bounds) -> None:
-    one, two = (search("safe", bounds, workers=workers) for workers in (1, 2))
+    by_one_worker, by_two_workers = (search("safe", bounds, workers=workers) for workers in (1, 2))
 
-    assert replace(two, goals=()) == replace(one, goals=())
-    assert sorted(two.goals) == sorted(one.goals)
+    assert replace(by_two_workers, goals=()) == replace(by_one_worker, goals=())
+    assert sorted(by_two_workers.goals) == sorted(by_one_worker.goals)
 
 
 @pytest.mark.slow
 def test_search_by_two_workers_finds_a_shortest_violation() -> None:
-    one, two = (search("v3", Bounds(), properties=(STRONG_ISR,), workers=workers) for workers in (1, 2))
+    by_one_worker, by_two_workers = (search("v3", Bounds(), properties=(STRONG_ISR,), workers=workers) for workers in (1, 2))
 
-    assert (two.end, two.depth) == (one.end, one.depth) == ("violated", 7)
+    assert (by_two_workers.end, by_two_workers.depth) == (by_one_worker.end, by_one_worker.depth) == ("violated", 7)
     model = world("v3", Bounds())()
     state = model.initial()
-    for action in two.path:
+    for action in by_two_workers.path:
         state = model.after(state, action)
-    assert next(p for p in model.properties if p.name == STRONG_ISR).broken(state) == two.wrong
+    assert next(p for p in model.properties if p.name == STRONG_ISR).broken(state) == by_two_workers.wrong
 
 
 @pytest.mark.slow
@@ -250,12 +250,13 @@ def test_search_with_a_killed_worker_can_be_resumed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_search_that_forgets_parts_has_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that only the remembered steps of brokers need are dropped; states, paths and goals stay."""
-    bounds, properties = Bounds(expiries=0), (COMMITTED, STRONG_ISR)
-    whole = [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)]
+    bounds = Bounds(expiries=0)
+    properties = (COMMITTED, STRONG_ISR)
+    complete = [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)]
 
     monkeypatch.setattr(shard, "PARTS_MAX", 50)
 
-    assert [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)] == whole
+    assert [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)] == complete
 
 
 @pytest.mark.slow
@@ -310,11 +311,13 @@ def test_depth_first_search_visits_all_within_a_depth() -> None:
 def test_walks_find_what_truncation_to_the_hw_breaks(scheduler: Scheduler) -> None:
     build = world("truncate-to-hw", ONE_EXPIRY)
 
-    one, two = (Walks(build, (STRONG_ISR,), clock, scheduler=scheduler, seed=7).run(Budget(walks=300)) for _ in range(2))
+    first_walks, second_walks = (
+        Walks(build, (STRONG_ISR,), clock, scheduler=scheduler, seed=7).run(Budget(walks=300)) for _ in range(2)
+    )
 
-    assert replace(one, memory_mib=0) == replace(two, memory_mib=0)
-    assert one.end == "violated"
-    assert len(one.path) >= 6  # the length of a shortest one
+    assert replace(first_walks, memory_mib=0) == replace(second_walks, memory_mib=0)
+    assert first_walks.end == "violated"
+    assert len(first_walks.path) >= 6  # the length of a shortest one
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -93,7 +93,7 @@ def _line(type_: str, f: str, value: str) -> str:
 def _forged(tmp_path: Path, calls: tuple[tuple[str, str, str], ...], **changes: object) -> int:
     """Write a history and the certificate of its verdict, change the certificate, and verify it."""
     file, out = tmp_path / "history.edn", tmp_path / "proof.json"
-    file.write_text("".join(_line("invoke", f, asked) + _line("ok", f, told) for f, asked, told in calls))
+    file.write_text("".join(_line("invoke", f, argument) + _line("ok", f, answer) for f, argument, answer in calls))
     run_command_line(["check", str(file), "--certificate", str(out), "--consistency", "strict-serializable"])
     assert run_command_line(["verify", str(file), str(out)]) == 0
     certificate = msgspec.json.decode(out.read_bytes())
@@ -162,7 +162,7 @@ def test_order_of_answers_that_are_right_alone_is_refused(
 ) -> None:
     """No judge says VALID of such a history, so no certificate may prove it."""
     file, out = tmp_path / "history.edn", tmp_path / "proof.json"
-    file.write_text("".join(_line("invoke", f, asked) + _line("ok", f, told) for f, asked, told in calls))
+    file.write_text("".join(_line("invoke", f, argument) + _line("ok", f, answer) for f, argument, answer in calls))
     forged = Certificate(
         format=1, history=digest_of(read_calls(file)), model=model, initial="", level="linearizable", verdict="VALID",
         witness=Linearization(order=(0,)),

@@ -59,8 +59,8 @@ def _edn_history(model: str) -> bytes:
     """Eight calls of this model as Jepsen writes them, by two processes in turn."""
     lines = []
     for number in range(8):
-        f, asked, told = _CALLS[model][number % len(_CALLS[model])]
-        for index, kind, value in ((2 * number, ":invoke", asked), (2 * number + 1, ":ok", told)):
+        f, argument, answer = _CALLS[model][number % len(_CALLS[model])]
+        for index, kind, value in ((2 * number, ":invoke", argument), (2 * number + 1, ":ok", answer)):
             lines.append(f"{{:index {index}, :time {index}, :process {number % 2}, :type {kind}, :f {f}, :value {value}}}")
     return ("\n".join(lines) + "\n").encode()
 
@@ -69,8 +69,8 @@ def _json_history() -> bytes:
     """The calls of `register` as JSON lines."""
     rows = []
     for number in range(8):
-        f, asked, told = _CALLS["register"][number % 4]
-        for kind, value in (("invoke", asked), ("ok", told)):
+        f, argument, answer = _CALLS["register"][number % 4]
+        for kind, value in (("invoke", argument), ("ok", answer)):
             row = {"process": number % 2, "type": kind, "f": f[1:], "value": None if value == "nil" else int(value)}
             rows.append(msgspec.json.encode(row))
     return b"\n".join(rows) + b"\n"
@@ -79,8 +79,8 @@ def _json_history() -> bytes:
 def _recording_of(model: str, *calls: tuple[str, dict[str, object], dict[str, object]]) -> bytes:
     """Calls behind a line of manifest."""
     rows: list[dict[str, object]] = [{"manifest": {"system": "s", "model": model}}]
-    for number, (f, asked, told) in enumerate(calls):
-        for kind, fields in (("invoke", asked), ("ok", told)):
+    for number, (f, argument, answer) in enumerate(calls):
+        for kind, fields in (("invoke", argument), ("ok", answer)):
             rows.append({"process": number % 2, "type": kind, "f": f, "time": len(rows), **fields})
     return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
@@ -132,10 +132,10 @@ def damages(draw: st.DrawFn) -> Callable[[bytes], bytes]:
     return damage
 
 
-def _struck(data: bytes, kind: int, one: int, two: int, word: bytes) -> bytes:
-    at, size = one * len(data) // 1000, two % 40
+def _struck(data: bytes, kind: int, first_draw: int, second_draw: int, word: bytes) -> bytes:
+    at, size = first_draw * len(data) // 1000, second_draw % 40
     lines = data.split(b"\n")
-    first, second = one * len(lines) // 1000, two * len(lines) // 1000
+    first, second = first_draw * len(lines) // 1000, second_draw * len(lines) // 1000
     match kind:
         case 0:
             return data[:at]
@@ -152,7 +152,7 @@ def _struck(data: bytes, kind: int, one: int, two: int, word: bytes) -> bytes:
         case _:
             # Replacing a whole word leaves the file well formed more often than the other changes.
             words = lines[first].split(b" ")
-            words[two % len(words)] = word
+            words[second_draw % len(words)] = word
             lines[first] = b" ".join(words)
     return b"\n".join(lines)
 
@@ -226,8 +226,8 @@ def test_error_of_an_unmatched_completion_names_the_line(form: str, tmp_path: Pa
 @pytest.mark.parametrize("how", [":info", ":fail", "of a nemesis"])
 def test_history_without_an_ok_operation_is_unknown(model: str, how: str, tmp_path: Path) -> None:
     """A client that never got an answer proves nothing. Knossos counts such a history as valid."""
-    f, asked, _ = _CALLS[model][0]
-    lines = [f"{{:process 0, :type {kind}, :f {f}, :value {asked}}}" for kind in (":invoke", how)]
+    f, argument, _ = _CALLS[model][0]
+    lines = [f"{{:process 0, :type {kind}, :f {f}, :value {argument}}}" for kind in (":invoke", how)]
     file = tmp_path / "history.edn"
     file.write_text("{:process :nemesis, :type :info, :f :kill}" if how == "of a nemesis" else "\n".join(lines))
     judgement = judge_file(file, ModelChoice(model=model))
@@ -275,9 +275,9 @@ def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initia
 
 def test_consistency_models_may_be_separated_by_spaces(tmp_path: Path) -> None:
     (tmp_path / "history.edn").write_bytes(_edn_history("list-append"))
-    asked = ["check", str(tmp_path / "history.edn"), "--model", "list-append", "--consistency", "serializable, read-committed"]
+    command = ["check", str(tmp_path / "history.edn"), "--model", "list-append", "--consistency", "serializable, read-committed"]
 
-    assert run_command_line(asked) in _VERDICTS
+    assert run_command_line(command) in _VERDICTS
 
 
 _LATE = """{:process 0, :type :invoke, :f :write, :value 1, :time 9000000000, :index 0}

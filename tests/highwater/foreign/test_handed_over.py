@@ -24,8 +24,8 @@ def _edn(*calls: tuple[str, str, str]) -> str:
     """Calls that end before the next begins, each of its own process: function, what is asked, what is answered."""
     return "".join(
         f"{{:process {process}, :type :{kind}, :f :{f}, :value {value}}}\n"
-        for process, (f, asked, told) in enumerate(calls)
-        for kind, value in (("invoke", asked), ("ok", told))
+        for process, (f, argument, answer) in enumerate(calls)
+        for kind, value in (("invoke", argument), ("ok", answer))
     )
 
 
@@ -74,7 +74,7 @@ def test_history_txt_of_jepsen_is_judged(read: str, code: ExitCode, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("0\t:invoke\t:write\t1\n0\t:done\t:write\t1\n", "line 2: not a process, a type, a function and a value"),
         ("0\t:invoke\t:read\tnil\n0\t:info\t:read\tnil\t:timeout\n1\t:inv", "line 3: not a process"),
@@ -88,11 +88,11 @@ def test_history_txt_of_jepsen_is_judged(read: str, code: ExitCode, tmp_path: Pa
         ("0\t:invoke\t:write\t1\n1\t:ok\t:write\t1\n", "line 2: process 1 completes write, but it has no call open"),
     ],
 )
-def test_bad_history_txt_is_refused_with_its_line(text: str, why: str, tmp_path: Path, capsys: Printed) -> None:
+def test_bad_history_txt_is_refused_with_its_line(text: str, reason: str, tmp_path: Path, capsys: Printed) -> None:
     (tmp_path / "history.txt").write_text(text)
 
     assert run_command_line(["check", str(tmp_path / "history.txt")]) == USAGE
-    assert why in capsys.readouterr().err
+    assert reason in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", ["", " :conn-not-ready", " [:psql-exception ERROR: no replica node addresses]"])
@@ -145,10 +145,10 @@ def test_steps_on_one_line_are_told_apart(tmp_path: Path, capsys: Printed) -> No
     path.write_text("[{:type :ok, :value [[:append :m 1] [:r :n [1]]]} {:type :ok, :value [[:append :n 1] [:r :m [1]]]}]")
 
     assert run_command_line(["check", str(path), "--consistency", "serializable"]) == ExitCode.INVALID
-    told = capsys.readouterr().out
-    assert "line 1 before line 2" in told
-    assert "line 2: process nil, ok: append n 1, r m -> [1]" in told
-    assert "the steps of the file stand on one line: line N is the step N" in told
+    output = capsys.readouterr().out
+    assert "line 1 before line 2" in output
+    assert "line 2: process nil, ok: append n 1, r m -> [1]" in output
+    assert "the steps of the file stand on one line: line N is the step N" in output
 
 
 @pytest.mark.parametrize(
@@ -166,17 +166,19 @@ def test_other_completions_without_a_call_are_refused(text: str, line: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("read", "told"), [("[:r :x]", "[:r :x [1]]"), ("[:r :x nil]", "[:r :x [1]]"), ("[:r :x]", "[:r :x nil]")]
+    ("read", "read_back"), [("[:r :x]", "[:r :x [1]]"), ("[:r :x nil]", "[:r :x [1]]"), ("[:r :x]", "[:r :x nil]")]
 )
 @pytest.mark.parametrize("outcome", [":ok", ":info", ":fail"])
-def test_read_may_be_asked_without_a_value(read: str, told: str, outcome: str, tmp_path: Path) -> None:
+def test_read_may_be_asked_without_a_value(read: str, read_back: str, outcome: str, tmp_path: Path) -> None:
     """In invocations, and in completions of unknown outcome, which repeat them."""
-    value = told if outcome == ":ok" else read
+    value = read_back if outcome == ":ok" else read
     steps = [
         (0, ":invoke", "[:append :x 1]"), (1, ":invoke", read), (0, ":ok", "[:append :x 1]"), (1, outcome, value),
         (2, ":invoke", "[:r :x]"), (2, ":ok", "[:r :x [1]]"),
     ]  # fmt: skip
-    (tmp_path / "h.edn").write_text("\n".join(f"{{:process {p}, :type {kind}, :value [{told}]}}" for p, kind, told in steps))
+    (tmp_path / "h.edn").write_text(
+        "\n".join(f"{{:process {p}, :type {kind}, :value [{read_back}]}}" for p, kind, read_back in steps)
+    )
 
     assert run_command_line(["check", str(tmp_path / "h.edn")]) == VALID
 
@@ -185,7 +187,7 @@ _STEP = "{:process 0, :type :invoke, :f :write, :value 1}\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         (_STEP + _STEP.replace(":invoke", ":done"), "line 2: :type must be one of invoke, ok, fail, info, not 'done'"),
         ("{:process 0, :f :write, :value 1}\n" * 2, "info, and the step has 'process' 'f' 'value' only"),
@@ -202,13 +204,13 @@ _STEP = "{:process 0, :type :invoke, :f :write, :value 1}\n"
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["h.edn", "h"])
-def test_refused_edn_is_not_taken_for_a_table(name: str, text: str, why: str, tmp_path: Path, capsys: Printed) -> None:
+def test_refused_edn_is_not_taken_for_a_table(name: str, text: str, reason: str, tmp_path: Path, capsys: Printed) -> None:
     """Commas are blanks in EDN, and equally many of them in each line show nothing."""
     (tmp_path / name).write_text(text)
 
     assert run_command_line(["check", str(tmp_path / name)]) == USAGE
     message = capsys.readouterr().err
-    assert why in message
+    assert reason in message
     assert "looks like" not in message
 
 

@@ -50,15 +50,15 @@ class _Queue:
 
 
 @pytest.mark.parametrize(
-    ("mine", "built_in", "intent"), [(_Register, CasRegister(0), _cas), (_Queue, FifoQueue(), _queue)], ids=["cas", "queue"]
+    ("own_class", "built_in", "intent"), [(_Register, CasRegister(0), _cas), (_Queue, FifoQueue(), _queue)], ids=["cas", "queue"]
 )
-def test_own_model_judges_as_the_built_in_one(mine: type, built_in: Model, intent: Callable[[Rng, int], Intent]) -> None:
+def test_own_model_judges_as_the_built_in_one(own_class: type, built_in: Model, intent: Callable[[Rng, int], Intent]) -> None:
     rng = Rng(Seed(4)).fork(built_in.name)
     verdicts = set()
     for _ in range(400):
         calls = overlapping_calls(rng, 5, intent)
-        own, other = judge(OwnObject("mine", mine()), calls).validity, judge(built_in, calls).validity
-        assert own is other, calls
+        own, own_verdict = judge(OwnObject("mine", own_class()), calls).validity, judge(built_in, calls).validity
+        assert own is own_verdict, calls
         verdicts.add(own)
     assert verdicts >= {Validity.VALID, Validity.INVALID}
 
@@ -135,10 +135,10 @@ def test_file_without_a_model_is_refused_in_one_line(tmp_path: Path, text: str |
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
 
-    with pytest.raises(UsageError, match=r"^--model ") as refused:
+    with pytest.raises(UsageError, match=r"^--model ") as error_info:
         own_model(f"{tmp_path}/mine.py:X")
-    assert words in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert words in str(error_info.value)
+    assert "\n" not in str(error_info.value)
 
 
 def _returns(state: Hashable) -> OwnObject:

@@ -34,11 +34,11 @@ def test_words_show_the_row_and_what_it_changed(capsys: Printed) -> None:
 
 def test_json_has_the_states_before_and_after(capsys: Printed) -> None:
     assert run_command_line(["inspect", _PLAN, "--row", "200", "--node", "b1,zookeeper", "--json"]) == ExitCode.VALID
-    told = json.loads(capsys.readouterr().out)
+    moment = json.loads(capsys.readouterr().out)
 
-    assert told["row"]["index"] == 200
-    assert set(told["state"]) == set(told["before"]) == {"b1", "zookeeper"}
-    assert told["state"]["b1"]["broker"]["partitions"]["t-0"]["log"]["leo"] >= 0
+    assert moment["row"]["index"] == 200
+    assert set(moment["state"]) == set(moment["before"]) == {"b1", "zookeeper"}
+    assert moment["state"]["b1"]["broker"]["partitions"]["t-0"]["log"]["leo"] >= 0
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_moment_that_does_not_exist_is_refused(arguments: list[str], complaint: 
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "told"),
+    ("name", "words", "sentence"),
     [
         # What the cause of each counterexample speaks of: who truncated, led or dropped what at that moment.
         ("truncate-to-hw", "truncate", "LEO 0"),
@@ -108,11 +108,11 @@ def test_moment_that_does_not_exist_is_refused(arguments: list[str], complaint: 
         ("isr-no-version", "isr-change-ended", "t-0.role.isr"),
     ],
 )
-def test_counterexample_shows_what_its_cause_tells(name: str, words: str, told: str, capsys: Printed) -> None:
+def test_counterexample_shows_what_its_cause_tells(name: str, words: str, sentence: str, capsys: Printed) -> None:
     path = str(ROOT / f"corpus/explored/{name}.yaml")
 
     assert run_command_line(["inspect", path, "--until", words]) == ExitCode.VALID
-    assert told in capsys.readouterr().out
+    assert sentence in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -56,7 +56,19 @@ FETCH = m.Fetch(1, T0, B2, Incarnation(6), EPOCH, Offset(7), max_wait_ms=Millis(
 
 WORDS: list[tuple[m.AnyMessage, str]] = [
     (FETCH, "orders-0 from offset 7, epoch 2"),
-    (m.Fetch(1, T0, None, Incarnation(0), NO_EPOCH, Offset(7), Millis(500), 10), "orders-0 from offset 7, for a consumer"),
+    (
+        m.Fetch(
+            1,
+            T0,
+            replica=None,
+            incarnation=Incarnation(0),
+            leader_epoch=NO_EPOCH,
+            offset=Offset(7),
+            max_wait_ms=Millis(500),
+            max_records=10,
+        ),
+        "orders-0 from offset 7, for a consumer",
+    ),
     (m.FetchReply(1, T0, NONE, EPOCH, Offset(8), BATCHES), "orders-0 records 7 to 9, HW 8, epoch 2"),
     (
         m.FetchReply(1, T0, NONE, EPOCH, Offset(8), diverging=m.Diverging(LeaderEpoch(1), Offset(5))),
@@ -78,7 +90,7 @@ WORDS: list[tuple[m.AnyMessage, str]] = [
         "no error; orders-0 ends at 9, last epoch 2; orders-1 offline",
     ),
     (m.MetadataHeartbeat(1, B2, Incarnation(6), BrokerState.ACTIVE), "b2, incarnation 6, wants to be ACTIVE"),
-    (m.MetadataHeartbeatReply(1, NONE, None, BrokerState.ACTIVE), "ACTIVE"),
+    (m.MetadataHeartbeatReply(1, NONE, error_string=None, current_state=BrokerState.ACTIVE), "ACTIVE"),
     (
         m.IsrChange(1, B1, Incarnation(5), (m.IsrProposal(T0, EPOCH, ISR, ZkVersion(7)),)),
         "b1, incarnation 5; orders-0 epoch 2, ISR {b1,b2}, version 7",

@@ -34,9 +34,9 @@ def test_states_of_a_row_are_those_before_and_after_it() -> None:
 
     states = _only(inside(plan_to_yaml(_plan()), _history(), [cut.index]).rows)
 
-    held = next(held for held in states.held if held.name == cut.node)
-    assert f"LEO {cut.offset}" in _text(held.after)
-    assert f"LEO {cut.offset}" not in _text(held.before)
+    process_states = next(process_states for process_states in states.held if process_states.name == cut.node)
+    assert f"LEO {cut.offset}" in _text(process_states.after)
+    assert f"LEO {cut.offset}" not in _text(process_states.before)
     name = f"broker.partitions.{cut.topic}-{cut.partition}.log.leo"
     assert [field.after for field in states.fields if field.name == name] == [str(cut.offset)]
 
@@ -53,7 +53,7 @@ def test_states_tell_of_the_partition_of_their_row() -> None:
     rows = [row for row in _history().events if row.kind is EventKind.STATE_WRITTEN]
 
     for states, row in zip(inside(plan_to_yaml(_plan()), _history(), [row.index for row in rows]).rows, rows, strict=True):
-        zookeeper = next(held for held in states.held if held.name == "zookeeper")
+        zookeeper = next(process_states for process_states in states.held if process_states.name == "zookeeper")
         assert f"{row.topic}-{row.partition}  leader {row.leader}" in _text(zookeeper.after) or row.leader is None
 
 
@@ -74,12 +74,12 @@ def test_rows_of_one_action_cost_one_performance(monkeypatch: pytest.MonkeyPatch
 def test_run_of_other_code_has_a_sentence_in_place_of_states() -> None:
     history = _history()
     events = [replace(row, offset=(row.offset or 0) + 1) if row == _cut() else row for row in history.events]
-    other = History(manifest=history.manifest, operations=history.operations, events=events)
+    history_of_other_code = History(manifest=history.manifest, operations=history.operations, events=events)
 
-    found = inside(plan_to_yaml(_plan()), other, [_cut().index])
+    states_found = inside(plan_to_yaml(_plan()), history_of_other_code, [_cut().index])
 
-    assert (found.rows, found.missing[:11]) == ((), "No states: ")
-    assert f"row {_cut().index} is another one than in the stored run" in found.missing
+    assert (states_found.rows, states_found.missing[:11]) == ((), "No states: ")
+    assert f"row {_cut().index} is another one than in the stored run" in states_found.missing
 
 
 def test_run_on_real_brokers_has_a_sentence_for_states() -> None:
@@ -98,11 +98,11 @@ def test_explored_path_has_states_around_each_row() -> None:
     history = ExploreBackend().perform(plan, Provenance(run_id="run", plan_digest="")).history
     rows = [row.index for row in history.events]
 
-    found = inside(plan_to_yaml(plan), history, rows)
+    states_found = inside(plan_to_yaml(plan), history, rows)
 
-    assert [states.index for states in found.rows] == sorted(rows)
-    assert any(states.fields for states in found.rows)
-    assert any("replica/isr._propose" in states.called for states in found.rows)
+    assert [states.index for states in states_found.rows] == sorted(rows)
+    assert any(states.fields for states in states_found.rows)
+    assert any("replica/isr._propose" in states.called for states in states_found.rows)
 
 
 @pytest.mark.slow

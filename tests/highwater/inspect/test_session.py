@@ -200,8 +200,8 @@ def test_lines_tell_of_one_partition_alone(session: Session) -> None:
     cut = _cut()
     session.look_at(f"{cut.topic}-{cut.partition}")
     session.to_row(cut.index)
-    told = "\n".join(session.lines((cut.node or "",)))
+    text = "\n".join(session.lines((cut.node or "",)))
 
-    assert f"LEO {cut.offset}" in told
-    assert "  timers  " in told
+    assert f"LEO {cut.offset}" in text
+    assert "  timers  " in text
     assert "zookeeper  controller b" in "\n".join(session.lines())

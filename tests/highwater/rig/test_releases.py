@@ -91,9 +91,9 @@ def test_seed_with_a_roll_starts_as_an_older_version() -> None:
     """R-316: it draws no request that old metadata cannot tell, such as the deletion of a topic."""
     plans = [derive(seed, faults=("roll",), workload="mixed") for seed in range(12)]
 
-    assert {one.system.starts for one in plans if isinstance(one.system, SystemSpec)} == {("kip112",), ("kip343_v0",)}
-    assert {one.workload.name for one in plans} == {"produce-consume"}
-    assert {one.audit_ms for one in plans} == {0}
+    assert {plan.system.starts for plan in plans if isinstance(plan.system, SystemSpec)} == {("kip112",), ("kip343_v0",)}
+    assert {plan.workload.name for plan in plans} == {"produce-consume"}
+    assert {plan.audit_ms for plan in plans} == {0}
 
 
 @pytest.mark.parametrize("name", ["kafka:4.1.0", "external", "toy"])

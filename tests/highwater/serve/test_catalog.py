@@ -254,8 +254,8 @@ def test_matrix_counts_verdicts_by_protocol_and_mix(snapshot: Snapshot) -> None:
 
 
 def test_two_runs_are_compared_line_by_line(snapshot: Snapshot) -> None:
-    run, other = (snapshot.by_key[key] for key in ("seed-1/sim-1", "seed-2/sim-1"))
-    rows = {what: (left, right, differ) for what, left, right, differ in side_by_side(run, other)}
+    run, run_beside = (snapshot.by_key[key] for key in ("seed-1/sim-1", "seed-2/sim-1"))
+    rows = {what: (left, right, differ) for what, left, right, differ in side_by_side(run, run_beside)}
 
     assert rows["verdict"] == ("VALID", "INVALID", True)
     assert rows["anomaly lost-write"] == ("0", "2", True)

@@ -42,11 +42,11 @@ def test_campaigns_of_one_command_are_a_trend_in_order_of_time(tmp_path: Path) -
     assert [(step.invalid.count, step.stuck.count, step.acted) for step in trend.steps] == [(1, 1, 1), (0, 0, 1)]
 
 
-@pytest.mark.parametrize("other", [" --faults crash", " --workload misuse", " --seconds 9"])
-def test_campaigns_of_other_options_are_not_compared(other: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("other_option", [" --faults crash", " --workload misuse", " --seconds 9"])
+def test_campaigns_of_other_options_are_not_compared(other_option: str, tmp_path: Path) -> None:
     """A fault mix that provokes more failures would look like a worse protocol."""
     put_campaign(tmp_path, "one", seeded(LOST, 1), begun=100)
-    put_campaign(tmp_path, "two", seeded(LOST, 2, other), begun=200)
+    put_campaign(tmp_path, "two", seeded(LOST, 2, other_option), begun=200)
 
     trends = trends_in(tmp_path)
 

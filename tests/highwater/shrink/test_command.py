@@ -117,15 +117,15 @@ def test_shrunk_plan_is_kept_with_its_verdicts(tmp_path: Path, capsys: pytest.Ca
 
     code = run_command_line(["shrink", SCENARIO, *options, "--json"])
 
-    found = msgspec.json.decode(capsys.readouterr().out)
+    result = msgspec.json.decode(capsys.readouterr().out)
     cases = load_entry(corpus / "seeds" / "small.yaml")
     summaries = [perform(task) for task in tasks_of(cases, build=Build(commit="", dirty=False, versions={}), keep=Keep())]
     assert code == ExitCode.INVALID
-    assert found["stopped"] is None
-    assert found["after"]["operations"] <= 20 < found["before"]["operations"]
+    assert result["stopped"] is None
+    assert result["after"]["operations"] <= 20 < result["before"]["operations"]
     assert [case.expectation.protocol for case in cases] == ["truncate-to-hw", "safe"]
     assert [complaint(case, summary) for case, summary in zip(cases, summaries, strict=True)] == [None, None]
-    assert all(neighbour["passes"] for neighbour in found["neighbours"])
+    assert all(neighbour["passes"] for neighbour in result["neighbours"])
     assert load_plan(corpus / "plans" / "small.yaml").story.startswith("b1 leads t-0 at first")
 
 
@@ -157,11 +157,13 @@ def test_interrupted_shrink_keeps_its_best_and_goes_on(tmp_path: Path) -> None:
 
     half = load_plan(folder / "plan.yaml")
     copytree(folder / "ledger", tmp_path / "answered")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=_here(), timeout=PATIENCE_S, check=False)
+    completed = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=_here(), timeout=PATIENCE_S, check=False
+    )
 
     assert (child.returncode, complained) == (ExitCode.UNKNOWN, "")
     assert "stopped: interrupted" in message
-    assert done.returncode == ExitCode.INVALID
+    assert completed.returncode == ExitCode.INVALID
     assert load_plan(folder / "plan.yaml").faults_ms < half.faults_ms
     kept = {path.name: path.stat().st_size for path in (tmp_path / "answered").iterdir()}
     assert kept.items() <= {path.name: path.stat().st_size for path in (folder / "ledger").iterdir()}.items()

@@ -39,21 +39,25 @@ def _shrunk(folder: Path, *, budget: Budget = AMPLE, windows: int = 9) -> tuple[
 
 
 def test_search_leaves_only_the_windows_that_the_failure_needs(tmp_path: Path, plans_tried: list[Plan]) -> None:
-    found, _ = _shrunk(tmp_path)
+    shrunk_plan, _ = _shrunk(tmp_path)
 
-    assert [window.id for window in found.plan.schedule] == ["f2", "f5"]
-    assert (found.plan.cluster.brokers, found.plan.workload.producers, found.plan.workload.consumers) == (1, 1, 0)
-    assert found.stopped is None
+    assert [window.id for window in shrunk_plan.plan.schedule] == ["f2", "f5"]
+    assert (shrunk_plan.plan.cluster.brokers, shrunk_plan.plan.workload.producers, shrunk_plan.plan.workload.consumers) == (
+        1,
+        1,
+        0,
+    )
+    assert shrunk_plan.stopped is None
 
 
 def test_search_accepts_plans_that_only_get_smaller(tmp_path: Path, plans_tried: list[Plan]) -> None:
     """The plan on disk is the best so far at any time."""
     _, accepted = _shrunk(tmp_path)
 
-    counts = [len(one.plan.schedule) for one in accepted]
+    counts = [len(accepted_search.plan.schedule) for accepted_search in accepted]
 
     assert counts == sorted(counts, reverse=True)
-    assert all({"f2", "f5"} <= {window.id for window in one.plan.schedule} for one in accepted)
+    assert all({"f2", "f5"} <= {window.id for window in accepted_search.plan.schedule} for accepted_search in accepted)
 
 
 def test_search_begun_again_asks_nothing_twice(tmp_path: Path, plans_tried: list[Plan]) -> None:
@@ -73,18 +77,18 @@ def test_search_begun_again_asks_nothing_twice(tmp_path: Path, plans_tried: list
     ],
 )
 def test_search_ends_when_its_budget_is_spent(tmp_path: Path, plans_tried: list[Plan], budget: Budget, words: str) -> None:
-    found, _ = _shrunk(tmp_path, budget=budget)
+    shrunk_plan, _ = _shrunk(tmp_path, budget=budget)
 
-    assert found.stopped == words
-    assert {"f2", "f5"} <= {window.id for window in found.plan.schedule}
+    assert shrunk_plan.stopped == words
+    assert {"f2", "f5"} <= {window.id for window in shrunk_plan.plan.schedule}
     assert len(plans_tried) <= 7
 
 
 def test_search_goes_on_from_a_spent_budget(tmp_path: Path, plans_tried: list[Plan]) -> None:
     _shrunk(tmp_path, budget=Budget(trials=5, cpu_seconds=1000))
-    found, _ = _shrunk(tmp_path)
+    shrunk_plan, _ = _shrunk(tmp_path)
 
-    assert len(plans_tried) == found.trials
+    assert len(plans_tried) == shrunk_plan.trials
 
 
 def test_plan_whose_trial_fails_in_the_harness_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +96,6 @@ def test_plan_whose_trial_fails_in_the_harness_does_not_fit(tmp_path: Path, monk
         raise RuntimeError("no disk")
 
     monkeypatch.setattr(search, "answer_encoded", broken)
-    found, accepted = _shrunk(tmp_path, windows=2)
+    shrunk_plan, accepted = _shrunk(tmp_path, windows=2)
 
-    assert (len(found.plan.schedule), accepted) == (2, [])
+    assert (len(shrunk_plan.plan.schedule), accepted) == (2, [])

@@ -117,23 +117,23 @@ BAD = {
 
 
 def test_answer_may_fill_in_reads_polls_and_offsets() -> None:
-    asked = "[[:r 1 nil] [:append 2 3] [:send 1 5] [:send 1 6] [:poll]]"
-    told = "[[:r 1 [4]] [:append 2 3] [:send 1 [0 5]] [:send 1 6] [:poll {1 [[0 5]]}]]"
-    history = history_of(f"{{:process 0, :type :invoke, :value {asked}}} {{:process 0, :type :ok, :value {told}}}")
+    argument = "[[:r 1 nil] [:append 2 3] [:send 1 5] [:send 1 6] [:poll]]"
+    completed_value = "[[:r 1 [4]] [:append 2 3] [:send 1 [0 5]] [:send 1 6] [:poll {1 [[0 5]]}]]"
+    history = history_of(f"{{:process 0, :type :invoke, :value {argument}}} {{:process 0, :type :ok, :value {completed_value}}}")
 
     assert len(history.calls) == 1
 
 
 @pytest.mark.parametrize("name", sorted(BAD))
 def test_bad_history_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
-    text, why = BAD[name]
+    text, reason = BAD[name]
     path = tmp_path / "history"
     path.write_text(text)
 
     with pytest.raises(HistoryError) as refusal:
         calls(path)
 
-    assert why in str(refusal.value)
+    assert reason in str(refusal.value)
 
 
 def test_history_from_a_pipe_is_refused(tmp_path: Path) -> None:

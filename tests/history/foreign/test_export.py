@@ -26,7 +26,7 @@ from history.op import Operation, OpType
 from proof.manifests import manifest, promise
 from tests.checkers.corpus import RUNS
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import Story
+from tests.checkers.story import HistoryBuilder
 from workloads.client import RequestF
 
 _strings = st.text(max_size=6).map(lambda text: Atom("string", text))
@@ -122,10 +122,10 @@ def _store(tmp_path: Path, history: History) -> Path:
 @pytest.mark.parametrize("f", [*get_args(RequestF), "admin-pending", "committed"])
 def test_admin_operations_are_left_out_of_an_export(f: str) -> None:
     """Their values are words (`orders-2 on 5,4,3`), no JSON."""
-    story = Story()
-    story.produces(1, "a", 0)
+    builder = HistoryBuilder()
+    builder.produce(1, "a", 0)
     operation = Operation(index=98, slot=0, process=9, type=OpType.INVOKE, f=f, value="orders-2 on 5,4,3", time_ns=98)
-    history = story.history()
+    history = builder.history()
     with_request = History(history.manifest, operations=[*history.operations, operation], events=history.events)
 
     assert {step.f for step in ours.steps(with_request)} == {"produce"}
@@ -140,7 +140,7 @@ def test_exported_history_gets_the_verdict_of_the_original(name: str, tmp_path: 
         return
     path = _store(tmp_path, history)
     try:
-        judged = judge_file(path, ModelChoice(model="kafka"))
+        judgement = judge_file(path, ModelChoice(model="kafka"))
     except HistoryError:  # stories of invalid histories
         with pytest.raises(HistoryError):
             store.write_lines(tmp_path / "out.edn", exported(path))
@@ -150,9 +150,9 @@ def test_exported_history_gets_the_verdict_of_the_original(name: str, tmp_path: 
     again = judge_file(tmp_path / "out.edn", ModelChoice(model="kafka"))
 
     assert (again.validity, [a.kind for a in again.anomalies], again.operations) == (
-        judged.validity,
-        [a.kind for a in judged.anomalies],
-        judged.operations,
+        judgement.validity,
+        [a.kind for a in judgement.anomalies],
+        judgement.operations,
     )
 
 
@@ -164,11 +164,11 @@ def test_run_with_moved_partitions_is_exported_and_judged(tmp_path: Path) -> Non
     )
     (run,) = (tmp_path / "store").glob("*/sim-*")
     store.write_lines(tmp_path / "out.edn", exported(run))
-    judged, again = (judge_file(path, ModelChoice(model="kafka")) for path in (run, tmp_path / "out.edn"))
+    judgement, again = (judge_file(path, ModelChoice(model="kafka")) for path in (run, tmp_path / "out.edn"))
 
     assert "reassign" in {row.f for row in store.load(run).operations}
-    assert [anomaly.kind for anomaly in again.anomalies] == [anomaly.kind for anomaly in judged.anomalies]
-    assert judged.operations == again.operations > 1000
+    assert [anomaly.kind for anomaly in again.anomalies] == [anomaly.kind for anomaly in judgement.anomalies]
+    assert judgement.operations == again.operations > 1000
 
 
 def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> None:
@@ -187,17 +187,17 @@ def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> No
 
 def test_exported_consumer_seek_becomes_a_new_assignment() -> None:
     """Jepsen's consumer continues at its position. Without an assignment, a jump would be a poll that skips records."""
-    story = Story()
+    builder = HistoryBuilder()
     for offset, value in enumerate("abc"):
-        story.produces(1, value, offset)
-    story.polls(2, 0, "a")
-    story.polls(2, 1, "b")
-    story.polls(2, 0, "a")
+        builder.produce(1, value, offset)
+    builder.poll(2, 0, "a")
+    builder.poll(2, 1, "b")
+    builder.poll(2, 0, "a")
 
-    told = [(s.f, s.value) for s in ours.queue_steps(story.history()) if s.process == 2 and s.type is OpType.INVOKE]
+    consumer_steps = [(s.f, s.value) for s in ours.queue_steps(builder.history()) if s.process == 2 and s.type is OpType.INVOKE]
 
     poll = ("poll", (("poll",),))
-    assert told == [("assign", ()), ("assign", (0,)), poll, poll, ("assign", ()), ("assign", (0,)), poll]
+    assert consumer_steps == [("assign", ()), ("assign", (0,)), poll, poll, ("assign", ()), ("assign", (0,)), poll]
 
 
 def test_exported_register_history_has_json_values(tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ def test_exported_register_history_has_json_values(tmp_path: Path) -> None:
     ]
     history = History(manifest(promise()), operations=rows)
 
-    judged = judge_file(_store(tmp_path, history), ModelChoice(model="register"))
+    judgement = judge_file(_store(tmp_path, history), ModelChoice(model="register"))
 
-    assert [(a.kind, a.key, a.witness[-1]) for a in judged.anomalies] == [("nonlinearizable", "x", 2)]
+    assert [(a.kind, a.key, a.witness[-1]) for a in judgement.anomalies] == [("nonlinearizable", "x", 2)]
     assert [s.value for s in steps_of(tmp_path, exported(_store(tmp_path, history)))] == [1, 1, None, 2]
 
 
@@ -240,7 +240,7 @@ def _run(*lines: str) -> History:
             value=None if value == "-" else value, offset=None if offset == "-" else int(offset), time_ns=index,
             acks=-1 if f == "produce" else None,
         )  # fmt: skip
-        given = dict(one.split("=") for one in more)
+        given = dict(setting.split("=") for setting in more)
         rows.append(msgspec.structs.replace(row, **{k: int(v) if v.lstrip("-").isdigit() else v for k, v in given.items()}))
     return History(manifest(promise()), operations=rows)
 

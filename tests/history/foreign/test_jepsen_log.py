@@ -23,12 +23,12 @@ def test_steps_are_read_from_between_the_lines_of_a_test(tmp_path: Path) -> None
     path = tmp_path / "elasticsearch.log"
     path.write_text(LOG)
 
-    found = calls(path).calls
+    calls_read = calls(path).calls
 
     assert form_of(path) is Form.JEPSEN_LOG
-    assert [(call.f, call.argument, call.crashed) for call in found] == [
+    assert [(call.f, call.argument, call.crashed) for call in calls_read] == [
         ("add", 1, False),
         ("add", 2, True),
         ("read", None, False),
     ]
-    assert found[2].result == frozenset({1, 2})
+    assert calls_read[2].result == frozenset({1, 2})

@@ -53,10 +53,14 @@ def test_example_of_the_document_runs_to_the_letter(tmp_path: Path) -> None:
     for command, output in shown:
         if command == "cat wrong.jsonl":
             (tmp_path / "wrong.jsonl").write_text(output)
-        done = subprocess.run(
+        completed = subprocess.run(
             ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
         )
-        assert is_shown(_timeless(output), _timeless(done.stdout + done.stderr)), (command, done.stdout, done.stderr)
+        assert is_shown(_timeless(output), _timeless(completed.stdout + completed.stderr)), (
+            command,
+            completed.stdout,
+            completed.stderr,
+        )
 
     assert len(shown) == 5
 
@@ -146,7 +150,7 @@ def test_steps_of_another_model_are_judged_by_it(tmp_path: Path, capsys: pytest.
 
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
-    found = mistakes(
+    sentences = mistakes(
         write_lines(
             tmp_path / "h.jsonl",
             MANIFEST,
@@ -163,7 +167,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         )
     )
 
-    assert found == [
+    assert sentences == [
         "line 2: process must be a whole number from 0 on, not -1",
         "line 3: values is missing; produce invoke needs a list of texts that is not empty",
         "line 4: offsets must have one number for each of 0 values, not 1",
@@ -180,11 +184,11 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
 
 
 def test_manifest_with_both_fields_wrong_names_both(tmp_path: Path) -> None:
-    found = mistakes(
+    sentences = mistakes(
         write_lines(tmp_path / "h.jsonl", {"manifest": {"modle": "log"}, "x": 1}, line(0, "invoke", "poll", 1, offset=0))
     )
 
-    assert [one.partition(";")[0] for one in found] == [
+    assert [sentence.partition(";")[0] for sentence in sentences] == [
         "line 1: the first line must have the manifest alone, not 'x' too",
         "line 1: manifest: system is missing",
         "line 1: manifest: model is missing",

@@ -24,15 +24,15 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 def test_transactions_are_the_lines_that_stand_together(tmp_path: Path) -> None:
     file = _file(tmp_path, _LOST_UPDATE + "r(8,5,1,2)")
-    found = calls(file)
+    calls_read = calls(file)
 
     assert form_of(file) is Form.SESSIONS
-    assert [(call.line, call.process, call.result) for call in found.calls] == [
+    assert [(call.line, call.process, call.result) for call in calls_read.calls] == [
         (1, 0, (("r", 7, None), ("w", 7, 1))),
         (3, 1, (("r", 7, None), ("w", 7, 2))),
         (5, 1, (("r", 8, 5),)),
     ]
-    assert (found.untimed, found.notes) == (True, (UNTIMED,))
+    assert (calls_read.untimed, calls_read.notes) == (True, (UNTIMED,))
 
 
 def test_check_judges_transactions_by_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,12 +47,12 @@ def test_check_judges_transactions_by_session(tmp_path: Path, capsys: pytest.Cap
 def test_sessions_have_an_order_and_no_time_among_them(tmp_path: Path) -> None:
     """A file lists one session after another: what stands later in it is not later."""
     writer, reader = "w(1,1,0,0)\nw(1,2,0,1)\n", "r(1,2,1,2)\nr(1,{},1,3)\n"
-    told = [
+    validities = [
         judge_file(_file(tmp_path, text), ModelChoice(model="rw-register")).validity
         for text in (writer + "r(1,0,1,2)\n", "r(1,2,1,2)\n" + writer, writer + reader.format(2), writer + reader.format(1))
     ]
 
-    assert told == [Validity.VALID, Validity.VALID, Validity.VALID, Validity.INVALID]
+    assert validities == [Validity.VALID, Validity.VALID, Validity.VALID, Validity.INVALID]
 
 
 def test_read_of_a_written_0_is_no_read_of_nothing(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_sessions_are_not_exported_as_if_they_had_times(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("r(1,0,0,0)\nr(1,0,0\n", "line 2: not r or w (key,value,session,transaction): 'r(1,0,0'"),
         ("r(1,0,0,0)\nw(2,3,1,1)\nw(2,4,0,0)\n", "line 3: the lines of transaction 0 of session 0 must stand together"),
@@ -87,10 +87,10 @@ def test_sessions_are_not_exported_as_if_they_had_times(tmp_path: Path, capsys: 
     ids=["cut", "apart", "late 0"],
 )
 def test_bad_session_text_is_refused_with_its_line(
-    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command_line(["check", str(_file(tmp_path, text))]) == ExitCode.USAGE
 
     said = capsys.readouterr().err
-    assert why in said
+    assert reason in said
     assert "looks like" not in said

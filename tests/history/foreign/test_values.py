@@ -57,8 +57,10 @@ def test_different_edn_values_are_not_equal() -> None:
 
 def _history(*calls: tuple[str, str, str]) -> str:
     lines = []
-    for f, asked, told in calls:
-        lines += [f"{{:process 0, :type {kind}, :f {f}, :value {value}}}" for kind, value in ((":invoke", asked), (":ok", told))]
+    for f, argument, answer in calls:
+        lines += [
+            f"{{:process 0, :type {kind}, :f {f}, :value {value}}}" for kind, value in ((":invoke", argument), (":ok", answer))
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -236,10 +236,10 @@ def test_reassignment_command_returns_before_the_move_ends(command: Command, pat
     """R-148, R-231: a move takes time, and meanwhile another move or a cancellation may be requested."""
     world = World()
     world.start(command)
-    asked = world.data(path)
+    payload_seen = world.data(path)
     world.start(command)
 
-    assert (asked, world.errors()) == (ENTRIES, [ErrorCode.NONE, ErrorCode.REASSIGNMENT_IN_PROGRESS])
+    assert (payload_seen, world.errors()) == (ENTRIES, [ErrorCode.NONE, ErrorCode.REASSIGNMENT_IN_PROGRESS])
 
 
 def test_cancellation_needs_a_move_and_stays_until_removed() -> None:
@@ -251,9 +251,9 @@ def test_cancellation_needs_a_move_and_stays_until_removed() -> None:
     for _ in range(2):
         world.start(ALLOW)
 
-    refused = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    refusal = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert (cancelled, world.data(admin_paths.REASSIGN_CANCEL)) == (b"", None)
-    assert world.errors() == [refused, *[ErrorCode.NONE] * 5]
+    assert world.errors() == [refusal, *[ErrorCode.NONE] * 5]
 
 
 ASK = RequestReassignment(id=5, tp=TP, replicas=REPLICAS)
@@ -283,11 +283,11 @@ def test_admin_lists_proposal_b_moves_in_flight() -> None:
     assert world.answers[-1].found == (f"{above[1]}/1",)
 
 
-@pytest.mark.parametrize(("lost", "made"), [("request", 0), ("answer", 1)])
-def test_sequential_request_without_an_answer_is_unknown(lost: str, made: int) -> None:
+@pytest.mark.parametrize(("lost_message", "made"), [("request", 0), ("answer", 1)])
+def test_sequential_request_without_an_answer_is_unknown(lost_message: str, made: int) -> None:
     """R-245: ZooKeeper chooses the name of the znode, so the client can neither look for it nor safely create it again."""
     world = World()
-    world.loses = [lost]
+    world.loses = [lost_message]
     world.start(ASK)
 
     assert world.errors() == [ErrorCode.NETWORK_EXCEPTION]
@@ -305,13 +305,13 @@ def test_session_expiry_makes_a_sequential_request_unknown() -> None:
     assert (answered.error, connects) == (ErrorCode.NETWORK_EXCEPTION, ZkConnect())
 
 
-@pytest.mark.parametrize("lost", ["request", "answer"])
-def test_cancellation_is_removed_despite_a_lost_message(lost: str) -> None:
+@pytest.mark.parametrize("lost_message", ["request", "answer"])
+def test_cancellation_is_removed_despite_a_lost_message(lost_message: str) -> None:
     """R-239: a cancellation that stays would block all later moves. The deletion is idempotent, so it may be repeated."""
     world = World()
     for command in (MOVE, CANCEL):
         world.start(command)
-    world.loses = [lost]
+    world.loses = [lost_message]
     world.start(ALLOW)
 
     assert (world.errors()[-1], world.data(admin_paths.REASSIGN_CANCEL)) == (ErrorCode.NONE, None)

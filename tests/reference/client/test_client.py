@@ -93,11 +93,11 @@ def test_first_call_looks_up_the_leader_then_sends_to_it() -> None:
     client = boot()
 
     lookup = client.start(produce(), now=START)
-    found = receive(client, B1, MetadataReply(1, BROKERS, (state(2, 5),)), now=Now(Millis(1300), Millis(0)))
+    outputs = receive(client, B1, MetadataReply(1, BROKERS, (state(2, 5),)), now=Now(Millis(1300), Millis(0)))
 
     assert sends(lookup) == [(B1, Metadata(1))]
-    assert sends(found) == [(B2, Produce(2, TP, -1, ("p0-0",), Millis(1700)))]
-    assert CancelTimer("metadata") in found
+    assert sends(outputs) == [(B2, Produce(2, TP, -1, ("p0-0",), Millis(1700)))]
+    assert CancelTimer("metadata") in outputs
 
 
 def test_metadata_lookup_skips_a_silent_broker() -> None:
@@ -117,10 +117,10 @@ def test_failed_metadata_lookup_is_repeated_at_another_broker(states: tuple[Part
     client.start(produce(), now=START)
 
     unhelpful = receive(client, B1, MetadataReply(1, BROKERS, states))
-    again = client.handle(TimerFired("metadata"), now=START)
+    outputs_again = client.handle(TimerFired("metadata"), now=START)
 
     assert unhelpful == [SetTimer("metadata", LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
-    assert sends(again) == [(B2, Metadata(2))]
+    assert sends(outputs_again) == [(B2, Metadata(2))]
 
 
 def test_metadata_lookups_stop_when_no_call_waits() -> None:
@@ -137,9 +137,9 @@ def test_refused_connection_delays_the_next_metadata_lookup() -> None:
     client = boot()
     client.start(produce(), now=START)
 
-    refused = client.handle(ConnectionLost(B1), now=START)
+    refusal = client.handle(ConnectionLost(B1), now=START)
 
-    assert refused == [SetTimer("metadata", LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
+    assert refusal == [SetTimer("metadata", LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
 
 
 def test_client_ignores_metadata_of_an_older_leader_epoch() -> None:
@@ -211,7 +211,21 @@ def test_consumer_sends_the_newest_known_leader_epoch() -> None:
     receive(client, B2, FetchReply(3, TP, ErrorCode.NONE, LeaderEpoch(6), Offset(7)))
     second = client.start(LatestCall(id=2, tp=TP), now=START)
 
-    assert sends(first) == [(B2, Fetch(3, TP, None, NO_INCARNATION, LeaderEpoch(5), Offset(7), Millis(50), 500))]
+    assert sends(first) == [
+        (
+            B2,
+            Fetch(
+                3,
+                TP,
+                replica=None,
+                incarnation=NO_INCARNATION,
+                leader_epoch=LeaderEpoch(5),
+                offset=Offset(7),
+                max_wait_ms=Millis(50),
+                max_records=500,
+            ),
+        )
+    ]
     assert sends(second) == [(B2, ListOffsets(4, TP, LeaderEpoch(6)))]
 
 
@@ -263,7 +277,7 @@ def test_connection_closed_after_acks_0_triggers_metadata_lookup() -> None:
     client.start(produce(id=1, acks=0), now=START)
     client.handle(ConnectionLost(B2), now=START)
 
-    assert [type(m) for _, m in sends(client.start(produce(id=2, acks=0), now=START))] == [Metadata]
+    assert [type(message) for _, message in sends(client.start(produce(id=2, acks=0), now=START))] == [Metadata]
 
 
 # --- failed calls ------------------------------------------------------------------------------------------------------------
@@ -285,10 +299,10 @@ def test_client_ignores_an_answer_after_the_call_timed_out() -> None:
     client.start(produce(), now=START)
 
     timed_out = client.handle(TimerFired("call-1"), now=START)
-    late = receive(client, B2, ProduceReply(3, TP, ErrorCode.NONE, Offset(9), LeaderEpoch(5)))
+    late_outputs = receive(client, B2, ProduceReply(3, TP, ErrorCode.NONE, Offset(9), LeaderEpoch(5)))
 
     assert answers(timed_out) == [Answered(id=1, error=ErrorCode.REQUEST_TIMED_OUT, attempts=1, node=B2)]
-    assert late == []
+    assert late_outputs == []
 
 
 @pytest.mark.parametrize(
@@ -369,7 +383,7 @@ def test_client_sends_each_call_once_at_most_and_answers_it_once(steps: list[tup
             outputs += client.handle(event_of(step), now=START)
         waits = any(pending.leader is None for pending in client.pending.values())
         assert client.looking_at is not None or not waits
-    outputs += [o for call in started for o in client.handle(TimerFired(f"call-{call.id}"), now=START)]
+    outputs += [output for call in started for output in client.handle(TimerFired(f"call-{call.id}"), now=START)]
 
     assert Counter(answer.id for answer in answers(outputs)) == Counter(call.id for call in started)
     operations = [message for _, message in sends(outputs) if not isinstance(message, Metadata)]

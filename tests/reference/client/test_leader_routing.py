@@ -38,7 +38,7 @@ def metadata(leaders: dict[TopicPartition, BrokerId], *, epoch: int = 1) -> Rece
 
 
 def receivers(outputs: Outputs) -> list[str]:
-    return [o.to for o in outputs if isinstance(o, Send) and not isinstance(o.message, Metadata)]
+    return [output.to for output in outputs if isinstance(output, Send) and not isinstance(output.message, Metadata)]
 
 
 CALLS: list[Call] = [
@@ -52,11 +52,11 @@ CALLS: list[Call] = [
 def test_client_sends_a_call_to_the_leader_alone(call: Call) -> None:
     """R-133: one message, to the leader of that partition, however many replicas there are; none to the broker asked first."""
     client = Client.boot(Address("c1"), BROKERS, request_timeout_ms=Millis(2000))
-    asked = client.start(call, now=START)
-    found = client.handle(metadata(LEADERS), now=START)
+    first_outputs = client.start(call, now=START)
+    outputs = client.handle(metadata(LEADERS), now=START)
 
-    assert receivers(asked) == []
-    assert receivers(found) == [broker_address(LEADERS[call.tp])]
+    assert receivers(first_outputs) == []
+    assert receivers(outputs) == [broker_address(LEADERS[call.tp])]
 
 
 def test_client_finds_the_leader_while_a_broker_is_silent() -> None:
@@ -66,7 +66,7 @@ def test_client_finds_the_leader_while_a_broker_is_silent() -> None:
     for _ in range(3):
         outputs += client.handle(TimerFired("metadata"), now=START)
 
-    assert [o.to for o in outputs if isinstance(o, Send)] == ["b1", "b2", "b3", "b1"]
+    assert [output.to for output in outputs if isinstance(output, Send)] == ["b1", "b2", "b3", "b1"]
 
 
 @pytest.mark.parametrize("leader", [3, 2])
@@ -75,11 +75,11 @@ def test_producer_retries_at_a_leader_that_is_not_ready(leader: int) -> None:
     client = Client.boot(Address("c1"), BROKERS, request_timeout_ms=Millis(2000))
     client.start(ProduceCall(id=1, tp=T0, values=("v",), acks=-1, retries=1), now=START)
     client.handle(metadata(LEADERS), now=START)
-    refused = ProduceReply(2, T0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert client.handle(Received(Address("b3"), refused), now=START)  # it pauses
-    again = client.handle(TimerFired("attempt-1"), now=START)
+    refusal = ProduceReply(2, T0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert client.handle(Received(Address("b3"), refusal), now=START)  # it pauses
+    outputs_again = client.handle(TimerFired("attempt-1"), now=START)
     sent = client.handle(metadata({T0: BrokerId(leader)}, epoch=2), now=START)
 
-    assert [type(o.message) for o in again if isinstance(o, Send)] == [Metadata]
+    assert [type(output.message) for output in outputs_again if isinstance(output, Send)] == [Metadata]
     assert receivers(sent) == [f"b{leader}"]
-    assert [o for o in sent if isinstance(o, Answered)] == []
+    assert [output for output in sent if isinstance(output, Answered)] == []

@@ -47,7 +47,18 @@ def routed(leader: int = 1) -> Client:
 
 
 def learn(client: Client, leader: int, epoch: int = 1) -> Outputs:
-    states = (PartitionState(TP, BrokerId(leader), NO_INCARNATION, LeaderEpoch(epoch), (), ControllerEpoch(1), ZkVersion(1), ()),)
+    states = (
+        PartitionState(
+            TP,
+            BrokerId(leader),
+            NO_INCARNATION,
+            LeaderEpoch(epoch),
+            isr=(),
+            controller_epoch=ControllerEpoch(1),
+            zk_version=ZkVersion(1),
+            replicas=(),
+        ),
+    )
     return client.handle(Received(B2, MetadataReply(0, (), states)), now=START)
 
 
@@ -56,15 +67,15 @@ def produce(id: int = 1, acks: int = -1, retries: int = 0, *, idempotent: bool =
 
 
 def messages_in(outputs: Outputs) -> list[AnyMessage]:
-    return [o.message for o in outputs if isinstance(o, Send)]
+    return [output.message for output in outputs if isinstance(output, Send)]
 
 
 def answer(outputs: Outputs) -> Answered | None:
-    return next((o for o in outputs if isinstance(o, Answered)), None)
+    return next((output for output in outputs if isinstance(output, Answered)), None)
 
 
 def pause(outputs: Outputs) -> list[str]:
-    return [o.name for o in outputs if isinstance(o, SetTimer) and o.lo_ms == RETRY_BACKOFF_MS]
+    return [output.name for output in outputs if isinstance(output, SetTimer) and output.lo_ms == RETRY_BACKOFF_MS]
 
 
 class Broker:
@@ -112,10 +123,10 @@ def test_synchronous_producer_fails_after_its_retries() -> None:
     for _ in range(4):
         outputs = broker.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert len(broker.asked) == 4
     assert answer(outputs) == Answered(
-        id=1, error=refused, attempts=4, node=B1, leader_epoch=LeaderEpoch(1), earlier=(refused,) * 3
+        id=1, error=refusal, attempts=4, node=B1, leader_epoch=LeaderEpoch(1), earlier=(refusal,) * 3
     )
 
 
@@ -145,13 +156,16 @@ def test_silence_triggers_a_retry_within_the_call_timeout() -> None:
     """R-130: the answer to the first attempt may have been lost. Half of the timeout is left for the second attempt."""
     broker = Broker(routed())
     outputs = broker.begin(produce(retries=3))
-    assert [(o.name, o.hi_ms) for o in outputs if isinstance(o, SetTimer)] == [("call-1", 2000), ("attempt-1", 1000)]
+    assert [(output.name, output.hi_ms) for output in outputs if isinstance(output, SetTimer)] == [
+        ("call-1", 2000),
+        ("attempt-1", 1000),
+    ]
     assert broker.asked[0].timeout_ms == 1000
 
-    late = Now(Millis(2000), Millis(0))
-    paused = broker.client.handle(TimerFired("attempt-1"), now=late)
+    late_now = Now(Millis(2000), Millis(0))
+    paused = broker.client.handle(TimerFired("attempt-1"), now=late_now)
     assert pause(paused) == ["attempt-1"]
-    ended = answer(broker.client.handle(TimerFired("call-1"), now=late))
+    ended = answer(broker.client.handle(TimerFired("call-1"), now=late_now))
 
     assert ended is not None
     assert (ended.error, ended.earlier) == (ErrorCode.REQUEST_TIMED_OUT, (ErrorCode.REQUEST_TIMED_OUT,))
@@ -163,9 +177,9 @@ def test_late_answer_to_an_earlier_attempt_is_ignored() -> None:
     broker.begin(produce(retries=3))
     first = broker.asked[0]
     broker.client.handle(TimerFired("attempt-1"), now=START)
-    late = ProduceReply(first.correlation, TP, ErrorCode.NONE, Offset(4), LeaderEpoch(1))
+    late_reply = ProduceReply(first.correlation, TP, ErrorCode.NONE, Offset(4), LeaderEpoch(1))
 
-    assert answer(broker.client.handle(Received(B1, late), now=START)) is None
+    assert answer(broker.client.handle(Received(B1, late_reply), now=START)) is None
 
 
 def test_retry_after_a_lost_connection_looks_up_the_leader() -> None:
@@ -175,8 +189,8 @@ def test_retry_after_a_lost_connection_looks_up_the_leader() -> None:
     paused = client.handle(ConnectionLost(B1), now=START)
 
     assert pause(paused) == ["attempt-1"]
-    assert [type(m) for m in messages_in(client.handle(TimerFired("attempt-1"), now=START))] == [Metadata]
-    assert [type(m) for m in messages_in(learn(client, 2, epoch=2))] == [Produce]
+    assert [type(message) for message in messages_in(client.handle(TimerFired("attempt-1"), now=START))] == [Metadata]
+    assert [type(message) for message in messages_in(learn(client, 2, epoch=2))] == [Produce]
 
 
 # --- idempotence --------------------------------------------------------------------------------------------------------------
@@ -214,7 +228,7 @@ def test_call_without_a_producer_id_fails_with_zero_attempts() -> None:
     second = client.handle(TimerFired("producer-id"), now=START)
     ended = answer(client.handle(TimerFired("call-1"), now=START))
 
-    assert [[type(m) for m in messages_in(o)] for o in (first, second)] == [[InitProducerId]] * 2
+    assert [[type(message) for message in messages_in(output)] for output in (first, second)] == [[InitProducerId]] * 2
     assert ended is not None
     assert (ended.error, ended.attempts) == (ErrorCode.REQUEST_TIMED_OUT, 0)
     assert client.handle(TimerFired("producer-id"), now=START) == []
@@ -223,14 +237,14 @@ def test_call_without_a_producer_id_fails_with_zero_attempts() -> None:
 def test_client_asks_the_next_broker_for_a_producer_id() -> None:
     """B-66: a broker that is cut off from ZooKeeper refuses; another one may be connected."""
     client = routed()
-    (send,) = [o for o in client.start(produce(idempotent=True), now=START) if isinstance(o, Send)]
+    (send,) = [output for output in client.start(produce(idempotent=True), now=START) if isinstance(output, Send)]
     no = InitProducerIdReply(send.message.correlation, ErrorCode.BROKER_NOT_AVAILABLE)
     (timer,) = client.handle(Received(send.to, no), now=START)
-    again = client.handle(TimerFired("producer-id"), now=START)
+    outputs_again = client.handle(TimerFired("producer-id"), now=START)
 
     assert timer == SetTimer("producer-id", ASK_BACKOFF_MS, ASK_BACKOFF_MS)
-    assert [o.to for o in again if isinstance(o, Send)] != [send.to]
-    assert SetTimer("producer-id", ASK_TIMEOUT_MS, ASK_TIMEOUT_MS) in again
+    assert [output.to for output in outputs_again if isinstance(output, Send)] != [send.to]
+    assert SetTimer("producer-id", ASK_TIMEOUT_MS, ASK_TIMEOUT_MS) in outputs_again
 
 
 # --- offsets ------------------------------------------------------------------------------------------------------------------
@@ -239,11 +253,11 @@ def test_client_asks_the_next_broker_for_a_producer_id() -> None:
 def test_consumer_asks_the_leader_for_the_earliest_offset() -> None:
     """R-136: the leader alone answers, as for all reads of a consumer."""
     client = routed()
-    (asked,) = messages_in(client.start(EarliestCall(id=1, tp=TP), now=START))
-    assert isinstance(asked, ListOffsets)
-    reply = ListOffsetsReply(asked.correlation, TP, ErrorCode.NONE, Offset(0), LeaderEpoch(1))
+    (request,) = messages_in(client.start(EarliestCall(id=1, tp=TP), now=START))
+    assert isinstance(request, ListOffsets)
+    reply = ListOffsetsReply(request.correlation, TP, ErrorCode.NONE, Offset(0), LeaderEpoch(1))
     ended = answer(client.handle(Received(B1, reply), now=START))
 
-    assert asked.timestamp == EARLIEST
+    assert request.timestamp == EARLIEST
     assert ended is not None
     assert ended.offset == 0

@@ -42,7 +42,7 @@ def test_cancellation_stays_until_all_moves_are_rolled_back(monkeypatch: pytest.
     monkeypatch.setattr(administration, "AdminSession", lambda *_: session)
     monkeypatch.setattr(administration, "LOOK_AGAIN_S", 0.001)
 
-    async def told() -> list[AnyResult]:
+    async def cancel_and_read() -> list[AnyResult]:
         admin = Administration("", 0)
         answers: asyncio.Queue[AnyResult] = asyncio.Queue()
         admin.perform(CancelMoves(1, Millis(5)), answers.put_nowait)
@@ -57,8 +57,8 @@ def test_cancellation_stays_until_all_moves_are_rolled_back(monkeypatch: pytest.
         await admin.close()
         return found
 
-    timed_out, *done = asyncio.run(asyncio.wait_for(told(), 10))
+    timed_out, *results = asyncio.run(asyncio.wait_for(cancel_and_read(), 10))
 
     assert timed_out == Done(1, ErrorCode.REQUEST_TIMED_OUT)
-    assert done == [Done(2), Done(3)]
+    assert results == [Done(2), Done(3)]
     assert session.done == [CancelReassignments, CreateTopic, AllowReassignments, CancelReassignments, AllowReassignments]

@@ -28,12 +28,12 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 @contextmanager
 def node(folder: Path, port: int, most: int) -> Iterator["subprocess.Popen[bytes]"]:
     """A listening node without ZooKeeper; its descriptor limit is FEW and it may raise it to `most`."""
-    where = Listener(bind=f"127.0.0.1:{port}", advertised={Address("b1"): f"127.0.0.1:{port}"})
+    listener = Listener(bind=f"127.0.0.1:{port}", advertised={Address("b1"): f"127.0.0.1:{port}"})
     settings = NodeSettings(
         broker=BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=()),
         life=1,
         peers=Listener(bind="127.0.0.1:0", advertised={}),
-        clients=(where,),
+        clients=(listener,),
         zookeeper=NOBODY,
         log_dirs=(str(folder / "data"),),
         notes=str(folder / "notes.jsonl"),

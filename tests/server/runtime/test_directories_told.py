@@ -19,6 +19,6 @@ def test_fenced_broker_names_its_directories_and_no_logs() -> None:
     lab.is_held = lambda envelope: "b3" in (envelope.sender, envelope.receiver)
     lab.wait(10_000)
 
-    told = directories_told(lab.nodes[3], 7, DIRECTORIES)
+    reply = directories_told(lab.nodes[3], 7, DIRECTORIES)
     named = (Directory("/a", online=True), Directory("/b", online=False))
-    assert told == Dirs(7, named, ErrorCode.BROKER_NOT_AVAILABLE)
+    assert reply == Dirs(7, named, ErrorCode.BROKER_NOT_AVAILABLE)

@@ -451,7 +451,8 @@ def test_recovery_keeps_exactly_the_batches_before_the_damage(
         del content[at:]
     else:
         content[at] ^= 1 << data.draw(st.integers(0, 7))
-    hit, start = next(i for i, b in enumerate(batches) if segment_name(b.base_offset) == damaged.name), 0
+    hit = next(i for i, b in enumerate(batches) if segment_name(b.base_offset) == damaged.name)
+    start = 0
     while start + len(batches[hit].values) <= at:
         start += len(batches[hit].values)
         hit += 1
@@ -494,9 +495,9 @@ def test_any_appends_and_truncations_survive_a_restart(
     disk = open_disk(path, segment_bytes=segment_bytes)
     disk.create(0, ORDERS, BORN)
     model: list[Batch] = []
-    for number, (what, argument) in enumerate(steps):
+    for number, (step, argument) in enumerate(steps):
         end = model[-1].base_offset + count(model[-1].values) if model else 0
-        if what == "append":
+        if step == "append":
             model.append(batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number))
             disk.append(0, ORDERS, [model[-1]])
         else:

@@ -52,11 +52,11 @@ def produce(cluster: LocalCluster, topic: str, *values: str) -> list[KafkaError 
     kafka_errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0, "message.timeout.ms": 5000})
 
-    def told(error: KafkaError | None, _: Message) -> None:
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
         kafka_errors.append(error)
 
     for value in values:
-        producer.produce(topic, value, partition=0, on_delivery=told)
+        producer.produce(topic, value, partition=0, on_delivery=on_delivery)
     producer.flush(PATIENCE_S)
     return kafka_errors
 

@@ -210,7 +210,8 @@ def test_sent_responses_do_not_count_as_held_bytes() -> None:
         wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
         port = await node.gateway.listen("127.0.0.1", 0, wordy)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
-        client, answers = Client(reader, writer), 0
+        client = Client(reader, writer)
+        answers = 0
         while node.gateway.held < 1000:
             client.writer.write(request_frame(answers))
             answers += 1
@@ -270,13 +271,13 @@ def test_broker_learns_of_each_closed_client_connection() -> None:
         for client in (first, second):
             client.writer.write(request_frame(1))
         await until(lambda: len(node.asked) == 2)
-        (source, _), (other, _) = node.asked
+        (source, _), (second_client, _) = node.asked
         second.writer.write(b"nonsense")  # closed by this end
         await until(lambda: node.lost_ones == ["@c2"])
         first.writer.close()
         await until(lambda: node.lost_ones == ["@c2", "@c1"])
 
-        assert {source, other} == set(node.lost_ones)
+        assert {source, second_client} == set(node.lost_ones)
 
     play(scene)
 

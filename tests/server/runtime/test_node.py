@@ -106,7 +106,8 @@ def on_boot(*effects: AnyEffect) -> Callable[[AnyEvent], Sequence[AnyEffect]]:
 
 
 def test_machine_effects_are_performed_from_left_to_right(tmp_path: Path) -> None:
-    note, ops = Note(kind="x"), (Exists("/a", watch=True),)
+    note = Note(kind="x")
+    ops = (Exists("/a", watch=True),)
     table = on_boot(ZkConnect(), Send(B2, Metadata(1)), note, ZkRequest(4, ops, atomic=True), Send(B2, Metadata(2)))
 
     world = play(tmp_path, table, nothing)

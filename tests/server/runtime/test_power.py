@@ -176,18 +176,18 @@ def test_power_loss_leaves_a_log_state_since_the_last_flush(
     machine.disk.create(0, TP, BORN, TOPIC)
     model: list[Batch] = []
     states: list[list[Batch]] = [[]]  # the states since the last flush, after each step
-    for number, (what, argument) in enumerate(steps):
+    for number, (step, argument) in enumerate(steps):
         end = model[-1].base_offset + count(model[-1].values) if model else 0
-        if what == "append":
+        if step == "append":
             model = [*model, header_only(batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number))]
             machine.disk.append(0, TP, [batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number)])
             states.append(model)
-        elif what == "truncate":
+        elif step == "truncate":
             boundary = max((b.base_offset for b in model if b.base_offset <= argument), default=0)
             model = [b for b in model if b.base_offset < boundary]
             machine.disk.truncate(0, TP, Offset(boundary))
             states.append(model)
-        elif what == "flush":
+        elif step == "flush":
             machine.disk.flush_job(0)()
             states = [model]
         else:
@@ -227,9 +227,9 @@ def test_power_loss_command_prints_the_logs_with_lost_records(tmp_path: Path) ->
     machine.disk.append(0, TP, [batch(0, "a")])
     machine.kill()
     command = [sys.executable, "-m", "server.lab.power", "--ledger", str(machine.ledger), "--dir", str(machine.path)]
-    done = subprocess.run([*command, "--seed", "1", "--all"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    wounds = [msgspec.json.decode(line, type=Wound) for line in done.stdout.splitlines()]
+    completed = subprocess.run([*command, "--seed", "1", "--all"], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0
+    wounds = [msgspec.json.decode(line, type=Wound) for line in completed.stdout.splitlines()]
     assert wounds == [Wound(dir=0, tp=TP, topic_id=TOPIC, offset=Offset(0))]
     wrong = subprocess.run([*command, "--seed", "1", "--only", "3"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stderr) == (2, "--only must be from 0 to 0, the directories given\n")

@@ -58,10 +58,10 @@ def program(folder: Path, expected_settings: NodeSettings, *more: str) -> list[s
 
 def ended(folder: Path, expected_settings: NodeSettings, *more: str) -> tuple[int, str]:
     """Exit code and output of a node that ends by itself."""
-    done = subprocess.run(
+    completed = subprocess.run(
         program(folder, expected_settings, *more), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    return done.returncode, (done.stdout + done.stderr).strip()
+    return completed.returncode, (completed.stdout + completed.stderr).strip()
 
 
 def test_broker_error_names_a_port_in_use(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_broker_error_names_an_unwritable_notes_file(tmp_path: Path) -> None:
 
 def test_broker_error_names_a_broker_id_already_registered(tmp_path: Path, own_zookeeper: str) -> None:
     with LocalCluster(tmp_path, own_zookeeper, brokers=1) as cluster:
-        other = tmp_path / "other"
-        other.mkdir()
-        code, message = ended(other, settings(other, own_zookeeper))
+        second_folder = tmp_path / "other"
+        second_folder.mkdir()
+        code, message = ended(second_folder, settings(second_folder, own_zookeeper))
 
         assert (code, message) == (2, "id 1 is registered by another process, still after 1.5 s")
         cluster.wait_for(BrokerId(1))

@@ -47,7 +47,8 @@ def test_scrape_is_read_by_prometheus_own_parser() -> None:
 
     def look(port: int) -> tuple[str, list[object]]:
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            text, kind = answer.read().decode(), answer.headers["Content-Type"]
+            text = answer.read().decode()
+            kind = answer.headers["Content-Type"]
         families = list(text_string_to_metric_families(text))
         return str(kind), [(f.name, f.type, f.documentation, [(s.name, s.labels, s.value) for s in f.samples]) for f in families]
 

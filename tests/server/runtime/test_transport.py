@@ -96,25 +96,25 @@ def play(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
     """Run a scene with b1, which knows b2, and b2, which listens; the third argument is b2's port."""
 
     async def main() -> None:
-        one, two = End(B1), End(B2)
-        port = await two.open({}, port=0)
-        await one.open({B2: port})
-        await scene(one, two, port)
-        await one.transport.close()
-        await two.transport.close()
+        first, second = End(B1), End(B2)
+        port = await second.open({}, port=0)
+        await first.open({B2: port})
+        await scene(first, second, port)
+        await first.transport.close()
+        await second.transport.close()
 
     asyncio.run(main())
 
 
 def test_requests_of_one_broker_arrive_in_order() -> None:
-    async def scene(one: End, two: End, port: int) -> None:
+    async def scene(first: End, second: End, port: int) -> None:
         questions = [question(n) for n in range(500)]
         for log_info in questions:
-            one.transport.send(B2, log_info)
-        await until(lambda: len(two.heard) == 500)
+            first.transport.send(B2, log_info)
+        await until(lambda: len(second.heard) == 500)
 
-        assert two.heard == [(Address("@1"), log_info) for log_info in questions]
-        assert one.lost == []
+        assert second.heard == [(Address("@1"), log_info) for log_info in questions]
+        assert first.lost == []
 
     play(scene)
 
@@ -122,18 +122,18 @@ def test_requests_of_one_broker_arrive_in_order() -> None:
 def test_replies_match_requests_in_any_order() -> None:
     """A parked fetch of one partition must not delay the follower's other fetches."""
 
-    async def scene(one: End, two: End, port: int) -> None:
+    async def scene(first: End, second: End, port: int) -> None:
         for n in (1, 2, 3):
-            one.transport.send(B2, question(n))
-        await until(lambda: len(two.heard) == 3)
-        source = two.heard[0][0]
+            first.transport.send(B2, question(n))
+        await until(lambda: len(second.heard) == 3)
+        source = second.heard[0][0]
         for n in (2, 3, 1):
-            two.transport.send(source, answer(n))
-        two.transport.send(source, answer(2))  # a second reply is dropped
-        two.transport.send(Address("@99"), answer(2))
-        await until(lambda: len(one.heard) == 3)
+            second.transport.send(source, answer(n))
+        second.transport.send(source, answer(2))  # a second reply is dropped
+        second.transport.send(Address("@99"), answer(2))
+        await until(lambda: len(first.heard) == 3)
 
-        assert one.heard == [(B2, answer(2)), (B2, answer(3)), (B2, answer(1))]
+        assert first.heard == [(B2, answer(2)), (B2, answer(3)), (B2, answer(1))]
 
     play(scene)
 
@@ -141,13 +141,13 @@ def test_replies_match_requests_in_any_order() -> None:
 def test_message_of_a_broker_to_itself_is_delivered_later() -> None:
     """The controller is a broker too: all its effects must be performed before its own broker gets the message."""
 
-    async def scene(one: End, two: End, port: int) -> None:
-        one.transport.send(B1, Metadata(1))
-        at_once = list(one.heard)
-        await until(lambda: bool(one.heard))
+    async def scene(node: End, second: End, port: int) -> None:
+        node.transport.send(B1, Metadata(1))
+        at_once = list(node.heard)
+        await until(lambda: bool(node.heard))
 
         assert at_once == []
-        assert one.heard == [(B1, Metadata(1))]
+        assert node.heard == [(B1, Metadata(1))]
 
     play(scene)
 
@@ -155,7 +155,7 @@ def test_message_of_a_broker_to_itself_is_delivered_later() -> None:
 def test_fetch_by_topic_id_works_after_update_metadata() -> None:
     """KIP-516: a fetch has no topic name; the leader learned name and id from the controller."""
 
-    async def scene(one: End, two: End, port: int) -> None:
+    async def scene(first: End, second: End, port: int) -> None:
         fetch = Fetch(2, TP, BrokerId(1), Incarnation(7), LeaderEpoch(0), Offset(0), Millis(5), 10, TopicId(77))
         member = IsrMember(BrokerId(2), Incarnation(8))
         state = PartitionState(
@@ -170,50 +170,50 @@ def test_fetch_by_topic_id_works_after_update_metadata() -> None:
             topic_id=TopicId(77),
         )
         command = UpdateMetadata(1, BrokerId(1), ControllerEpoch(1), Incarnation(8), (BrokerId(1),), (state,))
-        one.transport.send(B2, fetch)
-        one.transport.send(B2, command)
-        one.transport.send(B2, fetch)
-        await until(lambda: len(two.heard) == 3)
+        first.transport.send(B2, fetch)
+        first.transport.send(B2, command)
+        first.transport.send(B2, fetch)
+        await until(lambda: len(second.heard) == 3)
 
-        unknown, told, known = two.messages()
+        unknown, update_metadata, known = second.messages()
         assert isinstance(unknown, Fetch)
         assert unknown.tp != TP
-        assert (told, known) == (command, fetch)
+        assert (update_metadata, known) == (command, fetch)
         reply = FetchReply(2, TP, ErrorCode.NONE, LeaderEpoch(0), Offset(0))
-        two.transport.send(Address("@1"), UpdateMetadataReply(1, ErrorCode.NONE))
-        two.transport.send(Address("@1"), reply)
-        await until(lambda: len(one.heard) == 2)
-        assert one.messages() == [UpdateMetadataReply(1, ErrorCode.NONE), reply]
+        second.transport.send(Address("@1"), UpdateMetadataReply(1, ErrorCode.NONE))
+        second.transport.send(Address("@1"), reply)
+        await until(lambda: len(first.heard) == 2)
+        assert first.messages() == [UpdateMetadataReply(1, ErrorCode.NONE), reply]
 
     play(scene)
 
 
 def test_unsendable_request_is_dropped_and_peer_reported_lost() -> None:
-    async def scene(one: End, two: End, port: int) -> None:
-        await two.transport.close()
-        one.transport.send(B2, question(1))
-        one.transport.send(Address("b9"), question(2))  # not a known peer
-        await until(lambda: one.lost == [B2])
-        await two.open({}, port=port)
-        one.transport.send(B2, question(3))
-        await until(lambda: bool(two.heard))
+    async def scene(first: End, second: End, port: int) -> None:
+        await second.transport.close()
+        first.transport.send(B2, question(1))
+        first.transport.send(Address("b9"), question(2))  # not a known peer
+        await until(lambda: first.lost == [B2])
+        await second.open({}, port=port)
+        first.transport.send(B2, question(3))
+        await until(lambda: bool(second.heard))
 
-        assert two.messages() == [question(3)]
+        assert second.messages() == [question(3)]
 
     play(scene)
 
 
 def test_broken_connection_is_reported_and_reopened() -> None:
-    async def scene(one: End, two: End, port: int) -> None:
-        one.transport.send(B2, question(1))
-        await until(lambda: bool(two.heard))
-        two.transport.disconnect(two.heard[0][0])
-        await until(lambda: one.lost == [B2])
-        two.transport.send(two.heard[0][0], answer(1))  # to a closed connection
-        one.transport.send(B2, question(2))
-        await until(lambda: len(two.heard) == 2)
+    async def scene(first: End, second: End, port: int) -> None:
+        first.transport.send(B2, question(1))
+        await until(lambda: bool(second.heard))
+        second.transport.disconnect(second.heard[0][0])
+        await until(lambda: first.lost == [B2])
+        second.transport.send(second.heard[0][0], answer(1))  # to a closed connection
+        first.transport.send(B2, question(2))
+        await until(lambda: len(second.heard) == 2)
 
-        assert two.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
+        assert second.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
 
     play(scene)
 
@@ -229,16 +229,16 @@ def test_broken_connection_is_reported_and_reopened() -> None:
     ids=["http", "length", "metadata", "body"],
 )
 def test_malformed_request_closes_only_its_connection(nonsense: bytes) -> None:
-    async def scene(one: End, two: End, port: int) -> None:
+    async def scene(first: End, second: End, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(nonsense)
         async with asyncio.timeout(PATIENCE_S):
             assert await reader.read() == b""
         writer.close()
-        one.transport.send(B2, question(7))
-        await until(lambda: bool(two.heard))
+        first.transport.send(B2, question(7))
+        await until(lambda: bool(second.heard))
 
-        assert two.messages() == [question(7)]
+        assert second.messages() == [question(7)]
 
     play(scene)
 
@@ -251,13 +251,13 @@ def test_reply_without_request_closes_the_connection() -> None:
             writer.close()
 
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
-        one = End(B1)
-        await one.open({B2: server.sockets[0].getsockname()[1]})
-        one.transport.send(B2, question(1))
-        await until(lambda: one.lost == [B2])
+        node = End(B1)
+        await node.open({B2: server.sockets[0].getsockname()[1]})
+        node.transport.send(B2, question(1))
+        await until(lambda: node.lost == [B2])
 
-        assert one.heard == []
-        await one.transport.close()
+        assert node.heard == []
+        await node.transport.close()
         server.close()
 
     asyncio.run(main())
@@ -266,15 +266,15 @@ def test_reply_without_request_closes_the_connection() -> None:
 def test_excess_incoming_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "CONNECTIONS_MAX", 1)
 
-    async def scene(one: End, two: End, port: int) -> None:
-        one.transport.send(B2, question(1))
-        await until(lambda: bool(two.heard))
+    async def scene(first: End, second: End, port: int) -> None:
+        first.transport.send(B2, question(1))
+        await until(lambda: bool(second.heard))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         async with asyncio.timeout(PATIENCE_S):
             assert await reader.read() == b""
         writer.close()
-        one.transport.send(B2, question(2))
-        await until(lambda: len(two.heard) == 2)
+        first.transport.send(B2, question(2))
+        await until(lambda: len(second.heard) == 2)
 
     play(scene)
 
@@ -282,15 +282,15 @@ def test_excess_incoming_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -
 def test_transport_limits_bytes_of_incomplete_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "HELD_BYTES_MAX", 1000)
 
-    async def scene(one: End, two: End, port: int) -> None:
+    async def scene(first: End, second: End, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write((100_000).to_bytes(4, "big") + bytes(2000))
         async with asyncio.timeout(PATIENCE_S):
             assert await reader.read() == b""
         writer.close()
-        await until(lambda: two.transport.held == 0)
-        one.transport.send(B2, question(1))
-        await until(lambda: bool(two.heard))
+        await until(lambda: second.transport.held == 0)
+        first.transport.send(B2, question(1))
+        await until(lambda: bool(second.heard))
 
     play(scene)
 
@@ -301,13 +301,13 @@ def test_connect_attempt_without_answer_is_given_up() -> None:
     async def main() -> None:
         full = socket.create_server(("127.0.0.1", 0), backlog=0)
         with full, socket.create_connection(full.getsockname()):  # the accept queue is full
-            one = End(B1)
-            await one.open({B2: full.getsockname()[1]})
-            one.transport.send(B2, question(1))
+            node = End(B1)
+            await node.open({B2: full.getsockname()[1]})
+            node.transport.send(B2, question(1))
             await asyncio.sleep(0)
             skip(transport.DIAL_S_MAX)
-            await until(lambda: one.lost == [B2])
-            await one.transport.close()
+            await until(lambda: node.lost == [B2])
+            await node.transport.close()
 
     asyncio.run(main())
 
@@ -315,15 +315,15 @@ def test_connect_attempt_without_answer_is_given_up() -> None:
 def test_silent_peer_is_asked_over_a_new_connection() -> None:
     """After a packet drop of a minute, TCP may retransmit up to a minute after the network is whole again."""
 
-    async def scene(one: End, two: End, port: int) -> None:
-        one.transport.send(B2, question(1))
-        await until(lambda: len(two.heard) == 1)
+    async def scene(first: End, second: End, port: int) -> None:
+        first.transport.send(B2, question(1))
+        await until(lambda: len(second.heard) == 1)
         skip(transport.SILENCE_S_MAX)
-        await until(lambda: one.lost == [B2])
-        one.transport.send(B2, question(2))
-        await until(lambda: len(two.heard) == 2)
+        await until(lambda: first.lost == [B2])
+        first.transport.send(B2, question(2))
+        await until(lambda: len(second.heard) == 2)
 
-        assert two.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
+        assert second.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
 
     play(scene)
 
@@ -331,22 +331,22 @@ def test_silent_peer_is_asked_over_a_new_connection() -> None:
 def test_connection_with_traffic_or_no_request_stays_open() -> None:
     """One request may wait long (a deletion waits for ZooKeeper) while others are answered."""
 
-    async def scene(one: End, two: End, port: int) -> None:
-        one.transport.send(B2, question(1))
+    async def scene(first: End, second: End, port: int) -> None:
+        first.transport.send(B2, question(1))
         for n in (2, 3, 4, 5):
-            one.transport.send(B2, question(n))
-            await has_heard(two, n)
-            two.transport.send(Address("@1"), answer(n))
-            await has_heard(one, n - 1)
+            first.transport.send(B2, question(n))
+            await has_heard(second, n)
+            second.transport.send(Address("@1"), answer(n))
+            await has_heard(first, n - 1)
             skip(transport.SILENCE_S_MAX / 2)
             await asyncio.sleep(0)
-        two.transport.send(Address("@1"), answer(1))
-        await has_heard(one, 5)
+        second.transport.send(Address("@1"), answer(1))
+        await has_heard(first, 5)
         skip(2 * transport.SILENCE_S_MAX)
-        one.transport.send(B2, question(6))
-        await has_heard(two, 6)
+        first.transport.send(B2, question(6))
+        await has_heard(second, 6)
 
-        assert one.lost == []
+        assert first.lost == []
 
     play(scene)
 
@@ -354,13 +354,13 @@ def test_connection_with_traffic_or_no_request_stays_open() -> None:
 def test_idle_incoming_connection_is_closed() -> None:
     """The packets that close a connection may be lost; without a limit such connections would fill CONNECTIONS_MAX."""
 
-    async def scene(one: End, two: End, port: int) -> None:
-        one.transport.send(B2, question(1))
-        await until(lambda: bool(two.heard))
-        two.transport.send(Address("@1"), answer(1))
-        await until(lambda: bool(one.heard))
+    async def scene(first: End, second: End, port: int) -> None:
+        first.transport.send(B2, question(1))
+        await until(lambda: bool(second.heard))
+        second.transport.send(Address("@1"), answer(1))
+        await until(lambda: bool(first.heard))
         skip(transport.IDLE_S_MAX)
-        await until(lambda: one.lost == [B2])
+        await until(lambda: first.lost == [B2])
 
     play(scene)
 
@@ -368,11 +368,11 @@ def test_idle_incoming_connection_is_closed() -> None:
 def test_fetch_without_leader_epoch_round_trips() -> None:
     """A fetch without a leader epoch has the epoch -1, here and on the wire."""
 
-    async def scene(one: End, two: End, port: int) -> None:
+    async def scene(first: End, second: End, port: int) -> None:
         fetch = Fetch(2, TP, BrokerId(1), Incarnation(7), NO_EPOCH, Offset(0), Millis(5), 10)
-        one.transport.send(B2, fetch)
-        await until(lambda: bool(two.heard))
+        first.transport.send(B2, fetch)
+        await until(lambda: bool(second.heard))
 
-        assert two.messages() == [fetch]
+        assert second.messages() == [fetch]
 
     play(scene)

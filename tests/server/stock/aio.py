@@ -87,12 +87,12 @@ class AioKafka:
             tp = TopicPartition(topic, 0)
             consumer.assign([tp])
             consumer.seek(tp, 0)
-            found: list[bytes] = []
-            while len(found) < count:
+            values_read: list[bytes] = []
+            while len(values_read) < count:
                 records = (await consumer.getmany(tp, timeout_ms=int(TIMEOUT_S * 1000))).get(tp, [])
-                assert records, f"{len(found)} of {count} records came"
-                found += [record.value for record in records]
-            return found
+                assert records, f"{len(values_read)} of {count} records came"
+                values_read += [record.value for record in records]
+            return values_read
 
         return self._as_consumer(work)
 

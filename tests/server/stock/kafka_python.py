@@ -68,13 +68,13 @@ class KafkaPython:
         tp = kafka.TopicPartition(topic, 0)
         consumer.assign([tp])
         consumer.seek(tp, 0)
-        found: list[bytes] = []
-        while len(found) < count:
+        values_read: list[bytes] = []
+        while len(values_read) < count:
             records = consumer.poll(TIMEOUT_MS).get(tp, [])
-            assert records, f"{len(found)} of {count} records came"
-            found += [record.value for record in records]
+            assert records, f"{len(values_read)} of {count} records came"
+            values_read += [record.value for record in records]
         consumer.close()
-        return found
+        return values_read
 
     def offsets(self, topic: str) -> tuple[int, int]:
         """The earliest and the latest offset of partition 0."""

@@ -142,19 +142,19 @@ def test_reassignment_to_a_dead_broker_is_listed_and_cancelled(
     client, aio = kafka_python, AioKafka(cluster.bootstrap)
     client.create(topic, replicas=1)
     stayer = 1  # the first partition of a topic has its first replica on the first broker
-    other = 2 if client.controller() == 3 else 3  # the controller must stay alive to take the request
+    live_target = 2 if client.controller() == 3 else 3  # the controller must stay alive to take the request
     until(lambda: client.replicas(topic) == [stayer])
     assert client.reassign(topic, None) == "NO_REASSIGNMENT_IN_PROGRESS"
     assert client.reassign(topic, [stayer, 9]) == "INVALID_REPLICATION_ASSIGNMENT"  # its name for 39
-    with cluster.without(BrokerId(other)):
-        assert client.reassign(topic, [stayer, other]) == ""
+    with cluster.without(BrokerId(live_target)):
+        assert client.reassign(topic, [stayer, live_target]) == ""
         until(lambda: client.reassignments(topic) is not None)
-        told = client.reassignments(topic)
-        assert told is not None
-        assert told["adding_replicas"] == [other]
-        assert told["removing_replicas"] == []
-        until(lambda: client.offline(topic) == [other])
-        until(lambda: aio.offline(topic) == [other])
+        reassignment = client.reassignments(topic)
+        assert reassignment is not None
+        assert reassignment["adding_replicas"] == [live_target]
+        assert reassignment["removing_replicas"] == []
+        until(lambda: client.offline(topic) == [live_target])
+        until(lambda: aio.offline(topic) == [live_target])
         assert client.reassign(topic, None) == ""
         until(lambda: client.replicas(topic) == [stayer])
 

@@ -27,11 +27,11 @@ def overheard(plan: Plan) -> tuple[Heard, ...]:
     refusal = backend.refuse(plan)
     if refusal is not None:
         pytest.skip(refusal)
-    found: list[Heard] = []
+    requests_heard: list[Heard] = []
 
     def conversation() -> tuple[Divide, Divide]:
         asks, answers = of_kafka()
-        asked: dict[int, tuple[Any, int]] = {}  # a response has the version of its request, and does not name it
+        open_requests: dict[int, tuple[Any, int]] = {}  # a response has the version of its request, and does not name it
 
         def hear_request(data: bytes) -> Iterator[tuple[str, bytes]]:
             for kind, piece in asks(data):
@@ -39,17 +39,17 @@ def overheard(plan: Plan) -> tuple[Heard, ...]:
                 header, at = read_request_header(frame)
                 if header.api_key in _CONTROL:
                     request = read_request(header, frame, at, lambda _: None)
-                    asked[header.correlation] = (request, header.api_version)
-                    found.append((header.api_version, frame[at:], request))
+                    open_requests[header.correlation] = (request, header.api_version)
+                    requests_heard.append((header.api_version, frame[at:], request))
                 yield kind, piece
 
         def hear_answer(data: bytes) -> Iterator[tuple[str, bytes]]:
             for kind, piece in answers(data):
                 frame = piece[_LENGTH_BYTES:]
-                request, version = asked.pop(read_correlation(frame), (None, 0))
+                request, version = open_requests.pop(read_correlation(frame), (None, 0))
                 if request is not None:
                     body = frame[response_body_at(frame, APIS[type(request)], version) :]
-                    found.append((version, body, read_reply(request, version, frame)))
+                    requests_heard.append((version, body, read_reply(request, version, frame)))
                 yield kind, piece
 
         return hear_request, hear_answer
@@ -57,4 +57,4 @@ def overheard(plan: Plan) -> tuple[Heard, ...]:
     with patch.object(site, "of_kafka", conversation):
         run = backend.perform(plan, Provenance(run_id="test", plan_digest=""))
     assert run.failure is None
-    return tuple(found)
+    return tuple(requests_heard)

@@ -97,7 +97,7 @@ def cluster(*states: PartitionState, controller: BrokerId | None = ME) -> Callab
     return answer
 
 
-class Talk:
+class Connection:
     """The connection. `answer_all` answers the asks from the table; a test may answer them one by one instead."""
 
     def __init__(
@@ -129,14 +129,14 @@ class Talk:
 
     def answer_all(self) -> list[Ask]:
         """Answer from the table until there are no more asks; returns all asks. A Pause advances `now_ms`."""
-        asked: list[Ask] = []
+        all_asks: list[Ask] = []
         while asks := self.asks():
-            asked += asks
+            all_asks += asks
             for ask in asks:
                 if isinstance(ask, Pause):
                     self.now_ms += ask.ms
                 self.hear(self._table(ask))
-        return asked
+        return all_asks
 
     def frames(self) -> list[bytes]:
         """The responses since the last call, without their lengths."""

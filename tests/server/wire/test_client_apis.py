@@ -27,7 +27,7 @@ from server.wire.clients.apis import ApiKey
 from server.wire.clients.exchange import Ask, Heard
 from server.wire.framing import WireError
 from server.wire.records import sealed, split
-from tests.server.wire.talking import FACING, ME, ORDERS, OTHER, SEALED, Talk, cluster, state
+from tests.server.wire.talking import FACING, ME, ORDERS, OTHER, SEALED, Connection, cluster, state
 
 ONE = TopicPartition("orders-1")
 SECOND = Millis(1000)
@@ -57,30 +57,30 @@ def to_orders(*records: bytes | None, acks: int = -1) -> produce.ProduceRequest:
     return produce.ProduceRequest(acks=acks, timeout_ms=1500, topic_data=(produce.TopicData("orders", partitions),))
 
 
-def produced(talk: Talk, request: produce.ProduceRequest, version: int = 8) -> list[tuple[int, int]]:
+def produced(connection: Connection, request: produce.ProduceRequest, version: int = 8) -> list[tuple[int, int]]:
     """Send the request; returns error and base offset of each partition."""
-    answer = talk.call(ApiKey.PRODUCE, version, request, produce.ProduceResponse)
+    answer = connection.call(ApiKey.PRODUCE, version, request, produce.ProduceResponse)
     return [(p.error_code, p.base_offset) for topic in answer.responses for p in topic.partition_responses]
 
 
 def test_produce_sends_one_message_per_partition() -> None:
-    talk = Talk(LEADING)
+    connection = Connection(LEADING)
     batch = sealed(["x"], producer_id=ProducerId(5), producer_epoch=2, base_sequence=9)
-    talk.send(ApiKey.PRODUCE, 8, to_orders(SEALED, batch))
+    connection.send(ApiKey.PRODUCE, 8, to_orders(SEALED, batch))
 
-    assert talk.asks() == [
+    assert connection.asks() == [
         Produce(1, ORDERS, -1, SEALED, Millis(1500), producer_epoch=-1),
         Produce(2, ONE, -1, batch, Millis(1500), producer_id=ProducerId(5), producer_epoch=2, base_sequence=9),
     ]
-    talk.hear(ProduceReply(2, ONE, ErrorCode.NONE, Offset(7), LeaderEpoch(1)))
-    assert talk.frames() == []
-    talk.hear(ProduceReply(1, ORDERS, ErrorCode.NOT_ENOUGH_REPLICAS))
-    answer = talk.response(ApiKey.PRODUCE, 8, produce.ProduceResponse)
+    connection.hear(ProduceReply(2, ONE, ErrorCode.NONE, Offset(7), LeaderEpoch(1)))
+    assert connection.frames() == []
+    connection.hear(ProduceReply(1, ORDERS, ErrorCode.NOT_ENOUGH_REPLICAS))
+    answer = connection.response(ApiKey.PRODUCE, 8, produce.ProduceResponse)
     rows = answer.responses[0].partition_responses
     assert [(row.index, row.error_code, row.base_offset) for row in rows] == [(0, 19, -1), (1, 0, 7)]
 
 
-def damaged(batch: bytes, at: int, layout: str, value: int) -> bytes:
+def batch_with_damage(batch: bytes, at: int, layout: str, value: int) -> bytes:
     """The batch with another number at `at` in the header, and a matching CRC."""
     data = bytearray(batch)
     struct.pack_into(layout, data, at, value)
@@ -95,20 +95,20 @@ def damaged(batch: bytes, at: int, layout: str, value: int) -> bytes:
         (SEALED[:40], 2),
         (None, 2),
         (SEALED + SEALED, 87),  # two batches (KIP-98)
-        (damaged(SEALED, 16, ">b", 1), 87),  # format v1
-        (damaged(SEALED, 21, ">h", 0x10), 87),  # transactional
-        (damaged(SEALED, 21, ">h", 0x20), 87),  # a control batch
-        (damaged(SEALED, 23, ">i", 7), 87),  # more offsets than records
-        (damaged(SEALED, 57, ">i", 0), 87),
+        (batch_with_damage(SEALED, 16, ">b", 1), 87),  # format v1
+        (batch_with_damage(SEALED, 21, ">h", 0x10), 87),  # transactional
+        (batch_with_damage(SEALED, 21, ">h", 0x20), 87),  # a control batch
+        (batch_with_damage(SEALED, 23, ">i", 7), 87),  # more offsets than records
+        (batch_with_damage(SEALED, 57, ">i", 0), 87),
         (sealed(["x" * 2000]), 10),
     ],
 )
 def test_invalid_batch_never_reaches_the_machine(records: bytes | None, code: int) -> None:
-    talk = Talk(LEADING)
-    talk.send(ApiKey.PRODUCE, 8, to_orders(records))
+    connection = Connection(LEADING)
+    connection.send(ApiKey.PRODUCE, 8, to_orders(records))
 
-    assert talk.asks() == []
-    answer = talk.response(ApiKey.PRODUCE, 8, produce.ProduceResponse)
+    assert connection.asks() == []
+    answer = connection.response(ApiKey.PRODUCE, 8, produce.ProduceResponse)
     row = answer.responses[0].partition_responses[0]
     assert (row.error_code, row.base_offset) == (code, -1)
     assert row.error_message
@@ -116,19 +116,19 @@ def test_invalid_batch_never_reaches_the_machine(records: bytes | None, code: in
 
 def test_zstd_needs_produce_version_7() -> None:
     """KIP-110: older consumers cannot read zstd."""
-    zstd = damaged(SEALED, 21, ">h", 4)
+    zstd = batch_with_damage(SEALED, 21, ">h", 4)
 
-    assert produced(Talk(LEADING), to_orders(zstd), 6) == [(76, -1)]
-    assert produced(Talk(LEADING), to_orders(zstd), 7) == [(0, 10)]
+    assert produced(Connection(LEADING), to_orders(zstd), 6) == [(76, -1)]
+    assert produced(Connection(LEADING), to_orders(zstd), 7) == [(0, 10)]
 
 
 def test_produce_with_acks_0_has_no_response() -> None:
-    talk = Talk(LEADING)
-    talk.send(ApiKey.PRODUCE, 8, to_orders(SEALED, acks=0))
+    connection = Connection(LEADING)
+    connection.send(ApiKey.PRODUCE, 8, to_orders(SEALED, acks=0))
 
-    assert [type(ask) for ask in talk.asks()] == [Produce]
-    assert talk.frames() == []
-    assert not talk.session.is_full
+    assert [type(ask) for ask in connection.asks()] == [Produce]
+    assert connection.frames() == []
+    assert not connection.session.is_full
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_produce_with_acks_0_has_no_response() -> None:
     ],
 )
 def test_produce_that_cannot_be_answered_closes_the_connection(request_: produce.ProduceRequest) -> None:
-    talk = Talk(LEADING)
+    connection = Connection(LEADING)
     with pytest.raises(WireError):
-        talk.send(ApiKey.PRODUCE, 8, request_)
+        connection.send(ApiKey.PRODUCE, 8, request_)
 
-    assert talk.asks() == []
+    assert connection.asks() == []
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_produce_that_cannot_be_answered_closes_the_connection(request_: produce
     ],
 )
 def test_machine_errors_become_kafkas_error_codes(error: ErrorCode, version: int, code: int) -> None:
-    assert produced(Talk(failing(error)), to_orders(SEALED), version) == [(code, -1)]
+    assert produced(Connection(failing(error)), to_orders(SEALED), version) == [(code, -1)]
 
 
 # --- Fetch -----------------------------------------------------------------------------------------------------------------
@@ -212,9 +212,9 @@ class Answer(Struct, frozen=True):
     session_id: int = 0
 
 
-def partitions_fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
+def partitions_fetched(connection: Connection, version: int = 11) -> list[tuple[int, int, list[int]]]:
     """Error, high watermark and base offsets of the batches, for each partition."""
-    answer = talk.response(ApiKey.FETCH, version, Answer)
+    answer = connection.response(ApiKey.FETCH, version, Answer)
     assert (answer.error_code, answer.session_id) == (0, 0)
     return [
         (p.error_code, p.high_watermark, [int.from_bytes(b[:8], "big") for b in split(p.records or b"")])
@@ -224,70 +224,70 @@ def partitions_fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, li
 
 
 def test_client_fetch_ends_once_one_partition_has_records() -> None:
-    talk = Talk(LEADING)
-    talk.send(ApiKey.FETCH, 11, from_orders(9, 3))
-    first, second = talk.asks()
+    connection = Connection(LEADING)
+    connection.send(ApiKey.FETCH, 11, from_orders(9, 3))
+    first, second = connection.asks()
     assert [ask.max_wait_ms for ask in (first, second) if isinstance(ask, Fetch)] == [0, 0]
-    talk.hear(reply(second, batch(3), batch(4)))
-    assert talk.frames() == []
-    talk.hear(reply(first))
+    connection.hear(reply(second, batch(3), batch(4)))
+    assert connection.frames() == []
+    connection.hear(reply(first))
 
-    assert talk.asks() == []
-    assert partitions_fetched(talk) == [(0, 9, []), (0, 9, [3, 4])]
+    assert connection.asks() == []
+    assert partitions_fetched(connection) == [(0, 9, []), (0, 9, [3, 4])]
 
 
 def test_fetch_waits_for_the_first_records() -> None:
-    talk = Talk(LEADING)
-    talk.send(ApiKey.FETCH, 11, from_orders(9, 9))
-    for ask in talk.asks():
-        talk.hear(reply(ask))
-    talk.now_ms = 100
-    first, second = talk.asks()
+    connection = Connection(LEADING)
+    connection.send(ApiKey.FETCH, 11, from_orders(9, 9))
+    for ask in connection.asks():
+        connection.hear(reply(ask))
+    connection.now_ms = 100
+    first, second = connection.asks()
     assert [ask.max_wait_ms for ask in (first, second) if isinstance(ask, Fetch)] == [500, 500]
-    assert talk.frames() == []
-    talk.hear(reply(second, batch(9), hw=10))
+    assert connection.frames() == []
+    connection.hear(reply(second, batch(9), hw=10))
 
-    assert partitions_fetched(talk) == [(0, 9, []), (0, 10, [9])]
-    talk.hear(reply(first, batch(9)))  # too late: ignored
-    assert talk.frames() == []
+    assert partitions_fetched(connection) == [(0, 9, []), (0, 10, [9])]
+    connection.hear(reply(first, batch(9)))  # too late: ignored
+    assert connection.frames() == []
 
 
 def test_empty_fetch_ends_after_max_wait() -> None:
-    talk = Talk(LEADING)
-    talk.send(ApiKey.FETCH, 11, from_orders(9))
-    (ask,) = talk.asks()
+    connection = Connection(LEADING)
+    connection.send(ApiKey.FETCH, 11, from_orders(9))
+    (ask,) = connection.asks()
     assert isinstance(ask, Fetch)
     assert ask.max_wait_ms == 500
-    talk.now_ms = 501
-    talk.hear(reply(ask))
+    connection.now_ms = 501
+    connection.hear(reply(ask))
 
-    assert talk.asks() == []
-    assert partitions_fetched(talk) == [(0, 9, [])]
+    assert connection.asks() == []
+    assert partitions_fetched(connection) == [(0, 9, [])]
 
 
 def test_fetch_waits_for_min_bytes() -> None:
-    talk = Talk(LEADING)
+    connection = Connection(LEADING)
     size = len(sealed(["v"]))
-    talk.send(ApiKey.FETCH, 11, from_orders(3, min_bytes=2 * size))
-    (ask,) = talk.asks()
-    talk.now_ms = 200
-    talk.hear(reply(ask, batch(3)))
-    (again,) = talk.asks()
+    connection.send(ApiKey.FETCH, 11, from_orders(3, min_bytes=2 * size))
+    (ask,) = connection.asks()
+    connection.now_ms = 200
+    connection.hear(reply(ask, batch(3)))
+    (again,) = connection.asks()
     assert isinstance(again, Fetch)
     assert (again.offset, again.max_wait_ms) == (4, 300)
-    talk.hear(reply(again, batch(4)))
+    connection.hear(reply(again, batch(4)))
 
-    assert partitions_fetched(talk) == [(0, 9, [3, 4])]
+    assert partitions_fetched(connection) == [(0, 9, [3, 4])]
 
 
 def test_error_ends_a_fetch_at_once() -> None:
-    talk = Talk(LEADING)
-    talk.send(ApiKey.FETCH, 11, from_orders(9, 9))
-    first, second = talk.asks()
-    talk.hear(reply(first))
-    talk.hear(reply(second, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    connection = Connection(LEADING)
+    connection.send(ApiKey.FETCH, 11, from_orders(9, 9))
+    first, second = connection.asks()
+    connection.hear(reply(first))
+    connection.hear(reply(second, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    assert partitions_fetched(talk) == [(0, 9, []), (6, 9, [])]
+    assert partitions_fetched(connection) == [(0, 9, []), (6, 9, [])]
 
 
 def test_fetch_response_is_limited_except_for_its_first_batch() -> None:
@@ -299,19 +299,19 @@ def test_fetch_response_is_limited_except_for_its_first_batch() -> None:
         (5000, size, [[3], [3], [3]]),
         (3 * size, 2 * size, [[3, 4], [3], []]),
     ]:
-        talk = Talk(LEADING)
-        talk.send(ApiKey.FETCH, 11, from_orders(3, 3, 3, max_bytes=max_bytes, each=each))
-        for ask in talk.asks():
-            talk.hear(reply(ask, batch(3), batch(4)))
-        assert [batches for _, _, batches in partitions_fetched(talk)] == expected
+        connection = Connection(LEADING)
+        connection.send(ApiKey.FETCH, 11, from_orders(3, 3, 3, max_bytes=max_bytes, each=each))
+        for ask in connection.asks():
+            connection.hear(reply(ask, batch(3), batch(4)))
+        assert [batches for _, _, batches in partitions_fetched(connection)] == expected
 
 
 def test_fetched_batch_has_the_brokers_offset_and_epoch() -> None:
-    talk = Talk(LEADING)
-    talk.send(ApiKey.FETCH, 4, from_orders(1000))
-    (ask,) = talk.asks()
-    talk.hear(reply(ask, Batch(Offset(1000), LeaderEpoch(6), SEALED)))
-    answer = talk.response(ApiKey.FETCH, 4, Answer)
+    connection = Connection(LEADING)
+    connection.send(ApiKey.FETCH, 4, from_orders(1000))
+    (ask,) = connection.asks()
+    connection.hear(reply(ask, Batch(Offset(1000), LeaderEpoch(6), SEALED)))
+    answer = connection.response(ApiKey.FETCH, 4, Answer)
 
     (records,) = split(answer.responses[0].partitions[0].records or b"")
     assert records[:8] == (1000).to_bytes(8, "big")
@@ -321,14 +321,14 @@ def test_fetched_batch_has_the_brokers_offset_and_epoch() -> None:
 
 def test_negative_offset_and_partition_are_refused() -> None:
     """Topic `t` with index -1 must not become partition 1 of a topic `t-`."""
-    talk = Talk(LEADING)
+    connection = Connection(LEADING)
     request = from_orders(-5)
-    talk.send(ApiKey.FETCH, 11, request)
-    assert partitions_fetched(talk) == [(1, -1, [])]
+    connection.send(ApiKey.FETCH, 11, request)
+    assert partitions_fetched(connection) == [(1, -1, [])]
     below = replace(request.topics[0].partitions[0], partition=-1, fetch_offset=0)
-    talk.send(ApiKey.FETCH, 11, replace(request, topics=(fetch.FetchTopic("orders", (below,)),)))
+    connection.send(ApiKey.FETCH, 11, replace(request, topics=(fetch.FetchTopic("orders", (below,)),)))
 
-    (ask,) = talk.asks()
+    (ask,) = connection.asks()
     assert isinstance(ask, Fetch)
     assert ask.tp == ""
 
@@ -336,7 +336,7 @@ def test_negative_offset_and_partition_are_refused() -> None:
 def test_too_many_partitions_close_the_connection() -> None:
     """Each partition is a message to the machine, which handles nothing else meanwhile."""
     many = tuple(fetch.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(10_001))
-    wide = Talk(LEADING, request_bytes_max=1_000_000)
+    wide = Connection(LEADING, request_bytes_max=1_000_000)
     with pytest.raises(WireError, match="more than 10000 partitions"):
         wide.send(ApiKey.FETCH, 11, replace(from_orders(0), topics=(fetch.FetchTopic("orders", many),)))
 
@@ -344,10 +344,10 @@ def test_too_many_partitions_close_the_connection() -> None:
 
 
 def test_fetch_refuses_sessions_and_followers() -> None:
-    answer = Talk(LEADING).call(ApiKey.FETCH, 11, replace(from_orders(0), session_id=7), Answer)
+    answer = Connection(LEADING).call(ApiKey.FETCH, 11, replace(from_orders(0), session_id=7), Answer)
     assert answer == Answer((), 70)
     with pytest.raises(WireError):
-        Talk(LEADING).send(ApiKey.FETCH, 11, replace(from_orders(0), replica_id=2))
+        Connection(LEADING).send(ApiKey.FETCH, 11, replace(from_orders(0), replica_id=2))
 
 
 # --- ListOffsets, OffsetForLeaderEpoch, InitProducerId ---------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_list_offsets_serves_both_ends_but_not_timestamps(version: int) -> None:
         offsets.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in enumerate((-1, -2, 7))
     )
     request = offsets.ListOffsetsRequest((offsets.ListOffsetsTopic("orders", list_offsets_partitions),))
-    answer = Talk(LEADING).call(ApiKey.LIST_OFFSETS, version, request, offsets.ListOffsetsResponse)
+    answer = Connection(LEADING).call(ApiKey.LIST_OFFSETS, version, request, offsets.ListOffsetsResponse)
 
     rows = answer.topics[0].partitions
     assert [(row.error_code, row.offset) for row in rows] == [(0, 2), (0, 2), (43, -1)]
@@ -371,8 +371,8 @@ def test_list_offsets_passes_on_offset_not_available() -> None:
     request = offsets.ListOffsetsRequest(
         (offsets.ListOffsetsTopic("orders", (offsets.ListOffsetsPartition(partition_index=0, timestamp=-1),)),)
     )
-    talk = Talk(lambda ask: ListOffsetsReply(ask.correlation, ORDERS, ErrorCode.OFFSET_NOT_AVAILABLE))
-    answer = talk.call(ApiKey.LIST_OFFSETS, 5, request, offsets.ListOffsetsResponse)
+    connection = Connection(lambda ask: ListOffsetsReply(ask.correlation, ORDERS, ErrorCode.OFFSET_NOT_AVAILABLE))
+    answer = connection.call(ApiKey.LIST_OFFSETS, 5, request, offsets.ListOffsetsResponse)
 
     assert [(row.error_code, row.offset) for row in answer.topics[0].partitions] == [(78, -1)]
 
@@ -382,13 +382,13 @@ def test_epoch_end_is_served_to_consumers(version: int) -> None:
     """KIP-320: consumers use it to detect that records they read were truncated."""
     partition = offsets.EpochPartition(partition=0, current_leader_epoch=4, leader_epoch=3)
     request = offsets.EpochRequest(topics=(offsets.EpochTopic("orders", (partition,)),))
-    talk = Talk(LEADING)
-    talk.send(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
-    (ask,) = talk.asks()
+    connection = Connection(LEADING)
+    connection.send(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
+    (ask,) = connection.asks()
     assert isinstance(ask, EpochEnd)
     assert (ask.tp, ask.current_leader_epoch, ask.leader_epoch) == (ORDERS, 4, 3)
-    talk.hear(LEADING(ask))
-    answer = talk.response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, offsets.EpochResponse)
+    connection.hear(LEADING(ask))
+    answer = connection.response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, offsets.EpochResponse)
 
     row = answer.topics[0].partitions[0]
     assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 3, 2)
@@ -396,16 +396,16 @@ def test_epoch_end_is_served_to_consumers(version: int) -> None:
 
 def test_init_producer_id_returns_an_id_or_a_retriable_error() -> None:
     request = metadata.InitProducerIdRequest(None)
-    none_yet = Talk(lambda ask: InitProducerIdReply(ask.correlation, ErrorCode.BROKER_NOT_AVAILABLE))
+    none_yet = Connection(lambda ask: InitProducerIdReply(ask.correlation, ErrorCode.BROKER_NOT_AVAILABLE))
 
-    given = Talk(LEADING).call(ApiKey.INIT_PRODUCER_ID, 1, request, metadata.InitProducerIdResponse)
-    refused = none_yet.call(ApiKey.INIT_PRODUCER_ID, 1, request, metadata.InitProducerIdResponse)
-    transactional = Talk(LEADING).call(
+    reply = Connection(LEADING).call(ApiKey.INIT_PRODUCER_ID, 1, request, metadata.InitProducerIdResponse)
+    refusal = none_yet.call(ApiKey.INIT_PRODUCER_ID, 1, request, metadata.InitProducerIdResponse)
+    transactional = Connection(LEADING).call(
         ApiKey.INIT_PRODUCER_ID, 1, metadata.InitProducerIdRequest("t"), metadata.InitProducerIdResponse
     )
 
-    assert given == metadata.InitProducerIdResponse(0, 77, 0)
-    assert (refused.error_code, transactional.error_code) == (15, 42)
+    assert reply == metadata.InitProducerIdResponse(0, 77, 0)
+    assert (refusal.error_code, transactional.error_code) == (15, 42)
 
 
 # --- Metadata --------------------------------------------------------------------------------------------------------------
@@ -413,8 +413,8 @@ def test_init_producer_id_returns_an_id_or_a_retriable_error() -> None:
 
 def metadata_told(*states: PartitionState, version: int = 8, names: tuple[str, ...] | None = None) -> metadata.MetadataResponse:
     topics_ = None if names is None else tuple(metadata.MetadataRequestTopic(name) for name in names)
-    talk = Talk(cluster(*states))
-    return talk.call(ApiKey.METADATA, version, metadata.MetadataRequest(topics=topics_), metadata.MetadataResponse)
+    connection = Connection(cluster(*states))
+    return connection.call(ApiKey.METADATA, version, metadata.MetadataRequest(topics=topics_), metadata.MetadataResponse)
 
 
 def test_metadata_has_the_addresses_of_the_listener() -> None:
@@ -427,7 +427,7 @@ def test_metadata_has_the_addresses_of_the_listener() -> None:
 @pytest.mark.parametrize("version", [4, 5, 6, 7, 8])
 def test_metadata_fields_appear_from_their_versions_on(version: int) -> None:
     """R-305: offline replicas since version 5; KIP-320: epochs since 7."""
-    answer = Talk(cluster(state(ORDERS, offline=(OTHER,)))).call(
+    answer = Connection(cluster(state(ORDERS, offline=(OTHER,)))).call(
         ApiKey.METADATA, version, metadata.MetadataRequest(topics=None), _PartlyTold
     )
     (partition,) = answer.topics[0].partitions
@@ -459,7 +459,7 @@ def test_partition_without_leader_has_leader_not_available() -> None:
     removed_facing = replace(FACING, advertised={ME: ("one", 1)})
     states = (state(ORDERS, None), state(ONE, OTHER))
     leaderless = metadata_told(*states).topics[0].partitions
-    answer = Talk(cluster(*states), facing=removed_facing).call(
+    answer = Connection(cluster(*states), facing=removed_facing).call(
         ApiKey.METADATA, 8, metadata.MetadataRequest(topics=None), metadata.MetadataResponse
     )
 
@@ -477,15 +477,15 @@ def test_metadata_never_creates_a_topic() -> None:
 
 def test_fenced_broker_lists_no_brokers() -> None:
     """R-186: clients then ask another broker."""
-    talk = Talk(lambda ask: MetadataReply(ask.correlation, (), (), ErrorCode.BROKER_NOT_AVAILABLE))
+    connection = Connection(lambda ask: MetadataReply(ask.correlation, (), (), ErrorCode.BROKER_NOT_AVAILABLE))
     request = metadata.MetadataRequest(topics=(metadata.MetadataRequestTopic("orders"),))
-    answer = talk.call(ApiKey.METADATA, 8, request, metadata.MetadataResponse)
+    answer = connection.call(ApiKey.METADATA, 8, request, metadata.MetadataResponse)
 
     assert (answer.brokers, answer.topics, answer.controller_id) == ((), (), -1)
 
 
 def test_find_coordinator_answers_not_available() -> None:
-    answer = Talk(LEADING).call(
+    answer = Connection(LEADING).call(
         ApiKey.FIND_COORDINATOR, 2, metadata.InitProducerIdRequest(None), metadata.FindCoordinatorResponse
     )
 

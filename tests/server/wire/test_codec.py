@@ -171,8 +171,8 @@ def replies(request: NodeRequest) -> st.SearchStrategy[NodeReply]:
         case UpdateMetadata():
             return st.builds(UpdateMetadataReply, correlation, ERRORS)
         case LogInfo():
-            ends = several(st.builds(LogEnd, TPS, INT32, INT64, INT64, INT64))
-            return st.builds(LogInfoReply, correlation, ERRORS, ends, st.lists(TPS, max_size=3).map(tuple))
+            log_ends = several(st.builds(LogEnd, TPS, INT32, INT64, INT64, INT64))
+            return st.builds(LogInfoReply, correlation, ERRORS, log_ends, st.lists(TPS, max_size=3).map(tuple))
         case MetadataHeartbeat():
             return st.builds(MetadataHeartbeatReply, correlation, ERRORS, TEXTS, st.sampled_from(BrokerState))
         case IsrChange():
@@ -322,9 +322,9 @@ def test_follower_fetch_is_kafkas_version_15() -> None:
 
     Replica epoch (KIP-903, here the incarnation), last fetched epoch (KIP-595) and topic id (KIP-516) are Kafka's fields.
     """
-    found = KafkaPythonFetch[15].decode(body_of(FETCH), version=15)
-    assert (found.replica_state.replica_id, found.replica_state.replica_epoch) == (2, 44)
-    (topic,) = found.topics
+    decoded = KafkaPythonFetch[15].decode(body_of(FETCH), version=15)
+    assert (decoded.replica_state.replica_id, decoded.replica_state.replica_epoch) == (2, 44)
+    (topic,) = decoded.topics
     (partition,) = topic.partitions
     assert topic.topic_id.int == 77
     assert (partition.partition, partition.current_leader_epoch, partition.fetch_offset) == (3, 5, 70)
@@ -335,10 +335,10 @@ def test_fetch_without_topic_ids_is_kafkas_version_12() -> None:
     """R-016: topic, partition, replica and offset."""
     without = replace(FETCH, topic_id=NO_TOPIC_ID)
     assert version_of(without) == 12
-    found = KafkaPythonFetch[12].decode(body_of(without), version=12)
-    (topic,) = found.topics
+    decoded = KafkaPythonFetch[12].decode(body_of(without), version=12)
+    (topic,) = decoded.topics
     (partition,) = topic.partitions
-    assert (found.replica_id, topic.topic, partition.partition, partition.fetch_offset) == (2, "orders", 3, 70)
+    assert (decoded.replica_id, topic.topic, partition.partition, partition.fetch_offset) == (2, "orders", 3, 70)
 
 
 def test_fetch_reply_is_read_by_kio() -> None:
@@ -350,15 +350,15 @@ def test_fetch_reply_is_read_by_kio() -> None:
     assert size == len(body)
     (partition,) = fetch_response.responses[0].partitions
     assert (partition.high_watermark, partition.current_leader.leader_epoch, len(partition.records or b"")) == (3, 5, 146)
-    other = KafkaPythonFetchResponse[15].decode(body, version=15)
-    assert other.responses[0].partitions[0].high_watermark == 3
+    by_kafka_python = KafkaPythonFetchResponse[15].decode(body, version=15)
+    assert by_kafka_python.responses[0].partitions[0].high_watermark == 3
 
 
 def test_unknown_topic_id_decodes_to_the_empty_topic() -> None:
     """The machine answers it as an unknown partition; a WireError would close the connection of a whole broker."""
-    found = received(request_frame(FETCH), {})
-    assert isinstance(found, Fetch)
-    assert (found.tp, found.topic_id) == ("-3", 77)
+    decoded = received(request_frame(FETCH), {})
+    assert isinstance(decoded, Fetch)
+    assert (decoded.tp, decoded.topic_id) == ("-3", 77)
 
 
 def test_corrupt_batch_in_a_fetch_reply_raises_wire_error() -> None:
@@ -391,7 +391,7 @@ STATE = PartitionState(
     offline=(BrokerId(3),),
 )
 UNREGISTERED = (IsrMember(BrokerId(1), NO_INCARNATION), IsrMember(BrokerId(2), NO_INCARNATION))
-COMMAND = LeaderAndIsr(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), True, (STATE,), (TP,))
+COMMAND = LeaderAndIsr(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), init=True, states=(STATE,), new=(TP,))
 
 
 def test_leader_and_isr_matches_v3() -> None:
@@ -413,7 +413,7 @@ def test_leader_and_isr_matches_v3() -> None:
         zk_version=ZkVersion(9),
         replicas=(),
     )
-    assert received(frame, {}) == LeaderAndIsr(4, BrokerId(1), ControllerEpoch(-1), NO_INCARNATION, True, (bare,))
+    assert received(frame, {}) == LeaderAndIsr(4, BrokerId(1), ControllerEpoch(-1), NO_INCARNATION, init=True, states=(bare,))
 
 
 def test_leader_and_isr_matches_kip_112() -> None:
@@ -422,52 +422,61 @@ def test_leader_and_isr_matches_kip_112() -> None:
     state = b"\0\6orders" + b"\0\0\0\3" + b"\0\0\0\7" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\0\0\2\0\0\0\1\0\0\0\2" + b"\0\0\0\x09"
     state += b"\0\0\0\3\0\0\0\1\0\0\0\2\0\0\0\3" + b"\1"
     assert frame[14:] == b"\0\0\0\1" + b"\0\0\0\7" + b"\0\0\0\1" + state + bytes(4)
-    told = replace(STATE, leader_incarnation=NO_INCARNATION, isr=UNREGISTERED, elr=(), topic_id=NO_TOPIC_ID, offline=())
-    assert received(frame, {}) == LeaderAndIsr(4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, False, (told,), (TP,))
+    sent_state = replace(STATE, leader_incarnation=NO_INCARNATION, isr=UNREGISTERED, elr=(), topic_id=NO_TOPIC_ID, offline=())
+    assert received(frame, {}) == LeaderAndIsr(
+        4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, init=False, states=(sent_state,), new=(TP,)
+    )
 
 
 def test_update_metadata_matches_kip_112() -> None:
     """R-311, KIP-112 "Protocol": offline_replicas at the end of a partition's state."""
-    update = UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (BrokerId(2),), (STATE,), True, 3)
+    update = UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (BrokerId(2),), (STATE,), full=True, number=3)
     frame = request_frame(update, version=0)
     state = b"\0\6orders" + b"\0\0\0\3" + b"\0\0\0\7" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\0\0\2\0\0\0\1\0\0\0\2" + b"\0\0\0\x09"
     state += b"\0\0\0\3\0\0\0\1\0\0\0\2\0\0\0\3" + b"\0\0\0\1\0\0\0\3"
     assert frame[14:] == b"\0\0\0\1" + b"\0\0\0\7" + b"\0\0\0\1" + state + b"\0\0\0\1" + b"\0\0\0\2" + bytes(4) + b"\xff\xff"
-    told = replace(STATE, leader_incarnation=NO_INCARNATION, isr=UNREGISTERED, elr=(), topic_id=NO_TOPIC_ID)
-    assert received(frame, {}) == UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, (BrokerId(2),), (told,))
+    sent_state = replace(STATE, leader_incarnation=NO_INCARNATION, isr=UNREGISTERED, elr=(), topic_id=NO_TOPIC_ID)
+    assert received(frame, {}) == UpdateMetadata(
+        4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, (BrokerId(2),), (sent_state,)
+    )
 
 
 def test_update_metadata_lists_every_offline_replica() -> None:
     """R-311, KIP-112 "Protocol": offline_replicas is an array; order and number of replicas are kept."""
     offline = (BrokerId(3), BrokerId(1))
     state = replace(STATE, offline=offline)
-    update = UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (BrokerId(2), BrokerId(3)), (state,), True, 3)
+    update = UpdateMetadata(
+        4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (BrokerId(2), BrokerId(3)), (state,), full=True, number=3
+    )
     frame = request_frame(update, version=0)
     read = received(frame, {})
 
     assert b"\0\0\0\2" + b"\0\0\0\3" + b"\0\0\0\1" in frame
     assert isinstance(read, UpdateMetadata)
-    assert (read.live_brokers, [told.offline for told in read.states]) == ((2, 3), [offline])
+    assert (read.live_brokers, [state_read.offline for state_read in read.states]) == ((2, 3), [offline])
 
 
 def test_stop_replica_matches_v3_and_stops_any_epoch() -> None:
     """R-014, StopReplicaRequest of V3: a set of partitions without epochs; decoded with the epoch of a deletion, which no
     replica's epoch exceeds.
     """
-    other = topic_partition("orders", 4)
-    stops = (StopPartition(TP, LeaderEpoch(5), False, TopicId(7)), StopPartition(other, LeaderEpoch(6), True, TopicId(7)))
+    second_tp = topic_partition("orders", 4)
+    stops = (
+        StopPartition(TP, LeaderEpoch(5), delete=False, topic_id=TopicId(7)),
+        StopPartition(second_tp, LeaderEpoch(6), delete=True, topic_id=TopicId(7)),
+    )
     frame = request_frame(StopReplica(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), stops), version=0)
     keys = b"\0\6orders" + b"\0\0\0\3" + b"\0\6orders" + b"\0\0\0\4"
     assert frame[14:] == b"\0\0\0\1" + bytes(4) + b"\0\0\0\2" + keys
-    any_epoch = tuple(StopPartition(tp, EPOCH_DURING_DELETE, True) for tp in (TP, other))
+    any_epoch = tuple(StopPartition(tp, EPOCH_DURING_DELETE, True) for tp in (TP, second_tp))
     expected = StopReplica(4, BrokerId(1), ControllerEpoch(-1), NO_INCARNATION, any_epoch)
     assert received(frame, {}) == expected
 
 
 def test_v3_responses_have_codes_by_partition_only() -> None:
     """R-013: version_id, then a map from (topic, partition) to an error code."""
-    refused = LeaderAndIsrReply(4, ErrorCode.STALE_CONTROLLER_EPOCH)
-    body = reply_frame(COMMAND, 0, refused)[4:]
+    refusal = LeaderAndIsrReply(4, ErrorCode.STALE_CONTROLLER_EPOCH)
+    body = reply_frame(COMMAND, 0, refusal)[4:]
     assert body == b"\0\0\0\4" + b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\3" + b"\0\x0b"
     each = ((TP, ErrorCode.STALE_CONTROLLER_EPOCH),)
     assert read_reply(COMMAND, 0, body) == LeaderAndIsrReply(4, ErrorCode.NONE, each)
@@ -497,7 +506,7 @@ def test_metadata_heartbeat_matches_kip_343() -> None:
     assert request_frame(beat)[14:] == b"\0\0\0\1" + bytes(7) + b"\x0c" + b"\2"
     reply = MetadataHeartbeatReply(4, ErrorCode.INVALID_INCARNATION_ID, "over", BrokerState.INACTIVE)
     assert reply_frame(beat, 0, reply)[4:] == b"\0\0\0\4" + b"\x03\xe8" + b"\0\4over" + b"\1"
-    accepted = MetadataHeartbeatReply(4, ErrorCode.NONE, None, BrokerState.STOPPING)
+    accepted = MetadataHeartbeatReply(4, ErrorCode.NONE, error_string=None, current_state=BrokerState.STOPPING)
     assert reply_frame(beat, 0, accepted)[4:] == b"\0\0\0\4" + b"\0\0" + b"\xff\xff" + b"\3"
 
 
@@ -516,15 +525,18 @@ def test_isr_change_matches_kip_343() -> None:
 
     topics = b"\0\1a\0\0\0\2" + partition(0) + partition(1) + b"\0\1b\0\0\0\1" + partition(0) + b"\0\1a\0\0\0\1" + partition(2)
     assert frame[14:] == b"\0\0\0\1" + bytes(7) + b"\x0c" + b"\0\0\0\3" + topics
-    told = tuple(replace(p, isr=UNREGISTERED, zk_version=ZkVersion(-1), topic_id=NO_TOPIC_ID) for p in proposals)
-    assert received(frame, {}) == replace(change, changes=told)
+    sent_changes = tuple(replace(p, isr=UNREGISTERED, zk_version=ZkVersion(-1), topic_id=NO_TOPIC_ID) for p in proposals)
+    assert received(frame, {}) == replace(change, changes=sent_changes)
     reply = IsrChangeReply(
-        4, ErrorCode.NONE, None, (IsrResult(ErrorCode.NONE, None, STATE), IsrResult(ErrorCode.INVALID_REQUEST, "x"))
+        4,
+        ErrorCode.NONE,
+        message=None,
+        results=(IsrResult(ErrorCode.NONE, None, STATE), IsrResult(ErrorCode.INVALID_REQUEST, "x")),
     )
     body = reply_frame(change, 0, reply)[4:]
     assert body == b"\0\0\0\4" + b"\0\0" + b"\xff\xff" + b"\0\0\0\2" + b"\0\0\xff\xff" + b"\0\x2a\0\1x"
     bare = (IsrResult(ErrorCode.NONE), IsrResult(ErrorCode.INVALID_REQUEST, "x"))
-    assert read_reply(change, 0, body) == IsrChangeReply(4, ErrorCode.NONE, None, bare)
+    assert read_reply(change, 0, body) == IsrChangeReply(4, ErrorCode.NONE, message=None, results=bare)
 
 
 def test_isr_change_response_matches_kip_343() -> None:

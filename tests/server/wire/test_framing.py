@@ -40,8 +40,8 @@ def test_kafka_frames_are_found_however_the_bytes_are_split(frames: list[bytes],
     data = b"".join(encode_frame(frame) for frame in frames)
     buffer = FrameBuffer(50)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    found = [frame for lo, hi in pairwise(edges) for frame in buffer.feed(data[lo:hi])]
-    assert found == frames
+    frames_found = [frame for lo, hi in pairwise(edges) for frame in buffer.feed(data[lo:hi])]
+    assert frames_found == frames
     assert buffer.pending == 0
 
 

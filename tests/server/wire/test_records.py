@@ -42,12 +42,12 @@ def batch_built(builder: type, codec: int, values: list[bytes], *, producer_id: 
 def records_in(data: bytes) -> list[tuple[int, bytes]]:
     """Offsets and values, decoded by aiokafka."""
     records = MemoryRecords(data)
-    found = []
+    records_found = []
     while records.has_next():
         batch = records.next_batch()
         assert batch.validate_crc()
-        found += [(record.offset, record.value) for record in batch]
-    return found
+        records_found += [(record.offset, record.value) for record in batch]
+    return records_found
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -59,7 +59,9 @@ def test_aiokafka_batches_are_accepted_patched_and_read_back(codec: int) -> None
     assert count(data) == 50
     stored = Batch(Offset(1 << 40), LeaderEpoch(12), data, producer_id=ProducerId(9), producer_epoch=2, base_sequence=70)
     on_the_wire = patched(stored)
-    assert batch_of(on_the_wire) == Batch(Offset(1 << 40), LeaderEpoch(12), on_the_wire, True, ProducerId(9), 2, 70)
+    assert batch_of(on_the_wire) == Batch(
+        Offset(1 << 40), LeaderEpoch(12), on_the_wire, intact=True, producer_id=ProducerId(9), producer_epoch=2, base_sequence=70
+    )
     assert records_in(on_the_wire) == [((1 << 40) + n, value) for n, value in enumerate(values)]
 
 
@@ -88,11 +90,11 @@ def test_encoded_record_batch_has_the_golden_bytes() -> None:
 
 
 def test_consecutive_record_batches_are_split() -> None:
-    one, two = sealed(["a"]), sealed(["b", "c"])
-    assert split(one + two) == [one, two]
+    first_batch, second_batch = sealed(["a"]), sealed(["b", "c"])
+    assert split(first_batch + second_batch) == [first_batch, second_batch]
     assert split(b"") == []
     with pytest.raises(RecordsError):
-        split(one + two[:-1])
+        split(first_batch + second_batch[:-1])
 
 
 def error_of(records: bytes) -> ErrorCode:

@@ -65,10 +65,10 @@ def test_request_round_trips_in_every_version_and_through_kio(version: int) -> N
     data = b"".join(write_request(PRODUCE, version, REQUEST))
 
     assert read_request(PRODUCE, version, Produce, data, 0) == REQUEST
-    theirs, size = entity_reader(load_request_schema(PRODUCE, version))(data, 0)
+    by_kio, size = entity_reader(load_request_schema(PRODUCE, version))(data, 0)
     assert size == len(data)
-    assert "timeout=datetime.timedelta(seconds=1, microseconds=500000)" in repr(theirs)
-    assert "records=b'abc'" in repr(theirs)
+    assert "timeout=datetime.timedelta(seconds=1, microseconds=500000)" in repr(by_kio)
+    assert "records=b'abc'" in repr(by_kio)
 
 
 def test_record_batches_may_be_encoded_in_pieces() -> None:
@@ -81,24 +81,26 @@ def test_record_batches_may_be_encoded_in_pieces() -> None:
 def test_field_of_a_later_version_keeps_its_default() -> None:
     request = Metadata(topics=None, allow_auto_topic_creation=False)
 
-    assert read_request(METADATA, 4, Metadata, b"".join(write_request(METADATA, 4, request)), 0) == request
-    assert read_request(METADATA, 3, Metadata, b"".join(write_request(METADATA, 3, request)), 0).allow_auto_topic_creation
+    assert read_request(METADATA, version=4, into=Metadata, data=b"".join(write_request(METADATA, 4, request)), at=0) == request
+    assert read_request(
+        METADATA, version=3, into=Metadata, data=b"".join(write_request(METADATA, 3, request)), at=0
+    ).allow_auto_topic_creation
 
 
 def test_tagged_fields_are_encoded_unless_default() -> None:
     """The replica and its epoch are tagged from Fetch 15 on (KIP-903)."""
-    plain, told = Fetch(max_wait_ms=5), Fetch(max_wait_ms=5, replica_state=ReplicaState(3, 70))
-    short, long = (b"".join(write_request(FETCH, 15, fetch)) for fetch in (plain, told))
+    plain, with_tagged_field = Fetch(max_wait_ms=5), Fetch(max_wait_ms=5, replica_state=ReplicaState(3, 70))
+    short, long = (b"".join(write_request(FETCH, 15, fetch)) for fetch in (plain, with_tagged_field))
 
     assert len(long) > len(short)
-    assert read_request(FETCH, 15, Fetch, long, 0) == told
-    assert read_request(FETCH, 15, Fetch, short, 0) == plain
+    assert read_request(FETCH, version=15, into=Fetch, data=long, at=0) == with_tagged_field
+    assert read_request(FETCH, version=15, into=Fetch, data=short, at=0) == plain
 
 
 def test_unknown_tagged_field_in_a_body_is_skipped() -> None:
     data = b"".join(write_request(FETCH, 15, Fetch(max_wait_ms=5)))[:-1] + b"\x01\x63\x02xy"
 
-    assert read_request(FETCH, 15, Fetch, data, 0) == Fetch(max_wait_ms=5)
+    assert read_request(FETCH, version=15, into=Fetch, data=data, at=0) == Fetch(max_wait_ms=5)
 
 
 @pytest.mark.parametrize("key", [0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 45, 46])

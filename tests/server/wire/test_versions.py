@@ -8,15 +8,15 @@ from server.wire.versions import SENT, VERSIONS, Api, is_known, sent_by
 
 def test_release_knows_its_layouts_and_older_ones() -> None:
     """R-316: a release that knew less than the one before could not take part in the first roll."""
-    known = {
+    layouts_by_release = {
         release: {(api, version) for api, versions in VERSIONS.items() for version in versions if is_known(release, api, version)}
         for release in RELEASES
     }
 
     for older, newer in pairwise(RELEASES):
-        assert known[older] < known[newer]
+        assert layouts_by_release[older] < layouts_by_release[newer]
     for release in RELEASES:
-        assert {(api, version) for api, version in SENT[release].items()} <= known[release]
+        assert {(api, version) for api, version in SENT[release].items()} <= layouts_by_release[release]
     assert not is_known("kip112", Api.LEADER_AND_ISR, 2)
     assert not is_known("kip112", Api.METADATA_HEARTBEAT, 0)
     assert not is_known("kip343_v0", Api.ISR_CHANGE, 1)

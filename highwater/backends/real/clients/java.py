@@ -67,15 +67,15 @@ def _compile_worker(folder: Path, *, shares: bool) -> Path:
     with tempfile.TemporaryDirectory(prefix=f".{classes.name}-", dir=classes.parent) as temporary:
         for name, source in sources.items():
             (Path(temporary) / name).write_bytes(source)
-        made = Path(temporary) / "classes"
-        line = ["javac", "-nowarn", "-d", str(made), "-cp", f"{folder}/*", *(f"{temporary}/{name}" for name in sources)]
+        class_folder = Path(temporary) / "classes"
+        line = ["javac", "-nowarn", "-d", str(class_folder), "-cp", f"{folder}/*", *(f"{temporary}/{name}" for name in sources)]
         try:
-            done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=_COMPILE_S_MAX)
+            completed = subprocess.run(line, capture_output=True, text=True, check=False, timeout=_COMPILE_S_MAX)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise HarnessError(f"compiling the Java client: {error}") from error
-        if done.returncode:
-            errors = [said for said in done.stderr.splitlines() if re.search(r"\berror\b", said)]
+        if completed.returncode:
+            errors = [said for said in completed.stderr.splitlines() if re.search(r"\berror\b", said)]
             raise HarnessError(f"compiling the Java client: {(errors or ['javac failed'])[0]}")
         if not classes.exists():
-            made.rename(classes)
+            class_folder.rename(classes)
     return classes

@@ -25,7 +25,7 @@ from highwater.backends.real.clients.sessions import Sessions
 from highwater.backends.real.clients.settings import NONE, Settings
 from highwater.backends.real.clients.transactions import name_of
 from highwater.backends.real.site import HostPort
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
 from reference.errors import ErrorCode
@@ -96,11 +96,11 @@ class KafkaClient:
         self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms, run=run, membership=membership)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
-    async def call(self, call: Call) -> Heard:
+    async def call(self, call: Call) -> Reply:
         """Perform one call (produce, poll …) in the Kafka client's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, call)
 
-    async def perform(self, call: SessionCall) -> Heard:
+    async def perform(self, call: SessionCall) -> Reply:
         """Perform one call of a session (transaction, poll of a group …) in the Kafka client's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._sessions.perform, call)
 
@@ -111,7 +111,7 @@ class KafkaClient:
 
     # --- in the thread -----------------------------------------------------------------------------------------------------
 
-    def _perform(self, call: Call) -> Heard:
+    def _perform(self, call: Call) -> Reply:
         """Perform a call on the thread of this client."""
         match call:
             case ProduceCall():
@@ -135,7 +135,7 @@ class KafkaClient:
 
     # --- produce -----------------------------------------------------------------------------------------------------------
 
-    def _produce(self, call: ProduceCall) -> Heard:
+    def _produce(self, call: ProduceCall) -> Reply:
         """Send the values one by one, and wait until each is delivered or failed."""
         assert not call.misuse, "stage.unplayable refuses the workload 'misuse' before the run"
         key = (call.acks, call.retries, call.idempotent)
@@ -177,7 +177,7 @@ class KafkaClient:
             # waits for the previous leader (one did for 50 s, to the end of its run; librdkafka's issue 4976 is similar).
             del self._producers[key]
         if not handed_over:
-            return Heard(id=call.id, attempts=0, error=error)
+            return Reply(id=call.id, attempts=0, error=error)
         if error is not None:
             failures.append(error)
         if call.acks == -1 and not failures:
@@ -205,7 +205,7 @@ class KafkaClient:
 
     # --- consume -----------------------------------------------------------------------------------------------------------
 
-    def _read(self, call: Call, ask: Callable[[Consumer], Heard]) -> Heard:
+    def _read(self, call: Call, ask: Callable[[Consumer], Reply]) -> Reply:
         """Perform a read. Reads have no effect, so any error counts as one attempt without an answer."""
         if self._consumer is None:
             settings = {
@@ -222,9 +222,9 @@ class KafkaClient:
         try:
             return ask(self._consumer)
         except KafkaException as error:
-            return Heard(id=call.id, attempts=1, error=name_of(error.args[0]))
+            return Reply(id=call.id, attempts=1, error=name_of(error.args[0]))
 
-    def _offset_at_end(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Heard:
+    def _offset_at_end(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Reply:
         """Ask for the offset at one end of the log: OFFSET_BEGINNING or OFFSET_END."""
         # Not get_watermark_offsets: it asks for both ends of the log, and tells the error of one as that of both. Here
         # OFFSET_BEGINNING or OFFSET_END asks for one end; librdkafka raises the error of a question for one partition.
@@ -240,17 +240,17 @@ class KafkaClient:
             (bound,) = consumer.offsets_for_times([tp], timeout=timeout_s)
         if bound.offset < 0:
             # That the broker left the metadata meanwhile (_DESTROY_BROKER) librdkafka tells by the error of the partition alone.
-            return Heard(id=call.id, attempts=1, error=_NO_OFFSET if bound.error is None else name_of(bound.error))
-        return Heard(id=call.id, attempts=1, offset=bound.offset)
+            return Reply(id=call.id, attempts=1, error=_NO_OFFSET if bound.error is None else name_of(bound.error))
+        return Reply(id=call.id, attempts=1, offset=bound.offset)
 
-    def _poll(self, consumer: Consumer, call: PollCall) -> Heard:
+    def _poll(self, consumer: Consumer, call: PollCall) -> Reply:
         """Read from the offset; a leader that has nothing more gives an empty answer."""
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), call.offset)
         consumer.assign([tp])
         try:
             messages = self._fetched_or_error(consumer, call)
             if isinstance(messages, str):
-                return Heard(id=call.id, attempts=1, error=messages)
+                return Reply(id=call.id, attempts=1, error=messages)
             bounds = consumer.get_watermark_offsets(tp, cached=True)
         finally:
             consumer.unassign()
@@ -260,7 +260,7 @@ class KafkaClient:
             if (offset := message.offset()) is not None
         )
         hw = bounds[1] if bounds[1] >= 0 else None
-        return Heard(id=call.id, attempts=1, records=records, hw=hw)
+        return Reply(id=call.id, attempts=1, records=records, hw=hw)
 
     def _fetched_or_error(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
         """The records that one fetch of a client returned, perhaps none, or the name of its error."""
@@ -282,17 +282,17 @@ class KafkaClient:
         return ErrorCode.REQUEST_TIMED_OUT.name
 
 
-def _heard_of_produce(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
+def _heard_of_produce(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Reply:
     """The result of a produce from the delivery reports of its values; `resent` is the number of extra sends."""
     attempts = 1 if call.idempotent else 1 + call.retries + resent  # an upper bound: librdkafka does not tell the number
     if not failures:
         offsets = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 there are no offsets
-        return Heard(id=call.id, attempts=attempts, offsets=offsets if len(offsets) == len(call.values) else ())
+        return Reply(id=call.id, attempts=attempts, offsets=offsets if len(offsets) == len(call.values) else ())
     # librdkafka reports the last attempt alone. If there may have been earlier ones, their results are unknown. The outcome is
     # also unknown if one value of the operation was refused and another was not.
     mixed = bool(delivered) or len(set(failures)) > 1
     earlier = (RETRIED,) if call.retries or call.idempotent or mixed or resent else ()
-    return Heard(id=call.id, attempts=attempts, error=failures[0], earlier=earlier)
+    return Reply(id=call.id, attempts=attempts, error=failures[0], earlier=earlier)
 
 
 def _epoch(message: Message) -> int:

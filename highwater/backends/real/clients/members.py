@@ -20,7 +20,7 @@ from highwater.backends.real.clients.transactions import (
     moved,
     name_of,
 )
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import CommitCall, CommittedCall, GroupPollCall, Partition, ProcessCall, key_of
 from history.results import Source, result_of
 
@@ -51,38 +51,40 @@ class Member:
         self._timeout_s = timeout_ms / 1000
         self._consumer: Consumer | None = None
         self._reading = Reading()
-        self._moved: dict[str, list[str]] = {}
+        self._partitions_moved: dict[str, list[str]] = {}
 
-    def poll(self, call: GroupPollCall) -> Heard:
+    def poll(self, call: GroupPollCall) -> Reply:
         """Poll as a member of the group; the answer also tells the partitions that were assigned and revoked meanwhile."""
-        self._moved = {}
+        self._partitions_moved = {}
         positions: dict[Partition, int] = {}
         try:
             consumer = self._group_consumer(call.group, call.reads)
             records = self._reading.take(consumer.consume(POLLED_MAX, GROUP_POLL_S), positions)
             at_end = self._is_at_end()
         except KafkaException as raised:
-            return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]), told={"group": call.group, **self._moved})
-        return Heard(
+            return Reply(
+                id=call.id, attempts=1, error=name_of(raised.args[0]), told={"group": call.group, **self._partitions_moved}
+            )
+        return Reply(
             id=call.id,
             attempts=1,
-            told={"group": call.group, **self._moved, "records": records},
+            told={"group": call.group, **self._partitions_moved, "records": records},
             positions=tuple((*partition, offset) for partition, offset in sorted(positions.items())),
             at_end=at_end,
         )
 
-    def process(self, call: ProcessCall) -> Heard:
+    def process(self, call: ProcessCall) -> Reply:
         """Poll, send a result of each record, and commit both with the group's positions; after an error, read them again."""
-        self._moved = {}
+        self._partitions_moved = {}
         results: Records = {}
-        told: dict[str, object] = {"group": call.group}
+        answer: dict[str, object] = {"group": call.group}
         positions: dict[Partition, int] = {}
         sent, error = False, None
         failed: list[KafkaError] = []
         try:
             consumer = self._group_consumer(call.group, call.reads, **{"isolation.level": "read_committed"})
-            told["records"] = records = self._reading.take(consumer.consume(POLLED_MAX, GROUP_POLL_S), positions)
-            if self._moved.get("revoked"):
+            answer["records"] = records = self._reading.take(consumer.consume(POLLED_MAX, GROUP_POLL_S), positions)
+            if self._partitions_moved.get("revoked"):
                 # What was polled may be another member's by now: the next poll reads what this member still has, or has anew.
                 error = REVOKED if records else None
                 self._rewind(consumer)
@@ -107,15 +109,15 @@ class Member:
         if error is None and failed:  # a commit confirmed although a record was not: nobody knows what that means
             error = name_of(failed[0])
         committed = moved({}, positions)
-        told |= self._moved
+        answer |= self._partitions_moved
         if committed:
-            told["results"] = results
-            told["positions"] = {key_of((topic, number)): offset for topic, number, offset in committed}
-        return Heard(
+            answer["results"] = results
+            answer["positions"] = {key_of((topic, number)): offset for topic, number, offset in committed}
+        return Reply(
             id=call.id,
             attempts=int(sent),
             error=error,
-            told=told,
+            told=answer,
             positions=committed if error is None else (),
             at_end=error is None and self._is_at_end(),
         )
@@ -134,49 +136,49 @@ class Member:
         """Begin again at the positions that the group committed, in the partitions that the member has."""
         self._reading = Reading()
         try:
-            mine = [TopicPartition(assigned.topic, assigned.partition) for assigned in consumer.assignment()]
-            if mine and self._incremental:
+            assigned_partitions = [TopicPartition(assigned.topic, assigned.partition) for assigned in consumer.assignment()]
+            if assigned_partitions and self._incremental:
                 # To unassign and assign again would look like the answer to a rebalance that is under way.
-                for at in consumer.committed(mine, timeout=CALL_S):
+                for at in consumer.committed(assigned_partitions, timeout=CALL_S):
                     if at.error is not None:
                         raise KafkaException(at.error)
                     consumer.seek(TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING))
-            elif mine:
+            elif assigned_partitions:
                 consumer.unassign()
-                consumer.assign(mine)
+                consumer.assign(assigned_partitions)
         except KafkaException:
             self.close()  # the next poll joins as a new member
 
     def _is_at_end(self) -> bool:
         """Whether the member has partitions, and read them all to their ends."""
         assert self._consumer is not None
-        mine = [(assigned.topic, assigned.partition) for assigned in self._consumer.assignment()]
-        return bool(mine) and self._reading.ended_all(mine)
+        assigned_partitions = [(assigned.topic, assigned.partition) for assigned in self._consumer.assignment()]
+        return bool(assigned_partitions) and self._reading.ended_all(assigned_partitions)
 
-    def commit(self, call: CommitCall) -> Heard:
+    def commit(self, call: CommitCall) -> Reply:
         """Commit an offset for the group."""
         if self._consumer is None:
-            return Heard(id=call.id, attempts=0, error="_STATE")
+            return Reply(id=call.id, attempts=0, error="_STATE")
         try:
             done = self._consumer.commit(offsets=[TopicPartition(*call.partition, call.offset)], asynchronous=False)
         except KafkaException as raised:
-            return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]))
+            return Reply(id=call.id, attempts=1, error=name_of(raised.args[0]))
         error = done[0].error if done else None
-        return Heard(id=call.id, attempts=1, error=None if error is None else name_of(error))
+        return Reply(id=call.id, attempts=1, error=None if error is None else name_of(error))
 
-    def committed(self, call: CommittedCall) -> Heard:
+    def committed(self, call: CommittedCall) -> Reply:
         """Ask for the offset that the group has committed; a member that never polled asks by a consumer of its own."""
         try:
             consumer = self._consumer or self._new(call.group)
             answer = consumer.committed([TopicPartition(*call.partition)], timeout=CALL_S)[0]
         except KafkaException as raised:
-            return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]))
+            return Reply(id=call.id, attempts=1, error=name_of(raised.args[0]))
         finally:
             if self._consumer is None and "consumer" in locals():
                 consumer.close()
         if answer.error is not None:
-            return Heard(id=call.id, attempts=1, error=name_of(answer.error))
-        return Heard(id=call.id, attempts=1, offset=answer.offset if answer.offset >= 0 else None)
+            return Reply(id=call.id, attempts=1, error=name_of(answer.error))
+        return Reply(id=call.id, attempts=1, offset=answer.offset if answer.offset >= 0 else None)
 
     def close(self) -> None:
         """Leave the group."""
@@ -206,7 +208,7 @@ class Member:
         keys = [key_of((partition.topic, partition.partition)) for partition in partitions]
         for key in keys:
             self._reading.ended.pop(key, None)
-        self._moved.setdefault(what, []).extend(keys)
+        self._partitions_moved.setdefault(what, []).extend(keys)
 
 
 def _settings_of(membership: str, name: str) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 A request is {"number": 7, "client": "c1", "brokers": "host:port,…", "timeout_ms": 1000, "transactional_id": "…", "run": "…",
 "membership": "static", "act": "ProduceCall", "call": {…}}: `act` is the class of the call, "open" or "close", and `call` has its
-fields; `run` ends the names of groups. The answer, at any time, is {"number": 7, "heard": {…}} with the fields of `Heard` and, as
+fields; `run` ends the names of groups. The answer, at any time, is {"number": 7, "heard": {…}} with the fields of `Reply` and, as
 `code`, the error's number in Kafka, if it has one.
 The process performs the calls of one client in order, and those of different clients at once. It ends when its stdin ends, so it
 does not outlive the harness.
@@ -19,7 +19,7 @@ import msgspec
 from highwater.backends.real.clients.transactions import ERRORS
 from highwater.backends.real.site import HostPort
 from highwater.errors import HarnessError
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call
 from reference.types import Address
@@ -38,9 +38,9 @@ class PipedWorker:
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._numbers = itertools.count()
-        self._open: dict[int, asyncio.Future[Heard]] = {}
+        self._open_calls: dict[int, asyncio.Future[Reply]] = {}
 
-    async def ask(self, request: Mapping[str, object]) -> Heard:
+    async def ask(self, request: Mapping[str, object]) -> Reply:
         """Have a call performed. HarnessError if the process has ended."""
         async with self._starting:
             if self._process is None:
@@ -48,8 +48,8 @@ class PipedWorker:
         assert self._process is not None
         assert self._process.stdin is not None
         number = next(self._numbers)
-        heard: asyncio.Future[Heard] = asyncio.get_running_loop().create_future()
-        self._open[number] = heard
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._open_calls[number] = reply
         if self._reading is None or self._reading.done():
             raise HarnessError(self._ending())
         try:
@@ -57,7 +57,7 @@ class PipedWorker:
             await self._process.stdin.drain()
         except ConnectionError as error:
             raise HarnessError(self._ending()) from error
-        return await heard
+        return await reply
 
     async def close(self) -> None:
         """End the process."""
@@ -97,14 +97,14 @@ class PipedWorker:
         assert process.stdout is not None
         while line := await process.stdout.readline():
             answer = msgspec.json.decode(line)
-            future = self._open.pop(answer["number"], None)
+            future = self._open_calls.pop(answer["number"], None)
             if future is not None and not future.done():
                 future.set_result(_heard_of_answer(answer["heard"]))
         await process.wait()
-        for future in self._open.values():
+        for future in self._open_calls.values():
             if not future.done():
                 future.set_exception(HarnessError(self._ending()))
-        self._open.clear()
+        self._open_calls.clear()
 
     def _ending(self) -> str:
         code = None if self._process is None else self._process.returncode
@@ -141,15 +141,15 @@ class PipedClient:
 
     async def open(self) -> None:
         """Start the worker, and have it load what a call needs. HarnessError if it does not start, or reaches no broker."""
-        heard = await self._ask("open", None)
-        if heard.error is not None:
-            raise HarnessError(f"client {self._name} cannot reach the cluster: {heard.error}")
+        reply = await self._ask("open", None)
+        if reply.error is not None:
+            raise HarnessError(f"client {self._name} cannot reach the cluster: {reply.error}")
 
-    async def call(self, call: Call) -> Heard:
+    async def call(self, call: Call) -> Reply:
         """Perform one call (produce, poll …)."""
         return await self._ask(type(call).__name__, call)
 
-    async def perform(self, call: SessionCall) -> Heard:
+    async def perform(self, call: SessionCall) -> Reply:
         """Perform one call of a session."""
         return await self._ask(type(call).__name__, call)
 
@@ -161,13 +161,13 @@ class PipedClient:
         if not self._users:
             await self._worker.close()
 
-    async def _ask(self, act: str, call: Call | SessionCall | None) -> Heard:
+    async def _ask(self, act: str, call: Call | SessionCall | None) -> Reply:
         return await self._worker.ask({**self._opening, "act": act, "call": call})
 
 
-def _heard_of_answer(told: dict[str, Any]) -> Heard:
+def _heard_of_answer(reply: dict[str, Any]) -> Reply:
     """The outcome of a call, with the names of errors that librdkafka's clients give."""
-    code = told.pop("code", None)
+    code = reply.pop("code", None)
     if code in ERRORS:
-        told["error"] = ERRORS[code]
-    return msgspec.convert(told, Heard)
+        reply["error"] = ERRORS[code]
+    return msgspec.convert(reply, Reply)

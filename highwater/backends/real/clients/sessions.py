@@ -5,7 +5,7 @@ from typing import Any, assert_never
 from highwater.backends.real.clients.members import Member
 from highwater.backends.real.clients.shared_ids import SharedIds
 from highwater.backends.real.clients.transactions import TransactionalProducer, Transactions
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import (
     CommitCall,
     CommittedCall,
@@ -30,7 +30,7 @@ class Sessions:
         self._shared_ids = SharedIds(settings, timeout_ms=timeout_ms, run=run)
         self._member = Member(producer, name, settings, timeout_ms=timeout_ms, run=run, membership=membership)
 
-    def perform(self, call: SessionCall) -> Heard:
+    def perform(self, call: SessionCall) -> Reply:
         """Perform one call."""
         match call:
             case TxnCall():
@@ -47,7 +47,7 @@ class Sessions:
                 return self._member.poll(call)
             case GroupLeaveCall():
                 self._member.close()
-                return Heard(id=call.id, attempts=1)
+                return Reply(id=call.id, attempts=1)
             case CommitCall():
                 return self._member.commit(call)
             case CommittedCall():

@@ -49,8 +49,8 @@ def advertised(brokers: Mapping[Address, HostPort], settings: Settings, *, timeo
     own: dict[str, Any] = {"bootstrap.servers": addresses, "log_level": 0, "error_cb": tell}
     client = AdminClient({**settings, **own})
     try:
-        told = client.list_topics(timeout=timeout_s).brokers
+        listed_brokers = client.list_topics(timeout=timeout_s).brokers
     except KafkaException:
         client.poll(0)  # calls `tell`
         raise HarnessError(f"clients get no answer at {addresses}: {errors[-1]}") from None
-    return {broker.id: (str(broker.host), int(broker.port)) for broker in told.values()}
+    return {broker.id: (str(broker.host), int(broker.port)) for broker in listed_brokers.values()}

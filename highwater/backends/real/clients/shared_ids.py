@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from highwater.backends.real.clients.transactions import CLOSE_S, TransactionalProducer, name_of
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import StepCall, key_of
 
 _NONE = "_STATE"  # a step of no producer
@@ -23,22 +23,27 @@ class SharedIds:
         self._run = run
         self._producer: TransactionalProducer | None = None
 
-    def perform(self, call: StepCall) -> Heard:
+    def perform(self, call: StepCall) -> Reply:
         """Perform one step."""
-        told: dict[str, list[list[object]]] = {}
+        offsets_by_partition: dict[str, list[list[object]]] = {}
         if call.step == "init-transactions":
             self.close()
             name = f"{call.transactional_id}{self._run}"
             self._producer = TransactionalProducer(name, self._settings, timeout_ms=self._timeout_ms)
         if self._producer is None:
-            return Heard(id=call.id, attempts=0, error=_NONE)
+            return Reply(id=call.id, attempts=0, error=_NONE)
         try:
-            error = self._step(self._producer, call, told)
+            error = self._step(self._producer, call, offsets_by_partition)
         except KafkaException as raised:
             error = name_of(raised.args[0])
         if error is not None:
             self.close()
-        return Heard(id=call.id, attempts=1, error=error, told={"id": call.transactional_id, "sends": told} if told else None)
+        return Reply(
+            id=call.id,
+            attempts=1,
+            error=error,
+            told={"id": call.transactional_id, "sends": offsets_by_partition} if offsets_by_partition else None,
+        )
 
     def close(self) -> None:
         """Give the producer up."""
@@ -46,26 +51,30 @@ class SharedIds:
             self._producer.give_up()
             self._producer = None
 
-    def _step(self, producer: TransactionalProducer, call: StepCall, told: dict[str, list[list[object]]]) -> str | None:
-        """Perform a step with the producer. The offsets of what is sent are entered into `told`. The error by name, if any."""
+    def _step(
+        self, producer: TransactionalProducer, call: StepCall, offsets_by_partition: dict[str, list[list[object]]]
+    ) -> str | None:
+        """Perform a step; add the offsets of what it sends to `offsets_by_partition`. Return the name of the error, if any."""
         match call.step:
             case "init-transactions":
                 producer.ready()
             case "txn-send":
-                return self._send(producer, call, told)
+                return self._send(producer, call, offsets_by_partition)
             case "txn-commit":
                 producer.commit()
             case "txn-abort":
                 producer.abort()
         return None
 
-    def _send(self, producer: TransactionalProducer, call: StepCall, told: dict[str, list[list[object]]]) -> str | None:
+    def _send(
+        self, producer: TransactionalProducer, call: StepCall, offsets_by_partition: dict[str, list[list[object]]]
+    ) -> str | None:
         """Begin a transaction, and send its records until each is delivered or failed."""
         failed: list[KafkaError] = []
         producer.ready().begin_transaction()
         for micro in call.sends:
             placed: list[object] = [None, micro.value]
-            told.setdefault(key_of((micro.topic, micro.partition)), []).append(placed)
+            offsets_by_partition.setdefault(key_of((micro.topic, micro.partition)), []).append(placed)
             producer.send((micro.topic, micro.partition), micro.value or "", placed, failed)
         unreported = producer.flush(self._timeout_ms / 1000 + CLOSE_S)
         if failed:

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import Partition, ReadCommittedCall, TxnCall, key_of
 from reference.errors import ErrorCode
 
@@ -179,10 +179,12 @@ class Transactions:
         self._positions: dict[Partition, int] = {}
         self._reading = Reading()
 
-    def perform(self, call: TxnCall) -> Heard:
+    def perform(self, call: TxnCall) -> Reply:
         """Perform the micro-operations in one transaction, and commit or abort it; after an error go back to the old offsets."""
         answers: list[list[object]] = [["poll"] if m.value is None else ["send", "", [None, m.value]] for m in call.micros]
-        before, sent, error = dict(self._positions), False, None
+        before = dict(self._positions)
+        sent = False
+        error = None
         failed: list[KafkaError] = []
         sends = any(micro.value is not None for micro in call.micros)
         try:
@@ -209,7 +211,7 @@ class Transactions:
             error = name_of(failed[0])
         if error is not None:
             self._back_to({} if sent else before)
-        return Heard(
+        return Reply(
             id=call.id,
             attempts=int(sent),
             error=error,
@@ -218,15 +220,15 @@ class Transactions:
             at_end=bool(call.micros) and error is None and answers[-1][-1] == "end",
         )
 
-    def read(self, call: ReadCommittedCall) -> Heard:
+    def read(self, call: ReadCommittedCall) -> Reply:
         """Poll committed records from where the last poll ended, outside of any transaction."""
         before = dict(self._positions)
         try:
             records, *end = self._poll(call.reads)
         except KafkaException as raised:
             self._back_to(before)
-            return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]))
-        return Heard(
+            return Reply(id=call.id, attempts=1, error=name_of(raised.args[0]))
+        return Reply(
             id=call.id,
             attempts=1,
             told={"records": records, **({"end": True} if end else {})},

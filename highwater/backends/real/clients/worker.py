@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from highwater.backends.real.systems.port import Client, SessionClient
-from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, OwnCall, heard
+from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, OwnCall, Reply, reply_of
 from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call
 from reference.client.commands import Command
@@ -23,7 +23,7 @@ class Phases:
         self.now: Phase = "faults"
         self._changed = asyncio.Event()
         self._stopping = False
-        self._open = 0  # operations in progress
+        self._operations_open = 0  # operations in progress
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -48,13 +48,13 @@ class Phases:
     @contextmanager
     def operating(self) -> Iterator[None]:
         """A context in which one operation is in progress."""
-        self._open += 1
+        self._operations_open += 1
         self._idle.clear()
         try:
             yield
         finally:
-            self._open -= 1
-            if not self._open:
+            self._operations_open -= 1
+            if not self._operations_open:
                 self._idle.set()
 
     async def changed(self, timeout_ms: int | None = None) -> None:
@@ -72,9 +72,9 @@ class Administrator:
     def __init__(self, zookeeper: str, *, session_timeout_ms: int) -> None:
         self._session = AdminSession(zookeeper, session_timeout_ms)
 
-    async def call(self, command: Command) -> Heard:
+    async def call(self, command: Command) -> Reply:
         """Submit an admin command and wait until it is done or refused, at most ADMIN_TIMEOUT_MS."""
-        return heard(await self._session.run(command, ADMIN_TIMEOUT_MS))
+        return reply_of(await self._session.run(command, ADMIN_TIMEOUT_MS))
 
     async def close(self) -> None:
         """Close the administrator's ZooKeeper session."""
@@ -108,10 +108,10 @@ class Worker:
                     with phases.operating():
                         self._attempts.end(await self._perform_and_wait(call))
 
-    async def _perform_and_wait(self, call: Call | Command | SessionCall | OwnCall) -> Heard:
+    async def _perform_and_wait(self, call: Call | Command | SessionCall | OwnCall) -> Reply:
         """Hand the call to the administrator, the session client or the Kafka client, and wait for its outcome."""
         if isinstance(call, OwnCall):
-            return Heard(id=call.id)
+            return Reply(id=call.id)
         if isinstance(call, Command):
             return await self._administrator.call(call)
         if isinstance(call, SessionCall):

@@ -71,7 +71,7 @@ class Queue:
         self.packets = 0
         self.delay_ms = delay_ms
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[float, int]] = deque()  # release time, packet id
+        self._packets_waiting: deque[tuple[float, int]] = deque()  # release time, packet id
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
@@ -93,9 +93,9 @@ class Queue:
         self._take_packets()
         if self._timer is not None:
             self._timer.cancel()
-        for _, packet in self._waiting:
+        for _, packet in self._packets_waiting:
             self._let_go(packet)
-        self._waiting.clear()
+        self._packets_waiting.clear()
         self._socket.close()
 
     def _configure(self, attribute: int, value: bytes) -> None:
@@ -144,17 +144,17 @@ class Queue:
 
     def _keep(self, packet: int) -> None:
         self._last = max(self._last, self._loop.time() + random.uniform(0, self.delay_ms) / 1000)
-        self._waiting.append((self._last, packet))
+        self._packets_waiting.append((self._last, packet))
         if self._timer is None:
             self._timer = self._loop.call_at(self._last, self._let_go_due)
 
     def _let_go_due(self) -> None:
         """Let the packets go whose delay is over, and wait for the next."""
         self._timer = None
-        while self._waiting and self._waiting[0][0] <= self._loop.time() + 0.0005:
-            self._let_go(self._waiting.popleft()[1])
-        if self._waiting:
-            self._timer = self._loop.call_at(self._waiting[0][0], self._let_go_due)
+        while self._packets_waiting and self._packets_waiting[0][0] <= self._loop.time() + 0.0005:
+            self._let_go(self._packets_waiting.popleft()[1])
+        if self._packets_waiting:
+            self._timer = self._loop.call_at(self._packets_waiting[0][0], self._let_go_due)
 
 
 class Link:
@@ -288,7 +288,7 @@ class Probes(asyncio.DatagramProtocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.DatagramTransport | None = None
-        self._heard: dict[str, list[float]] = {}  # ms, by token
+        self._delays_heard: dict[str, list[float]] = {}  # ms, by token
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: keep the transport of the socket for probe datagrams."""
@@ -299,10 +299,10 @@ class Probes(asyncio.DatagramProtocol):
         token, _, sent_ns = data.decode(errors="replace").partition(" ")
         if not sent_ns.isdecimal():
             return
-        if token not in self._heard and len(self._heard) == _HEARD_MAX:
-            del self._heard[next(iter(self._heard))]
+        if token not in self._delays_heard and len(self._delays_heard) == _HEARD_MAX:
+            del self._delays_heard[next(iter(self._delays_heard))]
         # All containers of one machine have one monotonic clock.
-        self._heard.setdefault(token, []).append((time.monotonic_ns() - int(sent_ns)) / 1e6)
+        self._delays_heard.setdefault(token, []).append((time.monotonic_ns() - int(sent_ns)) / 1e6)
 
     def error_received(self, exc: Exception) -> None:
         """Ignored: a probe datagram that cannot be sent does not arrive."""
@@ -316,7 +316,7 @@ class Probes(asyncio.DatagramProtocol):
 
     def heard(self, token: str) -> dict[str, Any]:
         """How many probe datagrams with this token came, and the slowest one's milliseconds."""
-        times = self._heard.get(token, [])
+        times = self._delays_heard.get(token, [])
         return {"count": len(times), "ms_max": round(max(times, default=0.0), 3)}
 
 
@@ -347,14 +347,14 @@ async def _reset_of_oneself() -> None:
 
 async def hand_over(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Make the socket that a line asks for and pass it to the peer; close the connection without one if it cannot be made."""
-    with contextlib.suppress(OSError), socket.socket() as made:
+    with contextlib.suppress(OSError), socket.socket() as inherited:
         where = json.loads(await reader.readline())
         if where is not None:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(tuple(where))
-            made.listen()
-        with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as ours:
-            socket.send_fds(ours, [b"."], [made.fileno()])
+            inherited.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            inherited.bind(tuple(where))
+            inherited.listen()
+        with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as socket_copy:
+            socket.send_fds(socket_copy, [b"."], [inherited.fileno()])
     writer.close()
 
 

@@ -102,25 +102,27 @@ def missing() -> str | None:
     return None
 
 
-def _reach(where: str) -> None:
+def _reach(docker_host: str) -> None:
     """Connect to a local engine's socket once: Docker's SDK leaves its own socket open if nobody listens. Raises OSError."""
-    if where.startswith("unix://"):
+    if docker_host.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_ANSWER_S_MAX)
-            probe.connect(where.removeprefix("unix://"))
+            probe.connect(docker_host.removeprefix("unix://"))
 
 
 class Engine:
     """A connection to the engine that DOCKER_HOST names, or the local one. Raises HarnessError if none answers."""
 
     def __init__(self) -> None:
-        where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        docker_host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         try:
-            _reach(where)
+            _reach(docker_host)
             self._client = docker.from_env(timeout=_ANSWER_S_MAX, max_pool_size=_CONNECTIONS_MAX)
             self._client.ping()
         except (DockerException, requests.exceptions.RequestException, OSError) as error:
-            raise HarnessError(f"no Docker engine answers at {where}: start dockerd, or set DOCKER_HOST ({error})") from error
+            raise HarnessError(
+                f"no Docker engine answers at {docker_host}: start dockerd, or set DOCKER_HOST ({error})"
+            ) from error
         if not self._client.api.base_url.startswith("http+docker://"):
             self.close()
             raise HarnessError(f"DOCKER_HOST must name an engine on this machine (unix://…), not {os.environ.get('DOCKER_HOST')}")

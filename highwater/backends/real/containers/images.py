@@ -60,9 +60,11 @@ def missing(engine: Engine) -> str | None:
         state = "is missing" if base is None else "is out of date"
         return f"the Docker image {BASE} {state}; build it with: {COMMAND}"
     for tag, inputs in ((NODE, _node_inputs(base)), (ZOOKEEPER, _zookeeper_inputs(base))):
-        there = engine.inputs_of(tag)
-        if there != inputs:
-            return f"the Docker image {tag} {'is missing' if there is None else 'is out of date'}; build it with: {COMMAND}"
+        built_inputs = engine.inputs_of(tag)
+        if built_inputs != inputs:
+            return (
+                f"the Docker image {tag} {'is missing' if built_inputs is None else 'is out of date'}; build it with: {COMMAND}"
+            )
     return None
 
 
@@ -165,9 +167,9 @@ def _debootstrap(engine: Engine) -> None:
     root, tar = folder / "root", folder / "root.tar"
     command = [tool, "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(root), _mirror()]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        if done.returncode:
-            raise HarnessError(f"debootstrap failed: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if completed.returncode:
+            raise HarnessError(f"debootstrap failed: {(completed.stdout + completed.stderr).strip().splitlines()[-1:]}")
         for useless in _USELESS:
             shutil.rmtree(root / useless, ignore_errors=True)
         subprocess.run(["tar", "--one-file-system", "--numeric-owner", "-C", str(root), "-cf", str(tar), "."], check=True)
@@ -255,8 +257,8 @@ def _install(site: Path, wanted: list[str]) -> None:
     """Install packages for the image's Python with pip. Raises HarnessError."""
     target = ["--target", str(site), "--python-version", "3.11", "--platform", f"manylinux2014_{platform.machine()}"]
     command = [sys.executable, "-m", "pip", "install", "--quiet", *target, "--only-binary=:all:"]
-    done = subprocess.run([*command, "-c", str(_ROOT / "constraints.txt"), *wanted], check=False)
-    if done.returncode:
+    completed = subprocess.run([*command, "-c", str(_ROOT / "constraints.txt"), *wanted], check=False)
+    if completed.returncode:
         raise HarnessError(f"pip could not install {', '.join(wanted)} for Python 3.11 on Linux; see its output above")
 
 

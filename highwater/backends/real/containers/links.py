@@ -88,18 +88,18 @@ class AgentClient:
         """A TCP socket of the container's network: one that listens at this address, or one that is not connected yet."""
         return await asyncio.to_thread(self._socket_of_agent, listening_at)
 
-    def _socket_of_agent(self, where: HostPort | None) -> socket.socket:
-        """A socket that the agent made within the container's network, connected to `where` if it is given."""
+    def _socket_of_agent(self, address: HostPort | None) -> socket.socket:
+        """A socket that the agent made within the container's network, connected to `address` if it is given."""
         try:
             with socket.socket(socket.AF_UNIX) as asking:
                 asking.settimeout(ASK_S_MAX)
                 asking.connect(f"{self._socket}.sockets")
-                asking.sendall(msgspec.json.encode(where) + b"\n")
+                asking.sendall(msgspec.json.encode(address) + b"\n")
                 _, handed, _, _ = socket.recv_fds(asking, 1, 1)
         except OSError as error:
             raise HarnessError(f"the agent of {self._place} hands over no socket: {error}") from error
         if not handed:
-            raise HarnessError(f"the agent of {self._place} cannot make a socket for {where}")
+            raise HarnessError(f"the agent of {self._place} cannot make a socket for {address}")
         handed_socket = socket.socket(fileno=handed[0])
         handed_socket.setblocking(False)
         return handed_socket
@@ -150,9 +150,9 @@ class ContainerLinks:
         """
         for pair in ((opener, listener), (listener, opener)):
             self._proxied.setdefault(pair, Link(pair, random.Random()))
-        there, back = self._proxied[opener, listener], self._proxied[listener, opener]
+        outward, back = self._proxied[opener, listener], self._proxied[listener, opener]
         agent = self._agents[opener]
-        proxy = Proxy(there, back, target, conversation=conversation, sockets=agent.tcp_socket)
+        proxy = Proxy(outward, back, target, conversation=conversation, sockets=agent.tcp_socket)
         await proxy.listen_on(await agent.tcp_socket(at))
         self._proxies.append(proxy)
 
@@ -195,8 +195,8 @@ class ContainerLinks:
     async def reset(self, pairs: Iterable[Pair]) -> int:
         """Reset the TCP connections over these links, whichever end opened them; returns their number."""
         # One end is enough: of each pair the smaller name, which is a broker's ("b1" < "c" < "z1").
-        ends = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
-        resets = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
+        pairs_to_reset = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
+        resets = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in pairs_to_reset)
         closed: list[int] = await asyncio.gather(*resets)
         return sum(closed)
 
@@ -242,11 +242,11 @@ class ContainerLinks:
         loop = asyncio.get_running_loop()
         end = loop.time() + patience_ms / 1000
         while True:
-            heard = await self._heard(target, token)
-            if loop.time() > end or (heard["count"] == sent and not condition.held and not lost):
+            reply = await self._heard(target, token)
+            if loop.time() > end or (reply["count"] == sent and not condition.held and not lost):
                 break
             await asyncio.sleep(0.02)
-        return _proof_of(f"{source}>{target}", condition, sent, heard["count"], heard["ms_max"])
+        return _proof_of(f"{source}>{target}", condition, sent, reply["count"], reply["ms_max"])
 
     async def _send(self, source: Address, target: Address, token: str, count: int) -> None:
         """Send probe datagrams from one node to another, by the agent or from the harness."""
@@ -263,8 +263,8 @@ class ContainerLinks:
     async def _heard(self, target: Address, token: str) -> dict[str, Any]:
         if target == CLIENTS:
             return self._clients.heard(token)
-        heard: dict[str, Any] = await self._agents[target].ask(do="heard", token=token)
-        return heard
+        reply: dict[str, Any] = await self._agents[target].ask(do="heard", token=token)
+        return reply
 
 
 def _rule(condition: LinkCondition) -> dict[str, Any]:
@@ -272,15 +272,15 @@ def _rule(condition: LinkCondition) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(condition).items() if name not in ("held_kinds", "picks")}
 
 
-def _proof_of(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: float) -> Proof:
+def _proof_of(link: str, condition: LinkCondition, sent: int, arrived: int, ms_max: float) -> Proof:
     """Whether the datagrams that came prove the link's condition."""
-    slowest = f", the slowest in {ms_max:.1f} ms" if heard else ""
-    detail = f"{link}: {heard} of {sent} datagrams came{slowest}"
+    slowest = f", the slowest in {ms_max:.1f} ms" if arrived else ""
+    detail = f"{link}: {arrived} of {sent} datagrams came{slowest}"
     if condition.held:
-        return Proof(heard == 0, detail)
+        return Proof(arrived == 0, detail)
     if condition.loss_per_mille:
-        return Proof(heard < sent, detail)
+        return Proof(arrived < sent, detail)
     if condition.delay_ms:
         # All PROBES draws between 0 and the delay fall into the lowest quarter less than once in 10^12 times.
-        return Proof(heard > 0 and ms_max >= condition.delay_ms / 4, detail)
-    return Proof(heard == sent, detail)
+        return Proof(arrived > 0 and ms_max >= condition.delay_ms / 4, detail)
+    return Proof(arrived == sent, detail)

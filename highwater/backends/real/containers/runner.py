@@ -43,9 +43,9 @@ class ContainerRunner:
     def reads(self, folder: Path) -> Path:
         """Mount a folder read-only, where every user may look; returns its path in the container."""
         service = self.process.service
-        there = _READ / folder.name
-        self.process.service = replace(service, reads=(*service.reads, (folder, there)))
-        return there
+        place_in_container = _READ / folder.name
+        self.process.service = replace(service, reads=(*service.reads, (folder, place_in_container)))
+        return place_in_container
 
     async def start(self, launch: Launch, folder: Path) -> Probe:
         """Start the process: in the container of the last one, or in a new container if the command is another (`Roll`)."""

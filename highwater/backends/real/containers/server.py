@@ -29,7 +29,7 @@ class ServerContainer:
         folder = make_folder(grounds, grounds.folder.path / place.name)
         self.data_dir: Path = make_folder(grounds, folder / "data")
         (self.data_dir / "myid").write_text(f"{places.index(place) + 1}\n")
-        quorum = [f"{other.address}:{FOLLOW_PORT}:{ELECT_PORT}" for other in places]
+        quorum = [f"{quorum_place.address}:{FOLLOW_PORT}:{ELECT_PORT}" for quorum_place in places]
         (folder / "zoo.cfg").write_text(configuration(self.data_dir, (ANYWHERE, ZOOKEEPER_PORT), quorum))
         self.process = ContainerProcess(
             engine,

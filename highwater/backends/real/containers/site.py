@@ -61,7 +61,8 @@ class ContainerSite:
         )
         places = {place.name: place for place in made_places}
         self.servers = tuple(
-            ServerContainer(engine, grounds, places[name], [places[other] for other in servers]) for name in servers
+            ServerContainer(engine, grounds, places[name], [places[member_server] for member_server in servers])
+            for name in servers
         )
         started = await asyncio.gather(*(server.start() for server in self.servers))
         self._make_nodes(engine, grounds, places)
@@ -86,7 +87,8 @@ class ContainerSite:
 
     def _wiring(self, broker: BrokerId, places: dict[Address, Place]) -> Wiring:
         """The addresses of a broker, its peers and ZooKeeper; brokers reach each other by a proxy if faults need one."""
-        me, names = broker_address(broker), [broker_address(other) for other in brokers_of(self._plan)]
+        me = broker_address(broker)
+        names = [broker_address(other_broker) for other_broker in brokers_of(self._plan)]
         peers = {name: (places[name].address, PEERS_PORT) for name in names}
         ways = {name: _way(name) for name in names} if self._proxied else peers
         return Wiring(

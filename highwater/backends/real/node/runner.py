@@ -141,9 +141,9 @@ class BrokerProcess(ABC):
             proof = await starts()
             end_s = monotonic() + SAYS_S_MAX
             while proof.holds and self.life == life and self.runner.is_running() and monotonic() < end_s:
-                said = await says()
-                if said is not None:
-                    return Proof(said.holds, f"{proof.detail}, as {said.detail}")
+                report = await says()
+                if report is not None:
+                    return Proof(report.holds, f"{proof.detail}, as {report.detail}")
                 await asyncio.sleep(LOOK_S)
             return Proof(None, f"{proof.detail}; it has not said its version") if proof.holds else proof
 

@@ -39,7 +39,7 @@ def _readers(kinds: Mapping[int, str]) -> tuple[Divide, Divide]:
 class _Reader:
     def __init__(self, kinds: Mapping[int, str], asked: dict[int, str], *, answers: bool) -> None:
         self._kinds = kinds
-        self._asked = asked
+        self._kind_by_correlation = asked
         self._answers = answers
         self._buffer: FrameBuffer | None = FrameBuffer(FRAME_BYTES_MAX)
 
@@ -60,12 +60,12 @@ class _Reader:
     def _kind_of_frame(self, frame: bytes) -> str:
         """The kind of a frame; an answer's kind follows from the request with its correlation id. "" if it is unknown."""
         if self._answers:
-            kind_asked = self._asked.pop(read_correlation(frame), None) if len(frame) >= _HEAD_BYTES // 2 else None
+            kind_asked = self._kind_by_correlation.pop(read_correlation(frame), None) if len(frame) >= _HEAD_BYTES // 2 else None
             return f"{kind_asked}{REPLY}" if kind_asked else ""
         if len(frame) < _HEAD_BYTES:
             return ""
         kind = self._kinds.get(int.from_bytes(frame[:2], "big", signed=True), "")
-        self._asked[int.from_bytes(frame[4:8], "big", signed=True)] = kind
-        if len(self._asked) > OPEN_MAX:
-            del self._asked[next(iter(self._asked))]
+        self._kind_by_correlation[int.from_bytes(frame[4:8], "big", signed=True)] = kind
+        if len(self._kind_by_correlation) > OPEN_MAX:
+            del self._kind_by_correlation[next(iter(self._kind_by_correlation))]
         return kind

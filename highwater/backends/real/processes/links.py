@@ -49,9 +49,9 @@ class ProxyLinks:
 
         It listens `at` this address, or at a free port of the run's own. HarnessError if the port is taken.
         """
-        there, back = (opener, listener), (listener, opener)
-        proxy = Proxy(self._link_of(there), self._link_of(back), target, conversation=conversation)
-        self._divided.update((there, back) if conversation is not None else ())
+        outward, back = (opener, listener), (listener, opener)
+        proxy = Proxy(self._link_of(outward), self._link_of(back), target, conversation=conversation)
+        self._divided.update((outward, back) if conversation is not None else ())
         host, port_wanted = at or (self._host, 0)
         try:
             port = await proxy.listen(host, port_wanted)
@@ -149,9 +149,9 @@ class ProxyLinks:
         if condition.held:
             back_ms = await beat.send(not forward, SILENT_S) if self._link_of((target, source)).condition == JOINED else None
             took_ms = await beat.send(forward, SILENT_S)
-            other = "" if back_ms is None else f", while {target}>{source} delivers in {back_ms} ms"
+            backward = "" if back_ms is None else f", while {target}>{source} delivers in {back_ms} ms"
             if took_ms is None:
-                return Proof(True, f"{name}: nothing arrived in {SILENT_S * 1000:.0f} ms{other}")
+                return Proof(True, f"{name}: nothing arrived in {SILENT_S * 1000:.0f} ms{backward}")
             return Proof(False, f"{name}: a packet arrived after {took_ms} ms")
         if condition.delay_ms:
             took = [await beat.send(forward, condition.delay_ms / 1000 / BEATS + SILENT_S) for _ in range(BEATS)]
@@ -222,10 +222,10 @@ class _Far(_End):
 class _Beat:
     """The TCP connection that stays open over one link, so that probes can measure the link's delay."""
 
-    def __init__(self, number: int, proxy: Proxy, where: HostPort) -> None:
+    def __init__(self, number: int, proxy: Proxy, address: HostPort) -> None:
         self.number = number
         self._proxy = proxy
-        self._where = where
+        self._where = address
         self._near = _End()
         self._far: _Far | None = None
         self._there = asyncio.Event()

@@ -52,7 +52,7 @@ class Flow:
         self._divide = divide
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
-        self._waiting: deque[_Piece] = deque()
+        self._pieces_waiting: deque[_Piece] = deque()
         self.waiting_bytes = 0
         self._congested = False  # whether the target's write buffer is full
         self._due_s = 0.0
@@ -75,7 +75,7 @@ class Flow:
                 return
             late_s += sum(picker.late_s() for picker in pickers)
             self._due_s = max(0.0 if self.link.condition == JOINED else self._due_s, loop.time() + late_s)
-            self._waiting.append(_Piece(self._due_s, kind, pickers, piece))
+            self._pieces_waiting.append(_Piece(self._due_s, kind, pickers, piece))
             self.waiting_bytes += 0 if piece is None else len(piece)
         self.pump()
         self._read_if_room()
@@ -88,15 +88,15 @@ class Flow:
             self._timer = None
         if self.target is None:
             return
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._pieces_waiting = self._pieces_waiting, deque()
         stopped = False  # by a message that a fault picked: nothing overtakes it
         for piece in waiting:
             stopped = stopped or self.link.is_stopped_by(piece.pickers)
             # Other kinds overtake messages of a held kind. The end of the stream overtakes nothing.
-            if stopped or self._timer is not None or self.link.holds(piece.kind) or (piece.data is None and self._waiting):
-                self._waiting.append(piece)
+            if stopped or self._timer is not None or self.link.holds(piece.kind) or (piece.data is None and self._pieces_waiting):
+                self._pieces_waiting.append(piece)
             elif piece.due_s > loop.time() and self.link.condition != JOINED:
-                self._waiting.append(piece)
+                self._pieces_waiting.append(piece)
                 self._timer = loop.call_at(piece.due_s, self.pump)
             elif piece.data is None:
                 self.target.close()
@@ -168,7 +168,7 @@ class Proxy:
 
     def __init__(
         self,
-        there: Link,
+        outward: Link,
         back: Link,
         target: HostPort,
         *,
@@ -179,11 +179,11 @@ class Proxy:
         self.counted = counted
         self.conversation = conversation
         self.sockets = sockets
-        self.there = there
+        self.there = outward
         self.back = back
         self._target = target
         self._server: asyncio.Server | None = None
-        self._open: dict[_Connection, None] = {}
+        self._open_connections: dict[_Connection, None] = {}
 
     async def listen(self, host: str, wanted: int = 0) -> int:
         """Let the proxy listen at this port, or at one that the kernel assigns; returns the port. OSError if it is taken."""
@@ -197,7 +197,7 @@ class Proxy:
 
     def reset(self) -> int:
         """Reset all connections of the proxy with RST; returns their number."""
-        broken = list(self._open)
+        broken = list(self._open_connections)
         for connection in broken:
             connection.reset()
         return len(broken)
@@ -210,7 +210,7 @@ class Proxy:
         await asyncio.sleep(0)  # aborted connections close in the loop's next round
 
     def _new_connection(self) -> asyncio.Protocol:
-        return _Connection(self, self._target, self._open).near
+        return _Connection(self, self._target, self._open_connections).near
 
 
 class _Connection:
@@ -218,13 +218,13 @@ class _Connection:
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
         requests, answers = (None, None) if proxy.conversation is None else proxy.conversation()
-        self._there = Flow(self, proxy.there, counted=proxy.counted, divide=requests)
+        self._outward = Flow(self, proxy.there, counted=proxy.counted, divide=requests)
         self._back = Flow(self, proxy.back, counted=proxy.counted, divide=answers)
         self._target = target
         self._sockets = proxy.sockets
         self._register = register
-        self.near = _Side(self._there, self._back, self._on_opener_ended)
-        self._far = _Side(self._back, self._there, self._on_side_ended)
+        self.near = _Side(self._outward, self._back, self._on_opener_ended)
+        self._far = _Side(self._back, self._outward, self._on_side_ended)
         self._sides = 2
         register[self] = None
         self._dialling = asyncio.get_running_loop().create_task(self._connect_to_target())
@@ -232,7 +232,7 @@ class _Connection:
     async def _connect_to_target(self) -> None:
         """Connect to the target once no fault holds the link; if that fails, reset the opener."""
         host, port = self._target
-        links = (self._there.link, self._back.link)
+        links = (self._outward.link, self._back.link)
         while any(link.condition.held for link in links):
             for link in links:
                 await link.joined()
@@ -256,9 +256,9 @@ class _Connection:
 
     def _reset_both_sides(self) -> None:
         """Reset both sides, as after a lost connection."""
-        self._there.end()
+        self._outward.end()
         self._back.end()
-        for transport in (self._there.source, self._back.source):
+        for transport in (self._outward.source, self._back.source):
             if transport is not None and not transport.is_closing():
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 transport.abort()
@@ -269,7 +269,7 @@ class _Connection:
         if not self._dialling.done():
             # The opener gave up before the far side was dialled.
             self._dialling.cancel()
-            self._there.end()
+            self._outward.end()
             self._register.pop(self, None)
         self._on_side_ended()
 
@@ -277,6 +277,6 @@ class _Connection:
         """Forget the connection when both sides have ended."""
         self._sides -= 1
         if not self._sides:
-            self._there.end()
+            self._outward.end()
             self._back.end()
             self._register.pop(self, None)

@@ -33,9 +33,9 @@ _WAYS = 100  # plus a broker's id: where the proxies to its peers listen, each a
 def missing_for(plan: Plan) -> str | None:
     """What this machine lacks for a fault of this plan, in a sentence; None if nothing."""
     for window in plan.schedule:
-        why = _lack_for_fault(window.fault)
-        if why is not None:
-            return f"window {window.id} ({window.kind}): {why}"
+        reason = _lack_for_fault(window.fault)
+        if reason is not None:
+            return f"window {window.id} ({window.kind}): {reason}"
     return None
 
 
@@ -88,7 +88,8 @@ class ProcessSite:
         # Clients' bytes are parsed only for a fault of single messages: it costs time.
         conversation = of_kafka if any(picks_messages(window.fault) for window in self._plan.schedule) else None
         for broker in brokers:
-            address, host = broker_address(broker), f"{self._net}.{broker}"
+            address = broker_address(broker)
+            host = f"{self._net}.{broker}"
             self._peers[address] = (host, self._free_port_on(host))
             if self._system.quorum:
                 self._quorum[address] = (host, self._free_port_on(host))
@@ -146,8 +147,8 @@ class ProcessSite:
     def close(self) -> None:
         """End all processes of the run and remove its files."""
         nodes = self.nodes.values()
-        ends = [*(node.end for node in nodes), *(node.release for node in nodes)]
-        end_all([*ends, self._stop_zookeeper, self._remove_folder])
+        closers = [*(node.end for node in nodes), *(node.release for node in nodes)]
+        end_all([*closers, self._stop_zookeeper, self._remove_folder])
 
     def _stop_zookeeper(self) -> None:
         if self._zookeeper is not None:

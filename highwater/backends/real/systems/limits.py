@@ -45,19 +45,19 @@ def refusal(
     for topic in plan.cluster.topics:
         if topic.name.startswith(INTERNAL):
             return f"topic {topic.name}: names that begin with {INTERNAL} belong to the system itself"
-    why = insufferable(plan, system, lacks)
-    if why is not None:
-        return why
-    why = too_many_wounds(plan, plan.schedule)
-    return None if why is None else f"{system}: {why}"
+    reason = insufferable(plan, system, lacks)
+    if reason is not None:
+        return reason
+    reason = too_many_wounds(plan, plan.schedule)
+    return None if reason is None else f"{system}: {reason}"
 
 
 def insufferable(plan: Plan, system: str, lacks: Callable[[AnyFault], str | None]) -> str | None:
     """The first fault of the plan that this system cannot suffer, with the reason; None if it can suffer all."""
     for window in plan.schedule:
-        why = lacks(window.fault)
-        if why is not None:
-            return f"window {window.id} ({window.kind}): {system} cannot suffer it: {why}"
+        reason = lacks(window.fault)
+        if reason is not None:
+            return f"window {window.id} ({window.kind}): {system} cannot suffer it: {reason}"
     return None
 
 

@@ -38,7 +38,7 @@ class _Response(Struct, frozen=True, kw_only=True):
     topics: tuple[_Topic, ...]
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class BrokerMetadata(Struct, frozen=True, kw_only=True):
     """A broker's metadata: the brokers that it lists, by id, with their addresses, the controller, and the partitions.
 
     Without the partitions of internal topics. `controller` is None if there is none; with KRaft it may be any broker.
@@ -49,22 +49,22 @@ class Told(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionState, ...]
 
 
-def served_version(where: HostPort, api: int) -> int | None:
+def served_version(address: HostPort, api: int) -> int | None:
     """The highest version of an API that the broker at this address serves; None if it does not answer or lacks the API."""
     try:
-        answer = ask(where, ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
+        answer = ask(address, ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
     except (OSError, WireError):
         return None
     return next((range_.max_version for range_ in answer.api_keys if range_.api_key == api), None)
 
 
-def told_by(where: HostPort, version: int = VERSION_MAX, *, partitions: bool = True) -> Told | None:
+def told_by(address: HostPort, version: int = VERSION_MAX, *, partitions: bool = True) -> BrokerMetadata | None:
     """The metadata that the broker at this address tells in this version of the request; None if it does not answer."""
     try:
-        answer = ask(where, ApiKey.METADATA, version, MetadataRequest(topics=None if partitions else ()), _Response)
+        answer = ask(address, ApiKey.METADATA, version, MetadataRequest(topics=None if partitions else ()), _Response)
     except (OSError, WireError):
         return None
-    return Told(
+    return BrokerMetadata(
         brokers={broker.node_id: (broker.host, broker.port) for broker in answer.brokers},
         controller=None if answer.controller_id < 0 else answer.controller_id,
         partitions=tuple(

@@ -23,7 +23,7 @@ from msgspec import Struct
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort, Node
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import Scene
 from highwater.rig.sessions import SessionCall
@@ -126,7 +126,7 @@ class Cluster(Coordination, Protocol):
 class Client(Protocol):
     """The client of one workload process, which performs one call at a time."""
 
-    async def call(self, call: Call) -> Heard:
+    async def call(self, call: Call) -> Reply:
         """Perform one call (produce, poll …)."""
 
     async def close(self) -> None:
@@ -137,7 +137,7 @@ class Client(Protocol):
 class SessionClient(Protocol):
     """A client that can also perform transactions, and be a member of a consumer group; not every system has such ones."""
 
-    async def perform(self, call: SessionCall) -> Heard:
+    async def perform(self, call: SessionCall) -> Reply:
         """Perform one call of a session."""
 
 

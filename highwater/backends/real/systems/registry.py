@@ -87,7 +87,8 @@ def fitted(plan: Plan) -> Plan:
 
 def bearable(plan: Plan, windows: Sequence[Window]) -> tuple[Window, ...]:
     """Those of the windows whose faults the plan's system can suffer; no power loss, if they hit too many brokers."""
-    system, brokers = system_for(plan), plan.cluster.brokers
+    system = system_for(plan)
+    brokers = plan.cluster.brokers
     able = tuple(window for window in windows if system.lacks(window.fault) is None)
     if size_of(system_of(plan)) is not None:
         able = tuple(window for window in able if beyond_in(window, plan, brokers) is None)

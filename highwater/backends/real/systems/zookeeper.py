@@ -8,7 +8,7 @@ import msgspec
 
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.metadata import INTERNAL, VERSION_MAX, Told, served_version, told_by
+from highwater.backends.real.systems.metadata import INTERNAL, VERSION_MAX, BrokerMetadata, served_version, told_by
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.errors import HarnessError
 from highwater.rig.scene import Scene
@@ -41,9 +41,9 @@ class ZooKeeperCluster(Admin):
 
         If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
         """
-        told = await self._told(partitions=False)
+        metadata_of_broker = await self._told(partitions=False)
         everybody = {int(node.removeprefix("b")) for node in self._brokers}
-        return all(answer is not None and {*answer.brokers} == everybody for answer in told.values())
+        return all(answer is not None and {*answer.brokers} == everybody for answer in metadata_of_broker.values())
 
     async def create_topics(self, scene: Scene) -> None:
         """Create the znodes of the scene's topics, which brokers then discover."""
@@ -58,8 +58,10 @@ class ZooKeeperCluster(Admin):
     async def look(self) -> EndState:
         """Read ZooKeeper and each broker's metadata once; a broker that does not answer in time has no partitions."""
         topics, states = await self._read_znodes()
-        told = await self._told(partitions=True)
-        return EndState(topics, states, {node: () if answer is None else answer.partitions for node, answer in told.items()})
+        metadata_of_broker = await self._told(partitions=True)
+        return EndState(
+            topics, states, {node: () if answer is None else answer.partitions for node, answer in metadata_of_broker.items()}
+        )
 
     async def _read_znodes(self) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
         """The znodes of all topics but internal ones, and those of their partition states."""
@@ -71,11 +73,11 @@ class ZooKeeperCluster(Admin):
         states = await self.ask_until_answered(*map(GetData, state_paths)) if state_paths else ()
         return topics, {path: state for path, state in zip(state_paths, states, strict=True) if isinstance(state, Data)}
 
-    async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
+    async def _told(self, *, partitions: bool) -> dict[Address, BrokerMetadata | None]:
         told = await asyncio.gather(*(self._metadata_told_by(node, partitions=partitions) for node in self._brokers))
         return dict(zip(self._brokers, told, strict=True))
 
-    async def _metadata_told_by(self, node: Address, *, partitions: bool) -> Told | None:
+    async def _metadata_told_by(self, node: Address, *, partitions: bool) -> BrokerMetadata | None:
         """What one broker tells clients; None if it does not answer."""
         where = self._brokers[node]
         if node not in self._versions:

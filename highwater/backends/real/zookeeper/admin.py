@@ -42,7 +42,7 @@ class Admin:
         self._ids = itertools.count(1)
         self._hosts = zookeeper
         self.patience_s = ANSWER_TIMEOUT_S
-        self._open: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
+        self._open_requests: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
         loop = asyncio.get_running_loop()
         self._zookeeper = KazooCoordination(zookeeper, SESSION_TIMEOUT_MS, self, loop.call_soon_threadsafe)
         self._zookeeper.connect()
@@ -77,12 +77,12 @@ class Admin:
         """Send the operations and wait for their answers."""
         request = next(self._ids)
         future: asyncio.Future[tuple[AnyAnswer, ...]] = asyncio.get_running_loop().create_future()
-        self._open[request] = future
+        self._open_requests[request] = future
         self._zookeeper.request(request, ops, atomic=atomic)
         try:
             return await future
         finally:
-            del self._open[request]
+            del self._open_requests[request]
 
     def _silence(self) -> SilenceError:
         return SilenceError(f"ZooKeeper at {self._hosts} did not answer the harness within {self.patience_s:g} s")
@@ -122,7 +122,7 @@ class Admin:
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
         """Hand ZooKeeper's answers to the request that waits for them."""
-        future = self._open.get(request_id)
+        future = self._open_requests.get(request_id)
         if future is not None and not future.done():
             future.set_result(answers)
 

@@ -45,13 +45,11 @@ def _read_file(path: Path) -> Iterator[AnyCommit]:
             return  # torn by a kill: it was not acknowledged, and a server stops reading here too
         entry = _Jute(body)
         at += 12 + length + 1
-        session, _, zxid, time_ms, kind = (
-            entry.read_long(),
-            entry.read_int(),
-            entry.read_long(),
-            entry.read_long(),
-            entry.read_int(),
-        )
+        session = entry.read_long()
+        _ = entry.read_int()
+        zxid = entry.read_long()
+        time_ms = entry.read_long()
+        kind = entry.read_int()
         yield from _commits_of_entry(kind, entry, {"session": session, "zxid": zxid, "time_ms": time_ms})
 
 

@@ -204,8 +204,8 @@ def test_probe_of_picked_messages_counts_them_at_the_end() -> None:
 
     async def scene() -> Proof:
         faults = LinkFaults(Recorded(), BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
-        late = Slow(extra_ms=7, links=("clients",), kinds=("end-txn",))
-        probe, _ = await faults.do(window("f1", late), late, (Address("p1"),))
+        delay = Slow(extra_ms=7, links=("clients",), kinds=("end-txn",))
+        probe, _ = await faults.do(window("f1", delay), delay, (Address("p1"),))
         found = asyncio.ensure_future(probe())
         await asyncio.sleep(0.05)
         assert not found.done()
@@ -218,19 +218,19 @@ def test_probe_of_picked_messages_counts_them_at_the_end() -> None:
 
 def test_link_fault_names_the_links_before_it_changes_them() -> None:
     """Links change one after the other: a probe of an earlier window would see half of the change."""
-    told: list[tuple[str, ...]] = []
+    links_named: list[tuple[str, ...]] = []
 
     class Watched(Recorded):
         async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-            assert told[-1] == tuple(f"{source}>{target}" for source, target in conditions)
+            assert links_named[-1] == tuple(f"{source}>{target}" for source, target in conditions)
             return await super().set(conditions)
 
     async def scene() -> None:
-        faults = LinkFaults(Watched(), BROKERS, SERVERS, PLACES, Draws(1), changing=lambda *links: told.append(links))
+        faults = LinkFaults(Watched(), BROKERS, SERVERS, PLACES, Draws(1), changing=lambda *links: links_named.append(links))
         cut = Partition(links=("peers",))
         await faults.do(window("f1", cut), cut, (B1,))
         await faults.undo("f1")
 
     asyncio.run(scene())
 
-    assert told == [("b1>b2", "b2>b1")] * 2
+    assert links_named == [("b1>b2", "b2>b1")] * 2

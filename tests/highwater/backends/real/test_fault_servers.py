@@ -46,5 +46,5 @@ def test_fault_between_servers_ends_on_the_links_where_it_began(fault: ZooKeeper
     during = asyncio.run(scene())
     hit = next(name for name in SERVERS if sum(name in pair for pair in during) == 4)
 
-    assert during == {pair: condition for other in SERVERS if other != hit for pair in (f"{hit}>{other}", f"{other}>{hit}")}
+    assert during == {pair: condition for server in SERVERS if server != hit for pair in (f"{hit}>{server}", f"{server}>{hit}")}
     assert links.wrong() == {}

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError
 
 from highwater.backends.real.clients.kafka import RETRIED, KafkaClient, _heard_of_produce
 from highwater.backends.real.zookeeper.local import free_port
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from history.op import OpType
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, ProduceCall
 from reference.errors import ErrorCode
@@ -28,29 +28,29 @@ def produce(*values: str, acks: int = -1, retries: int = 0, idempotent: bool = F
     return ProduceCall(id=1, tp=TP, values=values, acks=acks, retries=retries, idempotent=idempotent)
 
 
-def outcome(heard: Heard) -> OpType:
+def outcome(heard: Reply) -> OpType:
     return completion_type("produce", heard.error, sent=heard.attempts > 0, earlier=heard.earlier)
 
 
 def test_each_produced_value_has_its_reported_offset() -> None:
     """Records of other clients may lie between those of one operation."""
-    heard = _heard_of_produce(produce("a", "b"), [], [7, 9])
+    reply = _heard_of_produce(produce("a", "b"), [], [7, 9])
 
-    assert (heard.offsets, heard.error, heard.attempts) == ((7, 9), None, 1)
-    assert outcome(heard) is OpType.OK
+    assert (reply.offsets, reply.error, reply.attempts) == ((7, 9), None, 1)
+    assert outcome(reply) is OpType.OK
 
 
 def test_produce_with_acks_0_has_no_offsets() -> None:
-    heard = _heard_of_produce(produce("a", acks=0), [], [-1001])
+    reply = _heard_of_produce(produce("a", acks=0), [], [-1001])
 
-    assert (heard.offsets, outcome(heard)) == ((), OpType.OK)
+    assert (reply.offsets, outcome(reply)) == ((), OpType.OK)
 
 
 def test_produce_refused_for_all_values_is_a_failure() -> None:
     """NOT_ENOUGH_REPLICAS is answered before the append (bugs B-65 d)."""
-    heard = _heard_of_produce(produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"], [])
+    reply = _heard_of_produce(produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"], [])
 
-    assert outcome(heard) is OpType.FAIL
+    assert outcome(reply) is OpType.FAIL
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,18 @@ def cluster() -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
     lib.rd_kafka_conf_new.restype = lib.rd_kafka_new.restype = lib.rd_kafka_mock_cluster_new.restype = ctypes.c_void_p
     lib.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
     owner = ctypes.c_void_p(lib.rd_kafka_new(0, ctypes.c_void_p(lib.rd_kafka_conf_new()), None, ctypes.c_size_t(0)))
-    found = ctypes.c_void_p(lib.rd_kafka_mock_cluster_new(owner, 2))
-    lib.rd_kafka_mock_topic_create(found, b"orders", 1, 2)
-    lib.rd_kafka_mock_partition_set_leader(found, b"orders", 0, 1)
-    yield lib, found
-    lib.rd_kafka_mock_cluster_destroy(found)
+    mock_cluster = ctypes.c_void_p(lib.rd_kafka_mock_cluster_new(owner, 2))
+    lib.rd_kafka_mock_topic_create(mock_cluster, b"orders", 1, 2)
+    lib.rd_kafka_mock_partition_set_leader(mock_cluster, b"orders", 0, 1)
+    yield lib, mock_cluster
+    lib.rd_kafka_mock_cluster_destroy(mock_cluster)
     lib.rd_kafka_destroy(owner)
 
 
 def brokers_of(cluster: tuple[ctypes.CDLL, ctypes.c_void_p]) -> dict[Address, tuple[str, int]]:
     """The addresses of the mock brokers."""
-    lib, found = cluster
-    wheres = [where.split(":") for where in lib.rd_kafka_mock_cluster_bootstraps(found).decode().split(",")]
+    lib, mock_cluster = cluster
+    wheres = [where.split(":") for where in lib.rd_kafka_mock_cluster_bootstraps(mock_cluster).decode().split(",")]
     return {Address(f"b{number}"): (host, int(port)) for number, (host, port) in enumerate(wheres, 1)}
 
 
@@ -106,11 +106,11 @@ def mock(
     cluster: tuple[ctypes.CDLL, ctypes.c_void_p],
 ) -> tuple[dict[Address, tuple[str, int]], Callable[..., None]]:
     """librdkafka's mock brokers, and a function that makes them answer the next produce requests with errors."""
-    lib, found = cluster
+    lib, mock_cluster = cluster
 
     def answer(*errors: ErrorCode) -> None:
         codes = (ctypes.c_int * len(errors))(*errors)
-        lib.rd_kafka_mock_push_request_errors_array(found, ctypes.c_int16(0), ctypes.c_size_t(len(errors)), codes)
+        lib.rd_kafka_mock_push_request_errors_array(mock_cluster, ctypes.c_int16(0), ctypes.c_size_t(len(errors)), codes)
 
     return brokers_of(cluster), answer
 
@@ -118,7 +118,7 @@ def mock(
 @pytest.mark.slow
 def test_acks_0_produce_goes_to_the_leader_that_is_known(cluster: tuple[ctypes.CDLL, ctypes.c_void_p]) -> None:
     """Its own producer was told nothing: the former leader would drop the record (docs/promise.md LIVE-5)."""
-    lib, found = cluster
+    lib, mock_cluster = cluster
 
     async def reached(client: KafkaClient, offset: int) -> bool:
         """Whether the log grows to this end offset within fifty looks."""
@@ -136,7 +136,7 @@ def test_acks_0_produce_goes_to_the_leader_that_is_known(cluster: tuple[ctypes.C
         try:
             await client.call(produce("a", acks=0))
             assert await reached(client, 1)
-            lib.rd_kafka_mock_partition_set_leader(found, b"orders", 0, 2)
+            lib.rd_kafka_mock_partition_set_leader(mock_cluster, b"orders", 0, 2)
             await client.call(produce("b"))
             await client.call(produce("c", acks=0))
             assert await reached(client, 3)
@@ -171,22 +171,22 @@ def test_producer_counts_resends_beyond_its_retries_config(
     brokers, answer = mock
     answer(*errors)
 
-    heard = called(brokers, produce("a", retries=retries), timeout_ms=5000)
+    reply = called(brokers, produce("a", retries=retries), timeout_ms=5000)
 
-    assert (heard.attempts, outcome(heard)) == (attempts, type_), heard
+    assert (reply.attempts, outcome(reply)) == (attempts, type_), reply
 
 
-def asked_after_a_produce(cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call, *answers: ErrorCode) -> Heard:
+def asked_after_a_produce(cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call, *answers: ErrorCode) -> Reply:
     """What the client hears if the mock brokers answer its requests for ends of logs so, the first one first."""
-    lib, found = cluster
+    lib, mock_cluster = cluster
     codes = (ctypes.c_int * len(answers))(*answers)
 
-    async def scene() -> Heard:
+    async def scene() -> Reply:
         client = KafkaClient(Address("c0"), brokers_of(cluster), request_timeout_ms=5000)
         try:
             await client.call(produce("a"))
             lib.rd_kafka_mock_push_request_errors_array(
-                found, ctypes.c_int16(_LIST_OFFSETS), ctypes.c_size_t(len(answers)), codes
+                mock_cluster, ctypes.c_int16(_LIST_OFFSETS), ctypes.c_size_t(len(answers)), codes
             )
             return await client.call(call)
         finally:
@@ -201,17 +201,17 @@ def test_question_for_one_end_of_a_log_asks_for_no_other(
     cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call, end: int
 ) -> None:
     """KIP-207: the end may be unknown where the beginning is not, and the error of one was taken for that of the other."""
-    heard = asked_after_a_produce(cluster, call, ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE)
+    reply = asked_after_a_produce(cluster, call, ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE)
 
-    assert (heard.error, heard.offset) == (None, end)
+    assert (reply.error, reply.offset) == (None, end)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [EarliestCall(id=1, tp=TP), LatestCall(id=1, tp=TP)])
 def test_refused_question_for_an_end_of_a_log_has_no_offset(cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call) -> None:
-    heard = asked_after_a_produce(cluster, call, *[ErrorCode.OFFSET_NOT_AVAILABLE] * 50)  # librdkafka may ask again
+    reply = asked_after_a_produce(cluster, call, *[ErrorCode.OFFSET_NOT_AVAILABLE] * 50)  # librdkafka may ask again
 
-    assert (heard.error, heard.offset) == ("OFFSET_NOT_AVAILABLE", None)
+    assert (reply.error, reply.offset) == ("OFFSET_NOT_AVAILABLE", None)
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ def nowhere() -> dict[Address, tuple[str, int]]:
     return {Address("b1"): ("127.0.0.1", free_port())}
 
 
-def called(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int = 200) -> Heard:
+def called(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int = 200) -> Reply:
     """What one client hears of one call to these brokers."""
 
-    async def scene() -> Heard:
+    async def scene() -> Reply:
         client = KafkaClient(Address("c0"), brokers, request_timeout_ms=timeout_ms)
         try:
             return await client.call(call)
@@ -251,9 +251,9 @@ def called(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int 
 @pytest.mark.slow
 def test_produce_without_a_broker_times_out_as_unknown(nowhere: dict[Address, tuple[str, int]]) -> None:
     """librdkafka reports the same error for a queued message as for a sent one."""
-    heard = called(nowhere, produce("a"))
+    reply = called(nowhere, produce("a"))
 
-    assert (heard.error, outcome(heard)) == ("_MSG_TIMED_OUT", OpType.INFO)
+    assert (reply.error, outcome(reply)) == ("_MSG_TIMED_OUT", OpType.INFO)
 
 
 @pytest.mark.slow
@@ -263,8 +263,8 @@ def test_producer_is_replaced_after_a_timeout(nowhere: dict[Address, tuple[str, 
     async def scene() -> tuple[str | None, int]:
         client = KafkaClient(Address("c0"), nowhere, request_timeout_ms=200)
         try:
-            heard = await client.call(produce("a"))
-            return heard.error, len(client._producers)
+            reply = await client.call(produce("a"))
+            return reply.error, len(client._producers)
         finally:
             await client.close()
 
@@ -275,7 +275,7 @@ def test_producer_is_replaced_after_a_timeout(nowhere: dict[Address, tuple[str, 
 @pytest.mark.parametrize("call", [PollCall(id=1, tp=TP, offset=Offset(0)), LatestCall(id=1, tp=TP), EarliestCall(id=1, tp=TP)])
 def test_read_without_an_answer_is_a_failure(nowhere: dict[Address, tuple[str, int]], call: Call) -> None:
     """A read has no effect, so its outcome is certain."""
-    heard = called(nowhere, call)
+    reply = called(nowhere, call)
 
-    assert heard.error is not None
-    assert completion_type("poll", heard.error, sent=heard.attempts > 0) is OpType.FAIL
+    assert reply.error is not None
+    assert completion_type("poll", reply.error, sent=reply.attempts > 0) is OpType.FAIL

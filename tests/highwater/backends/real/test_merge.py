@@ -17,17 +17,17 @@ def recorder_at(*rows: tuple[int, str]) -> Recorder:
 
 
 def test_merged_history_rows_are_numbered_by_time() -> None:
-    one, two = recorder_at((1010, "a"), (1030, "c")), recorder_at((1020, "b"), (1040, "d"))
+    first, second = recorder_at((1010, "a"), (1030, "c")), recorder_at((1020, "b"), (1040, "d"))
 
-    _, events = merged([two, one])
+    _, events = merged([second, first])
 
     assert [(e.index, e.time_ns, e.detail) for e in events] == [(0, 10, "a"), (1, 20, "b"), (2, 30, "c"), (3, 40, "d")]
 
 
 def test_merged_rows_of_equal_time_keep_their_recorded_order() -> None:
-    one, two = recorder_at((1010, "a"), (1010, "b")), recorder_at((1010, "c"))
+    first, second = recorder_at((1010, "a"), (1010, "b")), recorder_at((1010, "c"))
 
-    _, events = merged([one, two])
+    _, events = merged([first, second])
 
     assert [e.detail for e in events] == ["a", "b", "c"]
 
@@ -53,8 +53,8 @@ def test_history_rows_before_the_run_get_its_start_time() -> None:
 
 def test_history_rows_after_the_end_of_the_run_are_dropped() -> None:
     """Brokers run on after the end; a commit without the notes that caused it could accuse a correct leader."""
-    one, two = recorder_at((1010, "a"), (1021, "late")), recorder_at((1020, "b"), (1040, "later"))
+    first, second = recorder_at((1010, "a"), (1021, "late")), recorder_at((1020, "b"), (1040, "later"))
 
-    _, events = merged([two, one], until_ns=20)
+    _, events = merged([second, first], until_ns=20)
 
     assert [e.detail for e in events] == ["a", "b"]

@@ -46,13 +46,13 @@ def node() -> Iterator[NodeFolder]:
 
 def new_folder(folder: Path, needs: frozenset[Means]) -> NodeFolder:
     """The folder of broker 1, which needs these means."""
-    where = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
+    listener = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
     start = Start(
         config=CONFIG,
         zookeeper="127.0.0.1:1",
-        peers=where,
-        clients=(where,),
-        metrics=where.bind,
+        peers=listener,
+        clients=(listener,),
+        metrics=listener.bind,
         needs=needs,
         rolled=lambda _, config: replace(config, inter_broker_protocol="kip112"),
     )

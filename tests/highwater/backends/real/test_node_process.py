@@ -19,9 +19,9 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 
 def node(folder: Path, runner: ProcessRunner) -> ReferenceNode:
     """Broker 1, which finds nobody at the addresses of ZooKeeper and its peers."""
-    where = Listener(bind="127.0.0.1:0", advertised={B1: NOBODY})
+    listener = Listener(bind="127.0.0.1:0", advertised={B1: NOBODY})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
-    start = Start(config=config, zookeeper=NOBODY, peers=where, clients=(where,), metrics="127.0.0.1:0")
+    start = Start(config=config, zookeeper=NOBODY, peers=listener, clients=(listener,), metrics="127.0.0.1:0")
     return ReferenceNode(folder, start, runner)
 
 

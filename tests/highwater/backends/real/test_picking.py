@@ -63,8 +63,8 @@ def test_late_request_delays_what_follows_on_its_connection() -> None:
         wire.there.set(pick(delay_ms=60))
         reader, writer = await wire.connect()
         writer.write(frame(END_TXN, b"A") + frame(PRODUCE, b"B"))
-        other_reader, other = await wire.connect()
-        other.write(frame(PRODUCE, b"C"))
+        other_reader, other_writer = await wire.connect()
+        other_writer.write(frame(PRODUCE, b"C"))
 
         assert await comes(other_reader, SIZE) == frame(PRODUCE, b"C")
         assert await comes(reader, 2 * SIZE) == frame(END_TXN, b"A") + frame(PRODUCE, b"B")
@@ -106,12 +106,12 @@ def test_fault_of_one_connection_spares_the_others() -> None:
 
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
-        other_reader, other = await wire.connect()
+        other_reader, other_writer = await wire.connect()
         for link in (wire.there, wire.back):
             link.set(pick(held=True, one_connection=True, kinds=()))
         writer.write(frame(PRODUCE, b"A"))
         await asyncio.sleep(0.02)
-        other.write(frame(PRODUCE, b"B"))
+        other_writer.write(frame(PRODUCE, b"B"))
 
         assert await comes(other_reader, SIZE) == frame(PRODUCE, b"B")
         assert await nothing_comes(reader)
@@ -150,9 +150,9 @@ def test_kinds_agree_with_the_messages_of_the_reference() -> None:
 
 def test_fetch_of_the_metadata_log_is_a_kind_of_its_own() -> None:
     """A plan that holds fetches of records would stop the quorum, too."""
-    asked, _ = of_quorum()
+    request_reader, _ = of_quorum()
 
-    assert [kind for kind, _ in asked(frame(1, b"") + frame(52, b""))] == ["quorum-fetch", "vote"]
+    assert [kind for kind, _ in request_reader(frame(1, b"") + frame(52, b""))] == ["quorum-fetch", "vote"]
 
 
 def test_kinds_among_brokers_are_kinds() -> None:

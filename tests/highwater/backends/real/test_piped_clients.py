@@ -17,7 +17,7 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import TxnCall
 from reference.client.calls import LatestCall, PollCall, Polled
 from reference.errors import ErrorCode
@@ -38,7 +38,7 @@ for line in sys.stdin:
 """
 
 
-def speaking(heard: str) -> PipedWorker:
+def worker_answering(heard: str) -> PipedWorker:
     """A worker that answers each request, `asked`, with this expression."""
     return PipedWorker(lambda: (sys.executable, "-c", PROGRAM.format(heard)))
 
@@ -62,15 +62,15 @@ def play(worker: PipedWorker, scene: Callable[[PipedClient, PipedClient], Awaita
 def test_piped_call_has_its_fields_and_those_of_its_client() -> None:
     call = TxnCall(id=4, micros=(Micro(topic="t", partition=1, value="a"),), aborts=True, reads=(("t", 0),))
     txn = {"id": 4, "micros": [{"topic": "t", "partition": 1, "value": "a"}], "aborts": True, "reads": [["t", 0]]}
-    asked = {"client": "c0", "brokers": "127.0.0.1:9092,127.0.0.2:9092", "timeout_ms": 50}
-    asked |= {"transactional_id": "highwater-c0-x", "run": "-x", "membership": ""}
+    piped_fields = {"client": "c0", "brokers": "127.0.0.1:9092,127.0.0.2:9092", "timeout_ms": 50}
+    piped_fields |= {"transactional_id": "highwater-c0-x", "run": "-x", "membership": ""}
 
     async def scene(client: PipedClient, _: PipedClient) -> None:
-        heard = await client.perform(call)
+        reply = await client.perform(call)
 
-        assert heard == Heard(id=4, told={"number": 0, **asked, "act": "TxnCall", "call": txn})
+        assert reply == Reply(id=4, told={"number": 0, **piped_fields, "act": "TxnCall", "call": txn})
 
-    play(speaking('{"id": 4, "told": asked}'), scene)
+    play(worker_answering('{"id": 4, "told": asked}'), scene)
 
 
 def test_piped_answer_has_the_names_of_errors_of_kafka() -> None:
@@ -78,33 +78,33 @@ def test_piped_answer_has_the_names_of_errors_of_kafka() -> None:
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     async def scene(client: PipedClient, _: PipedClient) -> None:
-        heard = await client.call(LATEST)
+        reply = await client.call(LATEST)
 
-        assert (heard.error, heard.attempts) == (code.name, 1)
+        assert (reply.error, reply.attempts) == (code.name, 1)
 
-    play(speaking(f'{{"id": 4, "attempts": 1, "error": "ANOTHER", "code": {int(code)}}}'), scene)
+    play(worker_answering(f'{{"id": 4, "attempts": 1, "error": "ANOTHER", "code": {int(code)}}}'), scene)
 
 
 def test_piped_answer_has_records() -> None:
     async def scene(client: PipedClient, _: PipedClient) -> None:
-        heard = await client.call(PollCall(id=4, tp=T0, offset=Offset(0)))
+        reply = await client.call(PollCall(id=4, tp=T0, offset=Offset(0)))
 
-        assert heard.records == (Polled(Offset(3), "a", LeaderEpoch(-1)),)
+        assert reply.records == (Polled(Offset(3), "a", LeaderEpoch(-1)),)
 
-    play(speaking('{"id": 4, "records": [[3, "a", -1]]}'), scene)
+    play(worker_answering('{"id": 4, "records": [[3, "a", -1]]}'), scene)
 
 
 def test_worker_ends_with_its_last_client() -> None:
-    async def scene(client: PipedClient, other: PipedClient) -> None:
+    async def scene(client: PipedClient, other_client: PipedClient) -> None:
         pid = (await client.call(LATEST)).offset
         assert pid is not None
         await client.close()
         assert Path(f"/proc/{pid}").exists()
-        await other.close()
+        await other_client.close()
 
         assert not Path(f"/proc/{pid}").exists()
 
-    play(speaking('{"id": 4, "offset": __import__("os").getpid()}'), scene)
+    play(worker_answering('{"id": 4, "offset": __import__("os").getpid()}'), scene)
 
 
 def test_worker_that_dies_is_a_failure_of_the_harness() -> None:
@@ -116,7 +116,7 @@ def test_worker_that_dies_is_a_failure_of_the_harness() -> None:
         with pytest.raises(HarnessError, match="ended by itself"):
             await client.call(LATEST)
 
-    play(speaking('__import__("os")._exit(3)'), scene)
+    play(worker_answering('__import__("os")._exit(3)'), scene)
 
 
 def test_worker_that_cannot_be_started_is_a_failure() -> None:

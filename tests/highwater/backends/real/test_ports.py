@@ -154,7 +154,14 @@ def test_packets_that_a_proxy_cannot_tell_are_an_error(fault: Packets) -> None:
 )
 def test_fault_of_links_that_do_not_exist_has_no_effect(fault: LinkFault) -> None:
     """A cluster with KRaft has no ZooKeeper: a cut from it once passed for proven."""
-    faults = LinkFaults(Recorded(), (BrokerId(1), BrokerId(2)), (), (Address("p1"),), Draws(1), changing=ignored)
+    faults = LinkFaults(
+        Recorded(),
+        brokers=(BrokerId(1), BrokerId(2)),
+        servers=(),
+        places=(Address("p1"),),
+        draws=Draws(1),
+        changing=ignored,
+    )
 
     async def scene() -> Proof:
         probe, pairs = await faults.do(window(fault), fault, (B1,))
@@ -196,7 +203,7 @@ def test_process_fault_of_the_simulator_alone_is_an_error(fault: Shutdown | Cras
 
 def test_fault_of_zookeeper_without_its_servers_is_an_error() -> None:
     site = cast(Site, SimpleNamespace(servers=(), nodes={}))
-    links = LinkFaults(Recorded(), (), (), (), Draws(1), changing=ignored)
+    links = LinkFaults(Recorded(), brokers=(), servers=(), places=(), draws=Draws(1), changing=ignored)
     proving = Proving(Recorder(lambda: 0), acted=lambda *_: None)
     faults = ServerFaults(site, links, proving, cast(Admin, SimpleNamespace()), draws=Draws(1))
 

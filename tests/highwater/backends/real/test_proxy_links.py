@@ -134,20 +134,20 @@ EPOCH_END = EpochEnd(7, TopicPartition("t-0"), BrokerId(2), LeaderEpoch(1), Lead
 
 
 def test_proxy_tells_message_kinds_of_requests_and_replies() -> None:
-    asked, answered = of_kafka()
+    request_reader, answered = of_kafka()
     version = version_of(EPOCH_END)
     request = request_frame(EPOCH_END, client_id="b2")
     reply = reply_frame(EPOCH_END, version, EpochEndReply(7, EPOCH_END.tp, ErrorCode.NONE, LeaderEpoch(1), Offset(3)))
 
-    assert list(asked(request[:9])) == []
-    assert list(asked(request[9:])) == [("epoch-end", request)]
+    assert list(request_reader(request[:9])) == []
+    assert list(request_reader(request[9:])) == [("epoch-end", request)]
     assert list(answered(reply)) == [("epoch-end-reply", reply)]
     assert list(answered(reply)) == [("", reply)]  # no request is open any more
 
 
 def test_bytes_that_are_no_kafka_frame_pass_unchanged() -> None:
-    asked, _ = of_kafka()
+    request_reader, _ = of_kafka()
     garbage = b"\xff" * 32
 
-    assert list(asked(garbage)) == [("", garbage)]
-    assert list(asked(b"more")) == [("", b"more")]
+    assert list(request_reader(garbage)) == [("", garbage)]
+    assert list(request_reader(b"more")) == [("", b"more")]

@@ -39,7 +39,9 @@ def test_metrics_of_brokers_that_answer_are_recorded() -> None:
 
     asyncio.run(main())
 
-    assert {(event.node, event.detail, event.gauge) for event in recorder.events} == {("b1", *told) for told in VALUES.items()}
+    assert {(event.node, event.detail, event.gauge) for event in recorder.events} == {
+        ("b1", *metric) for metric in VALUES.items()
+    }
 
 
 def test_run_in_which_no_broker_answers_a_scrape_fails() -> None:

@@ -13,7 +13,7 @@ from highwater.backends.real.clients import transactions
 from highwater.backends.real.clients.sessions import Sessions
 from highwater.backends.real.clients.transactions import ABORTED, TransactionalProducer
 from highwater.backends.real.zookeeper.local import free_port
-from highwater.rig.attempts import Heard
+from highwater.rig.attempts import Reply
 from highwater.rig.sessions import (
     CommitCall,
     CommittedCall,
@@ -53,27 +53,27 @@ def txn(*micros: Micro, aborts: bool = False) -> TxnCall:
     return TxnCall(id=1, micros=micros, aborts=aborts, reads=PARTITIONS)
 
 
-def outcome(f: str, heard: Heard) -> OpType:
+def outcome(f: str, heard: Reply) -> OpType:
     return completion_type(f, heard.error, sent=heard.attempts > 0)
 
 
 def test_committed_transaction_tells_offset_and_value(cluster: str) -> None:
     client = sessions(cluster)
-    heard = client.perform(txn(send("a"), send("b", 1), send("c")))
+    reply = client.perform(txn(send("a"), send("b", 1), send("c")))
     client.close()
 
-    assert (outcome("txn", heard), heard.attempts) == (OpType.OK, 1)
-    assert heard.told == [["send", "t-0", [0, "a"]], ["send", "t-1", [0, "b"]], ["send", "t-0", [1, "c"]]]
+    assert (outcome("txn", reply), reply.attempts) == (OpType.OK, 1)
+    assert reply.told == [["send", "t-0", [0, "a"]], ["send", "t-1", [0, "b"]], ["send", "t-0", [1, "c"]]]
 
 
 def read_to_the_end(reader: Sessions) -> list[str]:
     """The values that polls return until one is at the end of all partitions."""
     found: list[str] = []
     for _ in range(JOINED_POLLS_MAX):
-        heard = reader.perform(txn(POLL))
-        assert isinstance(heard.told, list)
-        found += [value for records in heard.told[0][1].values() for _, value in records]
-        if heard.at_end:
+        reply = reader.perform(txn(POLL))
+        assert isinstance(reply.told, list)
+        found += [value for records in reply.told[0][1].values() for _, value in records]
+        if reply.at_end:
             break
     return found
 
@@ -106,10 +106,10 @@ def test_transaction_that_aborts_fails_and_reads_again(cluster: str) -> None:
 @pytest.mark.slow
 def test_transaction_that_reaches_nobody_certainly_failed() -> None:
     client = sessions(f"127.0.0.1:{free_port()}")
-    heard = client.perform(txn(send("a")))
+    reply = client.perform(txn(send("a")))
     client.close()
 
-    assert (outcome("txn", heard), heard.attempts, heard.error) == (OpType.FAIL, 0, "_TIMED_OUT")
+    assert (outcome("txn", reply), reply.attempts, reply.error) == (OpType.FAIL, 0, "_TIMED_OUT")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_member_is_assigned_reads_commits_and_leaves(cluster: str) -> None:
     commit = member.perform(CommitCall(id=2, group="g", partition=("t", 0), offset=2))
     member.perform(GroupLeaveCall(id=3, group="g"))
     left = member.perform(CommitCall(id=4, group="g", partition=("t", 0), offset=1))
-    answers = [writer.perform(CommittedCall(id=5, group="g", partition=one)).offset for one in PARTITIONS]
+    answers = [writer.perform(CommittedCall(id=5, group="g", partition=partition)).offset for partition in PARTITIONS]
     writer.close()
     member.close()
 
@@ -165,8 +165,8 @@ def test_positions_of_an_earlier_run_are_not_those_of_this_one(cluster: str) -> 
         polls.append(earlier.perform(poll))
     earlier.perform(CommitCall(id=2, group="g", partition=("t", 0), offset=1))
 
-    asked = CommittedCall(id=3, group="g", partition=("t", 0))
-    answers = (earlier.perform(asked).offset, later.perform(asked).offset)
+    question = CommittedCall(id=3, group="g", partition=("t", 0))
+    answers = (earlier.perform(question).offset, later.perform(question).offset)
     earlier.close()
     later.close()
 
@@ -180,27 +180,27 @@ RESULTS = ReadCommittedCall(id=1, reads=(("results", 0),))
 def processed(member: Sessions) -> dict[str, Any]:
     """What the first `process` that was given records tells."""
     for _ in range(JOINED_POLLS_MAX):
-        heard = member.perform(PROCESS)
-        assert isinstance(heard.told, dict)
-        if heard.positions:
-            assert heard.attempts == 1
-            return heard.told
+        reply = member.perform(PROCESS)
+        assert isinstance(reply.told, dict)
+        if reply.positions:
+            assert reply.attempts == 1
+            return reply.told
     raise AssertionError("the member was given nothing")
 
 
 def test_results_and_positions_are_committed_together(cluster: str) -> None:
     writer, member, reader = (sessions(cluster, name) for name in ("c0", "c1", "c2"))
     writer.perform(txn(send("a"), send("b"), send("c", 1)))
-    told = [processed(member)]
-    while sum(len(placed) for answer in told for placed in answer["results"].values()) < 3:
-        told.append(processed(member))
-    heard = reader.perform(RESULTS)
+    answers = [processed(member)]
+    while sum(len(placed) for answer in answers for placed in answer["results"].values()) < 3:
+        answers.append(processed(member))
+    reply = reader.perform(RESULTS)
     for client in (writer, member, reader):
         client.close()
 
-    assert [max(answer["positions"].get(of, 0) for answer in told) for of in ("t-0", "t-1")] == [2, 1]
-    assert isinstance(heard.told, dict)
-    assert sorted(value for _, value in heard.told["records"]["results-0"]) == ["t-0@0=a", "t-0@1=b", "t-1@0=c"]
+    assert [max(answer["positions"].get(of, 0) for answer in answers) for of in ("t-0", "t-1")] == [2, 1]
+    assert isinstance(reply.told, dict)
+    assert sorted(value for _, value in reply.told["records"]["results-0"]) == ["t-0@0=a", "t-0@1=b", "t-1@0=c"]
 
 
 def test_call_without_an_answer_is_given_up(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,24 +216,24 @@ def test_call_without_an_answer_is_given_up(cluster: str, monkeypatch: pytest.Mo
             never.wait(30)
 
     monkeypatch.setattr(transactions, "Producer", Waiting)
-    heard = next(heard for heard in (member.perform(PROCESS) for _ in range(JOINED_POLLS_MAX)) if heard.error is not None)
+    reply = next(reply for reply in (member.perform(PROCESS) for _ in range(JOINED_POLLS_MAX)) if reply.error is not None)
     never.set()
     writer.close()
     member.close()
 
-    assert (heard.error, heard.attempts, outcome("process", heard)) == ("_TIMED_OUT", 0, OpType.FAIL)
+    assert (reply.error, reply.attempts, outcome("process", reply)) == ("_TIMED_OUT", 0, OpType.FAIL)
 
 
 def test_aborted_process_reads_its_records_again(cluster: str) -> None:
     writer, member = sessions(cluster), sessions(cluster, "c1")
     writer.perform(txn(send("a")))
     aborting = replace(PROCESS, aborts=True)
-    heard = next(heard for heard in (member.perform(aborting) for _ in range(JOINED_POLLS_MAX)) if heard.error is not None)
+    reply = next(reply for reply in (member.perform(aborting) for _ in range(JOINED_POLLS_MAX)) if reply.error is not None)
     again = processed(member)
     writer.close()
     member.close()
 
-    assert (heard.error, heard.attempts, heard.positions, outcome("process", heard)) == (ABORTED, 0, (), OpType.FAIL)
+    assert (reply.error, reply.attempts, reply.positions, outcome("process", reply)) == (ABORTED, 0, (), OpType.FAIL)
     assert [value for _, value in again["records"]["t-0"]] == ["a"]
 
 
@@ -255,18 +255,18 @@ class BehindOpenTransaction:
         pass
 
 
-@pytest.mark.parametrize(("high", "ends"), [(3, True), (5, False)])
-def test_reader_behind_an_open_transaction_is_at_no_end(high: int, ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("high", "is_at_end"), [(3, True), (5, False)])
+def test_reader_behind_an_open_transaction_is_at_no_end(high: int, is_at_end: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Committed records end at the first open transaction, and what is committed behind it is hidden."""
     client = sessions("127.0.0.1:1")
     reader = client._transactions
     monkeypatch.setattr(reader, "_consumer", BehindOpenTransaction(high))
-    heard = reader.read(ReadCommittedCall(id=1, reads=(("t", 0),)))
+    reply = reader.read(ReadCommittedCall(id=1, reads=(("t", 0),)))
     polled = reader.perform(TxnCall(id=2, micros=(POLL,), aborts=False, reads=(("t", 0),)))
 
-    assert [heard.at_end, polled.at_end] == [ends, ends]
-    assert heard.told == {"records": {}, **({"end": True} if ends else {})}
-    assert polled.told == [["poll", {}, *(["end"] if ends else [])]]
+    assert [reply.at_end, polled.at_end] == [is_at_end, is_at_end]
+    assert reply.told == {"records": {}, **({"end": True} if is_at_end else {})}
+    assert polled.told == [["poll", {}, *(["end"] if is_at_end else [])]]
 
 
 def raised_by_callback(*_: Any, **__: Any) -> None:

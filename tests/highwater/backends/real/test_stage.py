@@ -58,6 +58,6 @@ def test_backend_failure_after_the_run_keeps_the_history(trouble: BaseException,
     short = plan(faults_ms=1000)
     run: Run = perform(short, PROVENANCE, cast(Site, site), Reference(short), backend="process")
 
-    told = "no engine" if trouble is NO_ENGINE else f"{failing[0]} fails"
-    assert (run.history.manifest.outcome, run.failure) == ("harness-fault", told)
+    failure_expected = "no engine" if trouble is NO_ENGINE else f"{failing[0]} fails"
+    assert (run.history.manifest.outcome, run.failure) == ("harness-fault", failure_expected)
     assert site.is_closed

@@ -27,10 +27,10 @@ CUT = Acting("f1", "z")
 class Client(Process):
     """A process that opens a new session when its session has expired, and that times what it does."""
 
-    def __init__(self, town: "Town", name: str) -> None:
+    def __init__(self, cluster: "Cluster", name: str) -> None:
         self.times: dict[int, tuple[int, int]] = {}  # of requests that were answered: asked, answered
         self.asked: dict[int, int] = {}
-        super().__init__(town.sim, town.ensemble, name)
+        super().__init__(cluster.sim, cluster.ensemble, name)
 
     def take(self, source: str, event: AnyEvent) -> None:
         super().take(source, event)
@@ -44,7 +44,7 @@ class Client(Process):
         return super().ask(*ops, atomic=atomic)
 
 
-class Town:
+class Cluster:
     """Three servers and some clients; links take 0.2 to 3 ms."""
 
     def __init__(self, draws: int = 1, clients: int = 3) -> None:
@@ -82,44 +82,44 @@ class Town:
 
     def bind(self, client: Client, server: EnsembleServer) -> None:
         """Leave the client one server alone."""
-        for other in server.peers:
-            self.cut(client.address, other.address)
+        for peer in server.peers:
+            self.cut(client.address, peer.address)
         self.run(TIMEOUT_MS)
 
 
 def test_writes_survive_the_end_of_the_leader() -> None:
-    town = Town()
-    first = town.clients[0].ask(Create("/a", b"1"))
-    town.run(50)
-    dead = town.leader
+    cluster = Cluster()
+    first = cluster.clients[0].ask(Create("/a", b"1"))
+    cluster.run(50)
+    dead = cluster.leader
     dead.kill()
-    town.run(2 * TIMEOUT_MS)
-    reads = [client.ask(GetData("/a")) for client in town.clients]
-    town.run(100)
+    cluster.run(2 * TIMEOUT_MS)
+    reads = [client.ask(GetData("/a")) for client in cluster.clients]
+    cluster.run(100)
 
-    assert town.clients[0].answers(first) == (Created("/a"),)
-    assert town.leader is not dead
-    assert [isinstance(client.answers(read)[0], Data) for client, read in zip(town.clients, reads, strict=True)] == [True] * 3
+    assert cluster.clients[0].answers(first) == (Created("/a"),)
+    assert cluster.leader is not dead
+    assert [isinstance(client.answers(read)[0], Data) for client, read in zip(cluster.clients, reads, strict=True)] == [True] * 3
 
 
 def test_lagging_server_serves_stale_reads_and_late_watches() -> None:
-    town = Town(clients=2)
-    writer, reader = town.clients
-    lagging = town.leader.peers[0]
-    town.bind(writer, town.leader)
-    town.bind(reader, lagging)
+    cluster = Cluster(clients=2)
+    writer, reader = cluster.clients
+    lagging = cluster.leader.peers[0]
+    cluster.bind(writer, cluster.leader)
+    cluster.bind(reader, lagging)
     reader.ask(Exists("/a", watch=True))
-    town.run(50)
-    town.slow(town.leader.address, lagging.address, 800)
+    cluster.run(50)
+    cluster.slow(cluster.leader.address, lagging.address, 800)
     write = writer.ask(Create("/a", b"1"))
     while write not in writer.times:
-        town.run(1)
+        cluster.run(1)
     stale = reader.ask(Exists("/a"))
-    town.run(10)
+    cluster.run(10)
     early = [event for event in reader.told if isinstance(event, ZkWatch)]
-    town.run(2000)
+    cluster.run(2000)
     fresh = reader.ask(Exists("/a"))
-    town.run(20)
+    cluster.run(20)
 
     assert reader.answers(stale) == (NoNode(),)
     assert early == []
@@ -130,18 +130,18 @@ def test_lagging_server_serves_stale_reads_and_late_watches() -> None:
 @pytest.mark.parametrize(("seen_zxid", "refused"), [(0, False), (99, True)])
 def test_server_refuses_a_client_that_has_seen_more(seen_zxid: int, refused: bool) -> None:
     """The answer that a session goes on may overtake the writes that the client has seen at its former server."""
-    town = Town(clients=1)
-    server = town.leader.peers[0]
+    cluster = Cluster(clients=1)
+    server = cluster.leader.peers[0]
     line = Line(Address("b1"), 1)
     heard: list[object] = []
     line.connection = Connection(
-        town.sim.network.link("b1", server.address),
+        cluster.sim.network.link("b1", server.address),
         serve=partial(server.serve, line),
         receive=heard.append,
         on_lost=lambda: None,
     )
-    town.sim.network.send(line.connection.forth, Hello(town.clients[0].zk.session, TIMEOUT_MS, Watches(), seen_zxid))
-    town.run(100)
+    cluster.sim.network.send(line.connection.forth, Hello(cluster.clients[0].zk.session, TIMEOUT_MS, Watches(), seen_zxid))
+    cluster.run(100)
 
     assert line.connection.broken == refused
     assert [type(message) for message in heard] == ([] if refused else [Welcome])
@@ -149,93 +149,93 @@ def test_server_refuses_a_client_that_has_seen_more(seen_zxid: int, refused: boo
 
 def test_sessions_outlive_a_time_without_majority() -> None:
     """No leader, no expiry: a new leader gives every session its whole timeout again."""
-    town = Town()
-    sessions = [client.zk.session for client in town.clients]
-    for server in town.leader.peers:
+    cluster = Cluster()
+    sessions = [client.zk.session for client in cluster.clients]
+    for server in cluster.leader.peers:
         server.kill()
-    town.run(3 * TIMEOUT_MS)
-    town.clients[0].ask(Create("/a", b"1"))
-    town.run(TIMEOUT_MS)
-    held = list(town.seen.commits)
-    town.heal()
-    town.run(2 * TIMEOUT_MS)
+    cluster.run(3 * TIMEOUT_MS)
+    cluster.clients[0].ask(Create("/a", b"1"))
+    cluster.run(TIMEOUT_MS)
+    commits_before = list(cluster.seen.commits)
+    cluster.heal()
+    cluster.run(2 * TIMEOUT_MS)
 
-    assert held == []
-    assert [client.zk.session for client in town.clients] == sessions
-    assert [client.states()[-1] for client in town.clients] == ["connected"] * 3
-    assert town.seen.ended == []
+    assert commits_before == []
+    assert [client.zk.session for client in cluster.clients] == sessions
+    assert [client.states()[-1] for client in cluster.clients] == ["connected"] * 3
+    assert cluster.seen.ended == []
 
 
 def test_leader_expires_a_silent_session_of_a_follower() -> None:
-    town = Town()
-    silent = town.clients[0]
-    follower = town.leader.peers[0]
-    town.bind(silent, follower)
+    cluster = Cluster()
+    silent = cluster.clients[0]
+    follower = cluster.leader.peers[0]
+    cluster.bind(silent, follower)
     silent.ask(Create("/mine", b"", ephemeral=True))
-    town.run(50)
-    there = "/mine" in town.ensemble.tree.nodes
-    town.cut(silent.address, follower.address)
-    town.run(2 * TIMEOUT_MS)
+    cluster.run(50)
+    there = "/mine" in cluster.ensemble.tree.nodes
+    cluster.cut(silent.address, follower.address)
+    cluster.run(2 * TIMEOUT_MS)
 
     assert there
-    assert town.seen.ended == [silent.zk.session]
-    assert all("/mine" not in server.tree.nodes for server in town.ensemble.servers)
+    assert cluster.seen.ended == [silent.zk.session]
+    assert all("/mine" not in server.tree.nodes for server in cluster.ensemble.servers)
 
 
 def test_write_of_a_session_that_moved_away_is_refused() -> None:
     """The former server passes it on when the client has long written over another one."""
-    town = Town(clients=2)
-    mover, other = town.clients
-    other.ask(Create(REGISTER, b"0"))
-    former = town.leader.peers[0]
-    town.bind(mover, former)
+    cluster = Cluster(clients=2)
+    mover, bystander = cluster.clients
+    bystander.ask(Create(REGISTER, b"0"))
+    former = cluster.leader.peers[0]
+    cluster.bind(mover, former)
     session = mover.zk.session
-    town.run(50)
-    town.cut(former.address, town.leader.address)
+    cluster.run(50)
+    cluster.cut(former.address, cluster.leader.address)
     mover.ask(SetData(REGISTER, b"late"))
-    town.run(20)
-    for link in town.sim.network.links():
+    cluster.run(20)
+    for link in cluster.sim.network.links():
         if "b1" in (link.source, link.target):
             link.cuts.clear()
     mover.zk.reset(former.address)  # it dials the next server
-    town.run(450)
+    cluster.run(450)
     second = mover.ask(SetData(REGISTER, b"second"))
-    town.run(50)
-    town.heal()
-    town.run(1000)
+    cluster.run(50)
+    cluster.heal()
+    cluster.run(1000)
 
     assert mover.zk.session == session
     assert mover.answers(second) == (Written(1),)
-    assert town.ensemble.tree.nodes[REGISTER].data == b"second"
+    assert cluster.ensemble.tree.nodes[REGISTER].data == b"second"
 
 
 # --- any schedule ----------------------------------------------------------------------------------------------------------
 
 
-def _anything(rng: Rng, town: Town) -> None:
+def _anything(rng: Rng, cluster: Cluster) -> None:
     """Let something happen to servers, links or clients, or a client ask for something."""
-    server, other = rng.pick(town.ensemble.servers), rng.pick(town.ensemble.servers)
-    client = rng.pick(town.clients)
-    value = str(town.sim.handled).encode()
+    server, peer = rng.pick(cluster.ensemble.servers), rng.pick(cluster.ensemble.servers)
+    client = rng.pick(cluster.clients)
+    value = str(cluster.sim.handled).encode()
     acts: tuple[Callable[[], object], ...] = (
         *(lambda: client.ask(SetData(REGISTER, value)),) * 6,
         *(lambda: client.ask(GetData(REGISTER, watch=True)),) * 8,
         *(lambda: client.ask(GetData(REGISTER, watch=True), SetData(REGISTER, value), GetData(REGISTER, watch=True)),) * 2,
         lambda: client.ask(Create(f"/{client.address}", b"", ephemeral=True)),
         lambda: client.ask(SetData(REGISTER, value), Create("/no/parent", b""), atomic=True),
-        lambda: town.cut(server.address, other.address),
-        lambda: town.cut(client.address, server.address),
-        lambda: town.slow(server.address, other.address, 600),
+        lambda: cluster.cut(server.address, peer.address),
+        lambda: cluster.cut(client.address, server.address),
+        lambda: cluster.slow(server.address, peer.address, 600),
         lambda: client.zk.reset(server.address),
         server.kill,
         server.pause,
         server.resume,
         server.start,
         server.start,
-        town.heal,
+        cluster.heal,
     )
     rng.pick(acts)()
-    town.run(rng.pick((1, 5, 20, 100, 400)))
+    cluster.run(rng.pick((1, 5, 20, 100, 400)))
 
 
 def _sessions(client: Client) -> Iterator[list[AnyEvent]]:
@@ -258,11 +258,11 @@ def _versions(events: list[AnyEvent]) -> Iterator[tuple[int, int]]:
                     yield place, answer.version
 
 
-def _is_ordered(town: Town) -> bool:
+def _is_ordered(cluster: Cluster) -> bool:
     """Whether each write that began after another was acknowledged has a later version."""
     acked = sorted(
         (*client.times[event.id], answer.version)
-        for client in town.clients
+        for client in cluster.clients
         for event in client.told
         if isinstance(event, ZkReplied) and event.id in client.times
         for answer in event.answers
@@ -276,34 +276,36 @@ def _is_ordered(town: Town) -> bool:
 @example(709)  # a session hung whose write was refused because it had moved
 @given(st.integers(0, 100_000))
 def test_any_schedule_of_server_faults_keeps_the_guarantees(draws: int) -> None:
-    town = Town(draws)
+    cluster = Cluster(draws)
     rng = Rng(draws)
-    town.clients[0].ask(Create(REGISTER, b"0"))
-    town.run(50)
+    cluster.clients[0].ask(Create(REGISTER, b"0"))
+    cluster.run(50)
     for step in range(120):
-        _anything(rng.fork(f"step {step}"), town)
-        for server in town.ensemble.servers:
+        _anything(rng.fork(f"step {step}"), cluster)
+        for server in cluster.ensemble.servers:
             owners = {node.owner for node in server.tree.nodes.values() if node.owner}
             assert all(str(owner) in server.tree.sessions for owner in owners), "an ephemeral without a session"
-    town.heal()
-    town.run(4 * TIMEOUT_MS)
-    for client in town.clients:
+    cluster.heal()
+    cluster.run(4 * TIMEOUT_MS)
+    for client in cluster.clients:
         client.ask(SetData(REGISTER, b"once"))  # an old connection, opened late, may have taken the session over: it is lost now
-    town.run(TIMEOUT_MS)
-    last = [client.ask(SetData(REGISTER, b"end")) for client in town.clients]
-    town.run(500)
+    cluster.run(TIMEOUT_MS)
+    last = [client.ask(SetData(REGISTER, b"end")) for client in cluster.clients]
+    cluster.run(500)
 
-    assert _is_ordered(town)
-    for client in town.clients:
+    assert _is_ordered(cluster)
+    for client in cluster.clients:
         for events in _sessions(client):
             versions = list(_versions(events))
             for (before, seen), (place, version) in pairwise(versions):
                 assert seen <= version, "a session saw an older state than before"
                 if seen < version and before != place and _ends_with_read(events[before]):
                     assert any(isinstance(event, ZkWatch) for event in events[before:place]), "data came before its watch event"
-    assert all(isinstance(client.answers(request)[0], Written) for client, request in zip(town.clients, last, strict=True))
-    one, *others = (server.tree for server in town.ensemble.servers)
-    assert all((tree.nodes, tree.sessions, tree.zxid) == (one.nodes, one.sessions, one.zxid) for tree in others)
+    assert all(isinstance(client.answers(request)[0], Written) for client, request in zip(cluster.clients, last, strict=True))
+    first_tree, *others = (server.tree for server in cluster.ensemble.servers)
+    assert all(
+        (tree.nodes, tree.sessions, tree.zxid) == (first_tree.nodes, first_tree.sessions, first_tree.zxid) for tree in others
+    )
 
 
 def _ends_with_read(event: AnyEvent) -> bool:

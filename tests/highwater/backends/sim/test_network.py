@@ -125,11 +125,11 @@ def test_messages_wait_until_a_short_link_cut_ends() -> None:
     acting = wire.cut(wire.link)
     wire.send("during", "the cut")
     wire.run(300)
-    held = list(wire.served)
+    served = list(wire.served)
     wire.join(wire.link)
     wire.run(10)
 
-    assert held == ["before"]
+    assert served == ["before"]
     assert wire.served == ["before", "during", "the cut"]
     assert acting.count == 2
     assert not wire.connection.broken
@@ -176,11 +176,11 @@ def test_connecting_fails_while_either_way_is_cut() -> None:
     wire.cut(wire.link.back)
     wire.send("hello")
     wire.run(100)
-    held = list(wire.served)
+    served = list(wire.served)
     wire.join(wire.link.back)
     wire.run(100)
 
-    assert held == []
+    assert served == []
     assert wire.served == ["hello"]
 
 
@@ -190,12 +190,12 @@ def test_clog_fault_of_any_length_loses_no_message() -> None:
     wire.link.clogs.append(stop)
     wire.send(1, 2)
     wire.run(60_000)
-    held = list(wire.served)
+    served = list(wire.served)
     wire.link.clogs.remove(stop)
     wire.sim.network.release(wire.link)
     wire.run(100)
 
-    assert held == []
+    assert served == []
     assert wire.served == [1, 2]
     assert not wire.connection.broken
 

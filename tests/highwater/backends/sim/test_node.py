@@ -23,7 +23,7 @@ APPEND = Append(0, T0, (Batch(Offset(0), LeaderEpoch(0), ("a",)),))
 POKE = ConnectionLost(Address("b2"))
 
 
-def poked(*effects: AnyEffect) -> Cast:
+def machines_returning(*effects: AnyEffect) -> Cast:
     """Machines that return these effects when they are poked."""
 
     def script(event: AnyEvent) -> Sequence[AnyEffect]:
@@ -59,7 +59,7 @@ class Den:
 
 
 def test_node_start_begins_with_booted_and_the_disk_image() -> None:
-    den = Den(poked(CREATE, APPEND))
+    den = Den(machines_returning(CREATE, APPEND))
     den.poke()
     den.node.stop("crash")
     den.node.start()
@@ -71,7 +71,7 @@ def test_node_start_begins_with_booted_and_the_disk_image() -> None:
 
 
 def test_flush_is_answered_when_it_ends() -> None:
-    den = Den(poked(CREATE, APPEND, Flush(0, 7)))
+    den = Den(machines_returning(CREATE, APPEND, Flush(0, 7)))
     den.poke()
     at_once = list(den.told())
     den.run(100)
@@ -82,7 +82,7 @@ def test_flush_is_answered_when_it_ends() -> None:
 
 
 def test_disk_effect_refused_by_a_fault_is_reported_at_once() -> None:
-    den = Den(poked(CREATE, Note(kind="resigned", tp=T0)))
+    den = Den(machines_returning(CREATE, Note(kind="resigned", tp=T0)))
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
     den.poke()
 
@@ -92,7 +92,7 @@ def test_disk_effect_refused_by_a_fault_is_reported_at_once() -> None:
 
 
 def test_directory_failure_during_flush_fails_the_flush() -> None:
-    den = Den(poked(CREATE, APPEND, Flush(0, 7)))
+    den = Den(machines_returning(CREATE, APPEND, Flush(0, 7)))
     den.poke()
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
     den.run(100)
@@ -102,7 +102,7 @@ def test_directory_failure_during_flush_fails_the_flush() -> None:
 
 
 def test_halt_ends_the_process_and_drops_later_effects() -> None:
-    den = Den(poked(Halt("no directory left"), Note(kind="resigned")))
+    den = Den(machines_returning(Halt("no directory left"), Note(kind="resigned")))
     den.poke()
 
     assert not den.node.up
@@ -168,7 +168,7 @@ def test_overdue_timers_fire_after_a_pause() -> None:
 
 
 def test_timers_and_flushes_end_with_their_process() -> None:
-    cast = poked(CREATE, APPEND, Flush(0, 1), SetTimer("t", Millis(50), Millis(50)))
+    cast = machines_returning(CREATE, APPEND, Flush(0, 1), SetTimer("t", Millis(50), Millis(50)))
     den = Den(cast)
     den.poke()
     den.node.stop("crash")
@@ -182,7 +182,7 @@ def test_crash_may_fall_between_two_effects() -> None:
     notes = [Note(kind="resigned"), Note(kind="resigned"), Note(kind="resigned")]
     counts = set()
     for draws in range(40):
-        den = Den(poked(*notes), draws)
+        den = Den(machines_returning(*notes), draws)
         den.node.ambush(_stop(den.node))
         den.poke()
         den.run(10)
@@ -198,7 +198,11 @@ def _stop(node: NodeHost) -> "partial[None]":
 
 def test_what_a_broker_reports_becomes_history_rows() -> None:
     batches = (Batch(Offset(4), LeaderEpoch(2), ("a", "b")),)
-    den = Den(poked(Note(kind="append", tp=T0, batches=batches, detail="leader"), Note(kind="registered", incarnation=None)))
+    den = Den(
+        machines_returning(
+            Note(kind="append", tp=T0, batches=batches, detail="leader"), Note(kind="registered", incarnation=None)
+        )
+    )
     den.poke()
 
     rows = [row for row in den.sim.recorder.events if row.kind is EventKind.APPEND]

@@ -102,9 +102,9 @@ def read(shape: Any, body: bytes, at: int = 0) -> tuple[Any, int]:
 
 
 @cache
-def bodies(version: str, where: Where) -> tuple[Heard, ...]:
+def bodies(version: str, place: Where) -> tuple[Heard, ...]:
     """All that a run in this version of the inter-broker protocol sends in the layouts of documents."""
-    if where == "processes":
+    if place == "processes":
         return overheard(plan_of(version))
     seen: list[Heard] = []
     world = World(scene_of(plan_of(version)))
@@ -117,8 +117,10 @@ def bodies(version: str, where: Where) -> tuple[Heard, ...]:
 def plan_of(version: str) -> Plan:
     """Three brokers of which the controller ends and starts again, so another one fails over; those of V3 also delete topics."""
     plan = load_plan(ROOT / "corpus" / "plans" / "steps" / "rolled-twice.yaml")
-    ends = Window(id="controller-ends", kind="shutdown", at_ms=1000, until_ms=4000, fault=Shutdown(), target=Controller())
-    plan = replace(plan, schedule=(ends,), faults_ms=FAULTS_MS)
+    shutdown_window = Window(
+        id="controller-ends", kind="shutdown", at_ms=1000, until_ms=4000, fault=Shutdown(), target=Controller()
+    )
+    plan = replace(plan, schedule=(shutdown_window,), faults_ms=FAULTS_MS)
     if version == "v3":
         promised = TopicPromise(topic=SCRATCH.name, min_insync_replicas=2, flush="none")
         plan = replace(
@@ -130,10 +132,10 @@ def plan_of(version: str) -> Plan:
     return checked(on_system(plan, SystemSpec(name="reference", version=version, starts=(version,))))
 
 
-def sent(version: str, where: Where, kind: type[Message], shape: Shape, number: int) -> Sent:
+def sent(version: str, place: Where, kind: type[Message], shape: Shape, number: int) -> Sent:
     """The messages of a kind in this version of its layout. Every byte of each must be of a field."""
     found = []
-    for which, body, message in bodies(version, where):
+    for which, body, message in bodies(version, place):
         if isinstance(message, kind) and which == number:
             fields, end = read(shape, body)
             assert end == len(body)
@@ -142,16 +144,16 @@ def sent(version: str, where: Where, kind: type[Message], shape: Shape, number: 
     return found
 
 
-def each_has_an_address(told: list[dict[str, Any]], where: Where) -> None:
+def each_has_an_address(brokers_listed: list[dict[str, Any]], place: Where) -> None:
     """Assert that no broker is told of without an address; as processes each of the others has one of its own for it."""
-    assert {each["id"] for each in told} <= BROKERS
-    ends = [(each["id"], end["host"], end["port"]) for each in told for end in each.get("end_points", [each])]
-    assert {id_ for id_, _, _ in ends} == {each["id"] for each in told}
-    addresses = {(host, port): id_ for id_, host, port in ends}
-    if where == "simulator":
+    assert {each["id"] for each in brokers_listed} <= BROKERS
+    end_points = [(each["id"], end["host"], end["port"]) for each in brokers_listed for end in each.get("end_points", [each])]
+    assert {id_ for id_, _, _ in end_points} == {each["id"] for each in brokers_listed}
+    addresses = {(host, port): id_ for id_, host, port in end_points}
+    if place == "simulator":
         assert {*addresses} == {("localhost", 9092)}
     else:
-        assert all(host.startswith("127.") and addresses[host, port] == id_ for id_, host, port in ends)
+        assert all(host.startswith("127.") and addresses[host, port] == id_ for id_, host, port in end_points)
 
 
 def test_v3_run_sends_leader_and_isr_of_v3(where: Where) -> None:
@@ -203,8 +205,8 @@ def test_old_run_sends_leader_and_isr_of_kip_112(where: Where) -> None:
         assert (fields["controller_id"], fields["controller_epoch"]) == (message.controller, message.controller_epoch)
         leaders = {state["leader"] for state in fields["partition_states"]} - {-1}
         assert {leader["id"] for leader in fields["live_leaders"]} == leaders
-        told = {f"{s['topic']}-{s['partition']}" for s in fields["partition_states"] if s["is_new_replica"]}
-        assert told == {*message.new}
+        new_partitions = {f"{s['topic']}-{s['partition']}" for s in fields["partition_states"] if s["is_new_replica"]}
+        assert new_partitions == {*message.new}
         for state, read_ in zip(fields["partition_states"], message.states, strict=True):
             assert state["leader"] in BROKERS
             assert {*state["replicas"]} == BROKERS >= {*state["isr"]}

@@ -28,8 +28,8 @@ class Storm(World):
 
     def _delete(self) -> None:
         if self.healed_at_ns is None:
-            asked = paths.delete_topics_payload((self.topic,))
-            self.server.administer((Create("/admin", b""), Create(paths.DELETE_TOPICS, asked)))
+            payload = paths.delete_topics_payload((self.topic,))
+            self.server.administer((Create("/admin", b""), Create(paths.DELETE_TOPICS, payload)))
             self.sim.scheduler.after(50 * MS, self._make)
 
     def _make(self) -> None:

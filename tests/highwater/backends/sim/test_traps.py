@@ -134,19 +134,19 @@ def test_each_named_step_is_that_of_some_request() -> None:
     assert {name for _, name in traps.ZNODES} | {"partition-state"} | set(traps.READ.values()) == set(get_args(ZkStep))
 
 
-def asking(fault: AnyFault, until_ms: int) -> tuple[World, list[AnyEvent]]:
+def events_of_registration(fault: AnyFault, until_ms: int) -> tuple[World, list[AnyEvent]]:
     """b2 connects to ZooKeeper within the window of the fault and creates a registration; what it is told until `until_ms`."""
     window = Window(id="f1", kind="it", at_ms=100, until_ms=900, fault=fault, target=Named(brokers=(2,)))
 
     def script(event: AnyEvent) -> tuple[AnyEffect, ...]:
         if isinstance(event, Booted):
             return (ZkConnect(),)
-        if isinstance(event, ZkState) and event.state == "connected" and not asked:
-            asked.append(event)
+        if isinstance(event, ZkState) and event.state == "connected" and not events_seen:
+            events_seen.append(event)
             return (ZkRequest(7, (Create(paths.broker_path(BrokerId(2)), b""),)),)
         return ()
 
-    asked: list[AnyEvent] = []
+    events_seen: list[AnyEvent] = []
     cast = Cast(script)
     world = World(scene_of(plan(window)), cast)
     world.server.administer(tuple(Create(path, b"") for path in ("/brokers", paths.BROKER_IDS, paths.CONTROLLER)))
@@ -162,22 +162,22 @@ def registered(world: World) -> bool:
 
 
 def test_request_whose_answer_is_lost_was_performed() -> None:
-    world, told = asking(AnswerLost(step="registration"), 890)
+    world, events = events_of_registration(AnswerLost(step="registration"), 890)
 
-    assert [event.answers for event in told if isinstance(event, ZkReplied)] == [(Unknown(),)]
+    assert [event.answers for event in events if isinstance(event, ZkReplied)] == [(Unknown(),)]
     assert registered(world)
 
 
 def test_late_answer_arrives_when_the_fault_ends() -> None:
-    assert asking(AnswerLate(step="registration"), 890)[1] == []
-    world, told = asking(AnswerLate(step="registration"), 1000)
+    assert events_of_registration(AnswerLate(step="registration"), 890)[1] == []
+    world, events = events_of_registration(AnswerLate(step="registration"), 1000)
 
-    assert len(told) == 1
+    assert len(events) == 1
     assert registered(world)
 
 
 def test_write_of_a_deposed_controller_arrives_after_its_end() -> None:
-    world, told = asking(DeposedAt(step="registration"), 890)
+    world, events = events_of_registration(DeposedAt(step="registration"), 890)
 
-    assert (registered(world), paths.CONTROLLER in world.server.tree.nodes, told) == (False, False, [])
-    assert registered(asking(DeposedAt(step="registration"), 1000)[0])
+    assert (registered(world), paths.CONTROLLER in world.server.tree.nodes, events) == (False, False, [])
+    assert registered(events_of_registration(DeposedAt(step="registration"), 1000)[0])

@@ -44,8 +44,8 @@ def window(fault: AnyFault, target: AnyTarget = LEADER, at_ms: int = 500, until_
     return Window(id=id, kind="it", at_ms=at_ms, until_ms=until_ms, fault=fault, target=target)
 
 
-def perform(of: Plan) -> Run:
-    return SimBackend().perform(of, Provenance(run_id="r", plan_digest="d"))
+def perform(changed_plan: Plan) -> Run:
+    return SimBackend().perform(changed_plan, Provenance(run_id="r", plan_digest="d"))
 
 
 def events(run: Run, *kinds: EventKind) -> list[ClusterEvent]:
@@ -57,9 +57,9 @@ def nodes(run: Run, *kinds: EventKind) -> list[str | None]:
 
 
 def test_plan_performed_twice_gives_the_same_history() -> None:
-    of = plan(window(Partition()), window(Pause(), Random(), 700, 1500, "f2"))
+    changed_plan = plan(window(Partition()), window(Pause(), Random(), at_ms=700, until_ms=1500, id="f2"))
 
-    assert perform(of).history.manifest.digest == perform(of).history.manifest.digest
+    assert perform(changed_plan).history.manifest.digest == perform(changed_plan).history.manifest.digest
 
 
 def test_plan_with_other_random_draws_gives_another_history() -> None:
@@ -68,8 +68,8 @@ def test_plan_with_other_random_draws_gives_another_history() -> None:
 
 def test_removing_a_fault_leaves_the_earlier_history_unchanged() -> None:
     """Draws are named by their purpose; the shrinker depends on that."""
-    early, late = window(Slow(extra_ms=50), Random()), window(Crash(), Minority(), 2500, 2800, "f2")
-    both, history = perform(plan(early, late)).history, perform(plan(early)).history
+    early, later_window = window(Slow(extra_ms=50), Random()), window(Crash(), Minority(), at_ms=2500, until_ms=2800, id="f2")
+    both, history = perform(plan(early, later_window)).history, perform(plan(early)).history
     (opened,) = {event.time_ns for event in both.events if event.kind is EventKind.FAULT_BEGUN and event.fault == "f2"}
 
     assert [event for event in both.events if event.time_ns < opened] == [e for e in history.events if e.time_ns < opened]
@@ -92,9 +92,9 @@ def test_run_without_faults_acknowledges_and_reads_everything() -> None:
 
 def test_audit_serves_admin_requests_after_the_bound() -> None:
     """LIVE-5; a plan without an audit sends none."""
-    of = msgspec.structs.replace(plan(), quiet_ms=plan().promise.bound_ms)
-    run, without = perform(msgspec.structs.replace(of, audit_ms=8000)), perform(of)
-    bound_ns = (run.history.manifest.healed_at_ns or 0) + of.promise.bound_ms * 1_000_000
+    changed_plan = msgspec.structs.replace(plan(), quiet_ms=plan().promise.bound_ms)
+    run, without = perform(msgspec.structs.replace(changed_plan, audit_ms=8000)), perform(changed_plan)
+    bound_ns = (run.history.manifest.healed_at_ns or 0) + changed_plan.promise.bound_ms * 1_000_000
     operations = [row for row in run.history.operations if row.f in ADMIN_REQUESTS]
 
     assert {"depose-controller", "add-partition", "reassign", "elect-preferred"} == {row.f for row in operations}
@@ -165,11 +165,13 @@ def name_of_fault(fault: AnyFault) -> str:
 @pytest.mark.parametrize("fault", FAULTS, ids=name_of_fault)
 def test_every_fault_acts_is_recorded_and_heals(fault: AnyFault) -> None:
     """At the end each process runs, and the topic accepts writes."""
-    of = plan(window(fault), draws=2)
+    changed_plan = plan(window(fault), draws=2)
     if isinstance(fault, DiskSlow):
-        topic = msgspec.structs.replace(of.cluster.topics[0], flush="before_ack")
-        of = msgspec.structs.replace(of, cluster=msgspec.structs.replace(of.cluster, topics=(topic,)), quiet_ms=8000)
-    run = perform(msgspec.structs.replace(of, quiet_ms=8000))
+        topic = msgspec.structs.replace(changed_plan.cluster.topics[0], flush="before_ack")
+        changed_plan = msgspec.structs.replace(
+            changed_plan, cluster=msgspec.structs.replace(changed_plan.cluster, topics=(topic,)), quiet_ms=8000
+        )
+    run = perform(msgspec.structs.replace(changed_plan, quiet_ms=8000))
     (count,) = run.history.manifest.faults
 
     assert run.history.manifest.outcome == "completed"
@@ -209,7 +211,10 @@ def test_fault_hits_as_many_brokers_as_its_role_has(target: AnyTarget, count: in
 
 
 def test_broker_stays_down_until_the_last_crash_fault_ends() -> None:
-    first, second = window(Crash(), Named(brokers=(2,)), 500, 1500), window(Crash(), Named(brokers=(2,)), 1000, 2500, "f2")
+    first, second = (
+        window(Crash(), Named(brokers=(2,)), 500, 1500),
+        window(Crash(), Named(brokers=(2,)), at_ms=1000, until_ms=2500, id="f2"),
+    )
     run = perform(plan(first, second))
     (end,) = (event.time_ns for event in events(run, EventKind.FAULT_ENDED) if event.fault == "f2")
 
@@ -276,10 +281,12 @@ def test_device_drop_loses_data_only_when_its_process_ends() -> None:
 
 
 def test_flush_before_ack_survives_power_loss_everywhere() -> None:
-    of = plan(window(PowerLoss(lose_all=True), Everyone()))
+    changed_plan = plan(window(PowerLoss(lose_all=True), Everyone()))
     topic = TopicSpec(name="t", partitions=1, replication_factor=3, min_insync_replicas=2, flush="before_ack")
-    of = msgspec.structs.replace(of, cluster=msgspec.structs.replace(of.cluster, topics=(topic,)), quiet_ms=8000)
-    run = perform(of)
+    changed_plan = msgspec.structs.replace(
+        changed_plan, cluster=msgspec.structs.replace(changed_plan.cluster, topics=(topic,)), quiet_ms=8000
+    )
+    run = perform(changed_plan)
 
     acked = {op.value for op in run.history.operations if op.f == "produce" and op.type is OpType.OK}
     final = run.history.manifest.final_reads_at_ns

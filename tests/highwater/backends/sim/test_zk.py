@@ -21,7 +21,7 @@ from tests.highwater.backends.sim.simulations import simulation
 from tests.highwater.backends.sim.zk_processes import TIMEOUT_MS, Process, Seen
 
 
-class Town:
+class Cluster:
     """A server and two processes, connected."""
 
     def __init__(self) -> None:
@@ -49,168 +49,170 @@ class Town:
 
 
 def test_zk_session_lives_while_its_client_pings() -> None:
-    town = Town()
-    town.run(20 * TIMEOUT_MS)
+    cluster = Cluster()
+    cluster.run(20 * TIMEOUT_MS)
 
-    assert town.a.states() == ["connected"]
-    assert town.seen.ended == []
+    assert cluster.a.states() == ["connected"]
+    assert cluster.seen.ended == []
 
 
 def test_zk_requests_are_answered_and_their_commits_recorded() -> None:
-    town = Town()
-    request = town.a.ask(Create("/a", b"1"), GetData("/no"))
-    town.run(10)
+    cluster = Cluster()
+    request = cluster.a.ask(Create("/a", b"1"), GetData("/no"))
+    cluster.run(10)
 
-    assert town.a.answers(request) == (Created("/a"), NoNode())
-    assert town.seen.commits == [(NodeCreated(zxid=1, session=town.a.zk.session, path="/a", data=b"1", ephemeral=False), "b1", 1)]
+    assert cluster.a.answers(request) == (Created("/a"), NoNode())
+    assert cluster.seen.commits == [
+        (NodeCreated(zxid=1, session=cluster.a.zk.session, path="/a", data=b"1", ephemeral=False), "b1", 1)
+    ]
 
 
 def test_zk_session_survives_a_short_disconnect() -> None:
-    town = Town()
-    town.a.ask(Create("/mine", b"", ephemeral=True))
-    town.run(10)
-    session = town.a.zk.session
-    town.cut()
-    request = town.a.ask(SetData("/mine", b"1"))
-    town.run(TIMEOUT_MS * 9 // 10)
-    town.join()
-    town.run(1000)
-    read = town.a.ask(GetData("/mine"))
-    town.run(100)
+    cluster = Cluster()
+    cluster.a.ask(Create("/mine", b"", ephemeral=True))
+    cluster.run(10)
+    session = cluster.a.zk.session
+    cluster.cut()
+    request = cluster.a.ask(SetData("/mine", b"1"))
+    cluster.run(TIMEOUT_MS * 9 // 10)
+    cluster.join()
+    cluster.run(1000)
+    read = cluster.a.ask(GetData("/mine"))
+    cluster.run(100)
 
-    assert town.a.answers(request) == (Unknown(),)
-    assert town.a.states() == ["connected", "disconnected", "connected"]
-    assert town.a.zk.session == session
-    (found,) = town.a.answers(read)
-    assert isinstance(found, Data)
+    assert cluster.a.answers(request) == (Unknown(),)
+    assert cluster.a.states() == ["connected", "disconnected", "connected"]
+    assert cluster.a.zk.session == session
+    (answer,) = cluster.a.answers(read)
+    assert isinstance(answer, Data)
 
 
 def test_zk_request_of_unknown_outcome_may_be_performed() -> None:
     """The answer was lost, and not the request."""
-    town = Town()
-    town.cut(there=False)
-    request = town.a.ask(Create("/a", b""))
-    town.run(TIMEOUT_MS)
+    cluster = Cluster()
+    cluster.cut(there=False)
+    request = cluster.a.ask(Create("/a", b""))
+    cluster.run(TIMEOUT_MS)
 
-    assert town.a.answers(request) == (Unknown(),)
-    assert "/a" in town.server.tree.nodes
+    assert cluster.a.answers(request) == (Unknown(),)
+    assert "/a" in cluster.server.tree.nodes
 
 
 def test_zk_session_expires_by_the_servers_clock() -> None:
-    town = Town()
-    town.a.ask(Create("/mine", b"", ephemeral=True))
-    town.run(10)
-    town.cut()
-    town.run(10 * TIMEOUT_MS)
-    before = town.a.states()
-    ended = list(town.seen.ended)
-    town.join()
-    town.run(2000)
+    cluster = Cluster()
+    cluster.a.ask(Create("/mine", b"", ephemeral=True))
+    cluster.run(10)
+    cluster.cut()
+    cluster.run(10 * TIMEOUT_MS)
+    before = cluster.a.states()
+    ended = list(cluster.seen.ended)
+    cluster.join()
+    cluster.run(2000)
 
     assert len(ended) == 1
-    assert "/mine" not in town.server.tree.nodes
+    assert "/mine" not in cluster.server.tree.nodes
     assert before == ["connected", "disconnected"]
-    assert town.a.states() == ["connected", "disconnected", "expired"]
+    assert cluster.a.states() == ["connected", "disconnected", "expired"]
 
 
 def test_expired_zk_client_does_nothing_before_a_new_session() -> None:
-    town = Town()
-    town.server.expire(town.a.zk.session)
-    town.run(2000)
-    request = town.a.ask(Create("/a", b""))
-    town.run(2000)
-    states = town.a.states()
-    town.a.zk.connect()
-    town.run(100)
+    cluster = Cluster()
+    cluster.server.expire(cluster.a.zk.session)
+    cluster.run(2000)
+    request = cluster.a.ask(Create("/a", b""))
+    cluster.run(2000)
+    states = cluster.a.states()
+    cluster.a.zk.connect()
+    cluster.run(100)
 
-    assert town.a.answers(request) == (SessionExpired(),)
+    assert cluster.a.answers(request) == (SessionExpired(),)
     assert states[-1] == "expired"
-    assert town.a.states()[-1] == "connected"
+    assert cluster.a.states()[-1] == "connected"
 
 
 def test_paused_process_learns_of_zk_expiry_when_resumed() -> None:
-    town = Town()
-    town.a.ask(Create("/mine", b"", ephemeral=True))
-    town.run(10)
-    town.a.paused = True
-    town.run(3 * TIMEOUT_MS)
-    during = town.a.states()
-    town.a.resume()
-    town.run(2000)
+    cluster = Cluster()
+    cluster.a.ask(Create("/mine", b"", ephemeral=True))
+    cluster.run(10)
+    cluster.a.paused = True
+    cluster.run(3 * TIMEOUT_MS)
+    during = cluster.a.states()
+    cluster.a.resume()
+    cluster.run(2000)
 
-    assert len(town.seen.ended) == 1
-    assert "/mine" not in town.server.tree.nodes
+    assert len(cluster.seen.ended) == 1
+    assert "/mine" not in cluster.server.tree.nodes
     assert during == ["connected"]
-    assert town.a.states() == ["connected", "disconnected", "expired"]
+    assert cluster.a.states() == ["connected", "disconnected", "expired"]
 
 
 def test_watch_event_precedes_the_answer_to_a_later_read() -> None:
-    town = Town()
-    town.b.ask(Create("/a", b"0"))
-    town.run(10)
-    town.a.ask(GetData("/a", watch=True))
-    town.run(10)
-    town.b.ask(SetData("/a", b"1"))
-    town.a.ask(GetData("/a"))
-    town.run(10)
-    watched = town.a.told.index(ZkWatch("/a", "changed"))
-    read = next(i for i, event in enumerate(town.a.told) if isinstance(event, ZkReplied) and event.id == 2)
+    cluster = Cluster()
+    cluster.b.ask(Create("/a", b"0"))
+    cluster.run(10)
+    cluster.a.ask(GetData("/a", watch=True))
+    cluster.run(10)
+    cluster.b.ask(SetData("/a", b"1"))
+    cluster.a.ask(GetData("/a"))
+    cluster.run(10)
+    watched = cluster.a.told.index(ZkWatch("/a", "changed"))
+    read = next(i for i, event in enumerate(cluster.a.told) if isinstance(event, ZkReplied) and event.id == 2)
 
-    (answer,) = town.a.answers(2)
+    (answer,) = cluster.a.answers(2)
     assert isinstance(answer, Data)
     assert answer.data == b"1"
     assert watched < read
 
 
 def test_zk_watch_fires_later_for_changes_while_disconnected() -> None:
-    town = Town()
-    town.a.ask(Exists("/a", watch=True))
-    town.run(10)
-    town.cut()
-    town.run(TIMEOUT_MS * 8 // 10)
-    town.b.ask(Create("/a", b""))
-    town.run(10)
-    town.join()
-    town.run(1000)
+    cluster = Cluster()
+    cluster.a.ask(Exists("/a", watch=True))
+    cluster.run(10)
+    cluster.cut()
+    cluster.run(TIMEOUT_MS * 8 // 10)
+    cluster.b.ask(Create("/a", b""))
+    cluster.run(10)
+    cluster.join()
+    cluster.run(1000)
 
-    assert [event for event in town.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "created")]
-    assert town.a.states() == ["connected", "disconnected", "connected"]
+    assert [event for event in cluster.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "created")]
+    assert cluster.a.states() == ["connected", "disconnected", "connected"]
 
 
 def test_zk_watch_lost_by_a_broken_connection_fires_again() -> None:
-    town = Town()
-    town.b.ask(Create("/a", b"0"))
-    town.run(10)
-    town.a.ask(GetData("/a", watch=True))
-    town.run(10)
-    town.cut(there=False)
-    town.b.ask(SetData("/a", b"1"))
-    town.run(TIMEOUT_MS * 9 // 10)
-    town.join()
-    town.run(1000)
+    cluster = Cluster()
+    cluster.b.ask(Create("/a", b"0"))
+    cluster.run(10)
+    cluster.a.ask(GetData("/a", watch=True))
+    cluster.run(10)
+    cluster.cut(there=False)
+    cluster.b.ask(SetData("/a", b"1"))
+    cluster.run(TIMEOUT_MS * 9 // 10)
+    cluster.join()
+    cluster.run(1000)
 
-    assert [event for event in town.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "changed")]
+    assert [event for event in cluster.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "changed")]
 
 
 def test_zk_requests_wait_while_the_client_is_disconnected() -> None:
-    town = Town()
-    town.a.zk.reset(ZOOKEEPER)
-    town.run(2)
-    request = town.a.ask(Create("/a", b""))
-    town.run(1000)
+    cluster = Cluster()
+    cluster.a.zk.reset(ZOOKEEPER)
+    cluster.run(2)
+    request = cluster.a.ask(Create("/a", b""))
+    cluster.run(1000)
 
-    assert town.a.states() == ["connected", "disconnected", "connected"]
-    assert town.a.answers(request) == (Created("/a"),)
+    assert cluster.a.states() == ["connected", "disconnected", "connected"]
+    assert cluster.a.answers(request) == (Created("/a"),)
 
 
 def test_zk_session_of_a_dead_process_times_out() -> None:
-    town = Town()
-    town.a.ask(Create("/mine", b"", ephemeral=True))
-    town.run(10)
-    town.a.zk.died()
-    town.run(TIMEOUT_MS - 100)
-    alive = "/mine" in town.server.tree.nodes
-    town.run(1000)
+    cluster = Cluster()
+    cluster.a.ask(Create("/mine", b"", ephemeral=True))
+    cluster.run(10)
+    cluster.a.zk.died()
+    cluster.run(TIMEOUT_MS - 100)
+    alive = "/mine" in cluster.server.tree.nodes
+    cluster.run(1000)
 
     assert alive
-    assert "/mine" not in town.server.tree.nodes
+    assert "/mine" not in cluster.server.tree.nodes

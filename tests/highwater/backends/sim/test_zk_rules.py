@@ -123,16 +123,16 @@ def test_multi_is_performed_as_a_whole_or_not_at_all(lie: Answers) -> None:
 def test_refused_multi_changes_nothing() -> None:
     tree = lying(RolledBack(), BadVersion(), idle=False)
 
-    found = submit_and_judge(tree, Create("/d", b""), Check("/c", 0), atomic=True)[1]
+    complaints = submit_and_judge(tree, Create("/d", b""), Check("/c", 0), atomic=True)[1]
 
-    assert found == ["ZooKeeper's rules: a multi that was refused changed something"]
+    assert complaints == ["ZooKeeper's rules: a multi that was refused changed something"]
 
 
 def test_missing_answers_become_unknown() -> None:
-    answers, found = submit_and_judge(lying(), Create("/d", b""), Check("/c", 0), atomic=True)
+    answers, complaints = submit_and_judge(lying(), Create("/d", b""), Check("/c", 0), atomic=True)
 
     assert answers == (Unknown(), Unknown())
-    assert found == ["ZooKeeper's rules: 0 answers to 2 operations"]
+    assert complaints == ["ZooKeeper's rules: 0 answers to 2 operations"]
 
 
 def test_session_that_has_ended_is_not_served() -> None:

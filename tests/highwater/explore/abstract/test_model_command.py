@@ -15,9 +15,9 @@ MODEL = ["explore", "model", "kafka-replication"]
 def test_model_that_holds_exits_zero_with_tlc_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*MODEL, "--variant", "kip320", "--max-epoch", "2", "--json"]) == ExitCode.VALID
 
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert (found["generated"], found["distinct"], found["depth"]) == (11839, 5973, 18)
-    assert found["verdicts"]["WeakIsr"] == {"holds": True, "length": None, "trace": []}
+    result = msgspec.json.decode(capsys.readouterr().out)
+    assert (result["generated"], result["distinct"], result["depth"]) == (11839, 5973, 18)
+    assert result["verdicts"]["WeakIsr"] == {"holds": True, "length": None, "trace": []}
 
 
 def test_model_counterexample_is_told_action_by_action(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,12 +30,12 @@ def test_model_counterexample_is_told_action_by_action(capsys: pytest.CaptureFix
 
 
 def test_isr_requests_are_explored_by_their_own_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["explore", "model", "async-isr", "--replicas", "3", "--json"]
+    command = ["explore", "model", "async-isr", "--replicas", "3", "--json"]
 
-    assert run_command_line(asked) == ExitCode.VALID
+    assert run_command_line(command) == ExitCode.VALID
 
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert (found["generated"], found["verdicts"]["ValidHighWatermark"]["holds"]) == (134129, True)
+    result = msgspec.json.decode(capsys.readouterr().out)
+    assert (result["generated"], result["verdicts"]["ValidHighWatermark"]["holds"]) == (134129, True)
 
 
 def test_model_search_out_of_depth_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,12 +47,12 @@ def test_model_search_out_of_depth_is_unknown(capsys: pytest.CaptureFixture[str]
 def test_interrupted_model_search_is_unknown_with_its_counts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = KafkaReplication.broken
+    complete = KafkaReplication.broken
 
     def interrupt(model: KafkaReplication, keys: Keys, invariant: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         if keys.size > 100:
             raise KeyboardInterrupt
-        return whole(model, keys, invariant)
+        return complete(model, keys, invariant)
 
     monkeypatch.setattr(KafkaReplication, "broken", interrupt)
 

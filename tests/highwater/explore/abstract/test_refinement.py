@@ -57,7 +57,8 @@ def pictured(situation: Situation) -> Picture:
 def test_every_step_of_a_model_is_explained_by_its_action(variant: str) -> None:
     """The model as arrays and the guards of `explain` are written twice; neither may know an action that the other does not."""
     model = KafkaReplication(VARIANTS[variant], Sizes(replicas=2, log_size=2, max_records=2, max_epoch=1))
-    level, seen = [model.initial()], {model.initial()}
+    level = [model.initial()]
+    seen = {model.initial()}
 
     while level:
         following = []
@@ -142,8 +143,8 @@ def test_refinement_names_the_step_that_leaves_the_model(capsys: pytest.CaptureF
 def test_refinement_out_of_budget_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", "refine", "kip320", "--max-depth", "3", "--json"]) == ExitCode.UNKNOWN
 
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert (found["verdict"], found["stopped_by"], found["refines"]) == ("UNKNOWN", "depth 3", "kip320")
+    result = msgspec.json.decode(capsys.readouterr().out)
+    assert (result["verdict"], result["stopped_by"], result["refines"]) == ("UNKNOWN", "depth 3", "kip320")
 
 
 def test_refinement_of_an_unknown_variant_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from highwater.backends.real.clients.settings import advertised
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.file import Description, addresses_of, ids_of
 from highwater.backends.real.systems.kafka.quorum import NewTopic, QuorumCluster, create
-from highwater.backends.real.systems.metadata import VERSION_MAX, Told, served_version
+from highwater.backends.real.systems.metadata import VERSION_MAX, BrokerMetadata, served_version
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.scene import Scene
@@ -60,7 +60,7 @@ class ExternalCluster(QuorumCluster):
         self._names = {id: BrokerId(int(name.removeprefix("b"))) for name, id in self._ids.items()}
         self._file = file
         self._topics = frozenset(() if plan is None else (topic.name for topic in plan.cluster.topics))
-        self._made: tuple[str, ...] = ()
+        self._topics_made: tuple[str, ...] = ()
         self._any = next(iter(brokers.values()))  # for questions that every node answers alike
 
     async def gathered(self) -> bool:
@@ -78,20 +78,21 @@ class ExternalCluster(QuorumCluster):
 
     async def _greets_clients(self) -> bool:
         """Whether clients are told the addresses of the file, if they have others than the harness, or settings."""
-        addresses, settings = addresses_of(self._description), self._description.clients
+        addresses = addresses_of(self._description)
+        settings = self._description.clients
         if addresses == self._brokers and not settings:
             return True
-        told = await asyncio.to_thread(advertised, addresses, settings, timeout_s=_LOOK_MS / 1000)
+        broker_addresses = await asyncio.to_thread(advertised, addresses, settings, timeout_s=_LOOK_MS / 1000)
         named = {self._ids[name]: where for name, where in addresses.items()}
-        for id, where in told.items():
+        for id, where in broker_addresses.items():
             if named.get(id) != where:
                 raise HarnessError(f"node {id} advertises {where[0]}:{where[1]} to clients, which {self._file} does not name")
-        return {*told} == {*named}
+        return {*broker_addresses} == {*named}
 
     async def lacking(self) -> str | None:
         """What keeps the cluster from being complete, in a sentence; None if nothing does."""
-        told = await self._told(partitions=False)
-        for name, answer in told.items():
+        metadata_of_broker = await self._told(partitions=False)
+        for name, answer in metadata_of_broker.items():
             if answer is None:
                 return f"{self._node_in_words(name)} does not answer"
             lists = [str(self._ids[broker_address(BrokerId(broker))]) for broker in sorted(answer.brokers)]
@@ -107,13 +108,13 @@ class ExternalCluster(QuorumCluster):
         api = _OF_KIP_848 if plan.workload.membership == "consumer" else _NEEDED.get(plan.workload.name)
         if api is not None and await asyncio.to_thread(served_version, self._any, api[0]) is None:
             raise HarnessError(f"the cluster does not serve {api[1]}, which the workload {plan.workload.name} needs")
-        there: dict[str, list[PartitionState]] = {}
+        states_by_topic: dict[str, list[PartitionState]] = {}
         for state in next((answer.partitions for answer in (await self._told(partitions=True)).values() if answer), ()):
-            there.setdefault(topic_of(state.tp), []).append(state)
+            states_by_topic.setdefault(topic_of(state.tp), []).append(state)
         for spec in plan.cluster.topics:
-            if spec.name in there:
-                await self._check_usable(spec, there[spec.name])
-        new = [topic for topic in self._new_topics(scene) if topic.name not in there]
+            if spec.name in states_by_topic:
+                await self._check_usable(spec, states_by_topic[spec.name])
+        new = [topic for topic in self._new_topics(scene) if topic.name not in states_by_topic]
         if not new:
             return
         if await asyncio.to_thread(served_version, self._any, ApiKey.CREATE_TOPICS) is None:
@@ -121,7 +122,7 @@ class ExternalCluster(QuorumCluster):
                 f"{spec.name} ({spec.partitions} partitions, {spec.replication_factor} replicas)" for spec in plan.cluster.topics
             )
             raise HarnessError(f"the cluster does not serve CreateTopics: create these topics first: {needed}")
-        self._made = tuple(topic.name for topic in new)
+        self._topics_made = tuple(topic.name for topic in new)
         await self._create_by_controller(tuple(new))
 
     async def _create_by_controller(self, new: tuple[NewTopic, ...]) -> None:
@@ -145,15 +146,16 @@ class ExternalCluster(QuorumCluster):
         if has != wanted:
             needs = f"the plan needs {wanted[0]} of {wanted[1]}"
             raise HarnessError(f"topic {spec.name} exists with {has[0]} partitions of {has[1]} replicas; {needs}")
-        addresses, settings = addresses_of(self._description), self._description.clients
+        addresses = addresses_of(self._description)
+        settings = self._description.clients
         client = KafkaClient(Address("look"), addresses, request_timeout_ms=_LOOK_MS, settings=settings)
         try:
             for state in states:
-                heard = await client.call(LatestCall(id=0, tp=state.tp))
-                if heard.offset is None:
-                    raise HarnessError(f"topic {spec.name} exists, and {state.tp} does not tell its end: {heard.error}")
-                if heard.offset:
-                    raise HarnessError(f"topic {spec.name} exists and had records ({state.tp} ends at {heard.offset}): delete it")
+                reply = await client.call(LatestCall(id=0, tp=state.tp))
+                if reply.offset is None:
+                    raise HarnessError(f"topic {spec.name} exists, and {state.tp} does not tell its end: {reply.error}")
+                if reply.offset:
+                    raise HarnessError(f"topic {spec.name} exists and had records ({state.tp} ends at {reply.offset}): delete it")
         finally:
             await client.close()
 
@@ -166,14 +168,17 @@ class ExternalCluster(QuorumCluster):
         leader = await super()._leader()
         if leader is not None and leader in self._names:
             return self._names[leader]
-        told = await self._told(partitions=False)
-        return next((BrokerId(answer.controller) for answer in told.values() if answer and answer.controller is not None), None)
+        metadata_of_broker = await self._told(partitions=False)
+        return next(
+            (BrokerId(answer.controller) for answer in metadata_of_broker.values() if answer and answer.controller is not None),
+            None,
+        )
 
-    async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
+    async def _told(self, *, partitions: bool) -> dict[Address, BrokerMetadata | None]:
         told = await super()._told(partitions=partitions)
         return {name: None if answer is None else self._in_names_of_plan(name, answer) for name, answer in told.items()}
 
-    def _in_names_of_plan(self, name: Address, answer: Told) -> Told:
+    def _in_names_of_plan(self, name: Address, answer: BrokerMetadata) -> BrokerMetadata:
         """What a node tells, with the brokers' names in plans. HarnessError if it tells of nodes that the file does not name."""
         named = {where: node for node, where in self._brokers.items()}
         for id, where in answer.brokers.items():
@@ -181,13 +186,17 @@ class ExternalCluster(QuorumCluster):
                 raise HarnessError(
                     f"{self._node_in_words(name)} advertises {where[0]}:{where[1]}, which {self._file} does not name"
                 )
-            said = self._ids[named[where]]
-            if said != id:
-                raise HarnessError(f"the node at {where[0]}:{where[1]} has the id {id} in the cluster; {self._file} says {said}")
+            id_in_file = self._ids[named[where]]
+            if id_in_file != id:
+                raise HarnessError(
+                    f"the node at {where[0]}:{where[1]} has the id {id} in the cluster; {self._file} says {id_in_file}"
+                )
         controller = self._names.get(-1 if answer.controller is None else answer.controller)
-        mine = (state for state in answer.partitions if topic_of(state.tp) in self._topics)
+        states_of_plan = (state for state in answer.partitions if topic_of(state.tp) in self._topics)
         brokers = {int(self._names[id]): where for id, where in answer.brokers.items()}
-        return Told(brokers=brokers, controller=controller, partitions=tuple(map(self._state_in_names_of_plan, mine)))
+        return BrokerMetadata(
+            brokers=brokers, controller=controller, partitions=tuple(map(self._state_in_names_of_plan, states_of_plan))
+        )
 
     def _state_in_names_of_plan(self, state: PartitionState) -> PartitionState:
         """The state of a partition with the brokers' names in plans."""
@@ -214,11 +223,11 @@ class ExternalCluster(QuorumCluster):
 
     def close(self) -> None:
         """Delete the topics that were created; a cluster that does not answer keeps them."""
-        question = DeleteTopicsRequest(topic_names=self._made, timeout_ms=_DELETE_S * 1000)
-        for where in self._brokers.values() if self._made else ():
+        question = DeleteTopicsRequest(topic_names=self._topics_made, timeout_ms=_DELETE_S * 1000)
+        for address in self._brokers.values() if self._topics_made else ():
             with suppress(OSError, WireError):
                 answer = ask(
-                    where, ApiKey.DELETE_TOPICS, _DELETE_VERSION, question, DeleteTopicsResponse, timeout_s=float(_DELETE_S)
+                    address, ApiKey.DELETE_TOPICS, _DELETE_VERSION, question, DeleteTopicsResponse, timeout_s=float(_DELETE_S)
                 )
                 if not any(answered_topic.error_code for answered_topic in answer.responses):
                     return

@@ -81,7 +81,8 @@ class Hooks:
             raise HarnessError(f"there is no hook {hook} for {node}")
         named = {"{node}": str(self._ids[node]), "{peer}": "" if peer is None else str(self._ids[peer])}
         command = [_filled_command(word, named) for word in self._description.hooks[hook]]
-        what, limit_s = f"hook {hook} of {node}", self._description.hook_timeout_s
+        what = f"hook {hook} of {node}"
+        limit_s = self._description.hook_timeout_s
         with tempfile.TemporaryFile() as output:  # no pipe: a broker that the hook starts may keep it open
             try:
                 process = subprocess.Popen(

@@ -52,7 +52,7 @@ class ExternalNode:
         self.address = address
         self.life = 0
         self.dirs = 1
-        self._where = where
+        self._address = where
         self._hooks = hooks
         self._down = self._paused = False
 
@@ -136,12 +136,12 @@ class ExternalNode:
         return probe
 
     def _serves(self) -> bool:
-        return served_version(self._where, ApiKey.METADATA) is not None
+        return served_version(self._address, ApiKey.METADATA) is not None
 
     def _listens(self) -> bool:
         """Whether the node's port takes a connection."""
         try:
-            socket.create_connection(self._where, CONNECT_S).close()
+            socket.create_connection(self._address, CONNECT_S).close()
         except OSError:
             return False
         return True

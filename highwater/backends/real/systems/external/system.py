@@ -78,8 +78,8 @@ class External:
         brokers, places = self._plan.cluster.brokers, self._plan.workload.places
         nodes = len(self._addresses)
         if brokers != nodes:
-            why = beyond(self._plan, nodes) or f"the plan is for {brokers} brokers"
-            return f"{self._path} has {nodes} nodes, and {why}"
+            reason = beyond(self._plan, nodes) or f"the plan is for {brokers} brokers"
+            return f"{self._path} has {nodes} nodes, and {reason}"
         if places > 1:
             return f"the clients of an external system are at one place, not {places}"
         if self._description.clients and self._plan.workload.client is not UNSET:

@@ -168,12 +168,16 @@ def _fetch_with_maven(maven: str, work: Path, to: Path, artifacts: tuple[str, ..
     (work / "pom.xml").write_text(_maven_project(artifacts))
     command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={to}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FETCH_S_MAX, stdin=subprocess.DEVNULL)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=FETCH_S_MAX, stdin=subprocess.DEVNULL
+        )
     except subprocess.TimeoutExpired:
         raise HarnessError(f"fetching kafka {release.jars}: Maven took longer than {FETCH_S_MAX:.0f} s") from None
-    if done.returncode:
-        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        reason = re.sub(r"\x1b\[[0-9;]*m", "", errors[0] if errors else done.stderr.strip() or f"exit code {done.returncode}")
+    if completed.returncode:
+        errors = [line for line in completed.stdout.splitlines() if "ERROR" in line]
+        reason = re.sub(
+            r"\x1b\[[0-9;]*m", "", errors[0] if errors else completed.stderr.strip() or f"exit code {completed.returncode}"
+        )
         raise HarnessError(f"fetching kafka {release.jars}: Maven said: {reason}")
 
 

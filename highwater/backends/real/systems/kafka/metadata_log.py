@@ -107,9 +107,9 @@ class _Reader:
 def committed(log_dirs: Iterable[Path]) -> list[Record]:
     """The records of the newest metadata log, as far as a majority of the nodes has one; each directory may have a node's log."""
     logs = [_records_in(path / FOLDER) for path in log_dirs]
-    ends = sorted(log[-1].offset if log else -1 for log in logs)
+    log_ends = sorted(log[-1].offset if log else -1 for log in logs)
     newest = max(logs, key=lambda log: (log[-1].epoch, log[-1].offset) if log else (-1, -1), default=[])
-    majority = ends[(len(ends) - 1) // 2] if ends else -1  # so many nodes or more have a log that is as long
+    majority = log_ends[(len(log_ends) - 1) // 2] if log_ends else -1  # so many nodes or more have a log that is as long
     return [record for record in newest if record.offset <= majority]
 
 
@@ -244,7 +244,9 @@ class _Standing:
 
     def _assignment_write(self, record: Record, topic: str) -> AnyCommit:
         listed = {tp: state.replicas for tp, state in self.states.items() if topic_of(tp) == topic}
-        path, data, at = paths.topic_path(topic), paths.partitions_payload(listed), record.offset
+        path = paths.topic_path(topic)
+        data = paths.partitions_payload(listed)
+        at = record.offset
         return NodeWritten(zxid=at, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, version=at)
 
     def _state_write(self, record: Record, state: PartitionState) -> AnyCommit:

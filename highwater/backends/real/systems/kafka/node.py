@@ -70,8 +70,8 @@ class KafkaNode(PlainNode):
         build = self._builds[self._release.version]
         if build.stamps and not builds.is_unchanged(build):
             raise HarnessError(f"the jars in {build.folder} were changed during the run")
-        life, ended_s = self._ended
-        if life and self._release.mode == "zookeeper":
+        process_number, ended_s = self._ended
+        if process_number and self._release.mode == "zookeeper":
             rest_s = self._plan.cluster.session_timeout_ms / 1000 + SESSION_SLACK_S
             await asyncio.sleep(max(0.0, ended_s + rest_s - time.monotonic()))
         self._began.append(self._output.stat().st_size if self._output.exists() else 0)

@@ -66,16 +66,16 @@ class FlushRecord:
         assert compiler is not None, "a plan with power loss is refused before the run"
         with as_file(files(__package__).joinpath(_SOURCE)) as source:
             command = (compiler, "-shared", "-fPIC", "-O1", "-o", str(self._library), str(source), "-ldl", "-pthread")
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            first_error = (done.stderr.strip().splitlines() or ["it printed nothing"])[0]
+            completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if completed.returncode:
+            first_error = (completed.stderr.strip().splitlines() or ["it printed nothing"])[0]
             raise HarnessError(f"compiling {_SOURCE}: {first_error}")
 
     def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
         """Undo unflushed changes in these log directories; returns what topics of the workload lost. No process may run."""
         self._move_record_to_ledger()
-        lost = lose_power(self._ledger, self._log_dirs, dirs, how, layout=_LAYOUT)
-        return tuple(wound for wound in lost if not wound.tp.startswith(INTERNAL))
+        destroyed = lose_power(self._ledger, self._log_dirs, dirs, how, layout=_LAYOUT)
+        return tuple(wound for wound in destroyed if not wound.tp.startswith(INTERNAL))
 
     def _move_record_to_ledger(self) -> None:
         """Append the record to the flush ledger and remove it. HarnessError if no process of the broker kept one."""
@@ -83,11 +83,11 @@ class FlushRecord:
             if self._ledger.exists():
                 return  # no process ran since the last power loss
             raise HarnessError(f"nothing in {self._folder.name} recorded what its JVM flushed: was {_SOURCE} loaded?")
-        whole, _, _ = self._record.read_text().rpartition("\n")
+        complete_lines, _, _ = self._record.read_text().rpartition("\n")
         recorded = {(entry.dir, entry.file) for entry in read_ledger(self._ledger) if isinstance(entry, Made | Synced | Cut)}
         ledger = FlushLedger(self._ledger)
         try:
-            for line in whole.splitlines():
+            for line in complete_lines.splitlines():
                 kind, *numbers = line.split(" ", _NUMBERS[line[0]])
                 for place in self._segments_at(numbers[-1]) if numbers else ():
                     if place not in recorded:
@@ -148,10 +148,10 @@ def _replicas(log_dir: Path) -> list[Path]:
 
 def _ends_of_batches(data: bytes) -> list[int]:
     """Where the whole batches of a segment end, in bytes, after 0."""
-    ends = [0]
+    batch_ends = [0]
     for frame in segments.frames(data):
-        ends.append(ends[-1] + len(frame))
-    return ends
+        batch_ends.append(batch_ends[-1] + len(frame))
+    return batch_ends
 
 
 _LAYOUT = Layout(

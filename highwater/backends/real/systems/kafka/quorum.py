@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.metadata import Told, served_version, told_by
+from highwater.backends.real.systems.metadata import BrokerMetadata, served_version, told_by
 from highwater.backends.real.systems.uncoordinated import Uncoordinated, tree_of
 from highwater.backends.real.systems.zookeeper import topic_settings
 from highwater.errors import HarnessError
@@ -120,9 +120,9 @@ class QuorumCluster(Uncoordinated):
         served = await asyncio.gather(*(asyncio.to_thread(served_version, w, ApiKey.METADATA) for w in self._brokers.values()))
         if None in served:
             return False
-        told = await self._told(partitions=False)
+        metadata_of_broker = await self._told(partitions=False)
         everybody = {int(node.removeprefix("b")) for node in self._brokers}
-        listed = all(answer is not None and {*answer.brokers} == everybody for answer in told.values())
+        listed = all(answer is not None and {*answer.brokers} == everybody for answer in metadata_of_broker.values())
         return listed and await self._has_controller()
 
     async def _has_controller(self) -> bool:
@@ -173,7 +173,7 @@ class QuorumCluster(Uncoordinated):
         """Raise metadata.version to the highest that all brokers know; None while not all serve, or a controller refuses."""
         if not await self.gathered():
             return None
-        known = await asyncio.gather(*(asyncio.to_thread(_features_of, where) for where in self._brokers.values()))
+        known = await asyncio.gather(*(asyncio.to_thread(_features_of, address) for address in self._brokers.values()))
         highest = [feature.max_version for features in known for feature in features.supported_features if feature.name == LEVEL]
         if len(highest) < len(self._brokers):
             return None
@@ -185,49 +185,49 @@ class QuorumCluster(Uncoordinated):
             return None
         return f"{LEVEL} is {level}, before {', '.join(map(str, sorted(final)))}"
 
-    async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
+    async def _told(self, *, partitions: bool) -> dict[Address, BrokerMetadata | None]:
         answers = (asyncio.to_thread(told_by, where, partitions=partitions) for where in self._brokers.values())
         return dict(zip(self._brokers, await asyncio.gather(*answers), strict=True))
 
     async def _leader(self) -> BrokerId | None:
         """The leader of the newest epoch of the metadata quorum that any broker names."""
-        quorums = await asyncio.gather(*(asyncio.to_thread(_quorum_of, where) for where in self._brokers.values()))
+        quorums = await asyncio.gather(*(asyncio.to_thread(_quorum_of, address) for address in self._brokers.values()))
         newest = max((quorum for quorum in quorums if quorum is not None), key=lambda quorum: quorum.leader_epoch, default=None)
         return None if newest is None or newest.leader_id < 0 else BrokerId(newest.leader_id)
 
 
-def create(where: HostPort, topics: tuple[NewTopic, ...]) -> tuple[TopicResult, ...]:
+def create(address: HostPort, topics: tuple[NewTopic, ...]) -> tuple[TopicResult, ...]:
     """Ask the node at this address to create topics. HarnessError if it does not answer."""
     question = _CreateTopics(topics=topics)
     try:
-        answer = ask(where, ApiKey.CREATE_TOPICS, _CREATE_VERSION, question, CreateTopicsResponse, timeout_s=_CREATE_MS / 1000)
+        answer = ask(address, ApiKey.CREATE_TOPICS, _CREATE_VERSION, question, CreateTopicsResponse, timeout_s=_CREATE_MS / 1000)
     except (OSError, WireError) as error:
         raise HarnessError(f"creating the topics: {error}") from error
     return answer.topics
 
 
-def _features_of(where: HostPort) -> _Features:
+def _features_of(address: HostPort) -> _Features:
     """The features that this broker knows, and those of its cluster; none if it does not answer."""
     try:
-        return ask(where, ApiKey.API_VERSIONS, _FEATURES_VERSION, _AskedFeatures(), _Features)
+        return ask(address, ApiKey.API_VERSIONS, _FEATURES_VERSION, _AskedFeatures(), _Features)
     except (OSError, WireError):
         return _Features()
 
 
-def _raise_level(where: HostPort, level: int) -> bool:
+def _raise_level(address: HostPort, level: int) -> bool:
     """Ask this broker, which hands it on to the controller, to raise metadata.version; whether that was done."""
     question = _UpdateFeatures(feature_updates=(_Update(feature=LEVEL, max_version_level=level),))
     try:
-        answer = ask(where, _UPDATE_FEATURES, 1, question, _Updated, timeout_s=_CREATE_MS / 1000)
+        answer = ask(address, _UPDATE_FEATURES, 1, question, _Updated, timeout_s=_CREATE_MS / 1000)
     except (OSError, WireError):
         return False
     return not answer.error_code and not any(result.error_code for result in answer.results)
 
 
-def _quorum_of(where: HostPort) -> _Partition | None:
+def _quorum_of(address: HostPort) -> _Partition | None:
     """The KRaft quorum as this broker describes it; None if it does not answer."""
     try:
-        answer = ask(where, DESCRIBE_QUORUM, 0, _Quorum(), _Quorum)
+        answer = ask(address, DESCRIBE_QUORUM, 0, _Quorum(), _Quorum)
     except (OSError, WireError):
         return None
     return next((partition for topic in answer.topics for partition in topic.partitions), None)

@@ -112,9 +112,9 @@ def can_have_both(release: Release) -> bool:
 def neighbours(release: Release, others: Iterable[Release]) -> tuple[Release | None, Release | None]:
     """The next older and the next newer one of the others in the same mode; twice the same one, if it has the same number."""
     number = _number(release.jars)
-    alike = sorted((other for other in others if other.mode == release.mode), key=lambda other: _number(other.jars))
-    older = next((other for other in reversed(alike) if _number(other.jars) <= number), None)
-    newer = next((other for other in alike if _number(other.jars) >= number), None)
+    alike = sorted((similar for similar in others if similar.mode == release.mode), key=lambda similar: _number(similar.jars))
+    older = next((similar for similar in reversed(alike) if _number(similar.jars) <= number), None)
+    newer = next((similar for similar in alike if _number(similar.jars) >= number), None)
     return older, newer
 
 

@@ -27,7 +27,8 @@ _LOG_PATTERN = "[%d{ISO8601}] %p %m (%c)%n"
 
 def properties(plan: Plan, wiring: Wiring, log_dirs: tuple[str, ...]) -> Properties:
     """The settings that are the same with ZooKeeper and KRaft; the plan's own come last and override them."""
-    cluster, me = plan.cluster, broker_address(wiring.broker)
+    cluster = plan.cluster
+    me = broker_address(wiring.broker)
     listeners = {INTER_BROKER: wiring.peers, **{place.upper(): bind for place, bind in wiring.doors.items()}}
     advertised = {
         INTER_BROKER: (name_of(me), wiring.peers[1]),
@@ -119,7 +120,8 @@ def with_zookeeper(plan: Plan, wiring: Wiring) -> Properties:
 
 def with_quorum(plan: Plan, wiring: Wiring) -> Properties:
     """The settings that only brokers with KRaft have: each is also one of the controllers."""
-    me, timeout_ms = broker_address(wiring.broker), plan.cluster.session_timeout_ms
+    me = broker_address(wiring.broker)
+    timeout_ms = plan.cluster.session_timeout_ms
     listeners = {INTER_BROKER: wiring.peers, **{place.upper(): bind for place, bind in wiring.doors.items()}}
     listeners[QUORUM] = wiring.quorum[me]
     voters = [f"{node.removeprefix('b')}@{name_of(node)}:{where[1]}" for node, where in wiring.quorum.items()]

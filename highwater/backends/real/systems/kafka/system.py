@@ -95,7 +95,7 @@ class Kafka:
         """The first thing that this machine lacks for a release of the run, in a sentence; None if nothing."""
         own = self.release if self._own is not None else None
         found = (jars.java_missing(each) if each == own else jars.missing(each) for each in self._versions.every)
-        return next((why for why in found if why is not None), None)
+        return next((reason for reason in found if reason is not None), None)
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a broker of this release cannot suffer the fault; None if it can."""

@@ -26,9 +26,11 @@ def versions_of(plan: Plan, tested: Release) -> Versions[Release]:
     versions = Versions(
         tested=tested, starts=tuple(named[version] for version in starts) or (tested,), named=named, age=number_of
     )
-    other = next((release for release in versions.every if release.mode != tested.mode), None)
-    if other is not None:
-        raise UsageError(f"no roll leads from ZooKeeper to KRaft or back, as between kafka {other.version} and {tested.version}")
+    other_mode = next((release for release in versions.every if release.mode != tested.mode), None)
+    if other_mode is not None:
+        raise UsageError(
+            f"no roll leads from ZooKeeper to KRaft or back, as between kafka {other_mode.version} and {tested.version}"
+        )
     return versions
 
 
@@ -55,8 +57,9 @@ def too_old(versions: Versions[Release], schedule: Sequence[Window], brokers: in
         final = window if window.fault.finalize else final
         for broker, release in runs.items():
             if final is not None and number_of(release) < number_of(versions.tested):
-                made = f"window {final.id} ({final.kind}) makes {versions.tested.version} final at {final.until_ms} ms"
-                return f"{made}, but b{broker} is {release.version} at {window.until_ms} ms, and no older broker may join then"
+                final_window = f"window {final.id} ({final.kind}) makes {versions.tested.version} final at {final.until_ms} ms"
+                older = f"b{broker} is {release.version} at {window.until_ms} ms, and no older broker may join then"
+                return f"{final_window}, but {older}"
     return None
 
 

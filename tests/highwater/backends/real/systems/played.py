@@ -159,11 +159,11 @@ class _Echo(asyncio.Protocol):
             self._transport.write(encode_frame(frame[4:8]))  # the correlation id follows key and version
 
 
-async def _talk(where: HostPort, requests: Iterable[int], over: asyncio.Event) -> None:
+async def _talk(address: HostPort, requests: Iterable[int], over: asyncio.Event) -> None:
     correlation = 0
     while not over.is_set():
         with suppress(OSError):
-            reader, writer = await asyncio.open_connection(*where)
+            reader, writer = await asyncio.open_connection(*address)
             try:
                 while not (reader.at_eof() or over.is_set()):
                     for api in requests:

@@ -83,7 +83,7 @@ def test_tarball_is_the_same_build_as_its_folder(cache: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("version", "classes", "asked", "mode", "words"),
+    ("version", "classes", "coordination", "mode", "words"),
     [
         ("3.9.1", BOTH, "", "zookeeper", "kafka:3.9.1-own"),
         ("3.9.1", BOTH, "kraft", "kraft", "kafka:3.9.1-own-kraft"),
@@ -93,10 +93,10 @@ def test_tarball_is_the_same_build_as_its_folder(cache: Path, tmp_path: Path) ->
     ],
 )
 def test_build_coordinates_as_its_classes_can(
-    cache: Path, tmp_path: Path, version: str, classes: tuple[str, ...], asked: str, mode: str, words: str
+    cache: Path, tmp_path: Path, version: str, classes: tuple[str, ...], coordination: str, mode: str, words: str
 ) -> None:
     """The same words stand in the plan, in the manifest and in the name of the run."""
-    plan = on_build(build(tmp_path / "own", version, *classes), asked)
+    plan = on_build(build(tmp_path / "own", version, *classes), coordination)
 
     system = Kafka(plan)
 
@@ -215,21 +215,21 @@ def test_every_mistake_of_a_folder_is_one_sentence(cache: Path, tmp_path: Path, 
     (tmp_path / "empty").mkdir()
     (tmp_path / "clients").mkdir()
     jar(tmp_path / "clients" / "kafka-clients-4.1.0.jar", "x.class")
-    two = build(tmp_path / "two")
-    jar(two / "kafka_2.12-3.9.1.jar", "kafka/Kafka.class")
+    two_brokers = build(tmp_path / "two")
+    jar(two_brokers / "kafka_2.12-3.9.1.jar", "kafka/Kafka.class")
     cut = build(tmp_path / "cut")
     (cut / "kafka-clients.jar").write_bytes((cut / "kafka-clients.jar").read_bytes()[:20])
-    other = build(tmp_path / "other")
-    jar(other / "kafka_2.13-3.9.1.jar", "x.class")
+    other_folder = build(tmp_path / "other")
+    jar(other_folder / "kafka_2.13-3.9.1.jar", "x.class")
     new = build(tmp_path / "new")
     jar(new / "kafka_2.13-3.9.1.jar", "kafka/Kafka.class", *BOTH, java=JAVA_17 + 4)
 
     assert "no such folder or tarball of jars" in sentence(tmp_path / "nowhere")
     assert "empty has no jars; give a folder with the jars of a broker" in sentence(tmp_path / "empty")
     assert "has 1 jars, but no broker (kafka_2.13-VERSION.jar)" in sentence(tmp_path / "clients")
-    assert "has more than one broker: kafka_2.12-3.9.1.jar, kafka_2.13-3.9.1.jar" in sentence(two)
+    assert "has more than one broker: kafka_2.12-3.9.1.jar, kafka_2.13-3.9.1.jar" in sentence(two_brokers)
     assert "kafka-clients.jar is no jar, or was cut off" in sentence(cut)
-    assert "has no class kafka.Kafka, which starts a broker" in sentence(other)
+    assert "has no class kafka.Kafka, which starts a broker" in sentence(other_folder)
     assert "was compiled for Java 21; brokers run on Java 17 here" in sentence(new)
     assert "kafka 0.10.1.0 has no listeners with names" in sentence(build(tmp_path / "old", "0.10.1.0"))
     assert "(kafka 4.1.0) cannot run with zookeeper" in sentence(build(tmp_path / "v4", "4.1.0", BOTH[1]), "kafka:zookeeper")

@@ -99,8 +99,9 @@ def play(scene: Callable[[ExternalSite, HostPort], Awaitable[None]]) -> None:
 
     async def run() -> None:
         node = await asyncio.start_server(echo, "127.0.0.1", 0)
-        at, door = ("127.0.0.1", free_port()), node.sockets[0].getsockname()
-        site = ExternalSite({B1: at}, None, {B1: door}, {B1: door})  # type: ignore[arg-type]  # no hook is called
+        at = ("127.0.0.1", free_port())
+        door = node.sockets[0].getsockname()
+        site = ExternalSite({B1: at}, hooks=None, harness={B1: door}, doors={B1: door})  # type: ignore[arg-type]  # no hook is called
         try:
             with pytest.raises(HarnessError, match="b1 does not answer"):  # it is no broker; the proxies stand nevertheless
                 await site.open()

@@ -56,8 +56,8 @@ class Broker:
     def lives(self, *words: str) -> None:
         """One process of the broker, which is killed after these commands."""
         command = [sys.executable, "-c", PROCESS, str(self.segment), *words]
-        done = subprocess.run(command, check=False, env={**os.environ, **self.flushes.environment()})
-        assert done.returncode == 9
+        completed = subprocess.run(command, check=False, env={**os.environ, **self.flushes.environment()})
+        assert completed.returncode == 9
 
     def loses_power(self, how: Loss = ALL) -> list[int]:
         """The first destroyed offset of each log that lost records."""

@@ -140,9 +140,9 @@ def test_log_without_its_first_records_has_an_end_and_no_digest(tmp_path: Path) 
     log(tmp_path / "t-0", at_5=batch(5, ["f"]))
     log(tmp_path / "t-1", at_9=b"")
 
-    ends = [row for row in rows(tmp_path) if row.kind is EventKind.LOG_ON_DISK]
+    end_rows = [row for row in rows(tmp_path) if row.kind is EventKind.LOG_ON_DISK]
 
-    assert [(row.partition, row.leo, row.digest) for row in ends] == [(0, 6, None), (1, 9, None)]
+    assert [(row.partition, row.leo, row.digest) for row in end_rows] == [(0, 6, None), (1, 9, None)]
 
 
 def test_other_batch_boundaries_do_not_change_the_digest(tmp_path: Path) -> None:

@@ -92,9 +92,9 @@ def test_missing_release_of_a_mixed_run_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(jars, "java_missing", lambda release: None)
     monkeypatch.setattr(jars, "wrong_jars", lambda folder, pins: ["kafka.jar is missing"])
 
-    refused = Kafka(on_system(ROLL, parsed_system("kafka:2.8.2..3.9.1"))).refuse()
+    refusal = Kafka(on_system(ROLL, parsed_system("kafka:2.8.2..3.9.1"))).refuse()
 
-    assert refused == "the jars of kafka 3.9.1 are not here: highwater systems get kafka:3.9.1"
+    assert refusal == "the jars of kafka 3.9.1 are not here: highwater systems get kafka:3.9.1"
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_run_that_never_has_the_version_under_test_is_refused() -> None:
     """It would say something of the older release alone."""
     never = on_system(replace(ROLL, schedule=()), parsed_system("kafka:2.8.2..3.9.1"))
 
-    refused = Kafka(never).refuse()
+    refusal = Kafka(never).refuse()
 
-    assert refused == "all brokers start as kafka 2.8.2, and no window (fault: roll) makes one of them 3.9.1"
+    assert refusal == "all brokers start as kafka 2.8.2, and no window (fault: roll) makes one of them 3.9.1"
 
 
 def launched(node: KafkaNode) -> tuple[str, str]:
