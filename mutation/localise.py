@@ -62,7 +62,7 @@ def order_of(seed: int) -> list[Row]:
 
 def measured(count: int, *, seed: int, say: Callable[[str], None]) -> list[Localised]:
     """Draw edits and look at the pages of the red ones, until there are so many pages."""
-    cached = {measured_row.row.id: measured_row.run for measured_row in caught()}
+    run_by_row = {measured_row.row.id: measured_row.run for measured_row in caught()}
     localised_rows: list[Localised] = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder)
@@ -71,7 +71,7 @@ def measured(count: int, *, seed: int, say: Callable[[str], None]) -> list[Local
         for row in order_of(seed):
             if sum(measured_row.hit in HITS for measured_row in localised_rows) >= count:
                 break
-            localised_rows.append(_localised(tree, row, (cached[row.id],) if row.id in cached else TRIED))
+            localised_rows.append(_localised(tree, row, (run_by_row[row.id],) if row.id in run_by_row else TRIED))
             measured_row = localised_rows[-1]
             say(
                 f"{measured_row.hit:<7}  {row.id} {row.aim.at}: {measured_row.words or 'no sentence'} {measured_row.run}".rstrip()
