@@ -361,7 +361,7 @@ GOOD: dict[str, tuple[Turn, ...]] = {
 
 LEGACY = replace(CONFIG, inter_broker_protocol="legacy")
 B2_WITHOUT_HEARTBEATS: tuple[Turn, ...] = (
-    did(ZkRequest(5, (GetData(paths.broker_path(B2)),))),
+    turn_with(ZkRequest(5, (GetData(paths.broker_path(B2)),))),
     (ZkReplied(5, (Data(paths.broker_payload(heartbeats=False, host="b2", port=1), 0, 20),)), []),
 )
 JUDGED = (*MOVES, *CONTROLLER, *MEMBERSHIP, *REPLICAS)
@@ -392,7 +392,7 @@ def test_protocol_without_the_clause_is_not_judged_by_it() -> None:
 
 def test_legacy_controller_does_not_wait_for_an_inactive_broker() -> None:
     """A controller that sends no heartbeats itself takes those of others (seed 212481 of `--faults all`)."""
-    narrowed = (*THREE, did(stop(2)), did(assign(B3, B1)))
+    narrowed = (*THREE, turn_with(stop(2)), turn_with(assign(B3, B1)))
 
     assert broken(ELECTED, *narrowed, rules=JUDGED, config=LEGACY) == []
     assert broken(ELECTED, ACTIVE_B2, *narrowed, rules=JUDGED, config=LEGACY) == ["narrowed-early"]
@@ -400,7 +400,7 @@ def test_legacy_controller_does_not_wait_for_an_inactive_broker() -> None:
 
 def test_broker_without_heartbeats_is_waited_for() -> None:
     """R-206: it counts as active, whatever its controller is."""
-    narrowed = (*THREE, did(stop(2)), did(assign(B3, B1)))
+    narrowed = (*THREE, turn_with(stop(2)), turn_with(assign(B3, B1)))
 
     for config in (CONFIG, LEGACY):
         assert broken(ELECTED, *B2_WITHOUT_HEARTBEATS, *narrowed, rules=JUDGED, config=config) == ["narrowed-early"]
