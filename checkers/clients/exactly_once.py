@@ -9,16 +9,19 @@ What is judged (docs/promise.md SES-3):
 
 * No record has two results that can be read (`doubled-result`), and all readers find the same at one offset
   (`inconsistent-offsets`).
-* What a failed transaction sent cannot be read (`aborted-result`), nor what nobody sent (`phantom-result`).
-* Results of a transaction that certainly committed are read at the end (`lost-result`).
+* What a failed transaction sent cannot be read (`aborted-result`), nor what nobody had sent by then, or what is of a record
+  that nobody had produced (`phantom-result`).
+* Results of a transaction that certainly committed, and results that others had read, are given to each reader that comes to the
+  end (`lost-result`).
 * A record below a position that certainly was committed has a result (`unprocessed-record`): it was acknowledged under acks=all,
   or a member polled it.
 
-A transaction of unknown outcome explains a result that is read and promises none. A member that never answered may have sent
-anything again: beside one, only a result at the very offset at which a failed transaction placed it is accused. What is missing
-is judged once a final reader came to the end of all results; neither that nor what is doubled is judged if lost bytes excuse it
-(`checkers.clients.excuses`). The run is not live if no reader came to the end, or if the group did not pass the acknowledged
-records.
+A transaction of unknown outcome explains a result that is read. It promises none, unless a result was read that nobody else can
+have sent: then it committed. A member that never answered may have sent a result of any record: beside one, only a result at the
+very offset at which a failed transaction placed it is accused, or one of a record that nobody produced. What is
+missing is judged once a final reader came to the end of all results; neither that nor what is doubled is judged if lost bytes
+excuse it (`checkers.clients.excuses`). The run is not live if no reader came to the end, or if the group did not pass the
+acknowledged records.
 
     >>> from checkers.clients.exactly_once import CHECKER
     >>> from checkers.sketches import history_of
@@ -36,18 +39,20 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
-from checkers.clients.told import CommittedRead, Placed, Polled, Unreadable, is_acknowledged, partition_keys
+from checkers.clients.told import CommittedRead, Placed, Polled, Readers, Unreadable, is_acknowledged, partition_keys
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, is_final, recovery_deadline_ns
+from checkers.engine.facts import Facts, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.rows import Call
 from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.results import Source, source_of
 
 NAME = "exactly-once"
+_NEVER = 1 << 62
 _Place = tuple[str, int]  # a partition, and the offset there
 
 
@@ -66,7 +71,8 @@ class _Process(NamedTuple):
     """One `process` of a member that answered."""
 
     type: str  # ok | fail | info
-    ended: int  # the row of its completion
+    asked: int  # the rows of its invocation and completion
+    ended: int
     answer: _Answer
 
     @property
@@ -75,15 +81,23 @@ class _Process(NamedTuple):
         return ((key, offset, result) for key, placed in self.answer.results.items() for offset, result in placed)
 
 
+class _Explained(NamedTuple):
+    """What explains a result that was read: those that may have sent it there and committed, or one that did not commit."""
+
+    by: tuple[_Process, ...] = ()
+    silent: bool = False  # a member that told nothing may have sent it
+    aborted: _Process | None = None
+
+
 class _Run(NamedTuple):
     """What the clients of a run were told."""
 
     processes: list[_Process]
     read: dict[tuple[_Place, str], int]  # the committed results, each with the row of the first read
-    produced: set[tuple[str, str]]  # partition and value
+    produced: dict[tuple[str, str], int]  # partition and value, with the row that asked for it
     acknowledged: dict[Source, int]  # under acks=all, with the row
-    ended: int | None = None  # the row of a final read that came to the end of all results
-    silent: int = 0  # calls `process` that did not tell what they sent
+    finals: Sequence[tuple[Call, set[str]]] = ()  # the final readers that came to the end, with the results that they were given
+    silent: int = _NEVER  # the row of the first `process` that did not tell what it sent
     unreadable: Sequence[str] = ()  # what is to be said of answers that tell nothing
 
     @property
@@ -97,61 +111,103 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if "process" not in operations.words:
         return Findings()  # no client of this run reads, processes and writes
     run = _facts_of_run(operations, facts)
-    anomalies = list(_results_unexplained(run))
+    explained = _explained(run)
+    anomalies = list(_results_unexplained(run, explained))
     unchecked = [*run.unreadable]
     excuse = excuse_of_sessions(events, facts, cuts)
     if excuse is not None:
         unchecked.append(f"{NAME}: {excuse}: missing and doubled results were not judged")
     else:
         anomalies += [*_results_at_one_place(run), *_results_doubled(run)]
-        if run.ended is None or run.unreadable:
+        if not run.finals or run.unreadable:
             unchecked.append(f"{NAME}: no final reader told all results to their end: missing ones were not judged")
         else:
-            anomalies += [*_results_lost(run, run.ended), *_records_unprocessed(run)]
-    committed = [process for process in run.processes if process.type == "ok" and process.answer.positions]
+            committed = _committed(run, explained)
+            anomalies += [*_results_lost(run, committed, explained), *_records_unprocessed(run, committed)]
+    certain = [process for process in run.processes if process.type == "ok" and process.answer.positions]
     return Findings(
         anomalies=tuple(anomalies),
         unchecked=tuple(unchecked),
         not_live=tuple(_complaints(run, facts, excused=excuse is not None)),
         live_judged=recovery_deadline_ns(facts) is not None,
-        counts={"processed": len({result for _, result in run.read}), "transactions": len(committed)},
+        counts={"processed": len({result for _, result in run.read}), "transactions": len(certain)},
     )
 
 
 def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say of the records, their results, the commits and the final reads."""
     keys = partition_keys(operations)
-    run = _Run([], {}, set(), {})
-    ended = None
-    silent = 0
-    values = Unreadable(NAME)
+    run = _Run([], {}, {}, {})
+    silent, values, readers = _NEVER, Unreadable(NAME), Readers(facts)
     for call in operations.calls:
         if call.f == "produce":
             key = keys.get(call.invoked, "")
-            run.produced.update((key, row.value) for row in (*call.asked, *call.rows) if row.value is not None)
+            for row in (*call.asked, *call.rows):
+                if row.value is not None:
+                    run.produced.setdefault((key, row.value), call.invoked)
             if is_acknowledged(call):
                 sources = (Source(key, row.offset, row.value or "") for row in call.rows if row.offset is not None)
                 run.acknowledged.update(dict.fromkeys(sources, call.ended))
         elif call.f == "process":
             answer = values.answer(call, _Answer)
-            silent += answer is None
             if answer is not None:
-                run.processes.append(_Process(call.type, call.ended, answer))
+                run.processes.append(_Process(call.type, call.invoked, call.ended, answer))
+            elif call.type != "fail" or call.rows[0].value is not None:
+                silent = min(silent, call.invoked)
         elif call.type == "ok" and (read := values.answer(call, CommittedRead)) is not None:
             for key, placed in read.records.items():
                 for offset, result in placed:
                     run.read.setdefault(((key, offset), result), call.ended)
-            ended = call.ended if read.end and is_final(facts, call.invoked_ns) else ended
-    return run._replace(ended=ended, silent=silent, unreadable=values.complaints)
+            readers.take(call, read)
+    return run._replace(finals=readers.at_the_end(), silent=silent, unreadable=values.complaints)
+
+
+def _explained(run: _Run) -> dict[tuple[_Place, str], _Explained]:
+    """What explains each result that was read. What was asked for after the read explains nothing.
+
+    A place holds one record: where a failed transaction placed the result, no other one placed it that was told another offset,
+    or none.
+    """
+    sent: dict[tuple[str, int | None, str], list[_Process]] = {}  # by transactions that may have committed
+    failed: dict[tuple[str, int | None, str], list[_Process]] = {}
+    for process in run.processes:
+        for placed in process.results:
+            (failed if process.type == "fail" else sent).setdefault(placed, []).append(process)
+    explained = {}
+    for ((key, offset), result), row in run.read.items():
+        here, somewhere = (key, offset, result), (key, None, result)
+        taken = _asked_before(row, failed.get(here, ()))
+        by = _asked_before(row, [*sent.get(here, ()), *([] if taken else sent.get(somewhere, ()))])
+        aborted = _asked_before(row, [*taken, *failed.get(somewhere, ())])
+        silent = run.silent < row and not taken
+        explained[((key, offset), result)] = _Explained(by, silent, aborted[0] if aborted else None)
+    return explained
+
+
+def _asked_before(row: int, processes: Sequence[_Process]) -> tuple[_Process, ...]:
+    return tuple(process for process in processes if process.asked < row)
+
+
+def _committed(run: _Run, explained: dict[tuple[_Place, str], _Explained]) -> list[tuple[_Process, int]]:
+    """The transactions that certainly committed, each with the row by which it had.
+
+    One of unknown outcome did if a result was read that nobody else can have sent: all that it sent can be read by then.
+    """
+    committed = {process.asked: (process, process.ended) for process in run.processes if process.type == "ok"}
+    for read, why in explained.items():
+        if len({process.asked for process in why.by}) == 1 and not why.silent:
+            process, row = committed.get(why.by[0].asked, (why.by[0], _NEVER))
+            committed[process.asked] = (process, min(row, run.read[read]))
+    return list(committed.values())
 
 
 def _results_at_one_place(run: _Run) -> Iterator[Anomaly]:
     """Offsets at which readers found different results."""
     first: dict[_Place, tuple[str, int]] = {}
     for (place, result), row in run.read.items():
-        first_result, other_row = first.setdefault(place, (result, row))
-        if first_result != result:
-            words = f"readers found {first_result} and {result} at {_at(place)}"
+        other, other_row = first.setdefault(place, (result, row))
+        if other != result:
+            words = f"readers found {other} and {result} at {_at(place)}"
             yield _anomaly(INCONSISTENT_OFFSETS.name, place[0], (other_row, row), words)
 
 
@@ -159,48 +215,52 @@ def _results_doubled(run: _Run) -> Iterator[Anomaly]:
     """Results that can be read at two places."""
     first: dict[str, tuple[_Place, int]] = {}
     for (place, result), row in sorted(run.read.items()):
-        first_place = first.setdefault(result, (place, row))
-        if first_place[0] != place:
-            words = f"{result} is committed at {_at(first_place[0])} and at {_at(place)}: its record was processed twice"
-            yield _anomaly("doubled-result", place[0], (first_place[1], row), words)
+        other = first.setdefault(result, (place, row))
+        if other[0] != place:
+            words = f"{result} is committed at {_at(other[0])} and at {_at(place)}: its record was processed twice"
+            yield _anomaly("doubled-result", place[0], (other[1], row), words)
 
 
-def _results_unexplained(run: _Run) -> Iterator[Anomaly]:
+def _results_unexplained(run: _Run, explained: dict[tuple[_Place, str], _Explained]) -> Iterator[Anomaly]:
     """Results that can be read and were sent by failed transactions alone, or by nobody, or are of a record that nobody wrote."""
-    sent: set[tuple[str, int | None, str]] = set()  # by transactions that may have committed
-    failed: dict[tuple[str, int | None, str], int] = {}  # by failed ones, with the row
-    for process in run.processes:
-        if process.type == "fail":
-            failed |= dict.fromkeys(process.results, process.ended)
-        else:
-            sent.update(process.results)
-    for ((key, offset), result), row in sorted(run.read.items()):
-        at_offset, somewhere = (key, offset, result), (key, None, result)
-        source, at = source_of(result), _at((key, offset))
-        # A member that told nothing may have sent the same again, to another offset.
-        aborted = failed.get(at_offset, None if run.silent else failed.get(somewhere))
-        if at_offset in sent or somewhere in sent:
-            if source is None or (source.key, source.value) not in run.produced:
-                yield _anomaly("phantom-result", key, (row,), f"{result} is the result of a record that nobody produced")
-        elif aborted is not None:
+    for (place, result), row in sorted(run.read.items()):
+        why, source, at = explained[(place, result)], source_of(result), _at(place)
+        if why.by or why.silent:
+            if source is None or run.produced.get((source.key, source.value), _NEVER) > row:
+                words = f"{result} is the result of a record that nobody had produced"
+                yield _anomaly("phantom-result", place[0], (row,), words)
+        elif why.aborted is not None:
             words = f"{result} at {at} is read, and the transaction that sent it there did not commit"
-            yield _anomaly("aborted-result", key, (aborted, row), words)
-        elif not run.silent:
-            yield _anomaly("phantom-result", key, (row,), f"{result} at {at} is read, and nobody sent it there")
+            yield _anomaly("aborted-result", place[0], (why.aborted.ended, row), words)
+        else:
+            yield _anomaly("phantom-result", place[0], (row,), f"{result} at {at} is read, and nobody had sent it there")
 
 
-def _results_lost(run: _Run, ended: int) -> Iterator[Anomaly]:
-    """Results of transactions that certainly committed, and that the final readers passed by; `ended` is the row of their end."""
-    results = {result for _, result in run.read}
-    for process in run.processes:
-        for key, _, result in process.results if process.type == "ok" else ():
-            if result not in results:
+def _results_lost(
+    run: _Run, committed: list[tuple[_Process, int]], explained: dict[tuple[_Place, str], _Explained]
+) -> Iterator[Anomaly]:
+    """Results of transactions that had certainly committed, or that others had read, when a final reader asked, without it.
+
+    Each reader that comes to the end is given them (docs/promise.md SES-1).
+    """
+    told: set[str] = set()
+    for final, given in run.finals:
+        due = [(key, result, row) for process, row in committed if row < final.invoked for key, _, result in process.results]
+        due += [
+            (place[0], result, row)
+            for (place, result), row in run.read.items()
+            if row < final.invoked and (explained[(place, result)].by or explained[(place, result)].silent)
+        ]
+        for key, result, row in due:
+            if result not in given and result not in told:
+                told.add(result)
                 words = f"{result} of a committed transaction is not among the results that were read to the end"
-                yield _anomaly("lost-result", key, (process.ended, ended), words)
+                yield _anomaly("lost-result", key, (row, final.ended), words)
 
 
-def _records_unprocessed(run: _Run) -> Iterator[Anomaly]:
-    """Records below a committed position that have no result, and of which no committed transaction sent one."""
+def _records_unprocessed(run: _Run, committed: list[tuple[_Process, int]]) -> Iterator[Anomaly]:
+    """Records below a position that was committed before the final reads, and of which no result was read or certainly sent."""
+    last = max(final.invoked for final, _ in run.finals)
     passed: dict[str, tuple[int, int]] = {}  # by partition: the highest position that was committed, and the row
     have_one = run.sources
     known = dict(run.acknowledged)
@@ -208,16 +268,16 @@ def _records_unprocessed(run: _Run) -> Iterator[Anomaly]:
         for key, polled in process.answer.records.items():
             for offset, value in polled:
                 known.setdefault(Source(key, offset, value), process.ended)
-        if process.type == "ok":
-            have_one.update(source_of(result) for _, _, result in process.results)  # a lost one is told by itself
-            for key, position in process.answer.positions.items():
-                passed[key] = max(passed.get(key, (0, 0)), (position, process.ended))
+    for process, row in committed:
+        have_one.update(source_of(result) for _, _, result in process.results)  # a lost one is told by itself
+        for key, position in process.answer.positions.items() if row < last else ():
+            passed[key] = max(passed.get(key, (0, 0)), (position, row))
     for record, row in sorted(known.items()):
-        position, committed = passed.get(record.key, (0, 0))
+        position, at = passed.get(record.key, (0, 0))
         if record.offset < position and record not in have_one:
-            happened = f"{record.value} at offset {record.offset} of {record.key} has no result"
-            words = f"{happened}, and the group committed position {position}"
-            yield _anomaly("unprocessed-record", record.key, (row, committed), words)
+            what = f"{record.value} at offset {record.offset} of {record.key} has no result"
+            words = f"{what}, and the group committed position {position}"
+            yield _anomaly("unprocessed-record", record.key, (row, at), words)
 
 
 def _complaints(run: _Run, facts: Facts, *, excused: bool) -> Iterator[str]:
@@ -227,7 +287,7 @@ def _complaints(run: _Run, facts: Facts, *, excused: bool) -> Iterator[str]:
     """
     if recovery_deadline_ns(facts) is None:
         return
-    if run.ended is None:
+    if not run.finals:
         yield "no final reader came to the end of the committed results"
         return
     have_one = run.sources

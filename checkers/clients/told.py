@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from checkers.engine.facts import Facts, is_final
 from checkers.engine.rows import Call
 from checkers.engine.tables import Operations
 
@@ -22,6 +23,38 @@ class CommittedRead(Struct, forbid_unknown_fields=True):
 
     records: Polled = {}
     end: bool = False
+
+
+def is_at_the_end(facts: Facts, call: Call) -> bool:
+    """Whether a read is a final one; each is if the history says that it makes none (docs/promise.md VAC-4)."""
+    return is_final(facts, call.invoked_ns) or not facts.makes_final_reads
+
+
+class Reader(Struct):
+    """A consumer of committed records: the values that it was given, and its last final read that came to the end."""
+
+    values: set[str] = set()
+    ended: Call | None = None
+
+
+class Readers:
+    """The consumers of committed records of a run; each begins at the beginning (docs/promise.md SES-1)."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._clients = len(facts.client_places) or 1 << 62  # one that goes on as another process goes on where it was
+        self._readers: dict[int, Reader] = {}
+
+    def take(self, call: Call, read: CommittedRead) -> None:
+        """Enter an answer."""
+        reader = self._readers.setdefault(call.process % self._clients, Reader())
+        reader.values.update(value for placed in read.records.values() for _, value in placed)
+        if read.end and is_at_the_end(self._facts, call) and (reader.ended is None or reader.ended.invoked < call.invoked):
+            reader.ended = call
+
+    def at_the_end(self) -> list[tuple[Call, set[str]]]:
+        """Of each reader that came to the end: its last read that did, and all values that it was given."""
+        return [(reader.ended, reader.values) for reader in self._readers.values() if reader.ended is not None]
 
 
 class Unreadable:

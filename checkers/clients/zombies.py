@@ -13,10 +13,11 @@ confirmed fences nobody for certain. A producer that is fenced, and does not kno
 * A zombie is told that its records were appended, or that they are committed (`unfenced-producer`).
 * A record is read whose commit nobody has asked for by then, or certainly failed (`G1a`).
 * A record is read that nobody sent (`phantom-read`).
-* A record that certainly was committed is not read by a final reader that came to the end (`unseen`): a zombie may have ended
+* A record that certainly was committed is not given to a final reader that came to the end (`unseen`): a zombie may have ended
   its transaction.
 
-A commit that was asked for before may take effect, whatever its client was told. A run without zombies shows nothing: UNKNOWN.
+A commit that was asked for before may take effect, whatever its client was told. If one of its records is read, it did, and the
+others are missed. A run without zombies shows nothing: UNKNOWN.
 
     >>> from checkers.clients.zombies import CHECKER
     >>> from checkers.sketches import history_of
@@ -37,11 +38,11 @@ from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
 from checkers.clients.order import PHANTOM_READ
-from checkers.clients.told import CommittedRead, Placed, Unreadable
+from checkers.clients.told import CommittedRead, Placed, Readers, Unreadable
 from checkers.clients.transactions import G1A, UNSEEN
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, is_final, recovery_deadline_ns
+from checkers.engine.facts import Facts, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import Call
 from checkers.engine.splits import gathered
@@ -73,8 +74,7 @@ class _Transaction(Struct):
     """What a producer sent: partition, offset (None: not known) and value; `end` is its commit or abort, if anybody asked."""
 
     producer: _Producer
-    sent: Call
-    records: tuple[tuple[str, int | None, str], ...]
+    sent: list[tuple[Call, tuple[tuple[str, int | None, str], ...]]]  # each send with its records
     end: Call | None = None
 
     @property
@@ -87,9 +87,19 @@ class _Transaction(Struct):
         """Whether its producer was fenced before it ended."""
         return self.producer.fenced < (_NEVER if self.end is None else self.end.invoked)
 
+    @property
+    def appended(self) -> list[tuple[str, str]]:
+        """Partition and value of the records that were certainly appended."""
+        return [(key, value) for send, records in self.sent for key, value in _appended(send, records)]
+
+
+def _appended(send: Call, records: Sequence[tuple[str, int | None, str]]) -> list[tuple[str, str]]:
+    """The records that a producer was told to be appended: by the outcome of the send, or by their offsets."""
+    return [(key, value) for key, offset, value in records if send.type == "ok" or offset is not None]
+
 
 class _Read(NamedTuple):
-    """The first read of a value."""
+    """A read of a value; `at` is its row."""
 
     key: str
     offset: int
@@ -100,9 +110,9 @@ class _Run(Struct):
     """What the clients of a run were told."""
 
     transactions: list[_Transaction]
-    read: dict[str, _Read]  # by value
+    read: dict[str, list[_Read]]  # by value, first reads first
     sent: set[str]  # values that anybody wanted to send
-    final: Call | None = None  # a final read that came to the end of all partitions
+    finals: Sequence[tuple[Call, set[str]]] = ()  # the final readers that came to the end, with the values that they were given
     unreadable: Sequence[str] = ()  # what is to be said of values that tell nothing
 
 
@@ -113,20 +123,18 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     run = _facts_of_run(operations, facts)
     anomalies = [*_reads_unpromised(run), *_zombies_served(run)]
     unchecked = [*run.unreadable]
-    if run.final is None or run.unreadable:
+    if not run.finals or run.unreadable:
         unchecked.append(f"{NAME}: no final reader told all committed records to their end: missing ones were not judged")
     else:
-        anomalies += _records_unseen(run, run.final)
+        anomalies += _records_unseen(run)
     excuse = excuse_of_sessions(events, facts, cuts)
     if excuse is not None:
         anomalies = [anomaly for anomaly in anomalies if anomaly.kind in (G1A.name, PHANTOM_READ.name)]
         unchecked.append(f"{NAME}: {excuse}: zombies and missing records were not judged")
-    fenced = sum(call.type in ("fail", "info") for call, _ in _calls_of_zombies(run))
+    fenced = sum(call.type in ("fail", "info") for _, call, _ in _calls_of_zombies(run))
     if not fenced and not anomalies:
         unchecked.append(f"{NAME}: no producer worked on after another one had taken over its id")
-    committed = [
-        transaction for transaction in run.transactions if transaction.commit is not None and transaction.commit.type == "ok"
-    ]
+    committed = [one for one in run.transactions if one.commit is not None and one.commit.type == "ok"]
     return Findings(
         anomalies=tuple(anomalies),
         unchecked=tuple(unchecked),
@@ -138,63 +146,65 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
 
 def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say of the producers, their transactions and the reads, in the order of the invocations."""
-    run, values = _Run(transactions=[], read={}, sent=set()), Unreadable(NAME)
+    run, values, readers = _Run(transactions=[], read={}, sent=set()), Unreadable(NAME), Readers(facts)
     producers: list[_Producer] = []
     own: dict[int, _Producer] = {}  # by process
     open_transactions: dict[int, _Transaction] = {}
     for call in sorted(operations.calls, key=lambda call: call.invoked):
         if call.f == "read-committed":
             if call.type == "ok" and (read := values.answer(call, CommittedRead)) is not None:
-                _take_read(run, call, read, facts)
+                readers.take(call, read)
+                _take_read(run, call, read)
             continue
-        answer = values.answer_or_question(call, _Told)
-        transaction = open_transactions.pop(call.process, None)
-        if call.f == "init-transactions":
-            own.pop(call.process, None)
-            if call.type == "ok" and answer is not None:
-                own[call.process] = _Producer(answer.id, call.invoked, call.ended)
-                producers.append(own[call.process])
-        elif call.f == "txn-send":
-            sends = {} if answer is None else answer.sends
+        told = values.answer_or_question(call, _Told)
+        if call.f == "txn-send":
+            sends = {} if told is None else told.sends
             records = tuple((key, offset, value) for key, placed in sends.items() for offset, value in placed)
             run.sent.update(value for _, _, value in records)
             if call.process not in own:
                 continue
-            sent = _Transaction(own[call.process], call, records)
-            run.transactions.append(sent)
-            open_transactions[call.process] = sent
+            if call.process not in open_transactions:
+                open_transactions[call.process] = _Transaction(own[call.process], [])
+                run.transactions.append(open_transactions[call.process])
+            open_transactions[call.process].sent.append((call, records))
+            continue
+        transaction = open_transactions.pop(call.process, None)
+        if call.f == "init-transactions":
+            own.pop(call.process, None)
+            if call.type == "ok" and told is not None:
+                own[call.process] = _Producer(told.id, call.invoked, call.ended)
+                producers.append(own[call.process])
         elif transaction is not None:
             transaction.end = call
     for producer in producers:
-        later = (
-            producer_of_id.done
-            for producer_of_id in producers
-            if producer_of_id.id == producer.id and producer_of_id.asked > producer.done
-        )
+        later = (one.done for one in producers if one.id == producer.id and one.asked > producer.done)
         producer.fenced = min(later, default=_NEVER)
+    for reads in run.read.values():
+        reads.sort(key=lambda read: read.at)
+    run.finals = readers.at_the_end()
     run.unreadable = values.complaints
     return run
 
 
-def _take_read(run: _Run, call: Call, read: CommittedRead, facts: Facts) -> None:
+def _take_read(run: _Run, call: Call, read: CommittedRead) -> None:
     """Enter what a reader of committed records was told."""
     for key, placed in read.records.items():
         for offset, value in placed:
-            run.read.setdefault(value, _Read(key, offset, call.ended))
-    if read.end and is_final(facts, call.invoked_ns):
-        run.final = call
+            run.read.setdefault(value, []).append(_Read(key, offset, call.ended))
 
 
 def _reads_unpromised(run: _Run) -> Iterator[Anomaly]:
     """Records that are read although nobody sent them, or had asked for their commit by then, or a producer that was fenced."""
     for value in sorted(run.read.keys() - run.sent) if not run.unreadable else ():
-        key, offset, at = run.read[value]
+        key, offset, at = run.read[value][0]
         yield _anomaly(PHANTOM_READ.name, key, (at,), f"{value} at offset {offset} of {key} is read, and nobody sent it")
     for transaction in run.transactions:
         producer, commit = transaction.producer, transaction.commit
-        for key, _, value in transaction.records:
-            read = run.read.get(value)
-            if read is None or (commit is not None and commit.invoked < min(producer.fenced, read.at)):
+        for sent, key, value in ((call, key, value) for call, records in transaction.sent for key, _, value in records):
+            if value not in run.read:
+                continue
+            read = run.read[value][0]
+            if commit is not None and commit.invoked < min(producer.fenced, read.at):
                 continue
             where = f"{value} at offset {read.offset} of {read.key} is read"
             if transaction.is_of_zombie and producer.fenced < read.at:
@@ -202,37 +212,47 @@ def _reads_unpromised(run: _Run) -> Iterator[Anomaly]:
                 yield _anomaly("zombie-write", key, (producer.fenced, read.at), words)
             else:
                 words = f"{where}, and its transaction {'did not commit' if commit is None else 'was still open'}"
-                yield _anomaly("G1a", key, (transaction.sent.ended, read.at), words)
+                yield _anomaly("G1a", key, (sent.ended, read.at), words)
 
 
-def _calls_of_zombies(run: _Run) -> Iterator[tuple[Call, _Transaction]]:
-    """The sends, and the commits of records that were appended, that a producer asked for when it was fenced."""
+def _calls_of_zombies(run: _Run) -> Iterator[tuple[_Producer, Call, list[tuple[str, str]]]]:
+    """The sends, and the commits of what was sent, that a producer asked for when it was fenced; with what was appended."""
     for transaction in run.transactions:
-        if transaction.sent.invoked > transaction.producer.fenced:
-            yield transaction.sent, transaction
-        elif transaction.commit is not None and transaction.is_of_zombie:
-            yield transaction.commit, transaction
+        late = [(call, records) for call, records in transaction.sent if call.invoked > transaction.producer.fenced]
+        yield from ((transaction.producer, call, _appended(call, records)) for call, records in late)
+        if transaction.end is not None and transaction.end.f == "txn-commit" and transaction.is_of_zombie:
+            yield transaction.producer, transaction.end, transaction.appended
 
 
 def _zombies_served(run: _Run) -> Iterator[Anomaly]:
     """Calls of zombies that succeeded. A commit of nothing that was appended asks no broker."""
-    for call, transaction in _calls_of_zombies(run):
-        appended = [(key, value) for key, offset, value in transaction.records if offset is not None]
+    for producer, call, appended in _calls_of_zombies(run):
         if call.type == "ok" and appended:
             done = "commits" if call.f == "txn-commit" else "sends"
-            words = f"a producer of {transaction.producer.id} {done} {appended[0][1]} after another one had taken the id over"
-            yield _anomaly("unfenced-producer", appended[0][0], (transaction.producer.fenced, call.ended), words)
+            words = f"a producer of {producer.id} {done} {appended[0][1]} after another one had taken the id over"
+            yield _anomaly("unfenced-producer", appended[0][0], (producer.fenced, call.ended), words)
 
 
-def _records_unseen(run: _Run, final: Call) -> Iterator[Anomaly]:
-    """Records of transactions that certainly committed before the last read, and that nobody read; zombies commit none."""
+def _records_unseen(run: _Run) -> Iterator[Anomaly]:
+    """Records of transactions that had certainly committed when a final reader asked, and that it was not given.
+
+    Zombies commit none. A commit of unknown outcome took effect if one of its records was read: each reader that comes to the end
+    is given all of them.
+    """
+    told: set[str] = set()
     for transaction in run.transactions:
         commit = transaction.commit
-        if commit is not None and commit.type == "ok" and commit.ended < final.invoked and not transaction.is_of_zombie:
-            for key, offset, value in transaction.records:
-                if offset is not None and value not in run.read:
-                    words = f"{value} at offset {offset} of {key} was committed, and the final readers came to the end without it"
-                    yield _anomaly("unseen", key, (commit.ended, final.ended), words)
+        if commit is None or transaction.is_of_zombie:
+            continue
+        values = (value for _, records in transaction.sent for _, _, value in records)
+        shown = [read.at for value in values for read in run.read.get(value, ()) if read.at > commit.invoked]
+        committed = min([*shown, *([commit.ended] if commit.type == "ok" else [])], default=_NEVER)
+        for final, given in run.finals:
+            for key, value in transaction.appended if committed < final.invoked else ():
+                if value not in given and value not in told:
+                    told.add(value)
+                    words = f"{value} of {key} was committed, and a final reader came to the end without it"
+                    yield _anomaly("unseen", key, (committed, final.ended), words)
 
 
 def _complaints(run: _Run, facts: Facts) -> Iterator[str]:
@@ -240,10 +260,10 @@ def _complaints(run: _Run, facts: Facts) -> Iterator[str]:
     deadline = recovery_deadline_ns(facts)
     if deadline is None:
         return
-    if run.final is None:
+    if not run.finals:
         yield "no final reader of committed records came to the end of all partitions"
-    late_commits = [transaction.commit for transaction in run.transactions if transaction.sent.invoked_ns >= deadline]
-    if late_commits and not any(commit is not None and commit.type == "ok" for commit in late_commits):
+    late = [one.commit for one in run.transactions if one.sent[0][0].invoked_ns >= deadline]
+    if late and not any(commit is not None and commit.type == "ok" for commit in late):
         yield "no transaction with a send was committed from the bound B after healing on"
 
 

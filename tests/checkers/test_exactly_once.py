@@ -249,3 +249,70 @@ def test_destroyed_bytes_excuse_results_and_a_waiting_group() -> None:
     verdict = judge(history_of(*PRODUCED, *lines, "healed", f"invoke read-committed {LATE}", f"{read(A)} {LATE}"), (CHECKER,))
 
     assert (verdict.anomalies, verdict.not_live) == ((), ())
+
+
+def at_the_end(*placed: str, process: int = 1) -> tuple[str, str]:
+    """A final reader that comes to the end, behind a line "healed"."""
+    return f"invoke read-committed {LATE} process={process}", f"{read(*placed)} {LATE} process={process}"
+
+
+def test_result_that_is_read_before_it_was_sent_is_a_phantom() -> None:
+    """SES-3: no later transaction explains what a reader was given."""
+    assert kinds(read(A), processed("ok", A, position=1)) == ["phantom-result"]
+
+
+def test_silent_member_explains_no_result_of_no_record() -> None:
+    """A member processes what was produced, whatever it did not tell."""
+    assert kinds("info process", read('[0,"t-0@7=nobody"]')) == ["phantom-result"]
+
+
+def test_failed_member_that_told_nothing_explains_nothing() -> None:
+    """Its transaction certainly did not commit."""
+    assert kinds("fail process", read(A)) == ["phantom-result"]
+
+
+def test_place_of_a_failed_result_holds_no_other_one() -> None:
+    """The retry was not told where its result is; it is not where the one that failed is."""
+    failed, retried = processed("fail", A, position=1), processed("info", '[null,"t-0@0=a"]', position=1)
+
+    assert kinds(failed, retried, read(A)) == ["aborted-result"]
+    assert kinds(failed, retried, read('[5,"t-0@0=a"]')) == []
+
+
+def test_each_reader_at_the_end_is_given_all_results() -> None:
+    """SES-1: what one final reader was given is no excuse for another one."""
+    done = (processed("ok", A, B, position=2), "healed")
+
+    assert kinds(*done, *at_the_end(A, B, process=8), *at_the_end(A, B, process=9)) == []
+    assert kinds(*done, *at_the_end(A, B, process=8), *at_the_end(A, process=9)) == ["lost-result"]
+
+
+def test_result_committed_after_the_final_read_is_not_missed() -> None:
+    assert kinds("healed", *at_the_end(), processed("ok", A, B, position=2)) == []
+
+
+def test_transaction_that_is_seen_in_part_has_committed() -> None:
+    """SES-1: its outcome was unknown to its member; one result shows that it committed, so all can be read."""
+    unknown = processed("info", A, B, position=2)
+
+    assert kinds(unknown, read(A, B), "healed", *at_the_end(A, B)) == []
+    assert kinds(unknown, read(A), "healed", *at_the_end(A, process=9)) == ["lost-result"]
+    assert kinds(unknown, "healed", *at_the_end()) == []
+
+
+def test_unknown_transaction_that_is_seen_claims_its_position() -> None:
+    """A record below it has no result."""
+    assert kinds(processed("info", B, position=2), read(B), "healed", *at_the_end(B)) == ["unprocessed-record"]
+
+
+def test_result_of_a_silent_member_is_not_lost_once_it_was_read() -> None:
+    assert kinds("info process process=2", read(A), "healed", *at_the_end(process=9)) == ["lost-result"]
+
+
+def test_history_without_final_reads_is_judged_by_all_reads() -> None:
+    """docs/promise.md VAC-4."""
+    history = history_of(*PRODUCED, processed("ok", A, B, position=2), read(A))
+    manifest = replace(history.manifest, makes_final_reads=False)
+    verdict = judge(History(manifest, operations=history.operations, events=history.events), (CHECKER,))
+
+    assert [anomaly.kind for anomaly in verdict.anomalies] == ["lost-result"]
