@@ -12,9 +12,10 @@ promised is docs/promise.md SES-5.
 * An acknowledged record that nobody asked to accept or reject is not delivered any more (`undelivered-record`), although the last
   member polled alone for longer than twice the lock, and got nothing.
 
-An acknowledgement that was not confirmed may have taken effect. A record may be delivered many times: after a release, after
-its lock has run out, after a change of the leader. The broker gives one up after some deliveries, of which clients may not have
-heard, so one that was told more than DELIVERIES_MAX times is not missed.
+An acknowledgement that was not confirmed may have taken effect; one of which nobody knows what it asked for may be of any record
+that its member had been given. Records that were acknowledged after the first of these polls are not missed. A record may be
+delivered many times: after a release, after its lock has run out, after a change of the leader. The broker gives one up after
+some deliveries, of which clients may not have heard, so one that was told more than DELIVERIES_MAX times is not missed.
 
     >>> from checkers.clients.share_groups import CHECKER
     >>> from checkers.sketches import history_of
@@ -33,10 +34,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
-from checkers.clients.told import Unreadable, is_acknowledged, partition_keys
+from checkers.clients.told import Unreadable, is_acknowledged, is_at_the_end, partition_keys
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import Checker
-from checkers.engine.facts import Facts, is_final, recovery_deadline_ns
+from checkers.engine.facts import Facts, recovery_deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import Call
 from checkers.engine.splits import gathered
@@ -76,7 +77,7 @@ class _Run(NamedTuple):
 
     polls: list[_Poll]
     settled: dict[_Place, tuple[str, Call]]  # what was certainly accepted or rejected, by the first confirmation
-    asked: set[_Place]  # what anybody asked to accept or reject
+    asked: set[_Place]  # what anybody asked to accept or reject, or may have asked
     ended: dict[tuple[str, int], str]  # group and member: what it did last
     acknowledged: dict[tuple[str, int], tuple[str, int]]  # produced under acks=all: value and row, by partition and offset
     failed: dict[str, int]  # group -> the last poll that failed, with records perhaps
@@ -120,6 +121,7 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     members = len(facts.client_places) or _NEVER
     keys = partition_keys(operations)
     run = _Run([], {}, set(), {}, {}, {}, Unreadable(NAME))
+    given: dict[tuple[str, int], set[_Place]] = {}  # group and member -> all records that it was given
     for call in sorted(operations.calls, key=lambda call: call.invoked):
         if call.f == "produce":
             if is_acknowledged(call):
@@ -127,28 +129,31 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
                 rows = ((row.offset, row.value) for row in call.rows if row.offset is not None)
                 run.acknowledged.update({(key, offset): (value or "", call.ended) for offset, value in rows})
             continue
-        answer = run.values.answer_or_question(call, _Told)
-        member = call.process % members
-        if answer is None:
+        told, member = run.values.answer_or_question(call, _Told), call.process % members
+        if told is None:
             continue
-        run.ended[(answer.group, member)] = call.f if call.type == "ok" else ""
+        run.ended[(told.group, member)] = call.f if call.type == "ok" else ""
         if call.f == "share-poll" and call.type == "ok":
-            run.polls.append(_Poll(member, answer.group, call, _records(answer), answer.lock_ms))
+            run.polls.append(_Poll(member, told.group, call, _records(told), told.lock_ms))
+            given.setdefault((told.group, member), set()).update(run.polls[-1].records)
         elif call.f == "share-poll":
-            run.failed[answer.group] = call.invoked
+            run.failed[told.group] = call.invoked
+        elif call.f == "share-acknowledge" and (not call.rows or call.rows[0].value is None):
+            # Nobody told what it asked for: it may have accepted any record that its member was given.
+            run.asked.update(given.get((told.group, member), ()))
         elif call.f == "share-acknowledge":
-            _take_acknowledgements(run, call, answer)
+            _take_acknowledgements(run, call, told)
     return run
 
 
-def _take_acknowledgements(run: _Run, call: Call, answer: _Told) -> None:
+def _take_acknowledgements(run: _Run, call: Call, told: _Told) -> None:
     """Enter which records a call accepted or rejected, for certain or perhaps."""
-    for key, acknowledged in answer.acknowledged.items():
+    for key, acknowledged in told.acknowledged.items():
         for offset, what in acknowledged:
-            place = (answer.group, key, offset)
+            place = (told.group, key, offset)
             if what in _FINAL:
                 run.asked.add(place)
-                if key in answer.confirmed:
+                if key in told.confirmed:
                     run.settled.setdefault(place, (what, call))
 
 
@@ -170,32 +175,36 @@ def _records_redelivered(run: _Run, facts: Facts) -> Iterator[Anomaly]:
             what, confirmed = run.settled[place]
             # Time is that of one clock, which the harness reads: rows alone do not say how long a client waited.
             if between.invoked > confirmed.ended and between.invoked_ns >= confirmed.rows[0].time_ns + wait_ns:
-                verb = "accepted" if what == "accept" else "rejected"
-                words = f"{value} at offset {place[2]} was certainly {verb} for group {poll.group}, and is delivered again"
+                said = "accepted" if what == "accept" else "rejected"
+                words = f"{value} at offset {place[2]} was certainly {said} for group {poll.group}, and is delivered again"
                 yield _anomaly("redelivered-record", place[1], (confirmed.ended, poll.call.ended), words)
 
 
-def _drained(run: _Run, group: str, facts: Facts) -> Call | None:
-    """The last of the polls in vain by which a member, alone in the group, has proved that nothing is left; None if none has."""
-    polls_of_group = [poll for poll in run.polls if poll.group == group]
-    last = polls_of_group[-1].member if polls_of_group else -1
+def _drained(run: _Run, group: str, facts: Facts) -> tuple[Call, Call] | None:
+    """The first and last of the polls in vain by which a member, alone in the group, has proved that nothing is left.
+
+    None if no member has.
+    """
+    mine = [poll for poll in run.polls if poll.group == group]
+    last = mine[-1].member if mine else -1
     others_stayed = any(of == group and member != last and did != "share-leave" for (of, member), did in run.ended.items())
     if others_stayed:
         return None
     vain: list[_Poll] = []
-    for poll in reversed(polls_of_group):
-        early = not is_final(facts, poll.call.invoked_ns) or poll.call.invoked < run.failed.get(group, -1)
+    for poll in reversed(mine):
+        early = not is_at_the_end(facts, poll.call) or poll.call.invoked < run.failed.get(group, -1)
         if poll.records or poll.member != last or early:
             break
         vain.append(poll)
-    lock_ms = max(poll.lock_ms for poll in polls_of_group)
+    lock_ms = max(poll.lock_ms for poll in mine)
     if not vain or not lock_ms or vain[0].call.rows[0].time_ns - vain[-1].call.invoked_ns < 2 * lock_ms * _MS:
         return None
-    return vain[0].call
+    return vain[-1].call, vain[0].call
 
 
-def _records_undelivered(run: _Run, group: str, drained: Call) -> Iterator[Anomaly]:
-    """Acknowledged records that nobody asked to accept or reject, and that are not delivered any more."""
+def _records_undelivered(run: _Run, group: str, drained: tuple[Call, Call]) -> Iterator[Anomaly]:
+    """Records, acknowledged before the polls in vain, that nobody asked to accept or reject, and that are not delivered."""
+    first, last = drained
     counts: dict[tuple[str, int], int] = {}
     for poll in run.polls:
         for (of, key, offset), (_, count) in poll.records.items():
@@ -203,10 +212,10 @@ def _records_undelivered(run: _Run, group: str, drained: Call) -> Iterator[Anoma
                 counts[(key, offset)] = max(count, counts.get((key, offset), 0))
     for (key, offset), (value, row) in sorted(run.acknowledged.items()):
         count = counts.get((key, offset), 0)
-        if (group, key, offset) not in run.asked and count <= DELIVERIES_MAX:
+        if row < first.invoked and (group, key, offset) not in run.asked and count <= DELIVERIES_MAX:
             nobody = f"nobody accepted or rejected {value} at offset {offset} for group {group}"
             words = f"{nobody}, and it is not delivered any more (deliveries: {count})"
-            yield _anomaly("undelivered-record", key, (row, drained.ended), words)
+            yield _anomaly("undelivered-record", key, (row, last.ended), words)
 
 
 def _complaints(run: _Run, facts: Facts, *, drained: bool) -> Iterator[str]:
@@ -216,8 +225,8 @@ def _complaints(run: _Run, facts: Facts, *, drained: bool) -> Iterator[str]:
         return
     if not drained:
         yield "no member of a share group was left alone with nothing to deliver"
-    late_polls = [poll for poll in run.polls if poll.call.invoked_ns >= deadline]
-    if late_polls and not any(poll.records for poll in late_polls):
+    late = [poll for poll in run.polls if poll.call.invoked_ns >= deadline]
+    if late and not any(poll.records for poll in late):
         yield "no member of a share group was given a record from the bound B after healing on"
 
 

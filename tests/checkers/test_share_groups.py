@@ -165,3 +165,38 @@ def test_destroyed_bytes_excuse_what_they_may_explain() -> None:
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
     assert any("faults destroyed bytes of b1, b2" in line for line in verdict.unchecked)
+
+
+PRODUCED = "ok produce value=a offset=7"
+VAIN = 'ok share-poll value={"group":"g","records":{}}'
+TAIL = "time_ns=3600000000000 process=2"  # of the last member
+
+
+def drained(*lines: str) -> list[str]:
+    """The kinds, with a last member that is given nothing for long."""
+    other = 'ok share-acknowledge value={"group":"g","acknowledged":{"t-0":[[9,"accept"]]},"confirmed":["t-0"]}'
+    leaves = 'ok share-leave value={"group":"g"}'
+    polls = (f"invoke share-poll {TAIL}", f"{VAIN} {TAIL}", "invoke share-poll process=2 time_ns=3600000100000")
+    return kinds(*lines, other, leaves, "healed", *polls, f"{VAIN} process=2 time_ns=3700000000000")
+
+
+def test_record_that_was_never_given_is_missed() -> None:
+    assert drained(PRODUCED, GIVEN) == ["undelivered-record"]
+    assert drained(PRODUCED, GIVEN, acknowledged("accept")) == []
+
+
+def test_acknowledgement_of_unknown_content_may_be_of_any_record() -> None:
+    """Its client died, or was told nothing: it may have accepted what it was given, and nothing else."""
+    silent = "info share-acknowledge process=1"
+
+    assert drained(PRODUCED, GIVEN, f'{silent} value={{"group":"g"}}') == ["undelivered-record"]
+    assert drained(PRODUCED, GIVEN, 'invoke share-acknowledge process=1 value={"group":"g"}', silent) == []
+    assert drained(PRODUCED, 'invoke share-acknowledge process=1 value={"group":"g"}', silent, GIVEN) == ["undelivered-record"]
+
+
+def test_record_acknowledged_after_the_polls_in_vain_is_not_missed() -> None:
+    polls = (f"invoke share-poll {TAIL}", f"{VAIN} {TAIL}", "invoke share-poll process=2 time_ns=3600000100000")
+    lines = (GIVEN, 'ok share-leave value={"group":"g"}', "healed", *polls, f"{VAIN} process=2 time_ns=3700000000000")
+
+    assert kinds(PRODUCED, *lines) == ["undelivered-record"]
+    assert kinds(*lines, f"{PRODUCED} process=3") == []
