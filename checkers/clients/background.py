@@ -4,7 +4,7 @@ A `send` ends at once and promises nothing: the records go out behind it, and th
 log is all that an operator has. At the end of a run each record that was handed over must have been acknowledged by a produce, or
 have an entry in the log; and no record has both, or an operator would send one again that is there. Acknowledged records are
 judged by `acked-loss` like all others. A record with acks=0 counts as acknowledged when it was sent: its producer asked for no
-more. A record whose produce or whose entry never ended is still on its way.
+more. A record whose produce or whose entry never ended is still on its way; an entry of unknown outcome may be in the log.
 
     >>> from checkers.sketches import sketch
     >>> sketch("background", "ok send value=a", "fail produce value=a error=NOT_ENOUGH_REPLICAS")
@@ -37,9 +37,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     under_way: set[str] = set()
     for call in operations.calls:
         if call.type == "ok":
-            event_of_record = {"send": sent, "produce": acknowledged, "log": logged}[call.f]
-            event_of_record.update((row.value, call.ended) for row in call.asked if row.value is not None)
-        elif not call.type:
+            told = {"send": sent, "produce": acknowledged, "log": logged}[call.f]
+            told.update((row.value, call.ended) for row in call.asked if row.value is not None)
+        elif not call.type or (call.type, call.f) == ("info", "log"):
             under_way.update(row.value for row in call.asked if row.value is not None)
     silent = sent.keys() - acknowledged.keys() - logged.keys() - under_way if facts.outcome == "completed" else set()
     found: list[tuple[str, tuple[int, ...], str]] = [

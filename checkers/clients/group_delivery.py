@@ -21,6 +21,7 @@ process number is the same member.
     ['skipped-record']
 """
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -75,14 +76,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge what the groups of a run were given and committed."""
     if "group-poll" not in operations.words:
         return Findings()  # no client of this run is a member of a group
-    calls = operations.calls
+    done = operations.calls
     members = len(facts.client_places) or _NEVER
     commits: dict[_Key, list[_Commit]] = {}
     deliveries: dict[_Key, list[_Given]] = {}
     acknowledged: dict[str, list[tuple[int, str, int]]] = {}
     values = Unreadable(NAME)
     keys = partition_keys(operations)
-    for call in calls:
+    for call in done:
         key = keys.get(call.invoked, "")
         if call.f == "commit" and call.type != "fail" and call.asked[0].offset is not None:
             ended = call.ended if call.type == "ok" else _NEVER
@@ -95,17 +96,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
             rows = [(row.offset, row.value or "", call.ended) for row in call.rows if row.offset is not None]
             acknowledged.setdefault(key, []).extend(rows)
     anomalies: list[Anomaly] = []
-    unread = 0
     unchecked = values.complaints
     excuse = excuse_of_sessions(events, facts, cuts)
     for of in sorted(commits.keys() | deliveries.keys()):
-        commits_of_key = commits.get(of, [])
-        polls = sorted(deliveries.get(of, []), key=lambda poll: poll.at)
-        anomalies += _records_skipped(of, commits_of_key, polls, acknowledged.get(of[1], []))
-        anomalies += _commits_that_fall(of, commits_of_key, polls)
-        anomalies += _owners_resumed_behind(of, commits_of_key, polls)
-        offsets_given = {offset for poll in polls for offset in poll.offsets}
-        unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in offsets_given)
+        mine, polls = commits.get(of, []), sorted(deliveries.get(of, []), key=lambda poll: poll.at)
+        anomalies += _records_skipped(of, mine, polls, acknowledged.get(of[1], []))
+        anomalies += _commits_that_fall(of, mine, polls)
+        anomalies += _owners_resumed_behind(of, mine, polls)
+    unread = _never_given(commits.keys() | deliveries.keys(), deliveries, acknowledged)
     if excuse is not None or unchecked:
         anomalies = []
         unchecked.append(f"{NAME}: {excuse or 'what cannot be read may hold any record'}: commits and deliveries were not judged")
@@ -125,6 +123,22 @@ def _deliveries_of_poll(call: Call, answer: _Answer | None, member: int) -> list
         ((group, key), _Given(member, call.invoked, call.ended, key in fresh, tuple(o for o, _ in records.get(key, ()))))
         for key in sorted({*records, *fresh})
     ]
+
+
+def _never_given(
+    known: Set[_Key], deliveries: dict[_Key, list[_Given]], acknowledged: dict[str, list[tuple[int, str, int]]]
+) -> int:
+    """How many acknowledged records a group was never given, of all partitions of the topics of which it had a partition.
+
+    A partition that the group never had counts, too: nobody knows whether its records would be given.
+    """
+    count = 0
+    for group in sorted({group for group, _ in known}):
+        topics = {key.rpartition("-")[0] for of, key in known if of == group}
+        for key, rows in acknowledged.items():
+            given = {offset for poll in deliveries.get((group, key), ()) for offset in poll.offsets}
+            count += sum(offset not in given for offset, _, _ in rows) if key.rpartition("-")[0] in topics else 0
+    return count
 
 
 def _records_skipped(of: _Key, commits: list[_Commit], polls: list[_Given], acked: list[tuple[int, str, int]]) -> list[Anomaly]:
