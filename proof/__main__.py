@@ -55,6 +55,13 @@ Each of the two fails if judge and definition disagree on one history.
   It includes the offsets from which a log begins anew after an excused loss.
   The table counts a history with any of these as impossible.
 - **Liveness:** each reason why a partition or the cluster is not live is compared, at the bound B after healing and at the end.
+- **Sessions** (`exactly-once`, `zombies`, `share-groups`, `group-delivery`, `background`; docs/promise.md §8):
+  the definitions go through what may have happened: each transaction of unknown outcome committed or did not, a commit of a
+  group with unknown outcome took effect at any later time or never, and a member that never answered did anything it could.
+  They accuse only what no such choice explains; of two initializations of a producer that overlap they decide nothing.
+  Some histories have final reads that fail or end early, destroyed data, or an excused loss in another partition.
+  A history counts as undecided if nothing is wrong and something cannot be judged.
+  The reasons for not being live of these judges are not compared, nor where committed records lie (`zombies` goes by values).
 - **Queues** (`kafka`): the definitions cover Jepsen's twenty anomalies of sends and polls.
   Those that Kafka allows are only noted by the judge.
   Dependency cycles with ww edges are allowed and not compared.
@@ -63,9 +70,11 @@ Each of the two fails if judge and definition disagree on one history.
   `unique-ids`, `adya-g2`): the definitions try every order of the calls that may explain an answer: transfers from the first
   balances, orders of writes and inserts, sets of additions, moments of reads, an enqueue for each value that came out.
   The verdicts are compared; a history counts as undecided if the definition cannot decide it.
-- **Not covered:** how checkers other than `acked-loss` and `election` treat destroyed data (tests/checkers covers it).
+- **Not covered:** how checkers other than `acked-loss`, `election`, `client-log` and those of sessions treat destroyed data
+  (tests/checkers covers it).
   Reassignments in `availability-cluster` are not covered, nor directories swapped before a broker heard of a partition.
-  These read rows as they come, and a definition would repeat them:
+  `transactions` joins the judges `kafka` and `list-append`, which are compared; what it hands to them and leaves out is not.
+  The judges without a definition read rows as they come, and a definition would repeat them:
 """
 _UNPROVEN = f"  {', '.join(f'`{name}`' for name in UNPROVEN[:-1])} and `{UNPROVEN[-1]}`.\n\n"
 _TAIL = """Rows with fewer than 100,000 histories come from shorter runs: `--only` replaces some rows and keeps the others.
@@ -149,7 +158,15 @@ def _rows_of_reads(name: str, count: int) -> list[Row]:
 def _rows_of_logs(what: str, count: int, part: int) -> list[Row]:
     """The rows of the log checkers on histories of this kind."""
     return [
-        Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _print_wrong(tally.wrong))
+        Row(
+            f"{tally.name} (of {what})",
+            tally.total,
+            "-",
+            tally.good,
+            tally.total - tally.good - tally.undecided,
+            f"{tally.undecided:,}",
+            _print_wrong(tally.wrong),
+        )
         for tally in logs.prove(what, count, part)
     ]
 

@@ -29,6 +29,8 @@ class Case(NamedTuple):
     end_ns: int = 0
     makes_final_reads: bool = True
     simulated: bool = False
+    client_timeout_ms: int | None = None
+    whole: bool = False  # the rows are those of a whole run and name its topics and partitions themselves
 
 
 Definition = Callable[[Case], set[str]]

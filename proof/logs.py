@@ -1,7 +1,7 @@
 """Compares the checkers of replicated logs with their definitions on random histories of one partition.
 
-Many partitions are judged together, as in one run, so that the separation of partitions is compared, too. Every second such run
-uses the screens (`checkers.engine.screens`).
+Many partitions are judged together, as in one run, so that the separation of partitions is compared, too. A history of sessions
+is a run of its own. Every second run uses the screens (`checkers.engine.screens`).
 """
 
 from collections import Counter
@@ -21,6 +21,8 @@ from history.seed import Rng
 from proof.answers import drawn_answers
 from proof.end_histories import drawn_cluster, drawn_end
 from proof.final_reads import drawn_final_reads
+from proof.group_histories import drawn_deliveries, drawn_sharing
+from proof.handed_over import drawn_handed_over
 from proof.lies import drawn_feuds, drawn_lies
 from proof.liveness_histories import drawn_availability, drawn_progress, drawn_replacement
 from proof.log_definitions import DEFINITIONS
@@ -36,6 +38,8 @@ from proof.run_histories import (
     drawn_producers,
     drawn_topics,
 )
+from proof.session_histories import drawn_processed, drawn_takeovers
+from proof.session_rows import UNJUDGED
 from proof.verdict_words import ROOM, Words, words
 from proof.wound_histories import drawn_wounds
 
@@ -65,8 +69,22 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "availability": drawn_availability,
     "ends": drawn_end,
     "clusters": drawn_cluster,
+    "handed-over": drawn_handed_over,
+    "processed": drawn_processed,
+    "takeovers": drawn_takeovers,
+    "sharing": drawn_sharing,
+    "deliveries": drawn_deliveries,
 }
-ALONE = ("controllers", "incarnations", "electorates", "clusters")  # about the whole run: one history each
+ALONE = (
+    "controllers",
+    "incarnations",
+    "electorates",
+    "clusters",
+    "processed",
+    "takeovers",
+    "sharing",
+    "deliveries",
+)  # about the whole run: one history each
 
 
 @dataclass(slots=True)
@@ -76,6 +94,7 @@ class Tally:
     name: str
     total: int = 0
     good: int = 0
+    undecided: int = 0  # of a whole run: nothing is wrong, and something could not be judged
     bad: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -110,6 +129,7 @@ def _compare(tally: Tally, case: Case, expected: set[str], reported: set[str]) -
     """Count the case; note it if the judge and the definition disagree."""
     tally.total += 1
     tally.good += not expected
+    tally.undecided += case.whole and expected == {UNJUDGED}
     tally.bad.update({word.partition(" ")[0] for word in expected})
     if reported != expected:
         tally.wrong.append(f"{tally.name} finds {reported}, the definition {expected}: {case}")
@@ -120,7 +140,7 @@ def _reported_words(cases: Sequence[Case], names: Sequence[str], *, screened: bo
     run_manifest = replace(
         manifest(_promise_of(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
         final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
-        makes_final_reads=cases[0].makes_final_reads,
+        makes_final_reads=cases[0].makes_final_reads, client_timeout_ms=cases[0].client_timeout_ms,
         backend="sim" if cases[0].simulated else "by-hand",
     )  # fmt: skip
     history = History(
@@ -128,12 +148,14 @@ def _reported_words(cases: Sequence[Case], names: Sequence[str], *, screened: bo
         operations=[row for number, case in enumerate(cases) for row in _operations_of(case, number)],
         events=[row for number, case in enumerate(cases) for row in _events_of(case, number)],
     )
-    checkers = tuple(checker for checker in (*ALL, *IN_PLACE_OF_NOTES) if checker.name in names)
+    # This one tells the judges of sessions which losses are excused.
+    needed = (*names, "acked-loss") if cases[0].whole and cases[0].events else names
+    checkers = tuple(checker for checker in (*ALL, *IN_PLACE_OF_NOTES) if checker.name in needed)
     return words(judge(history, checkers, screened_min=0 if screened else _NEVER))
 
 
 def _topic(case: Case) -> str:
-    return f"t{case.m}{case.flush}"
+    return "t" if case.whole else f"t{case.m}{case.flush}"
 
 
 def _promise_of(cases: Sequence[Case]) -> Promise:
@@ -147,8 +169,9 @@ def _shift(case: Case, number: int) -> int:
 
 def _operations_of(case: Case, number: int) -> list[Operation]:
     """The operations of a case as those of partition `number`."""
-    base = number * ROOM
-    topic = _topic(case)
+    if case.whole:
+        return list(case.operations)
+    base, topic = number * ROOM, _topic(case)
     at = _shift(case, number)
     return [
         replace(
@@ -161,8 +184,9 @@ def _operations_of(case: Case, number: int) -> list[Operation]:
 
 def _events_of(case: Case, number: int) -> list[ClusterEvent]:
     """The events of a case as those of partition `number`."""
-    base = number * ROOM
-    topic = _topic(case)
+    if case.whole:
+        return list(case.events)
+    base, topic = number * ROOM, _topic(case)
     return [
         replace(row, index=base + row.index, time_ns=_shift(case, number) + row.time_ns, topic=topic, partition=number)
         for row in case.events

@@ -8,7 +8,16 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers.clients import answers, client_log, committed_offsets, final_reads
+from checkers.clients import (
+    answers,
+    client_log,
+    committed_offsets,
+    exactly_once,
+    final_reads,
+    group_delivery,
+    share_groups,
+    zombies,
+)
 from checkers.control import election, incarnations
 from checkers.durability import flushes, ledger
 from checkers.durability.ledger import Ledger
@@ -202,6 +211,29 @@ def empty_poll_says_nothing(patch: Patch) -> None:
     patch.setattr(final_reads, "_empty_final_poll", lambda answered: None)
 
 
+def transaction_seen_in_part_promises_nothing(patch: Patch) -> None:
+    """Its outcome stays unknown, whatever readers were given of it."""
+    was = exactly_once._committed
+    patch.setattr(exactly_once, "_committed", lambda run, _: was(run, {}))
+
+
+def later_transactions_explain_a_result(patch: Patch) -> None:
+    patch.setattr(exactly_once, "_asked_before", lambda row, processes: tuple(processes))
+
+
+def commit_under_way_is_a_zombies(patch: Patch) -> None:
+    """Whenever it was asked for."""
+    patch.setattr(zombies._Transaction, "is_of_zombie", property(lambda self: self.producer.fenced < zombies._NEVER))
+
+
+def rejection_is_not_final(patch: Patch) -> None:
+    patch.setattr(share_groups, "_FINAL", ("accept",))
+
+
+def destroyed_bytes_excuse_no_group(patch: Patch) -> None:
+    patch.setattr(group_delivery, "excuse_of_sessions", lambda events, facts, cuts: None)
+
+
 MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (acks_1_promises_a_record, "operations", "offset-agreement"),
     (log_that_ends_early_agrees, "events", "isr-agreement"),
@@ -232,6 +264,11 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (truncated_records_stay_flushed, "flushes", "flushes"),
     (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
     (stray_logs_are_ignored, "ends", "convergence"),
+    (transaction_seen_in_part_promises_nothing, "processed", "exactly-once"),
+    (later_transactions_explain_a_result, "processed", "exactly-once"),
+    (commit_under_way_is_a_zombies, "takeovers", "zombies"),
+    (rejection_is_not_final, "sharing", "share-groups"),
+    (destroyed_bytes_excuse_no_group, "deliveries", "group-delivery"),
 ]
 
 
