@@ -205,9 +205,9 @@ def _results_at_one_place(run: _Run) -> Iterator[Anomaly]:
     """Offsets at which readers found different results."""
     first: dict[_Place, tuple[str, int]] = {}
     for (place, result), row in run.read.items():
-        other, other_row = first.setdefault(place, (result, row))
-        if other != result:
-            words = f"readers found {other} and {result} at {_at(place)}"
+        first_result, other_row = first.setdefault(place, (result, row))
+        if first_result != result:
+            words = f"readers found {first_result} and {result} at {_at(place)}"
             yield _anomaly(INCONSISTENT_OFFSETS.name, place[0], (other_row, row), words)
 
 
@@ -215,10 +215,10 @@ def _results_doubled(run: _Run) -> Iterator[Anomaly]:
     """Results that can be read at two places."""
     first: dict[str, tuple[_Place, int]] = {}
     for (place, result), row in sorted(run.read.items()):
-        other = first.setdefault(result, (place, row))
-        if other[0] != place:
-            words = f"{result} is committed at {_at(other[0])} and at {_at(place)}: its record was processed twice"
-            yield _anomaly("doubled-result", place[0], (other[1], row), words)
+        first_place = first.setdefault(result, (place, row))
+        if first_place[0] != place:
+            words = f"{result} is committed at {_at(first_place[0])} and at {_at(place)}: its record was processed twice"
+            yield _anomaly("doubled-result", place[0], (first_place[1], row), words)
 
 
 def _results_unexplained(run: _Run, explained: dict[tuple[_Place, str], _Explained]) -> Iterator[Anomaly]:

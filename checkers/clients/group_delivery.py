@@ -76,14 +76,14 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge what the groups of a run were given and committed."""
     if "group-poll" not in operations.words:
         return Findings()  # no client of this run is a member of a group
-    done = operations.calls
+    calls = operations.calls
     members = len(facts.client_places) or _NEVER
     commits: dict[_Key, list[_Commit]] = {}
     deliveries: dict[_Key, list[_Given]] = {}
     acknowledged: dict[str, list[tuple[int, str, int]]] = {}
     values = Unreadable(NAME)
     keys = partition_keys(operations)
-    for call in done:
+    for call in calls:
         key = keys.get(call.invoked, "")
         if call.f == "commit" and call.type != "fail" and call.asked[0].offset is not None:
             ended = call.ended if call.type == "ok" else _NEVER

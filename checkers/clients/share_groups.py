@@ -129,31 +129,32 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
                 rows = ((row.offset, row.value) for row in call.rows if row.offset is not None)
                 run.acknowledged.update({(key, offset): (value or "", call.ended) for offset, value in rows})
             continue
-        told, member = run.values.answer_or_question(call, _Told), call.process % members
-        if told is None:
+        answer = run.values.answer_or_question(call, _Told)
+        member = call.process % members
+        if answer is None:
             continue
-        run.ended[(told.group, member)] = call.f if call.type == "ok" else ""
+        run.ended[(answer.group, member)] = call.f if call.type == "ok" else ""
         if call.f == "share-poll" and call.type == "ok":
-            run.polls.append(_Poll(member, told.group, call, _records(told), told.lock_ms))
-            given.setdefault((told.group, member), set()).update(run.polls[-1].records)
+            run.polls.append(_Poll(member, answer.group, call, _records(answer), answer.lock_ms))
+            given.setdefault((answer.group, member), set()).update(run.polls[-1].records)
         elif call.f == "share-poll":
-            run.failed[told.group] = call.invoked
+            run.failed[answer.group] = call.invoked
         elif call.f == "share-acknowledge" and (not call.rows or call.rows[0].value is None):
-            # Nobody told what it asked for: it may have accepted any record that its member was given.
-            run.asked.update(given.get((told.group, member), ()))
+            # Nobody answer what it asked for: it may have accepted any record that its member was given.
+            run.asked.update(given.get((answer.group, member), ()))
         elif call.f == "share-acknowledge":
-            _take_acknowledgements(run, call, told)
+            _take_acknowledgements(run, call, answer)
     return run
 
 
-def _take_acknowledgements(run: _Run, call: Call, told: _Told) -> None:
+def _take_acknowledgements(run: _Run, call: Call, answer: _Told) -> None:
     """Enter which records a call accepted or rejected, for certain or perhaps."""
-    for key, acknowledged in told.acknowledged.items():
+    for key, acknowledged in answer.acknowledged.items():
         for offset, what in acknowledged:
-            place = (told.group, key, offset)
+            place = (answer.group, key, offset)
             if what in _FINAL:
                 run.asked.add(place)
-                if key in told.confirmed:
+                if key in answer.confirmed:
                     run.settled.setdefault(place, (what, call))
 
 
@@ -175,8 +176,8 @@ def _records_redelivered(run: _Run, facts: Facts) -> Iterator[Anomaly]:
             what, confirmed = run.settled[place]
             # Time is that of one clock, which the harness reads: rows alone do not say how long a client waited.
             if between.invoked > confirmed.ended and between.invoked_ns >= confirmed.rows[0].time_ns + wait_ns:
-                said = "accepted" if what == "accept" else "rejected"
-                words = f"{value} at offset {place[2]} was certainly {said} for group {poll.group}, and is delivered again"
+                verb = "accepted" if what == "accept" else "rejected"
+                words = f"{value} at offset {place[2]} was certainly {verb} for group {poll.group}, and is delivered again"
                 yield _anomaly("redelivered-record", place[1], (confirmed.ended, poll.call.ended), words)
 
 
@@ -185,18 +186,18 @@ def _drained(run: _Run, group: str, facts: Facts) -> tuple[Call, Call] | None:
 
     None if no member has.
     """
-    mine = [poll for poll in run.polls if poll.group == group]
-    last = mine[-1].member if mine else -1
+    polls_of_group = [poll for poll in run.polls if poll.group == group]
+    last = polls_of_group[-1].member if polls_of_group else -1
     others_stayed = any(of == group and member != last and did != "share-leave" for (of, member), did in run.ended.items())
     if others_stayed:
         return None
     vain: list[_Poll] = []
-    for poll in reversed(mine):
+    for poll in reversed(polls_of_group):
         early = not is_at_the_end(facts, poll.call) or poll.call.invoked < run.failed.get(group, -1)
         if poll.records or poll.member != last or early:
             break
         vain.append(poll)
-    lock_ms = max(poll.lock_ms for poll in mine)
+    lock_ms = max(poll.lock_ms for poll in polls_of_group)
     if not vain or not lock_ms or vain[0].call.rows[0].time_ns - vain[-1].call.invoked_ns < 2 * lock_ms * _MS:
         return None
     return vain[-1].call, vain[0].call
@@ -225,8 +226,8 @@ def _complaints(run: _Run, facts: Facts, *, drained: bool) -> Iterator[str]:
         return
     if not drained:
         yield "no member of a share group was left alone with nothing to deliver"
-    late = [poll for poll in run.polls if poll.call.invoked_ns >= deadline]
-    if late and not any(poll.records for poll in late):
+    late_polls = [poll for poll in run.polls if poll.call.invoked_ns >= deadline]
+    if late_polls and not any(poll.records for poll in late_polls):
         yield "no member of a share group was given a record from the bound B after healing on"
 
 

@@ -134,7 +134,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     fenced = sum(call.type in ("fail", "info") for _, call, _ in _calls_of_zombies(run))
     if not fenced and not anomalies:
         unchecked.append(f"{NAME}: no producer worked on after another one had taken over its id")
-    committed = [one for one in run.transactions if one.commit is not None and one.commit.type == "ok"]
+    committed = [
+        transaction for transaction in run.transactions if transaction.commit is not None and transaction.commit.type == "ok"
+    ]
     return Findings(
         anomalies=tuple(anomalies),
         unchecked=tuple(unchecked),
@@ -156,9 +158,9 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
                 readers.take(call, read)
                 _take_read(run, call, read)
             continue
-        told = values.answer_or_question(call, _Told)
+        answer = values.answer_or_question(call, _Told)
         if call.f == "txn-send":
-            sends = {} if told is None else told.sends
+            sends = {} if answer is None else answer.sends
             records = tuple((key, offset, value) for key, placed in sends.items() for offset, value in placed)
             run.sent.update(value for _, _, value in records)
             if call.process not in own:
@@ -171,13 +173,17 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
         transaction = open_transactions.pop(call.process, None)
         if call.f == "init-transactions":
             own.pop(call.process, None)
-            if call.type == "ok" and told is not None:
-                own[call.process] = _Producer(told.id, call.invoked, call.ended)
+            if call.type == "ok" and answer is not None:
+                own[call.process] = _Producer(answer.id, call.invoked, call.ended)
                 producers.append(own[call.process])
         elif transaction is not None:
             transaction.end = call
     for producer in producers:
-        later = (one.done for one in producers if one.id == producer.id and one.asked > producer.done)
+        later = (
+            producer_of_id.done
+            for producer_of_id in producers
+            if producer_of_id.id == producer.id and producer_of_id.asked > producer.done
+        )
         producer.fenced = min(later, default=_NEVER)
     for reads in run.read.values():
         reads.sort(key=lambda read: read.at)

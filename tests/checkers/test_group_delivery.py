@@ -191,15 +191,15 @@ def test_poll_of_another_form_is_named() -> None:
     assert "group-delivery: 1 answers cannot be read" in verdict.unchecked
 
 
-@pytest.mark.parametrize(("nodes", "found"), [(("b1", "b1"), ["skipped-record"]), (("b1", "b2"), [])])
-def test_skipped_record_is_excused_by_two_wounds(nodes: tuple[str, str], found: list[str]) -> None:
+@pytest.mark.parametrize(("nodes", "kinds_expected"), [(("b1", "b1"), ["skipped-record"]), (("b1", "b2"), [])])
+def test_skipped_record_is_excused_by_two_wounds(nodes: tuple[str, str], kinds_expected: list[str]) -> None:
     """docs/promise.md §8."""
     wounds = (f"wound node={node} topic=t partition=0 offset=0 detail=power-loss" for node in nodes)
     skipped = ("ok produce value=a offset=0", "invoke commit value=g offset=1", "ok commit value=g")
     verdict = judge(history_of(*skipped, 'ok group-poll value={"group":"g"}', *wounds), (CHECKER,))
 
-    assert [anomaly.kind for anomaly in verdict.anomalies] == found
-    assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not found)
+    assert [anomaly.kind for anomaly in verdict.anomalies] == kinds_expected
+    assert any("destroyed bytes of b1, b2" in line for line in verdict.unchecked) is (not kinds_expected)
 
 
 def test_partition_that_a_group_was_never_given_makes_it_unknown() -> None:

@@ -218,21 +218,21 @@ LATE = "time_ns=3600000000000"  # of a final read
 
 def at_the_end(*values: str, process: int = 9) -> tuple[str, str]:
     """A final reader that comes to the end, behind a line "healed"."""
-    told = read(*values).replace("process=9", f"process={process}")
+    told = read_step(*values).replace("process=9", f"process={process}")
     return f"invoke read-committed {LATE} process={process}", f"{told} {LATE}"
 
 
 def test_transaction_of_several_sends_commits_all_of_them() -> None:
     """A commit is of all that was sent since the last one."""
-    twice = (FIRST, sent(1, "x"), sent(1, "y"), step("ok", "txn-commit", 1), SECOND)
+    twice = (FIRST, send_step(1, "x"), send_step(1, "y"), transaction_step("ok", "txn-commit", 1), SECOND)
 
-    assert kinds(*twice, read("x", "y")) == []
+    assert kinds(*twice, read_step("x", "y")) == []
     assert kinds(*twice, "healed", *at_the_end("y")) == ["unseen"]
 
 
 def test_refused_commit_of_a_zombie_shows_that_it_is_fenced() -> None:
     """A run in which a zombie was refused has something to show, however its client was told."""
-    lines = (FIRST, sent(1, "x"), SECOND, step("fail", "txn-commit", 1), "healed", *at_the_end())
+    lines = (FIRST, send_step(1, "x"), SECOND, transaction_step("fail", "txn-commit", 1), "healed", *at_the_end())
     verdict = judge(history_of(*lines), (CHECKER,))
 
     assert (verdict.validity, verdict.counts["fenced"]) == (Validity.VALID, 1)
@@ -240,22 +240,24 @@ def test_refused_commit_of_a_zombie_shows_that_it_is_fenced() -> None:
 
 def test_zombie_is_served_where_no_offset_is_told() -> None:
     """The send certainly was done; the client was not told where its record is."""
-    unplaced = step("ok", "txn-send", 1, '{"id":"a","sends":{"t-0":[[null,"x"]]}}')
+    unplaced = transaction_step("ok", "txn-send", 1, '{"id":"a","sends":{"t-0":[[null,"x"]]}}')
 
     assert kinds(FIRST, SECOND, unplaced) == ["unfenced-producer"]
-    assert kinds(FIRST, unplaced, step("ok", "txn-commit", 1), SECOND, "healed", *at_the_end()) == ["unseen"]
+    assert kinds(FIRST, unplaced, transaction_step("ok", "txn-commit", 1), SECOND, "healed", *at_the_end()) == ["unseen"]
 
 
 def test_each_reader_at_the_end_is_given_all_records() -> None:
     """SES-1: what one final reader was given is no excuse for another one."""
-    lines = (FIRST, sent(1, "x"), step("ok", "txn-commit", 1), SECOND, "healed", *at_the_end("x"), *at_the_end(process=8))
+    committed = (FIRST, send_step(1, "x"), transaction_step("ok", "txn-commit", 1), SECOND)
+    lines = (*committed, "healed", *at_the_end("x"), *at_the_end(process=8))
 
     assert kinds(*lines) == ["unseen"]
 
 
 def test_transaction_that_is_seen_in_part_has_committed() -> None:
     """SES-1: the outcome of its commit was unknown; one record shows that it committed, so all can be read."""
-    lines = (FIRST, sent(1, "x"), sent(1, "y"), step("info", "txn-commit", 1), SECOND, read("x"), "healed")
+    commit = transaction_step("info", "txn-commit", 1)
+    lines = (FIRST, send_step(1, "x"), send_step(1, "y"), commit, SECOND, read_step("x"), "healed")
 
     assert kinds(*lines, *at_the_end("x", "y", process=8)) == []
     assert kinds(*lines, *at_the_end("x", process=8)) == ["unseen"]
