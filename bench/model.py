@@ -18,6 +18,7 @@ from msgspec import Struct
 from bench.tlc import TlcRun, missing_java, run_tlc
 from highwater.cli.explore_model import ExploredModel
 from highwater.cli.output import say
+from highwater.exit_codes import ExitCode
 from highwater.explore.abstract.async_isr import IsrRules, IsrSizes
 from highwater.explore.abstract.rules import VARIANTS, Rules, Sizes
 
@@ -102,6 +103,7 @@ def _counts(run: TlcRun) -> tuple[int, int, int]:
 
 
 def _explore() -> tuple[ExploredModel, float]:
+    """What the explorer found, and the processor seconds of its process."""
     sizes = [f"--{name.replace('_', '-')}={value}" for name, value in msgspec.structs.asdict(_SIZES).items()]
     command = [
         sys.executable,
@@ -117,8 +119,10 @@ def _explore() -> tuple[ExploredModel, float]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     output = process.stdout.read()
-    _, _, used = os.wait4(process.pid, 0)
-    process.returncode = 0  # waited for already
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)  # waited for already
+    if process.returncode not in (ExitCode.VALID, ExitCode.INVALID):
+        raise subprocess.CalledProcessError(process.returncode, command)
     return msgspec.json.decode(output, type=ExploredModel), used.ru_utime + used.ru_stime
 
 

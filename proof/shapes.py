@@ -20,7 +20,7 @@ def before(spans: Spans) -> Before:
 
 @cache
 def shapes(size: int) -> tuple[Spans, ...]:
-    """Yield one example of each way in which a few calls can overlap in time, in order of invocation."""
+    """One example of each way in which so many calls can overlap in time; the calls are in the order of their invocations."""
     shapes_by_order: dict[Before, Spans] = {}
     for spans in _arrangements(size):
         relation = before(spans)
