@@ -126,10 +126,16 @@ def _partitions_told(send: Sent, memory: Memory) -> Iterator[Key]:
 
 
 def _stops_of_strangers(send: Sent, memory: Memory) -> Iterator[Key]:
-    """Partitions that a StopReplica names to a broker that is not among their replicas, but for those moved away from it."""
+    """Partitions that a StopReplica names to a broker that is not among their replicas, but for those moved away from it.
+
+    A deletion stops the replicas that it read, also those that a move, whose write was under way, has dropped since.
+    """
     for stop in send.message.partitions:
         replicas = memory.of("replicas", stop.tp)
-        if not stop.moved and replicas is not None and broker_at(send.to) not in replicas:
+        if stop.moved or replicas is None:
+            continue
+        read_for_deletion = memory.of("assigned", stop.tp, ()) if memory.of("deleted", stop.tp) else ()
+        if broker_at(send.to) not in (*replicas, *read_for_deletion):
             yield stop.tp, send.to
 
 

@@ -7,6 +7,7 @@ from monitors.commands import COMMANDS
 from monitors.znodes import ZNODES
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import (
+    Checked,
     Create,
     Created,
     Data,
@@ -49,6 +50,7 @@ from tests.monitors.scene import (
     SHUTS_DOWN,
     THREE,
     TP,
+    assign,
     beat,
     grant,
     heartbeat_refused,
@@ -154,6 +156,8 @@ WRITTEN = (Written(1), Written(4))
 NEXT = replace(LEADER_2, leader_epoch=LeaderEpoch(8), zk_version=ZkVersion(4))
 ANSWERED = turn_on_message("b2", UpdateMetadataReply(1, NONE))
 
+NARROWED = (turn_with(assign(B3, B1)), answers(90, Checked(), Written(4)))
+
 BAD: dict[str, tuple[Turn, ...]] = {
     "state-not-held": (ELECTED, reads(), read(LEADER_2), turn_with(lead(1, state(7, 4)))),
     "state-not-told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, *WRITTEN)),
@@ -202,6 +206,10 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         answers(91, *WRITTEN, effects=(lead(2, NEXT), lead(3, NEXT, to="b3"))),
     ),
     "replicas of a deleted partition stopped": (ELECTED, *THREE, deletes("b3")),
+    "replica stopped that a move dropped after the deletion had read it": (
+        *(ELECTED, *THREE, turn_with(zk(8, Exists(paths.state_path(TP)))), *NARROWED),
+        deletes("b2"),
+    ),
     "first command lists what has a state": (ELECTED, *THREE, reads(), begins((LEADER_2,))),
     "partition without a state is not listed": (
         *(ELECTED, *THREE, reads()),
@@ -326,3 +334,8 @@ def test_leader_of_an_earlier_protocol_writes_its_own_isr() -> None:
     legacy = replace(CONFIG, inter_broker_protocol="legacy")
 
     assert broken(*BAD["epoch-not-raised"], rules=COMMANDS, config=legacy) == []
+
+
+def test_replica_that_a_move_dropped_is_a_stranger() -> None:
+    """Where the partition is not being deleted (seed 212907 of `--faults all` met a deletion)."""
+    assert broken(ELECTED, *THREE, *NARROWED, deletes("b2"), rules=COMMANDS) == ["stranger-stopped"]
