@@ -81,6 +81,7 @@ class _Run(NamedTuple):
     ended: dict[tuple[str, int], str]  # group and member: what it did last
     acknowledged: dict[tuple[str, int], tuple[str, int]]  # produced under acks=all: value and row, by partition and offset
     failed: dict[str, int]  # group -> the last poll that failed, with records perhaps
+    blind: set[str]  # groups of which any record may have been accepted, and nobody was told
     values: Unreadable
 
 
@@ -93,7 +94,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     unchecked = run.values.complaints
     drained = {group: _drained(run, group, facts) for group in sorted({poll.group for poll in run.polls})}
     for group, last in drained.items():
-        if last is None or run.values.complaints:
+        if group in run.blind:
+            unchecked.append(f"{NAME}: any record of {group} may have been accepted unseen: missing records were not judged")
+        elif last is None or run.values.complaints:
             unchecked.append(f"{NAME}: nobody polled {group} alone and in vain to the end: missing records were not judged")
         else:
             anomalies += _records_undelivered(run, group, last)
@@ -120,8 +123,9 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     """What the calls of a run say."""
     members = len(facts.client_places) or _NEVER
     keys = partition_keys(operations)
-    run = _Run([], {}, set(), {}, {}, {}, Unreadable(NAME))
+    run = _Run([], {}, set(), {}, {}, {}, set(), Unreadable(NAME))
     given: dict[tuple[str, int], set[_Place]] = {}  # group and member -> all records that it was given
+    failed: set[tuple[str, int]] = set()  # members with a poll that failed, and perhaps gave them records
     for call in sorted(operations.calls, key=lambda call: call.invoked):
         if call.f == "produce":
             if is_acknowledged(call):
@@ -139,9 +143,12 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
             given.setdefault((answer.group, member), set()).update(run.polls[-1].records)
         elif call.f == "share-poll":
             run.failed[answer.group] = call.invoked
+            failed.add((answer.group, member))
         elif call.f == "share-acknowledge" and (not call.rows or call.rows[0].value is None):
-            # Nobody answer what it asked for: it may have accepted any record that its member was given.
+            # Nobody knows what it asked for: it may have accepted any record that its member was given.
             run.asked.update(given.get((answer.group, member), ()))
+            if (answer.group, member) in failed:
+                run.blind.add(answer.group)
         elif call.f == "share-acknowledge":
             _take_acknowledgements(run, call, answer)
     return run

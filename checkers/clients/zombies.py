@@ -83,6 +83,11 @@ class _Transaction(Struct):
         return self.end if self.end is not None and self.end.f == "txn-commit" and self.end.type != "fail" else None
 
     @property
+    def is_aborted_on_purpose(self) -> bool:
+        """Whether all was sent, and its abort was asked for."""
+        return self.end is not None and self.end.f == "txn-abort" and all(send.type == "ok" for send, _ in self.sent)
+
+    @property
     def is_of_zombie(self) -> bool:
         """Whether its producer was fenced before it ended."""
         return self.producer.fenced < (_NEVER if self.end is None else self.end.invoked)
@@ -268,8 +273,9 @@ def _complaints(run: _Run, facts: Facts) -> Iterator[str]:
         return
     if not run.finals:
         yield "no final reader of committed records came to the end of all partitions"
-    late = [one.commit for one in run.transactions if one.sent[0][0].invoked_ns >= deadline]
-    if late and not any(commit is not None and commit.type == "ok" for commit in late):
+    late = [transaction for transaction in run.transactions if transaction.sent[0][0].invoked_ns >= deadline]
+    wanted = [transaction.commit for transaction in late if not (transaction.is_of_zombie or transaction.is_aborted_on_purpose)]
+    if wanted and not any(commit is not None and commit.type == "ok" for commit in wanted):
         yield "no transaction with a send was committed from the bound B after healing on"
 
 

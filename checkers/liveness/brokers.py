@@ -219,13 +219,15 @@ def _forgetful_replicas(rows: list[_Row]) -> Iterator[str]:
 
 
 def _dirs_given_up_unwritten(rows: list[_Row]) -> Iterator[str]:
-    """Full directories that a broker gave up in the moment of its start, although it had nothing to write there (LIVE-11)."""
+    """Full directories that a broker gave up as it started, before it registered, with nothing to write there (LIVE-11)."""
     # A broker that was asked to end may have clean-shutdown markers to remove, even if a kill came between marker and end.
     asked = {row.node for row in rows if row.detail in (*_ORDERLY, GOOD_END)}
     started_ns: dict[str, int] = {}  # by node
     for row in rows:
         if row.kind == K.NODE_STARTED:
             started_ns[row.node] = row.time_ns
+        elif row.kind == K.REGISTERED:
+            started_ns.pop(row.node, None)  # from now on it creates logs and appends, without delays perhaps in the same moment
         is_at_once = row.kind == K.DIR_FAILED and started_ns.get(row.node) == row.time_ns
         if is_at_once and row.detail == NO_SPACE and row.node not in asked:
             yield f"{row.node} gave up its full directory {row.dir} as it started (row {row.at}), and had nothing to write there"

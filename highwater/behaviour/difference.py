@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from highwater.behaviour.rows import ANSWERS, MESSAGES, Row
 from highwater.behaviour.snapshot import Mark, Recorded, recorded
+from highwater.plans.plan import Plan
 
 LINES_MAX = 40  # of a summary
 _WORDS_MAX = 220  # characters of a row in a summary
@@ -37,12 +38,13 @@ class Difference(Struct, frozen=True):
 
 
 class Behaviour(Struct, frozen=True):
-    """What one plan did: the digest of the plan and the rows of its run; `repeat` is the command."""
+    """What one plan did: the digest of the plan and the rows of its run; `repeat` is the command, `plan` what was performed."""
 
     plan_digest: str
     rows: tuple[Row, ...]
     repeat: str = ""
     file: str = ""
+    plan: Plan | None = None
 
 
 class Group(Struct, frozen=True):

@@ -10,7 +10,6 @@ from highwater.campaigns.chaos import Check, Part, Phase
 from highwater.campaigns.first_calls import call_in_plan
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.text import load_plan
 from highwater.runs.revisions import Revision
 
 BEHAVING: tuple[Phase, ...] = ("corpus", "plans")  # phases whose behaviour is kept
@@ -49,10 +48,10 @@ def next_steps(found: Mapping[str, Difference], now: Mapping[str, Behaviour], ea
     if first is None:
         return []
     lines = [f"again   {first.repeat}"]
-    if earlier is None or not first.file:
+    if earlier is None or first.plan is None:
         return lines
     try:
-        lines.append(f"call    {call_in_plan(load_plan(Path(first.file)), earlier)}")
+        lines.append(f"call    {call_in_plan(first.plan, earlier)}")
     except UsageError as error:
         lines.append(f"call    not known: {error}")
     return [*lines, f"beside  highwater report RUN --beside {earlier.name}  shows where the stored run parts from it"]

@@ -16,7 +16,7 @@ class ReachOfChanges:
 
     def __init__(self, changed: Sequence[Changed] = (), since: str = "") -> None:
         self._changed = changed
-        self._since = since
+        self.since = since
         self._taken: set[str] = set()
         self.watched = frozenset(function.name for function in changed)
 
@@ -33,8 +33,8 @@ class ReachOfChanges:
         if not self._changed:
             return
         missed = self.unreached()
-        count = f"{len(self._changed)} function{'s' if len(self._changed) != 1 else ''} since {self._since}"
-        yield f"{_TITLE:<22} {count}; {'no run came to, and so none judges:' if missed else 'runs came to all of it'}"
+        count = f"{len(self._changed)} function{'s' if len(self._changed) != 1 else ''} since {self.since}"
+        yield f"{_TITLE:<22} {count}; {'no run on safe came to, and so none judges:' if missed else 'runs came to all of it'}"
         yield from (f"    {line}" for line in missed[:_SHOWN])
         if len(missed) > _SHOWN:
             yield f"    and {len(missed) - _SHOWN} more; --json lists all"

@@ -255,11 +255,11 @@ def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
     while planned := plans.planned():
         cases = [_case_of_planned(planned_run, store) for planned_run in planned]
         parts.append(perform_cases("guided", cases, means, unknown_allowed=unknown_allowed, branches=True))
-        if parts[-1].stopped is not None:
-            break
         reaches = [reach_of(summary) for summary in parts[-1].summaries]
         for reach in filter(None, reaches if means.watched else ()):
             means.on_taken(names_in(reach))
+        if parts[-1].stopped is not None:
+            break
         plans.learn(planned, reaches)
     checks: list[Check] = []
     for part in parts:
@@ -310,7 +310,7 @@ def perform_cases(
         if summary.behaviour is not UNSET:
             digest, rows = summary.plan_digest, summary.behaviour
             line = replace(line, behaviour=recorded(digest, rows))
-            means.on_behaviour(f"{name}/{case.entry}", Behaviour(digest, rows, summary.repeat, check.plan))
+            means.on_behaviour(f"{name}/{case.entry}", Behaviour(digest, rows, summary.repeat, check.plan, case.plan))
         if summary.taken is not UNSET:
             means.on_taken(summary.taken)
         means.on_line(line)

@@ -274,7 +274,7 @@ def tasks_of(
             backend=backend,
             branches=branches,
             behaviour=behaviour,
-            watched=watched,
+            watched=watched if case.plan.protocol == SAFE else frozenset(),
         )
 
 

@@ -135,7 +135,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     against: Comparison | None = None
     changed: tuple[str, ...] = ()  # how plans behave otherwise than the snapshot says, in lines
     ignored: tuple[str, ...] = ()  # causes that do not count, each with its runs and the reason
-    unreached: tuple[str, ...] = ()  # changed code of the protocol that no run on `safe` came to, in lines
+    changed_since: str = ""  # the commit with which the code of the protocol was compared; empty if it was not
+    unreached: tuple[str, ...] = ()  # changed code that no run on `safe` came to, in lines
     index: str
     junit: str
 
@@ -194,15 +195,17 @@ def chaos(arguments: Options) -> int:
     reach = ReachOfChanges() if earlier is None else reach_of_changes(earlier)
     with cleaned_up("process" if foreign else "sim"):
         performed = _perform_job(arguments, job, build, store=store, workers=workers, marks=marks, reach=reach)
-    parts, changed = _compare_behaviour(job, performed, earlier, accepting=arguments.accept, show=show)
+    is_interrupted = any(part.interrupted for part in performed.parts)
+    looked_into = None if is_interrupted else earlier  # an interrupted job searches no further
+    parts, changed = _compare_behaviour(job, performed, looked_into, accepting=arguments.accept, show=show)
     if show:
         for line in reach.lines():
             say(line)
     smaller = _shrink_red_runs(
         parts, store, 0.0 if arguments.bisect or other_commit or foreign else arguments.shrink, workers=workers, show=show
     )
-    if earlier is not None and not any(part.interrupted for part in parts):
-        _keep_first_calls(earlier, parts, store, show=show)
+    if looked_into is not None:
+        _keep_first_calls(looked_into, parts, store, show=show)
     _say_reds(reds(parts, store, smaller, marks), parts, repeat=repeat, show=show)
     code = worst(part.code for part in parts)
     _write_pages_of_all(parts, store, repeat=repeat, code=code, smaller=smaller, marks=marks)
@@ -216,6 +219,7 @@ def chaos(arguments: Options) -> int:
         against=comparison,
         changed=changed,
         ignored=tuple(marks.lines(ignored_runs(parts))),
+        changed_since=reach.since,
         unreached=reach.unreached(),
         index=str(store / INDEX),
         junit=str(store / JUNIT),

@@ -47,7 +47,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     file: str  # reference/replica/isr.py
     line: int
     code: str  # the line of source that decides
-    lines: range = range(0)  # of the statements that it leads to; empty for a part of an expression
+    lines: range = range(0)  # of the statements or the value that it leads to, and that no other way comes to
     needs: tuple[_Need, ...] = ()
 
     @property
@@ -216,6 +216,7 @@ class _Marker(ast.NodeTransformer):
         self._depth = 0  # of functions
         self._count_by_name: Counter[str] = Counter()
         self._needs: tuple[_Need, ...] = ()
+        self._after: list[ast.stmt] = []  # the statements that follow an `if` whose body leaves
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self._within.append(node.name)
@@ -228,7 +229,9 @@ class _Marker(ast.NodeTransformer):
         self._within.append(node.name)
         self._depth += 1
         # Both ways of an `if` have marks, so a function with one needs no mark of its own.
-        entered = [] if any(isinstance(part, ast.If) for part in node.body) else [self._statement("called", node, node.body)]
+        entered = (
+            [] if any(isinstance(part, ast.If) for part in node.body) else [self._statement("called", node, _lines(node.body))]
+        )
         start = 1 if ast.get_docstring(node, clean=False) is not None else 0
         node.body = self._marked_statements(node.body)
         node.body[start:start] = entered
@@ -237,11 +240,12 @@ class _Marker(ast.NodeTransformer):
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        """Mark both ways of an `if`."""
-        test = deepcopy(node.test)
+        """Mark both ways of an `if`. If its body leaves, what follows is part of the other way."""
+        test, others = deepcopy(node.test), [*node.orelse, *self._after]
+        self._after = []
         node.test = self.visit(node.test)
         node.body = self._arm(_if(test), node, node.body, _Need(test, True))
-        node.orelse = self._arm(_not(test), node, node.orelse, _Need(test, False))
+        node.orelse = self._arm(_not(test), node, node.orelse, _Need(test, False), lines=_lines(others))
         return node
 
     def visit_For(self, node: ast.For) -> ast.AST:
@@ -293,27 +297,33 @@ class _Marker(ast.NodeTransformer):
         """The statements with marks. What follows an `if` that leaves the body needs that its test is false."""
         outer_needs = self._needs
         statements = []
-        for statement in body:
+        for number, statement in enumerate(body, 1):
             leaving = statement.test if isinstance(statement, ast.If) and _leaves(statement.body) else None
             test = deepcopy(leaving)
+            self._after = [] if leaving is None else body[number:]
             statements.append(self.visit(statement))
             self._needs = _with(self._needs, None if test is None else _Need(test, False))
         self._needs = outer_needs
         return statements
 
-    def _arm(self, name: str, node: ast.AST, body: list[ast.stmt], need: "_Need | None" = None) -> list[ast.stmt]:
-        """A body with its mark; without one outside of functions and where the body says that it is impossible."""
+    def _arm(
+        self, name: str, node: ast.AST, body: list[ast.stmt], need: "_Need | None" = None, *, lines: range | None = None
+    ) -> list[ast.stmt]:
+        """A body with its mark; without one outside of functions and where the body says that it is impossible.
+
+        `lines`: those of the branch, if they are not those of the body.
+        """
         if not self._depth or (body and _is_impossible(body[0])):
             return self._marked_statements(body)
         with self._needing(need):
-            return [self._statement(name, node, body), *self._marked_statements(body)]
+            return [self._statement(name, node, _lines(body) if lines is None else lines), *self._marked_statements(body)]
 
     def _side(self, name: str, node: ast.AST, value: ast.expr, need: "_Need") -> ast.expr:
         """A part of an expression as `mark(number, 1) or value`."""
         if not self._depth:
             return cast(ast.expr, self.visit(value))
         with self._needing(need):
-            number = self._number(name, node)
+            number = self._number(name, node, _lines([value]))
             call = ast.Call(func=ast.Name(MARK, ast.Load()), args=[ast.Constant(number), ast.Constant(1)], keywords=[])
             return ast.copy_location(ast.BoolOp(op=ast.Or(), values=[call, self.visit(value)]), value)
 
@@ -325,9 +335,8 @@ class _Marker(ast.NodeTransformer):
         yield
         self._needs = outer_needs
 
-    def _statement(self, name: str, node: ast.AST, body: Sequence[ast.stmt]) -> ast.stmt:
+    def _statement(self, name: str, node: ast.AST, lines: range) -> ast.stmt:
         """`marks[number] = 1`, before the statements of a branch."""
-        lines = range(body[0].lineno, (body[-1].end_lineno or body[-1].lineno) + 1) if body else range(0)
         number = ast.Constant(self._number(name, node, lines))
         target = ast.Subscript(value=ast.Name(MARKS, ast.Load()), slice=number, ctx=ast.Store())
         return ast.copy_location(ast.Assign(targets=[target], value=ast.Constant(1)), node)
@@ -348,6 +357,11 @@ class _Marker(ast.NodeTransformer):
 def _with(needs: tuple[_Need, ...], need: _Need | None) -> tuple[_Need, ...]:
     """With one more condition, if it reads a switch."""
     return (*needs, need) if need is not None and reads_switch(need.test) else needs
+
+
+def _lines(parts: Sequence[ast.stmt | ast.expr]) -> range:
+    """The lines from the first of these parts to the last."""
+    return range(parts[0].lineno, (parts[-1].end_lineno or parts[-1].lineno) + 1) if parts else range(0)
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

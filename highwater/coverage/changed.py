@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from highwater.coverage.branches import PARTS, Branch, is_excluded, marked
+from highwater.errors import UsageError
 from reference.config import VARIANTS
 
 _SAFE = VARIANTS["safe"]
@@ -70,19 +71,25 @@ def unreached(changed: Sequence[Changed], taken: Set[str]) -> tuple[str, ...]:
 
 
 def _changed_in(file: str, source: str, before: str) -> Iterator[Changed]:
-    """The changed functions of one module."""
+    """The changed functions of one module: all, if the earlier source is no Python. UsageError if the present one is none."""
     module = file.removeprefix("reference/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    _, branches = marked(source, module=module, file=file, first=0)
-    _, branches_before = marked(before, module=module, file=file, first=0)
+    try:
+        _, branches = marked(source, module=module, file=file, first=0)
+    except SyntaxError as error:
+        raise UsageError(f"{file}:{error.lineno}: {error.msg}") from None
+    try:
+        _, branches_before = marked(before, module=module, file=file, first=0)
+    except SyntaxError:
+        before, branches_before = "", []
     names_before = {branch.name for branch in branches_before}
     functions, functions_before = dict(_functions_in(source)), dict(_functions_in(before))
-    lines = _changed_lines(before, source)
+    lines = _changed_lines(before.splitlines(), source.splitlines())
     for name, node in functions.items():
         earlier = functions_before.get(name)
         if earlier is not None and _syntax(earlier) == _syntax(node):
             continue
         full = f"{module}.{name}"
-        inside = [branch for branch in branches if branch.function == full]
+        inside = [branch for branch in branches if f"{branch.function}.".startswith(f"{full}.")]
         own = [branch for branch in inside if branch.name not in names_before or lines & _own_lines(branch, inside)]
         own = [branch for branch in own if not is_excluded(branch, _SAFE)]
         yield Changed(
@@ -109,11 +116,21 @@ def _syntax(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return " ".join(map(ast.dump, [node.args, *node.decorator_list, *body]))
 
 
-def _changed_lines(before: str, now: str) -> set[int]:
-    """The lines of the present source that the earlier one does not have, from 1 on."""
-    matcher = SequenceMatcher(None, before.splitlines(), now.splitlines(), autojunk=False)
-    blocks = [range(first, end) for tag, _, _, first, end in matcher.get_opcodes() if tag in ("replace", "insert")]
-    return {index + 1 for block in blocks for index in block}
+def _changed_lines(before: Sequence[str], now: Sequence[str]) -> set[int]:
+    """The numbers, from 1 on, of the lines that were changed or are new; where lines were deleted, of a line beside them."""
+    numbers: set[int] = set()
+    for tag, first_before, _, first, end in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
+        if tag in ("replace", "insert"):
+            numbers.update(range(first + 1, end + 1))
+        elif tag == "delete":
+            neighbours = [number for number in (first, first + 1) if 1 <= number <= len(now)]
+            beside = [number for number in neighbours if _indent(now[number - 1]) == _indent(before[first_before])]
+            numbers.update(beside[:1] or neighbours[:1])
+    return numbers
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _own_lines(branch: Branch, inside: Sequence[Branch]) -> set[int]:

@@ -229,6 +229,13 @@ def test_full_directory_is_kept_where_a_start_only_reads(ended: str, failed: str
     assert sketch("brokers", ended, STARTED, failed) == ([words] if is_reported else [])
 
 
+def test_registered_broker_may_need_room_in_the_same_moment() -> None:
+    """Without delays a broker starts, registers, creates a log and finds its disk full at one time."""
+    registered = "registered node=b1 incarnation=2 time_ns=4000000000"
+
+    assert sketch("brokers", KILLED, STARTED, registered, FULL) == []
+
+
 def _logs(*dirs: int, node: str = "b1") -> list[str]:
     return [f"log-on-disk node={node} partition={number} dir={dir_}" for number, dir_ in enumerate(dirs)]
 

@@ -194,6 +194,15 @@ def test_acknowledgement_of_unknown_content_may_be_of_any_record() -> None:
     assert drained(PRODUCED, 'invoke share-acknowledge process=1 value={"group":"g"}', silent, GIVEN) == ["undelivered-record"]
 
 
+def test_record_of_a_failed_poll_may_have_been_accepted() -> None:
+    """A client that lost the answer of a poll has its records all the same, and may accept them."""
+    failed, asked = 'info share-poll process=1 value={"group":"g"}', 'invoke share-acknowledge process=1 value={"group":"g"}'
+    silent = "info share-acknowledge process=1"
+
+    assert drained(PRODUCED, failed, GIVEN) == ["undelivered-record"]
+    assert drained(PRODUCED, failed, asked, silent, GIVEN) == []
+
+
 def test_record_acknowledged_after_the_last_polls_is_not_missed() -> None:
     polls = (f"invoke share-poll {TAIL}", f"{VAIN} {TAIL}", "invoke share-poll process=2 time_ns=3600000100000")
     lines = (GIVEN, 'ok share-leave value={"group":"g"}', "healed", *polls, f"{VAIN} process=2 time_ns=3700000000000")

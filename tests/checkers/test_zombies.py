@@ -261,3 +261,23 @@ def test_transaction_that_is_seen_in_part_has_committed() -> None:
 
     assert kinds(*lines, *at_the_end("x", "y", process=8)) == []
     assert kinds(*lines, *at_the_end("x", process=8)) == ["unseen"]
+
+
+@pytest.mark.parametrize(
+    ("late", "is_live"),
+    [
+        ((send_step(2, "y"), transaction_step("ok", "txn-abort", 2)), True),
+        ((send_step(2, "y", "info"), transaction_step("ok", "txn-abort", 2)), False),
+        ((send_step(2, "y"), transaction_step("info", "txn-commit", 2)), False),
+        ((send_step(1, "y"), transaction_step("info", "txn-commit", 1)), True),
+    ],
+    ids=["aborted on purpose", "aborted after an error", "not committed", "fenced"],
+)
+def test_late_transactions_must_be_committed_if_they_can(late: tuple[str, str], is_live: bool) -> None:
+    """A short run whose last transactions were aborted on purpose, or fenced, was not live."""
+    timed = [f"{step.replace('ok ', 'invoke ', 1).replace('info ', 'invoke ', 1)} {LATE}" for step in late]
+    lines = [line for pair in zip(timed, (f"{step} {LATE}" for step in late), strict=True) for line in pair]
+    verdict = judge(history_of(FIRST, SECOND, "healed", *lines, *at_the_end()), (CHECKER,))
+    told = any("was committed from the bound B" in line for line in verdict.not_live)
+
+    assert told is not is_live

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from highwater.behaviour.difference import Behaviour, Difference
 from highwater.behaviour.rows import Row
@@ -16,6 +17,7 @@ from highwater.campaigns.behaviour import next_steps
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
+from highwater.plans.text import load_plan
 from highwater.runs.revisions import Revision
 
 ROOT = Path(__file__).parents[3]
@@ -150,10 +152,11 @@ CHANGED = {
     "plans/one": Difference("new", "new: elected", Row("elected", "b1 t-0", ("t-0",), 1)),
 }
 HEAD = Revision(name="HEAD", words="HEAD")
+PERFORMED = replace(load_plan(ROOT / f"corpus/plans/{PLAN}.yaml"), protocol="v3")  # not the protocol that its file names
 
 
 def _performed(file: Path | str) -> dict[str, Behaviour]:
-    return {"plans/one": Behaviour("digest", (), f"highwater run --plan {file}", str(file))}
+    return {"plans/one": Behaviour("digest", (), f"highwater run --plan {file}", str(file), PERFORMED)}
 
 
 def test_change_comes_with_its_run_and_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +165,7 @@ def test_change_comes_with_its_run_and_first_call(monkeypatch: pytest.MonkeyPatc
     asked: list[tuple[str, str]] = []
 
     def call(plan: Plan, there: Revision) -> str:
-        asked.append((plan.name, there.name))
+        asked.append((plan.protocol, there.name))
         return "The first call."
 
     monkeypatch.setattr(behaviour, "call_in_plan", call)
@@ -170,7 +173,7 @@ def test_change_comes_with_its_run_and_first_call(monkeypatch: pytest.MonkeyPatc
 
     assert [line.partition("  ")[0] for line in lines] == ["again", "call", "beside"]
     assert lines[:2] == [f"again   highwater run --plan {file}", "call    The first call."]
-    assert asked == [(PLAN, "HEAD")]
+    assert asked == [("v3", "HEAD")]
 
 
 def test_change_without_an_earlier_protocol_has_its_run() -> None:

@@ -10,6 +10,7 @@ from highwater.cli import chaos
 from highwater.cli.main import run_command_line
 from highwater.coverage.branches import branches, counting, names_of
 from highwater.coverage.changed import changed_functions, sources_under, unreached
+from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.revisions import Revision
 from reference.replica import leader
@@ -64,6 +65,41 @@ def test_new_condition_must_be_reached_in_both_ways() -> None:
     )
 
 
+def test_lines_behind_a_guard_must_be_reached() -> None:
+    """What follows `if …: return` is reached where the condition is false, and nowhere else."""
+    before = "def find(x):\n    if x is None:\n        return 0\n    return x + 1\n"
+    changed = changed_functions({FILE: before.replace("x + 1", "x + 2")}, {FILE: before})
+
+    guard, rest = "replica.toy.find: if x is None", "replica.toy.find: not x is None"
+    assert unreached(changed, {guard}) == (f"replica.toy.find ({FILE}:1): not x is None (line 2) was not reached",)
+    assert unreached(changed, {guard, rest}) == ()
+
+
+def test_deleted_line_counts_for_the_branch_that_it_was_in() -> None:
+    before = "def act(x):\n    if x:\n        first()\n        second()\n    else:\n        third()\n"
+    changed = changed_functions({FILE: before.replace("        second()\n", "")}, {FILE: before})
+
+    assert unreached(changed, {"replica.toy.act: not x"}) == (f"replica.toy.act ({FILE}:1): if x (line 2) was not reached",)
+    assert unreached(changed, {"replica.toy.act: if x"}) == ()
+
+
+def test_changed_value_of_an_expression_must_be_reached() -> None:
+    before = "def value(x):\n    return (\n        1\n        if x\n        else 2\n    )\n"
+    changed = changed_functions({FILE: before.replace("else 2", "else 3")}, {FILE: before})
+
+    called, other = "replica.toy.value: called", "replica.toy.value: not x"
+    assert [line.partition("): ")[2] for line in unreached(changed, {called})] == ["not x (line 3) was not reached"]
+    assert unreached(changed, {called, other}) == ()
+
+
+def test_source_that_is_no_python_is_one_line() -> None:
+    with pytest.raises(UsageError, match=rf"^{FILE}:1: "):
+        changed_functions({FILE: "def broken(:\n"}, {})
+
+    (changed,) = changed_functions({FILE: "def mended():\n    pass\n"}, {FILE: "def broken(:\n"})
+    assert changed.name == "replica.toy.mended"
+
+
 def test_function_of_a_new_module_is_a_changed_one() -> None:
     (changed,) = changed_functions({FILE: "class Toy:\n    def twice(self, x):\n        return 2 * x\n"}, {})
 
@@ -101,7 +137,7 @@ def test_changes_are_counted_from_the_commit_that_is_named(monkeypatch: pytest.M
 
     assert reach.watched == {"replica.leader._divergence"}
     title, line = reach.lines()
-    assert title == f"{'changed code':<22} 1 function since c0ffee (accepted last); no run came to, and so none judges:"
+    assert title == f"{'changed code':<22} 1 function since c0ffee (accepted last); no run on safe came to, and so none judges:"
     assert line.endswith(" was not called")
 
 
@@ -117,6 +153,6 @@ def test_chaos_tells_changed_code_that_no_run_reaches(
     assert run_command_line(asked) == ExitCode.VALID
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("changed code"))
-    assert lines[at].endswith("1 function since HEAD; no run came to, and so none judges:")
+    assert lines[at].endswith("1 function since HEAD; no run on safe came to, and so none judges:")
     assert lines[at + 1].startswith("    replica.leader._divergence (reference/replica/leader.py:")
     assert ": not fetch.last_epoch == NO_EPOCH (line " in lines[at + 1]

@@ -12,7 +12,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from highwater.backends.real.clients.transactions import (
     ABORTED,
     CALL_S,
-    POLLED_MAX,
     READING,
     Reading,
     Records,
@@ -59,7 +58,7 @@ class Member:
         positions: dict[Partition, int] = {}
         try:
             consumer = self._group_consumer(call.group, call.reads)
-            records = self._reading.take(consumer.consume(POLLED_MAX, GROUP_POLL_S), positions)
+            records = self._reading.poll(consumer, GROUP_POLL_S, positions)
             at_end = self._is_at_end()
         except KafkaException as raised:
             return Reply(
@@ -83,7 +82,7 @@ class Member:
         failed: list[KafkaError] = []
         try:
             consumer = self._group_consumer(call.group, call.reads, **{"isolation.level": "read_committed"})
-            answer["records"] = records = self._reading.take(consumer.consume(POLLED_MAX, GROUP_POLL_S), positions)
+            answer["records"] = records = self._reading.poll(consumer, GROUP_POLL_S, positions)
             if self._partitions_moved.get("revoked"):
                 # What was polled may be another member's by now: the next poll reads what this member still has, or has anew.
                 error = REVOKED if records else None

@@ -39,17 +39,31 @@ def name_of(error: KafkaError) -> str:
 
 
 class Reading:
-    """Where the partitions end that a consumer has read to their ends, by partition."""
+    """Where the partitions end that a consumer has read to their ends, by partition; and an error that is still to be told."""
 
     def __init__(self) -> None:
         self.ended: dict[str, int] = {}
+        self._error: KafkaError | None = None
 
     def ended_all(self, partitions: Iterable[Partition]) -> bool:
         """Whether each of the partitions was read to its end."""
         return all(key_of(partition) in self.ended for partition in partitions)
 
-    def take(self, messages: Iterable[Message], positions: dict[Partition, int]) -> Records:
-        """Sort messages by partition and move the positions. Raises KafkaException for an error that does not pass."""
+    def poll(self, consumer: Consumer, wait_s: float, positions: dict[Partition, int]) -> Records:
+        """The next records by partition; moves the positions. Raises KafkaException for an error that does not pass.
+
+        librdkafka gives records and errors of other partitions at once, and goes on behind both. So an error that came with
+        records is told by the next poll: these records would never be given again.
+        """
+        if self._error is None:
+            records = self._take(consumer.consume(POLLED_MAX, wait_s), positions)
+            if records or self._error is None:
+                return records
+        error, self._error = self._error, None
+        raise KafkaException(error)
+
+    def _take(self, messages: Iterable[Message], positions: dict[Partition, int]) -> Records:
+        """Sort messages by partition and move the positions; keeps the first error that does not pass."""
         records: Records = {}
         for message in messages:
             partition = (str(message.topic()), int(message.partition() or 0))
@@ -58,7 +72,7 @@ class Reading:
                 if error.code() == KafkaError._PARTITION_EOF:
                     self.ended[key_of(partition)] = offset or 0
                 elif not error.retriable():
-                    raise KafkaException(error)
+                    self._error = self._error or error
                 continue
             assert offset is not None
             self.ended.pop(key_of(partition), None)
@@ -253,7 +267,7 @@ class Transactions:
             self._consumer.assign(starts)
         end_s = monotonic() + self._timeout_ms / 1000
         while True:
-            records = self._reading.take(self._consumer.consume(POLLED_MAX, POLL_S), self._positions)
+            records = self._reading.poll(self._consumer, POLL_S, self._positions)
             ended = self._reading.ended_all(reads)
             if records or ended:
                 return [records, "end"] if ended and self._shows_all(reads) else [records]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from highwater.backends.real.clients import transactions
 from highwater.backends.real.clients.sessions import Sessions
-from highwater.backends.real.clients.transactions import ABORTED, TransactionalProducer
+from highwater.backends.real.clients.transactions import ABORTED, Reading, TransactionalProducer
 from highwater.backends.real.zookeeper.local import free_port
 from highwater.rig.attempts import Reply
 from highwater.rig.sessions import (
@@ -237,6 +237,28 @@ def test_aborted_process_reads_its_records_again(cluster: str) -> None:
     assert [value for _, value in again["records"]["t-0"]] == ["a"]
 
 
+def message(offset: int, error: KafkaError | None = None) -> Any:
+    """A message of partition t-0, or an error about it."""
+    return SimpleNamespace(
+        topic=lambda: "t", partition=lambda: 0, error=lambda: error, offset=lambda: offset, value=lambda: b"%d" % offset
+    )
+
+
+def test_records_that_come_with_an_error_are_not_lost() -> None:
+    """librdkafka goes on behind them: a member that told the error alone skipped them, and the cluster was accused."""
+    unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    batches = [[message(0), message(-1, unknown)], [message(1)]]
+    consumer: Any = SimpleNamespace(consume=lambda at_most, wait_s: batches.pop(0))
+    reading = Reading()
+    positions: dict[tuple[str, int], int] = {}
+
+    assert reading.poll(consumer, 0.1, positions) == {"t-0": [[0, "0"]]}
+    with pytest.raises(KafkaException):
+        reading.poll(consumer, 0.1, positions)
+    assert reading.poll(consumer, 0.1, positions) == {"t-0": [[1, "1"]]}
+    assert positions == {("t", 0): 2}
+
+
 class BehindOpenTransaction:
     """A consumer of one partition: committed records end at offset 3, the log at `high`."""
 
@@ -244,8 +266,7 @@ class BehindOpenTransaction:
         self._high = high
 
     def consume(self, _: int, __: float) -> list[Any]:
-        error = KafkaError(KafkaError._PARTITION_EOF)
-        return [SimpleNamespace(topic=lambda: "t", partition=lambda: 0, error=lambda: error, offset=lambda: 3)]
+        return [message(3, KafkaError(KafkaError._PARTITION_EOF))]
 
     def get_watermark_offsets(self, _: TopicPartition, *, cached: bool) -> tuple[int, int]:
         assert cached
