@@ -43,6 +43,8 @@ def share_groups(case: Case) -> set[str]:
             # Nobody knows what it asked for: any of the records that its member was given.
             own = [poll for poll in polls if process_of(poll) == process_of(call) and asked_at(poll) < asked_at(call)]
             asked |= {place for poll in own for place in _given(poll)}
+            if any(not (poll.ok or poll.failed) for poll in own):
+                return kinds | {UNJUDGED}  # a poll without an answer may have given it any record
     for record, acked in acknowledged_records(case.operations).items():
         told = max((_given(poll).get(record[:2], 0) for poll in polls), default=0)
         if acked < drained and record[:2] not in asked and told <= _DELIVERIES_MAX:

@@ -125,7 +125,7 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
     keys = partition_keys(operations)
     run = _Run([], {}, set(), {}, {}, {}, set(), Unreadable(NAME))
     given: dict[tuple[str, int], set[_Place]] = {}  # group and member -> all records that it was given
-    failed: set[tuple[str, int]] = set()  # members with a poll that failed, and perhaps gave them records
+    lost: set[tuple[str, int]] = set()  # members with a poll of unknown outcome, which perhaps gave them records
     for call in sorted(operations.calls, key=lambda call: call.invoked):
         if call.f == "produce":
             if is_acknowledged(call):
@@ -143,11 +143,12 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
             given.setdefault((answer.group, member), set()).update(run.polls[-1].records)
         elif call.f == "share-poll":
             run.failed[answer.group] = call.invoked
-            failed.add((answer.group, member))
+            if call.type != "fail":
+                lost.add((answer.group, member))
         elif call.f == "share-acknowledge" and (not call.rows or call.rows[0].value is None):
             # Nobody knows what it asked for: it may have accepted any record that its member was given.
             run.asked.update(given.get((answer.group, member), ()))
-            if (answer.group, member) in failed:
+            if (answer.group, member) in lost:
                 run.blind.add(answer.group)
         elif call.f == "share-acknowledge":
             _take_acknowledgements(run, call, answer)
