@@ -48,6 +48,7 @@ class Branch(Struct, frozen=True, kw_only=True):
     line: int
     code: str  # the line of source that decides
     lines: range = range(0)  # of the statements or the value that it leads to, and that no other way comes to
+    of_value: bool = False  # it leads to a part of an expression
     needs: tuple[_Need, ...] = ()
 
     @property
@@ -323,7 +324,7 @@ class _Marker(ast.NodeTransformer):
         if not self._depth:
             return cast(ast.expr, self.visit(value))
         with self._needing(need):
-            number = self._number(name, node, _lines([value]))
+            number = self._number(name, node, _lines([value]), of_value=True)
             call = ast.Call(func=ast.Name(MARK, ast.Load()), args=[ast.Constant(number), ast.Constant(1)], keywords=[])
             return ast.copy_location(ast.BoolOp(op=ast.Or(), values=[call, self.visit(value)]), value)
 
@@ -341,7 +342,7 @@ class _Marker(ast.NodeTransformer):
         target = ast.Subscript(value=ast.Name(MARKS, ast.Load()), slice=number, ctx=ast.Store())
         return ast.copy_location(ast.Assign(targets=[target], value=ast.Constant(1)), node)
 
-    def _number(self, name: str, node: ast.AST, lines: range = range(0)) -> int:
+    def _number(self, name: str, node: ast.AST, lines: range, *, of_value: bool = False) -> int:
         """The number of a new branch."""
         full = f"{self._module}.{'.'.join(self._within)}: {name}"
         self._count_by_name[full] += 1
@@ -349,7 +350,7 @@ class _Marker(ast.NodeTransformer):
         line: int = getattr(node, "lineno", 1)
         file = f"reference/{self._module.replace('.', '/')}.py"
         code = self._lines[line - 1].strip()
-        branch = Branch(name=full + again, file=file, line=line, code=code, lines=lines, needs=self._needs)
+        branch = Branch(name=full + again, file=file, line=line, code=code, lines=lines, of_value=of_value, needs=self._needs)
         self.branches.append(branch)
         return self._first + len(self.branches) - 1
 

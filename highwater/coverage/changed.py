@@ -134,9 +134,9 @@ def _indent(line: str) -> int:
 
 
 def _own_lines(branch: Branch, inside: Sequence[Branch]) -> set[int]:
-    """The lines of a branch that belong to no branch within it."""
+    """The lines of a branch that belong to no other statements within it. Values share their lines with their statement."""
     lines = set(branch.lines)
     for other in inside:
-        if other is not branch and set(other.lines) < set(branch.lines):
+        if not other.of_value and set(other.lines) < set(branch.lines):
             lines -= set(other.lines)
     return lines
