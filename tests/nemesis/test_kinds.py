@@ -67,5 +67,5 @@ def test_fault_mix_has_only_known_kinds(name: str) -> None:
 def test_unknown_fault_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; did you mean 'partition'"):
         select(["pause", "partitoin"])
-    with pytest.raises(UnknownKindError, match=r"unknown fault 'flood'; known: calm, .*partition-halves"):
+    with pytest.raises(UnknownKindError, match=r"unknown fault 'flood'; known: calm, .* and \d+ more$"):
         select(["flood"])

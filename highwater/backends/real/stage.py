@@ -61,6 +61,11 @@ def unplayable(plan: Plan) -> str | None:
     return beyond_reference(plan) or libraries.refusal(plan) or tmpdir_too_long()
 
 
+def missing_library(plan: Plan) -> str | None:
+    """What this machine lacks for the client library of the plan, in a sentence; None if nothing."""
+    return libraries.missing(plan)
+
+
 def perform(plan: Plan, provenance: Provenance, site: Site, system: System, *, backend: str) -> Run:
     """Perform the plan on a cluster of real brokers and take it down. Ctrl-C ends the run early and keeps the rows so far.
 

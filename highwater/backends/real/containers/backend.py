@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from highwater.backends.real.clients import libraries
 from highwater.backends.real.containers import images
 from highwater.backends.real.containers.engine import Engine, missing
 from highwater.backends.real.containers.links import AgentClient
@@ -14,7 +13,7 @@ from highwater.backends.real.containers.place import make_grounds, make_place
 from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.means import means
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT
-from highwater.backends.real.stage import perform, unplayable
+from highwater.backends.real.stage import missing_library, perform, unplayable
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.registry import system_for
 from highwater.plans.plan import Plan, system_of, words_of
@@ -42,7 +41,7 @@ class DockerBackend:
         if system.packing is None:
             return f"{words_of(system_of(plan))} does not run in containers; run it with --backend process"
         reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or system.refuse()
-        reason = reason or libraries.missing(plan) or missing()
+        reason = reason or missing_library(plan) or missing()
         if reason is not None:
             return reason
         with Engine() as engine:

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-from highwater.backends.real.clients import libraries
 from highwater.backends.real.processes.site import ProcessSite, missing_for
 from highwater.backends.real.site import Site
-from highwater.backends.real.stage import perform, unplayable
+from highwater.backends.real.stage import missing_library, perform, unplayable
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.registry import system_for
@@ -34,7 +33,7 @@ class ProcessBackend:
             unplayable(plan)
             or next(iter(refusals("process", plan.schedule)), None)
             or system.refuse()
-            or libraries.missing(plan)
+            or missing_library(plan)
             or missing_for(plan)
             or (missing() if system.zookeeper else None)
         )
