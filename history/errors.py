@@ -35,8 +35,13 @@ class Mistakes(HistoryError):  # noqa: N818 - several errors
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The error message for a name that does not exist, with the name that was probably meant."""
     names = tuple(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.75)
-    return f"unknown {what} {name!r}; " + (f"did you mean {close[0]!r}?" if close else f"known: {_listed(names)}")
+    return f"unknown {what} {name!r}; {question_of_meant(name, names) or f'known: {_listed(names)}'}"
+
+
+def question_of_meant(name: str, known: Iterable[str]) -> str:
+    """Ask whether a known name was meant that is nearly this one; empty if none is."""
+    close = get_close_matches(name, tuple(known), n=1, cutoff=0.75)
+    return f"did you mean {close[0]!r}?" if close else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -288,8 +288,7 @@ def _legacy_registration(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any
     """(broker as text, its registration) if the controller has read that it sends no heartbeats (R-206); None for another."""
     name = outcome.op.path.removeprefix(f"{paths.BROKER_IDS}/")
     if name.isdecimal() and isinstance(outcome.answer, Data):
-        is_legacy = bool(outcome.answer.data) and paths.is_legacy_registration(outcome.answer.data)
-        yield name, outcome.answer.czxid if is_legacy else None
+        yield name, outcome.answer.czxid if paths.is_legacy_registration(outcome.answer.data) else None
 
 
 def _version_led_from(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:

@@ -7,7 +7,6 @@ values that equal their default and puts each window on one line.
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Protocol, TypeVar, get_args
 
@@ -15,7 +14,7 @@ import msgspec
 import yaml
 from msgspec import NODEFAULT, Struct, inspect
 
-from history.errors import unknown
+from history.errors import question_of_meant, unknown
 from nemesis.faults import AnyFault
 from nemesis.schedule import Window
 from nemesis.targets import AnyTarget
@@ -199,7 +198,6 @@ def _member_at(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None
 _AT = re.compile(r"^(?P<said>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?$")
 _STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]")
 _FIELD = re.compile(r"unknown field `(?P<name>.*)`$")
-_CLOSE = 0.7  # how alike two names must be for one to be meant (difflib's ratio)
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
 
 
@@ -213,9 +211,9 @@ def _path_and_reason(message: str, type: type[object], value: object) -> tuple[P
     place = trail.removeprefix(".")
     field = _FIELD.search(words)
     if field is not None:
-        close = get_close_matches(field["name"], _keys_at(inspect.type_info(type), value, path), n=1, cutoff=_CLOSE)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
-        return (*path, field["name"]), f"unknown key {field['name']!r}" + (f" in {place}" if place else "") + meant
+        question = question_of_meant(field["name"], _keys_at(inspect.type_info(type), value, path))
+        words = f"unknown key {field['name']!r}" + (f" in {place}" if place else "")
+        return (*path, field["name"]), f"{words}; {question}" if question else words
     unknown_value = _VALUE.search(words)
     if unknown_value is not None:
         words = _unknown_in_words(path, unknown_value["value"])

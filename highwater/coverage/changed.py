@@ -1,8 +1,8 @@
 """Which changed code of the protocol a run reaches: what no run of a gate reaches, the gate has not judged.
 
 Two sources of a module are compared function by function, by their syntax: comments, docstrings and spaces do not count. Of a
-changed function the branches are watched (`highwater.coverage.branches`). Modules outside of its `PARTS`, such as the event loop
-of a node, have no marks; they run in every run.
+changed function the branches are watched (`highwater.coverage.branches`). Constants, fields of classes, and modules outside of
+its `PARTS`, such as `reference/node.py`, are not compared.
 """
 
 import ast

@@ -489,3 +489,13 @@ def test_first_seed_follows_from_the_commit() -> None:
     )
 
     assert first_commit == second_run != second_commit
+
+
+def test_runs_on_other_protocols_watch_no_changed_code() -> None:
+    """What a known-bad protocol comes to says nothing of `safe`."""
+    cases = load_entry(Path("corpus/seeds/kip112-leader.yaml"))
+    tasks = tasks_of(cases, build=MEANS.build, keep=MEANS.keep, watched=frozenset({"replica.isr.maybe_shrink"}))
+
+    watching = {task.plan.protocol: bool(task.watched) for task in tasks}
+    assert len(watching) > 1
+    assert watching == {protocol: protocol == "safe" for protocol in watching}

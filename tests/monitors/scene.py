@@ -54,6 +54,7 @@ EPOCH, NEW = ControllerEpoch(4), ControllerEpoch(5)
 NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 GUARD = Check(paths.CONTROLLER_EPOCH, 1)
+REGISTRATION = paths.broker_payload(heartbeats=True, host="localhost", port=9092)
 
 
 def state(epoch: int = 7, version: int = 0, *, leader: int | None = 2, stamp: int = 20) -> PartitionState:

@@ -47,6 +47,7 @@ from tests.monitors.scene import (
     LIST,
     NONE,
     REGISTERED,
+    REGISTRATION,
     SHUTS_DOWN,
     THREE,
     TP,
@@ -76,9 +77,6 @@ def zk(number: int, *ops: object, atomic: bool = False) -> AnyEffect:
 
 def answers(number: int, *given: object, effects: tuple[AnyEffect, ...] = ()) -> Turn:
     return ZkReplied(number, given), [*effects]  # type: ignore[arg-type]
-
-
-REGISTRATION = paths.broker_payload(heartbeats=True, host="localhost", port=9092)
 
 
 def owner(path: str, session: int) -> tuple[Turn, Turn]:
@@ -144,7 +142,7 @@ EVENT = f"{paths.LOG_DIR_EVENT}0001"
 READS_EVENT = turn_with(zk(5, GetData(EVENT)))
 LOOKS = Exists(paths.CONTROLLER, watch=True)
 CLAIMS = Create(paths.CONTROLLER, b'{"version":1,"brokerid":1}', ephemeral=True)
-READS_B2 = (turn_with(zk(5, GetData(paths.broker_path(B2)))), answers(5, Data(b"", 0, 20)))
+READS_B2 = (turn_with(zk(5, GetData(paths.broker_path(B2)))), answers(5, Data(REGISTRATION, 0, 20)))
 # b2 holds a replica, is registered, and was told something that it has answered
 IDLE_B2 = (
     *(ELECTED, LIST, registered(1, 2, 3), LIST, registered(1, 2, 3), *THREE),

@@ -55,6 +55,7 @@ from tests.monitors.scene import (
     NOT_LEADER,
     REFUSED,
     REGISTERED,
+    REGISTRATION,
     RESIGNED,
     SHUTS_DOWN,
     STALE,
@@ -223,7 +224,7 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "deletion told to the next registration": (ELECTED, ACTIVE_B2, turn_with(stop(2)), turn_with(stop(3, delete=True, to=21))),
     "narrowed while the next registration is read": (
         *(ELECTED, ACTIVE_B2, *THREE, turn_with(stop(2)), turn_with(ZkRequest(6, (GetData(paths.broker_path(B2)),)))),
-        *((ZkReplied(6, (Data(b"", 0, 21),)), []), turn_with(assign(B3, B1))),
+        *((ZkReplied(6, (Data(REGISTRATION, 0, 21),)), []), turn_with(assign(B3, B1))),
     ),
     "write of an assignment that was narrow before": (
         *(ELECTED, *THREE, turn_with(ZkRequest(7, (GetData(paths.topic_path("t")),)))),

@@ -77,11 +77,11 @@ def test_lines_behind_a_guard_must_be_reached() -> None:
 
 def test_statement_owns_its_line_beside_a_part_of_it() -> None:
     """Otherwise only the second operand of `and` would be told, and not that the statement was never reached."""
-    before = "def find(x):\n    if x is None:\n        return 0\n    return x\n"
+    before = "def find(x):\n    if x is None:\n        return 0\n    note(x)\n    return x\n"
     changed = changed_functions({FILE: before.replace("return x\n", "return x and x + 1\n")}, {FILE: before})
     told = [line.partition("): ")[2] for line in unreached(changed, {"replica.toy.find: if x is None"})]
 
-    assert told == ["not x is None (line 2) was not reached", "and x + 1 (line 4) was not reached"]
+    assert told == ["not x is None (line 2) was not reached", "and x + 1 (line 5) was not reached"]
 
 
 def test_deleted_line_counts_for_the_branch_that_it_was_in() -> None:
