@@ -31,6 +31,7 @@ from reference.messages import (
 from reference.replica import delayed, follower, high_watermark, isr, leader
 from reference.replica.partition import Idle, IsrAsked, IsrStep, Leader, Partition, is_of_another_topic
 from reference.types import (
+    NO_CONTROLLER_EPOCH,
     NO_EPOCH,
     NO_INCARNATION,
     Address,
@@ -104,10 +105,14 @@ class Settling(Struct):
 
 
 Sent = tuple[ControllerEpoch, int]  # controller epoch and number of a command: the order in which commands were sent
+BEFORE_ALL: Sent = (NO_CONTROLLER_EPOCH, 0)
 
 
 class Burial(Struct, frozen=True, array_like=True):
-    """The StopReplica that deleted a replica, and when it was sent: an older, late command must not create it again."""
+    """The StopReplica that deleted a replica, and when it was sent: an older, late command must not create it again.
+
+    A replica that went because ZooKeeper no longer had its topic is buried as by a StopReplica that was sent before all others.
+    """
 
     stop: StopPartition
     sent: Sent
@@ -137,6 +142,7 @@ class Broker(Struct):
     registration_request: int = 0
     learned: bool = False  # V3 §E was completed in this life
     learning_topics: tuple[str, ...] = ()
+    learning_ids: tuple[TopicId, ...] = ()  # of those whose znodes were there
     learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
     dir_births: tuple[Incarnation, ...] = ()  # the registration that first used each log directory

@@ -12,7 +12,7 @@ remembers, until it ends, the StopReplica that deleted each replica (`Burial`); 
 from msgspec.structs import replace
 
 from reference.broker import log_dirs
-from reference.broker.broker import Broker, Burial, Sent, Settling, create_partition, write_checkpoint
+from reference.broker.broker import BEFORE_ALL, Broker, Burial, Sent, Settling, create_partition, write_checkpoint
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Exists, SessionExpired, Unknown
 from reference.effects import CreateReplica, DeleteReplica, Note, ZkRequest
@@ -261,6 +261,18 @@ def _bury(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> None:
     broker.buried.pop(stop.tp, None)
     if turn.config.variant.stop_replica_epoch:
         broker.buried = dict(sorted([*broker.buried.items(), (stop.tp, Burial(stop, sent))]))
+
+
+def delete_with_topic(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
+    """Delete a replica whose topic ZooKeeper no longer has, and refuse later commands for this topic.
+
+    A controller that was deposed before the deletion, and does not know it, still commands the replica. No topic of a later id is
+    refused: ids are never used again.
+    """
+    topic_id = broker.partitions[tp].log.topic_id
+    delete_replica(turn, broker, tp)
+    if turn.config.variant.topic_id:
+        _bury(turn, broker, StopPartition(tp, EPOCH_DURING_DELETE, delete=True, topic_id=topic_id), BEFORE_ALL)
 
 
 def _is_buried(broker: Broker, state: PartitionState, sent: Sent | None) -> bool:

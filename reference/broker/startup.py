@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from reference.broker import log_dirs, strays
 from reference.broker.broker import LEARNING, Assigned, Broker, Registration, Strays, create_partition, start_timers
-from reference.broker.commands import apply, delete_replica
+from reference.broker.commands import apply, delete_replica, delete_with_topic
 from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
@@ -182,6 +182,7 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
             assigned = paths.decode_topic(topic, answer.data)
             topic_id = TopicId(answer.czxid)
             mine += [Assigned(tp, replicas, topic_id) for tp, replicas in assigned if turn.config.broker in replicas]
+    broker.learning_ids = tuple(TopicId(answer.czxid) for answer in answers if isinstance(answer, Data))
     broker.learning = mine
     broker.registration = Registration.LEARNING_STATES
     if mine:
@@ -202,7 +203,10 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
         # V3 §E step 4, before the states of another topic of the same name are applied. A replica with a role got a
         # command meanwhile, which assigns it.
         if _is_stray(turn, broker, tp, topic_ids) and isinstance(broker.partitions[tp].role, Idle):
-            delete_replica(turn, broker, tp)
+            if broker.partitions[tp].log.topic_id in broker.learning_ids:
+                delete_replica(turn, broker, tp)
+            else:
+                delete_with_topic(turn, broker, tp)
     for found, answer in zip(broker.learning, answers, strict=True):
         is_there = found.tp in broker.partitions or not turn.config.variant.removals_first
         if not isinstance(answer, Data) or not is_there:
@@ -216,6 +220,7 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     broker.learned = True
     broker.learning = []
     broker.learning_topics = ()
+    broker.learning_ids = ()
     broker.before_learning = ()
     strays.after_learning(turn, broker, tuple(tp for tp in broker.partitions if _is_stray(turn, broker, tp, topic_ids)))
 

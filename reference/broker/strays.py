@@ -10,7 +10,7 @@ partitions that have no leader yet (U-11), and a move changes it before the assi
 """
 
 from reference.broker.broker import Broker, Registration, Strays, Suspect
-from reference.broker.commands import delete_replica
+from reference.broker.commands import delete_replica, delete_with_topic
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Data, GetData, SessionExpired, Unknown
 from reference.effects import ZkRequest
@@ -87,11 +87,11 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> Non
     found = dict(zip(_topics(strays), answers, strict=True))
     for suspect in strays.suspects:
         unchanged = suspect.tp in broker.partitions and _as_it_is(broker, suspect.tp) == suspect
-        if unchanged and not _is_own(turn, suspect, found[topic_of(suspect.tp)]):
+        topic = topic_of(suspect.tp)
+        answer = found[topic]
+        if not unchanged:
+            continue
+        if not isinstance(answer, Data) or NO_TOPIC_ID != suspect.topic_id < TopicId(answer.czxid):
+            delete_with_topic(turn, broker, suspect.tp)
+        elif turn.config.broker not in dict(paths.decode_topic(topic, answer.data)).get(suspect.tp, ()):
             delete_replica(turn, broker, suspect.tp)
-
-
-def _is_own(turn: Turn, suspect: Suspect, answer: AnyAnswer) -> bool:
-    if not isinstance(answer, Data) or NO_TOPIC_ID != suspect.topic_id < TopicId(answer.czxid):
-        return False
-    return turn.config.broker in dict(paths.decode_topic(topic_of(suspect.tp), answer.data)).get(suspect.tp, ())

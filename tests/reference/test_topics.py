@@ -199,6 +199,29 @@ def test_late_stop_replica_keeps_the_log_of_a_recreated_topic(variant: str, surv
     assert T0 not in node.broker.partitions  # the StopReplica with the right id deletes it
 
 
+@pytest.mark.parametrize("again", [(), (2, 1), (2, 1, 3)])
+def test_log_deleted_at_startup_is_not_created_again(again: tuple[int, ...]) -> None:
+    """B-61, B-62, R-046: a deposed controller that knows nothing of the deletion commands the replica when its broker is back."""
+    lab = cluster_in_sync()
+    values_produced(lab, "old")
+    of_the_deleted = replace(lab.nodes[1].state.controller.states[T0], topic_id=topic_id(lab))
+    remove_broker(lab, 3)
+    request_topic_deletion(lab)
+    if again:
+        create_topic(lab, *again)
+    lab.is_held = lambda envelope: envelope.receiver == Address("b3")
+    restart_broker(lab, 3)
+    assert T0 not in lab.nodes[3].state.broker.partitions
+    broker = lab.nodes[3].state.broker
+    command = LeaderAndIsr(99, BrokerId(1), ControllerEpoch(0), broker.incarnation, init=False, states=(of_the_deleted,))
+    lab.handle_event(3, Received(Address("b1"), command))
+
+    assert T0 not in lab.nodes[3].state.broker.partitions
+    lab.is_held = lambda _: False
+    lab.settle()
+    assert brokers_with_log(lab, T0) == sorted(again)
+
+
 # --- requests for another topic -------------------------------------------------------------------------------------------------
 
 
