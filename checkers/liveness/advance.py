@@ -5,7 +5,8 @@ fetch leaves the ISR. So while no fault is in force the high watermark stands st
 
 A leader whose change of the ISR is open cannot know which of the two is in force, and counts a record as committed only where
 min.insync.replicas members of both hold it (KAFKA-15583). So a change to fewer members holds the high watermark up until it ends:
-it may have to wait for the next controller.
+it may have to wait for the next controller. A record is committed only when the members that an open change adds hold it, too
+(KIP-497, the maximal ISR): one of them may have died since.
 
 Judged are the stretches, longer than the promised time, in which neither the high watermark nor the state in ZooKeeper changes,
 no fault begins or ends and no process ends: at their end every record is committed that the ISR held that long before.
@@ -84,6 +85,7 @@ class _Partition:
         self.leader: str | None = None
         self._epoch = -1
         self._isr: tuple[str, ...] = ()
+        self._wanted: set[str] = set()  # the members of ISRs that the leader asked for, without an answer
         self.hw = 0
 
     def see(self, row: EventRow) -> None:
@@ -92,8 +94,15 @@ class _Partition:
             self._replicas.replay(row)
         elif row.kind == K.STATE_WRITTEN:
             self.leader, self._epoch, self._isr = row.leader, row.leader_epoch, row.isr
+            self._wanted.clear()
+        elif row.kind == K.ISR_CHANGE_SENT and row.node == self.leader:
+            self._wanted.update(row.isr)
+        elif row.kind == K.ISR_CHANGE_ENDED and row.node == self.leader:
+            self._wanted.clear()
         elif row.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER):
             self._roles[row.node] = row.leader_epoch
+            if row.node == self.leader:
+                self._wanted.clear()
             self.hw = row.hw if row.kind == K.BECAME_LEADER else self.hw
         elif row.kind in (K.RESIGNED, K.NODE_STOPPED):
             self._roles.pop(row.node, None)
@@ -101,11 +110,11 @@ class _Partition:
             self.hw = row.hw
 
     def replicated_offset(self) -> int:
-        """The log end that the whole ISR has reached; 0 if it is short, or a member does not act in the present epoch."""
+        """The log end that the maximal ISR has reached; 0 if the ISR is short, or a member does not act in the present epoch."""
         acting = all(self._roles.get(node) == self._epoch for node in self._isr)
         if self.leader is None or not acting or len(self._isr) < self._least:
             return 0
-        return min(len(self._replicas.log(node).values) for node in self._isr)
+        return min(len(self._replicas.log(node).values) for node in {*self._isr, *self._wanted})
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -137,7 +146,7 @@ CHECKER = Checker(
     claim="While no fault is in force, a record that every member of the ISR holds is below the high watermark in time.",
     assumes="Brokers record appends, roles, ISR changes and HWs of leaders; the harness records when each fault begins and ends.",
     blind="Runs of real brokers; partitions that are written all the time, where the high watermark never stands still for long; "
-    "leaders whose change to fewer than min.insync.replicas members stays open.",
+    "leaders whose change to fewer than min.insync.replicas members, or to members that lack the record, stays open.",
     reports=(not_live(unshown=HISTORIES),),
     group_by=PARTITION,
     events=(*REPLAYED, *_ROLES, *_FAULTS, *_CHANGES, K.STATE_WRITTEN, K.HW, K.NODE_STOPPED),

@@ -40,6 +40,7 @@ def test_record_may_wait_where_a_member_may_lack_it(rows: tuple[str, ...]) -> No
 
 
 SHORT = "isr-change-sent node=b1 isr=b1"
+WIDER = "isr-change-sent node=b1 isr=b1,b2,b3"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,10 @@ SHORT = "isr-change-sent node=b1 isr=b1"
         ((SHORT,), False),
         ((SHORT, "hw node=b1 hw=0 leo=0"), False),
         ((SHORT, "isr-change-ended node=b2 isr=b1,b2 detail=refused"), False),
-        ((SHORT.replace("isr=b1", "isr=b1,b2,b3"),), True),
+        ((WIDER,), False),
+        ((WIDER, "append node=b3 offset=0 value=a detail=follower"), True),
+        ((WIDER, "isr-change-ended node=b1 isr=b1,b2 detail=refused"), True),
+        ((WIDER.replace("node=b1", "node=b3"),), True),
         ((SHORT, "isr-change-ended node=b1 isr=b1,b2 detail=refused"), True),
         ((SHORT, BEGUN[0]), True),
         ((SHORT, BEGUN[1]), True),
@@ -59,7 +63,10 @@ SHORT = "isr-change-sent node=b1 isr=b1"
         "open",
         "open while the HW is told",
         "another's ended",
-        "to more",
+        "to a member that lacks it",
+        "to a member that has it",
+        "to a member, refused",
+        "to a member, of a deposed leader",
         "refused",
         "state written",
         "leads again",
@@ -67,8 +74,8 @@ SHORT = "isr-change-sent node=b1 isr=b1"
         "a deposed leader",
     ],
 )
-def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], is_reported: bool) -> None:
-    """Seeds 150326 and 150334 of `--faults all`: no controller was in office that could answer the leader."""
+def test_open_change_of_the_isr_holds_the_hw_up(rows: tuple[str, ...], is_reported: bool) -> None:
+    """Seeds 150326, 150334 and 213790 of `--faults all`: no controller was in office that could answer the leader."""
     history = (*BEGUN, *rows, *HELD, LATE)
 
     assert (complaints(*history) != []) == is_reported
