@@ -9,30 +9,10 @@ from dataclasses import dataclass
 from checkers.liveness.metrics import short_name
 from history.event import ClusterEvent
 from history.event import EventKind as K
-from reports.bands import ROW, bands, shown
-from reports.svg import (
-    LEFT,
-    PLOT,
-    Backdrop,
-    TimeScale,
-    figure,
-    group,
-    line,
-    nice_ticks,
-    path,
-    shade,
-    step_path,
-    text,
-    time_axis,
-    visible,
-)
+from reports.panels import Panel, PanelLine, Points, colour_of, panels_figure
+from reports.svg import Backdrop, TimeScale
 
-_TOP = 8
-_PANEL = 48  # px
-_GAP = 26
-_DODGE = 2  # px between the lines of brokers with equal values, so that each is visible
 _UNDRAWN = ("LastLeaderElectionTimeMs",)  # a time of the day: no line over time
-Points = tuple[tuple[int, int | None], ...]  # time in ns, value; None: the process ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,38 +62,17 @@ def steady(tracks: Sequence[MetricTrack]) -> list[str]:
 
 def metrics_figure(tracks: Sequence[MetricTrack], scale: TimeScale, behind: Backdrop, *, brokers: Sequence[str]) -> str:
     """Draw the panels of the metrics that changed; "" if none did. `brokers` fixes the colour of each broker in all figures."""
-    panels = drawn(tracks)
-    if not panels:
-        return ""
-    rows = shown(behind.windows, scale)
-    top = _TOP + ROW * len(rows) + _GAP
-    bottom = top + (_PANEL + _GAP) * len(panels) - _GAP
-    parts = [shade(scale, behind, _TOP, bottom), bands(rows, scale, _TOP), time_axis(scale, top, bottom)]
-    for number, node in enumerate(brokers):
-        x = LEFT + PLOT - 36 * (len(brokers) - number - 1)
-        parts.append(text(x, top - 8, node, css=f"lane-label r{number % 8}", anchor="end"))
-    parts += [_panel_svg(track, scale, top + (_PANEL + _GAP) * number, brokers) for number, track in enumerate(panels)]
-    return figure(bottom + 22, "metrics of the brokers over time, with the fault windows", parts, scale)
-
-
-def _panel_svg(track: MetricTrack, scale: TimeScale, top: int, brokers: Sequence[str]) -> str:
-    """One metric: its axis and the line of each broker."""
-    bottom = top + _PANEL
-    most = max(track.values)
-    ticks = [(value, bottom - value * _PANEL // max(most, 1)) for value in nice_ticks(0, max(most, 1), 3)]
-    parts = [
-        line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"),
-        text(LEFT, top - 6, track.name, css="axis-label", title=track.whole),
+    colours = {node: colour_of(number) for number, node in enumerate(brokers)}
+    panels = [
+        Panel(
+            name=track.name,
+            title=track.whole,
+            lines=tuple(
+                PanelLine(title=f"{track.name} of {node}", process=node, colour=colours[node], points=points)
+                for node, points in track.brokers
+            ),
+        )
+        for track in drawn(tracks)
     ]
-    parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
-    parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]
-    for number, (node, points) in enumerate(track.brokers):
-        up = _DODGE * number
-        pixels = [
-            (scale.x(t), None if value is None else bottom - up - value * _PANEL // max(most, 1))
-            for t, value in visible(points, scale)
-        ]
-        d = step_path(pixels, scale.x(scale.end_ns))
-        colour = f"r{brokers.index(node) % 8}"
-        parts.append(group(node, [path(d, css=f"leo {colour}", title=f"{track.name} of {node}")]))
-    return "".join(parts)
+    label = "metrics of the brokers over time, with the fault windows"
+    return panels_figure(panels, scale, behind, label=label, legend=list(colours.items()))

@@ -15,6 +15,7 @@ from history.history import History
 from reports.analytics import AnalyticsPage, DiffPage
 from reports.anomalies import AnomalyView
 from reports.beside import BesidePage, Given, PlanChange, beside_of
+from reports.delivery import delivery_figure
 from reports.first_call import FirstCall
 from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
@@ -75,13 +76,14 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
     excused = {view.key for view in page.excused}
+    flags = _anomaly_pointers(page)
     return (
         environment()
         .get_template("run.html.j2")
         .render(
             page=page,
             links=links,
-            apparent=sorted({flag.time_ns for flag in _anomaly_pointers(page)}),
+            apparent=sorted({flag.time_ns for flag in flags}),
             calls=sum(1 for call in page.calls if scale.shows(call.start_ns, call.end_ns or call.start_ns)),
             css=styles(),
             script=static("run.js"),
@@ -92,7 +94,9 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
             spacetime=Markup("" if page.diagram is None else spacetime_figure(page.diagram)),
             categories=CATEGORIES,
             values_max=VALUES_MAX,
-            timeline=Markup(timeline_figure(page.calls, scale, behind, pointers=_anomaly_pointers(page))),
+            timeline=Markup(
+                timeline_figure(page.calls, scale, behind, rebalances=page.rebalances, pointers=_anomaly_pointers(page))
+            ),
             nodes=Markup(nodes_figure(page.nodes, scale, behind)),
             partitions=[
                 (
@@ -103,6 +107,7 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
                 for track in page.partitions
             ],
             metrics=Markup(metrics_figure(page.metrics, scale, behind, brokers=brokers)),
+            delivery=Markup(delivery_figure(page.delivery, scale, behind, final_reads_ns=page.manifest.final_reads_at_ns)),
             steady_metrics=steady(page.metrics),
             plots=[
                 (row.f, Markup(call_figure([c for c in page.calls if c.f == row.f], scale, behind, row.f)))

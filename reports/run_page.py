@@ -19,6 +19,7 @@ from history.op import OpType
 from history.seed import format_seed
 from reports.anomalies import AnomalyView, KindRow, kinds_of, lines_of, views_of
 from reports.calls import Call, calls_of, quantile
+from reports.delivery import DeliveryTrack, Rebalance, delivery_of, rebalances_of
 from reports.excerpt import excerpt_of
 from reports.fault_windows import windows_of
 from reports.first_call import FirstCall
@@ -29,6 +30,8 @@ from reports.rows import Line, event_line, folded, is_control
 from reports.spacetime import Diagram, diagram_of
 from reports.states import Inside
 from reports.svg import NS_PER_S, Backdrop, TimeScale
+from reports.timeline import lane_count
+from reports.version_order import VersionOrder, version_orders_of
 from reports.windows import FaultWindow
 
 EXCUSED_MAX = 200  # stretches of consecutive excused losses; the verdict's ledger has them all
@@ -145,6 +148,9 @@ class RunPage:
     nodes: tuple[NodeTrack, ...]
     partitions: tuple[PartitionTrack, ...]
     metrics: tuple[MetricTrack, ...]
+    delivery: tuple[DeliveryTrack, ...]  # of the partitions that clients read
+    rebalances: tuple[Rebalance, ...]
+    version_orders: tuple[VersionOrder, ...]
     log: tuple[Line, ...]
     log_left_out: int
     plan: str
@@ -183,6 +189,7 @@ def page_of(
     scale = excerpt_of(history, cause, shown_anomalies, end_ns, window)
     control = [event for event in history.events if is_control(event) and scale.shows(event.time_ns, event.time_ns)]
     excused = _excused_ranges(history, verdict.excused)
+    delivery = delivery_of(history.attempts, lane_count(calls))
     return RunPage(
         played=played_by(manifest),
         unchecked_heading="Why unknown" if manifest.system is None else "Not judged",
@@ -211,6 +218,9 @@ def page_of(
         nodes=nodes_of(history.events, manifest.brokers, end_ns),
         partitions=_troubled_first(tracks, verdict),
         metrics=metrics_of(history.events, manifest.brokers),
+        delivery=delivery,
+        rebalances=rebalances_of(history.attempts),
+        version_orders=version_orders_of(delivery, history.events),
         log=folded([event_line(event) for event in control[:LOG_MAX]]),
         log_left_out=max(len(control) - LOG_MAX, 0),
         plan=plan,

@@ -10,6 +10,7 @@ from itertools import groupby
 from history.op import OpType
 from reports.bands import ROW, bands, paused, shown
 from reports.calls import Call
+from reports.delivery import Rebalance
 from reports.nodes import NodeTrack
 from reports.rows import CLIENTS
 from reports.svg import (
@@ -39,8 +40,15 @@ _BOX = 14
 _NODE = 24
 
 
-def timeline_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, *, pointers: Sequence[Pointer] = ()) -> str:
-    """Draw client operations over time: one lane for each client, below bars for the faults."""
+def timeline_figure(
+    calls: Sequence[Call],
+    scale: TimeScale,
+    behind: Backdrop,
+    *,
+    rebalances: Sequence[Rebalance] = (),
+    pointers: Sequence[Pointer] = (),
+) -> str:
+    """Draw client operations over time: one lane for each client, with its rebalances, below bars for the faults."""
     rows = shown(behind.windows, scale)
     faults_top = _TOP + (ROW if behind.milestones else 0)
     lanes_top = faults_top + ROW * len(rows) + (8 if rows else 0)
@@ -55,7 +63,9 @@ def timeline_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, *
     parts.append(bands(rows, scale, faults_top))
     hovered = hover_words(calls)
     for number, (lane, own) in enumerate(lanes):
-        parts.append(_lane_svg(lane, own, hovered, scale, lanes_top + _LANE * number))
+        y = lanes_top + _LANE * number
+        changes = [change for change in rebalances if change.process % width == lane]
+        parts.append(group(CLIENTS, [_lane_svg(lane, own, hovered, scale, y), _rebalances_svg(changes, scale, y)]))
     parts.append(point(scale, pointers, lanes_top, bottom))
     return figure(bottom + 22, "operations of each client process over time, with the fault windows", parts, scale)
 
@@ -173,4 +183,18 @@ def _lane_svg(number: int, calls: Sequence[Call], hovered: Mapping[int, str], sc
     for x1, x2, call in sorted(alone, key=lambda item: (order[item[2].type], item[2].index)):
         box = rect(x1, y, x2 - x1, _BOX, css=f"op {call.type.value}", title=hovered[call.index])
         parts.append(f'<g data-row="{call.index}" data-t="{call.start_ns}">{box}</g>')
-    return group(CLIENTS, parts)
+    return "".join(parts)
+
+
+def _rebalances_svg(changes: Sequence[Rebalance], scale: TimeScale, y: int) -> str:
+    """A triangle for each rebalance of a lane: it points down where partitions were given, up where some were only taken."""
+    marks = []
+    for change in changes:
+        if scale.shows(change.time_ns, change.time_ns):
+            x = scale.x(change.time_ns)
+            d = f"M{x - 4} {y - 3}h8l-4 8z" if change.given else f"M{x - 4} {y + _BOX + 2}h8l-4 -8z"
+            words = f"client {change.process}: {change.words}, at {seconds(change.time_ns)} s (row {change.index})"
+            marks.append(
+                f'<g data-row="{change.index}" data-t="{change.time_ns}">{path(d, css="mark rebalance", title=words)}</g>'
+            )
+    return "".join(marks)

@@ -87,7 +87,7 @@ def test_text_of_a_run_is_escaped_on_its_page() -> None:
 
 def test_every_svg_drawing_on_a_page_is_well_formed() -> None:
     drawings = re.findall(r"<svg .*?</svg>", small_page(), flags=re.DOTALL)
-    assert len(drawings) == 8
+    assert len(drawings) == 9
     for drawing in drawings:
         ElementTree.fromstring(drawing)
 
