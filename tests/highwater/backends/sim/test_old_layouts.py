@@ -19,6 +19,7 @@ from nemesis.faults import Shutdown
 from nemesis.schedule import Window
 from nemesis.targets import Controller
 from reference.config import TopicSpec
+from reference.errors import ErrorCode
 from reference.messages import (
     IsrChange,
     IsrChangeReply,
@@ -106,11 +107,23 @@ def bodies(version: str, place: Where) -> tuple[Heard, ...]:
     """All that a run in this version of the inter-broker protocol sends in the layouts of documents."""
     if place == "processes":
         return overheard(plan_of(version))
+    return simulated(plan_of(version))
+
+
+@cache
+def simulated_refusals() -> tuple[Heard, ...]:
+    """What a run sends in KIP-343's layouts in which a change of an ISR comes after a move has raised the epoch."""
+    plan = load_plan(ROOT / "corpus" / "plans" / "steps" / "broker-named-twice.yaml")
+    return simulated(checked(on_system(plan, SystemSpec(name="reference", version="kip343_v0", starts=("kip343_v0",)))))
+
+
+def simulated(plan: Plan) -> tuple[Heard, ...]:
+    """All that a simulated run sends in the layouts of documents."""
     seen: list[Heard] = []
-    world = World(scene_of(plan_of(version)))
+    world = World(scene_of(plan))
     assert world.sim.transport.layouts is not None
     world.sim.transport.layouts.tap = lambda *sent: seen.append(sent)
-    world.play_until(FAULTS_MS)
+    world.play_until(plan.faults_ms)
     return tuple(seen)
 
 
@@ -134,8 +147,13 @@ def plan_of(version: str) -> Plan:
 
 def sent(version: str, place: Where, kind: type[Message], shape: Shape, number: int) -> Sent:
     """The messages of a kind in this version of its layout. Every byte of each must be of a field."""
+    return read_in(bodies(version, place), kind, shape, number)
+
+
+def read_in(heard: tuple[Heard, ...], kind: type[Message], shape: Shape, number: int) -> Sent:
+    """The same, of these bytes."""
     found = []
-    for which, body, message in bodies(version, place):
+    for which, body, message in heard:
         if isinstance(message, kind) and which == number:
             fields, end = read(shape, body)
             assert end == len(body)
@@ -249,6 +267,11 @@ def test_run_of_kip_343_sends_its_isr_changes(where: Where) -> None:
 def test_run_of_kip_343_answers_isr_changes(where: Where) -> None:
     """R-198: the top-level error and message come before the results, each of which is a code and a message."""
     answers = sent("kip343_v0", where, IsrChangeReply, ISR_CHANGE_RESPONSE_KIP_343, 0)
+    if where == "simulator":  # a refusal needs a fault at a named step, which processes do not have
+        refusals = read_in(simulated_refusals(), IsrChangeReply, ISR_CHANGE_RESPONSE_KIP_343, 0)
+        messages = {each["error_code"]: each["error_message"] for fields, _ in refusals for each in fields["results"]}
+        assert messages == {ErrorCode.NONE: None, ErrorCode.FENCED_LEADER_EPOCH: "fenced leader epoch"}
+        answers += refusals
 
     assert any(fields["results"] for fields, _ in answers)
     for fields, message in answers:
