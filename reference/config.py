@@ -69,6 +69,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     startup_epoch_floor: bool = True  # refuse a leader epoch below the last one in the log
     init_deletes: bool = False  # U-11, B-53
     stop_replica_epoch: bool = True  # U-10, B-52
+    # the writes of a failover: all in flight at once | V3 §A step 3, to the letter | "multi() support in ZK 3.4" (C-26, R-068)
+    failover_writes: Literal["in_flight", "one_by_one", "multi"] = "in_flight"
     recovery_election: bool = True  # once all members of a stale ISR are back, elect the longest log
 
     # reassignment (V3 §F, KIP-236)
@@ -245,6 +247,8 @@ VARIANTS: dict[str, Variant] = {
         heartbeat=False,
         isr_change_via="zookeeper",
     ),
+    "failover-by-multi": _without(failover_writes="multi"),
+    "failover-one-by-one": _without(failover_writes="one_by_one"),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
     "broker-epoch-newer-rejected": _without(broker_epoch_newer="reject"),
