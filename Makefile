@@ -99,7 +99,7 @@ bench-explore: $(READY)  ## states a second of the explorer: 3 minutes
 	$(BIN)/python -m bench.model
 
 # Simulated time, so a busy machine gives the same figures. BENCH_ARGS='--partitions 100 1000' takes a minute.
-bench-failover: $(READY)  ## failover of 100 to 10,000 partitions at 4 ms a write of ZooKeeper: half an hour
+bench-failover: $(READY)  ## failover of 100 to 10,000 partitions at 4 ms a write of ZooKeeper: an hour
 	$(BIN)/python -m bench.failover $(BENCH_ARGS)
 
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.

@@ -33,7 +33,7 @@ def named_leader(variant: str) -> tuple[Lab, BrokerId | None]:
 
 @pytest.mark.parametrize("variant", ["v3-external-view", "external-view"])
 def test_clients_hear_of_a_leader_that_has_answered(variant: str) -> None:
-    """V3: "The controller only updates ExternalView after the broker responds positively"."""
+    """R-081: "The controller only updates ExternalView after the broker responds positively"."""
     lab, before = named_leader(variant)
     assert told_leader(lab, 1) == before
     lab.is_held = lambda _: False

@@ -31,7 +31,8 @@ class Failover(Slow):
 
     def answer_open_requests(self) -> None:
         """One round; what is asked meanwhile belongs to the next."""
-        requests, later = self.waiting or [], []
+        requests = self.waiting or []
+        later: list[ZkRequest] = []
         for request in requests:
             self.waiting = None
             answers, fired = self.zk.submit(self.sessions[1], request.ops, atomic=request.atomic)
