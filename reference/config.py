@@ -69,15 +69,21 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     startup_epoch_floor: bool = True  # refuse a leader epoch below the last one in the log
     init_deletes: bool = False  # U-11, B-53 (R-033)
     stop_replica_epoch: bool = True  # U-10, B-52
+    # R-081, V3 Discussion 6: clients are told of a leader when it is in ZooKeeper | once it has answered its command
+    client_routing: Literal["at_once", "answered"] = "at_once"
+    # the writes of a failover: all in flight at once | V3 §A step 3, to the letter | "multi() support in ZK 3.4" (C-26, R-068)
+    failover_writes: Literal["in_flight", "one_by_one", "multi"] = "in_flight"
     recovery_election: bool = True  # once all members of a stale ISR are back, elect the longest log
 
     # reassignment (V3 §F, KIP-236)
     reassign_path: Literal["json", "v3"] = "json"  # C-06: /admin/reassign_partitions | /admin/partitions_reassigned/[t]/[p]
     reassign_widens: bool = True  # C-12: AR := OAR + RAR in the topic znode before a new replica is started
     reassign_complete: Literal["rar_in_isr", "isr_is_all"] = "rar_in_isr"  # C-11: moved when RAR is in the ISR | ISR == AR + RAR
+    reassign_full: Literal["original_first", "target_first"] = "original_first"  # AR while a partition moves: OAR + RAR | KIP-455
     reassign_order: Literal["ar_last", "ar_first"] = "ar_last"  # B-59: AR := RAR after | before the old replicas are deleted
     reassign_failover: Literal["resume", "abort", "premature", "zombie"] = "resume"  # B-58: KAFKA-4214, KAFKA-6193, KAFKA-9478
     reassignment: Literal["A", "B"] = "A"  # C-19: the proposal of KIP-236: one list, with a cancellation | one znode for each
+    reassign_rollback: bool = True  # R-233, R-243 | off: as before KIP-236, what is begun ends, and another target waits for it
     cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
     isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
 
@@ -115,6 +121,11 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unnamed_log: Literal["adopted", "deleted"] = (
         "adopted"  # B-69: a log without a topic id takes the first | is an earlier topic's
     )
+
+    def __post_init__(self) -> None:
+        """Proposal B has requests alone, and no cancellation that could be left out (C-19)."""
+        if self.reassignment == "B" and not self.reassign_rollback:
+            raise ValueError("reassign_rollback is of proposal A of KIP-236; proposal B has no rollback to leave out")
 
 
 SAFE = Variant()
@@ -161,6 +172,9 @@ V3 = Variant(
     acks0_silent=True,
 )
 
+# V3 with the path that its Discussion 6 leaves out: "the controller only updates ExternalView after the broker responds".
+V3_EXTERNAL_VIEW = msgspec.structs.replace(V3, client_routing="answered")
+
 # The 0.8 article: V3 plus the controller epoch and the versioned state znode.
 ARTICLE = msgspec.structs.replace(
     V3,
@@ -183,6 +197,8 @@ def _without(**switches: object) -> Variant:
 VARIANTS: dict[str, Variant] = {
     "safe": SAFE,
     "v3": V3,
+    "v3-external-view": V3_EXTERNAL_VIEW,
+    "external-view": _without(client_routing="answered"),
     "article": ARTICLE,
     "truncate-to-hw": _without(truncation="hw"),
     "kip101": _without(truncation="kip101", fetch_fencing=False, isr_join="hw_only"),
@@ -245,6 +261,8 @@ VARIANTS: dict[str, Variant] = {
         heartbeat=False,
         isr_change_via="zookeeper",
     ),
+    "failover-by-multi": _without(failover_writes="multi"),
+    "failover-one-by-one": _without(failover_writes="one_by_one"),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
     "broker-epoch-newer-rejected": _without(broker_epoch_newer="reject"),
@@ -267,6 +285,8 @@ VARIANTS: dict[str, Variant] = {
     "reassign-failover-premature": _without(reassign_failover="premature"),
     "reassign-failover-zombie": _without(reassign_failover="zombie"),
     "reassignment-by-requests": _without(reassignment="B"),
+    "reassign-target-first": _without(reassign_full="target_first"),
+    "reassign-without-rollback": _without(reassign_rollback=False),
     "cancel-without-isr": _without(cancel_requires_isr=False),
     "isr-unassigned": _without(isr_assigned_check=False),
     # With fetch fencing the fetches of an unassigned replica would be refused for their epoch.

@@ -64,8 +64,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
 LOST_WRITE = Kind(
     "lost-write", Harm.LOSS, 10, breaks=("DUR",),
     shown_by=(
-        "v3", "article", "truncate-to-hw", "isr-join-hw-only", "isr-current", "isr-eager", "no-min-isr-check",
-        "hw-under-min-isr", "no-elr", "truncate-to-hw-no-incarnation", "hw-checkpoint-eager", "hw-checkpoint-missing",
+        "v3", "v3-external-view", "article", "truncate-to-hw", "isr-join-hw-only", "isr-current", "isr-eager",
+        "no-min-isr-check", "hw-under-min-isr", "no-elr", "truncate-to-hw-no-incarnation", "hw-checkpoint-eager",
+        "hw-checkpoint-missing",
         "hw-checkpoint-zero-on-shutdown", "no-replica-without-leader", "no-purgatory-epoch-check", "leads-from-startup",
         "offline-replica-recreated", "log-dir-keep-leader", "isr-no-version", "isr-no-member-epoch", "cancel-without-isr",
         "unnamed-log-deleted",

@@ -90,6 +90,39 @@ def _leaderless_ns(performed: Performed) -> Iterator[int]:
                 yield event.time_ns - died.pop(key)
 
 
+def _unready_ns(performed: Performed) -> Iterator[int]:
+    """V3, Discussion 6: from the write that names another leader to the moment when that broker leads."""
+    named: dict[Key, tuple[str | None, int]] = {}
+    for event in performed.history.events:
+        key = _key(event)
+        if event.kind is EventKind.STATE_WRITTEN and (key not in named or named[key][0] != event.leader):
+            named[key] = event.leader, event.time_ns
+        elif event.kind is EventKind.BECAME_LEADER and key in named and named[key][0] == event.node and named[key][1] >= 0:
+            yield event.time_ns - named[key][1]
+            named[key] = event.node, -1  # a later epoch of the same leader is no sample
+
+
+def _refused_by_the_named(performed: Performed) -> int:
+    """V3, Discussion 6: requests that a broker refused as no leader while ZooKeeper named it: it was not ready."""
+    refusals = [
+        row[0]
+        for attempt in performed.history.attempts
+        if (row := attempt.completion) and row[0].error == "NOT_LEADER_OR_FOLLOWER" and row[0].node is not None
+    ]
+    rows = [(row.time_ns, 1, row.node, (row.topic, row.partition)) for row in refusals]
+    for event in performed.history.events:
+        if event.kind is EventKind.STATE_WRITTEN:
+            rows.append((event.time_ns, 0, event.leader, _key(event)))
+    named: dict[Key, str | None] = {}
+    count = 0
+    for _, is_refusal, node, key in sorted(rows, key=lambda row: row[:2]):
+        if is_refusal:
+            count += named.get(key) == node
+        else:
+            named[key] = node
+    return count
+
+
 def _moves_ns(performed: Performed, way: str) -> Iterator[int]:
     """From the beginning of each move that goes this way to its end."""
     begun: dict[Key, int] = {}
@@ -105,6 +138,22 @@ def _moves_ns(performed: Performed, way: str) -> Iterator[int]:
             begun.setdefault(key, event.time_ns)  # a controller that takes over begins it again
         else:
             begun.pop(key, None)
+
+
+def _wanted_ns(performed: Performed) -> Iterator[int]:
+    """From an administrator's last request for a partition's replicas to the end of the move there; none if no move led there."""
+    asked: dict[Key, tuple[int, str]] = {}
+    for attempt in performed.history.attempts:
+        invoked_row = attempt.invoke[0]
+        if invoked_row.f in ("reassign", "reassign-extra", "reassign-request"):
+            name, _, replicas = (invoked_row.value or "").partition(" on ")
+            topic, _, index = name.rpartition("-")
+            asked[topic, int(index)] = invoked_row.time_ns, f"forward to {replicas}"
+    for event in performed.history.events:
+        since_ns, words = asked.get(_key(event), (0, ""))
+        if event.kind is EventKind.REASSIGNMENT_ENDED and event.detail == words and event.time_ns >= since_ns:
+            del asked[_key(event)]
+            yield event.time_ns - since_ns
 
 
 def _copied_in_vain(performed: Performed) -> int | None:
@@ -131,6 +180,11 @@ MEASURES = (
     Measure("leaderless_median_ms", "a dead leader until the next one, median", lambda run: _median_ms(_leaderless_ns(run))),
     Measure("leaderless_most_ms", "the same, the longest", lambda run: _longest_ms(_leaderless_ns(run))),
     Measure(
+        "unready_median_ms", "ZooKeeper names another leader until it leads, median", lambda run: _median_ms(_unready_ns(run))
+    ),
+    Measure("unready_most_ms", "the same, the longest", lambda run: _longest_ms(_unready_ns(run))),
+    Measure("refused_unready", "requests refused by the leader that ZooKeeper names: it was not ready", _refused_by_the_named),
+    Measure(
         "isr_change_median_ms",
         "an ISR change until its outcome, median",
         lambda run: _median_ms(_isr_changes_ns(run)),
@@ -138,6 +192,11 @@ MEASURES = (
     Measure("isr_change_p99_ms", "the same, 99th percentile", lambda run: _p99_ms(_isr_changes_ns(run))),
     Measure("move_median_ms", "a move of a partition until its end, median", lambda run: _median_ms(_moves_ns(run, "forward"))),
     Measure("cancel_median_ms", "a cancelled move until it is undone, median", lambda run: _median_ms(_moves_ns(run, "back"))),
+    Measure(
+        "wanted_median_ms",
+        "the last request for a partition's replicas until they are assigned, median",
+        lambda run: _median_ms(_wanted_ns(run)),
+    ),
     Measure("copied_in_vain", "records in replicas that were deleted", _copied_in_vain),
     Measure("states_written", "partition states written to ZooKeeper", lambda run: _count(run, EventKind.STATE_WRITTEN)),
     Measure("zookeeper_writes", "transactions of ZooKeeper", lambda run: run.coordination.transactions),

@@ -59,6 +59,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reassign_interval_ms: int | UnsetType = UNSET  # the longest pause of the reassignment agent; 1 s if unset
     lag_max_records: int | UnsetType = UNSET  # replica.lag.max.messages; 4000 if unset
     zookeeper: int = 1  # servers, 1 or 3
+    zookeeper_write_ms: int | UnsetType = UNSET  # of one transaction, one after the other (V3, Discussion 1); no time if unset
     legacy_brokers: tuple[int, ...] = ()  # ids of brokers with the inter-broker protocol before KIP-343
 
 
@@ -383,7 +384,7 @@ def _complaints_of_cluster(plan: Plan) -> Iterator[Complaint]:
     for name in _AT_LEAST_ONE:
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
-    for name in ("fetch_max_bytes", "producer_id_block_size", "reassign_interval_ms", "lag_max_records"):
+    for name in ("fetch_max_bytes", "producer_id_block_size", "reassign_interval_ms", "lag_max_records", "zookeeper_write_ms"):
         value = getattr(cluster, name)
         if value is not UNSET and value < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {value}")

@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
+from reference.config import Variant
 from reference.controller.context import Channel, Controller, LiveBroker, offline_replicas, served_by
 from reference.effects import CancelTimer, Note
 from reference.errors import ErrorCode
@@ -191,17 +192,36 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     elif channel.logs:
         channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)
         channel.logs = ()
-    elif channel.metadata_due:
+    elif channel.metadata_due and not _all_wait(turn.config.variant, controller, channel):
         full = channel.metadata_full
         metadata = {tp: stamped(controller, s) for tp, s in controller.states.items()} if full else channel.metadata
-        states = tuple(_with_offline(controller, metadata[tp]) for tp in sorted(metadata))
+        waiting = {tp: s for tp, s in metadata.items() if not full and _waits_for_leader(turn.config.variant, controller, s)}
+        states = tuple(_with_offline(controller, metadata[tp]) for tp in sorted(metadata) if tp not in waiting)
         number, live = turn.correlation(), served_by(controller)
         channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
-        channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
+        channel.metadata, channel.metadata_due, channel.metadata_full = waiting, bool(waiting), False
     else:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
     turn.arm(name_of(Timer.CHANNEL, channel.broker), turn.config.request_timeout_ms)
+
+
+def _waits_for_leader(variant: Variant, controller: Controller, state: PartitionState) -> bool:
+    """R-081: whether the leader of this state has not answered the command that makes it the leader.
+
+    A full update waits for nobody: its receiver would take what is missing for deleted.
+    """
+    channel = None if variant.client_routing == "at_once" or state.leader is None else channel_of(controller, state.leader)
+    if channel is None:
+        return False
+    in_flight = channel.in_flight.states if isinstance(channel.in_flight, LeaderAndIsr) else ()
+    return state.tp in channel.states or any(sent.tp == state.tp for sent in in_flight)
+
+
+def _all_wait(variant: Variant, controller: Controller, channel: Channel) -> bool:
+    """Whether an update would tell nothing: it has partitions, and the leaders of all have still to answer."""
+    told = channel.metadata.values()
+    return not channel.metadata_full and bool(told) and all(_waits_for_leader(variant, controller, state) for state in told)
 
 
 def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:

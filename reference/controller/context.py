@@ -89,8 +89,10 @@ class IsrRequest(Struct):
 class ChangeStep(StrEnum):
     """How far the leader election of a partition is (`leader_election` has the table)."""
 
+    QUEUED = "queued"  # behind another partition (failover_writes="one_by_one")
     READING = "reading"
     ASKING = "asking"
+    GATHERED = "gathered"  # for a batch of writes (failover_writes="multi")
     WRITING = "writing"
 
 
@@ -282,6 +284,12 @@ class LeaderElection(Pending, frozen=True, tag=True):
     tp: TopicPartition
 
 
+class Elections(Pending, frozen=True, tag=True):
+    """Waits for ZooKeeper: one multi that writes the state znodes of these partitions (V3, Discussion 1)."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
 class DirNotifications(Pending, frozen=True, tag=True):
     """Waits for ZooKeeper: a read or deletion of notifications of failed log directories."""
 
@@ -296,7 +304,7 @@ class Reassigning(Pending, frozen=True, tag=True):
     """Waits for ZooKeeper: a read or a write of the reassignment agent."""
 
 
-AnyPending = OwnElection | BrokerList | TopicList | LeaderElection | DirNotifications | AdminPath | Reassigning
+AnyPending = OwnElection | BrokerList | TopicList | LeaderElection | Elections | DirNotifications | AdminPath | Reassigning
 
 
 class Outstanding(Struct, frozen=True):

@@ -22,6 +22,7 @@ from reference.controller.context import (
     Controller,
     ControllerStep,
     DirNotifications,
+    Elections,
     LeaderElection,
     Outstanding,
     OwnElection,
@@ -100,6 +101,8 @@ def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: 
             topics.on_answer(turn, controller, answers)
         case LeaderElection(tp=tp):
             leader_election.on_answer(turn, controller, tp, answers)
+        case Elections(partitions=partitions):
+            leader_election.on_batch_answer(turn, controller, partitions, answers)
         case DirNotifications():
             log_dirs.on_answer(turn, controller, answers)
         case AdminPath(kind=kind):
@@ -113,6 +116,7 @@ def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: 
 def _proceed(turn: Turn, controller: Controller) -> None:
     """Let every procedure of the controller go on: what it waited for may have happened."""
     failover.proceed(turn, controller)
+    leader_election.proceed(turn, controller)
     reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)

@@ -20,15 +20,22 @@ are tried from top to bottom; "live" means registered, as stamped in the ISR, wi
     live                            Repair           no write
 
 `+ 1` is the switch `epoch_bump`. A broker in controlled shutdown leads, or stays in the ISR, where no other broker can (R-184).
+`failover_writes` has the ways in which V3 would write the partitions of a failover: one after the other, or in a multi for all.
 Every write is conditional on the version that was read, and in `safe` also on /controller_epoch (KAFKA-6082).
 
     state                     event                               next      effects                       by
     new, asking               a goal (a round follows one that    reading   read the state                start
                               is under way)
+    new, asking               a goal, one_by_one: another         queued    none                          start
+                              partition is under way
+    queued                    no partition is read or written     reading   read the state                _read
     any                       read again: no answer, refused      reading   read the state                _read
                               write, another round
     reading                   logs must be compared first         asking    LogInfo to the brokers        _choose
     reading, asking           leader and ISR are chosen           writing   write on the version read     _send_write
+    reading, asking           they are chosen, multi              gathered  none                          _write
+    gathered                  no partition is read or written     writing   one multi for all             _write_batch
+                              by itself
     any                       nothing is left to do               gone      after a write: commands,      _finish, _publish,
                                                                             metadata                      _choose
 """
@@ -45,6 +52,7 @@ from reference.controller.context import (
     AnyGoal,
     ChangeStep,
     Controller,
+    Elections,
     IsrInTarget,
     LeaderElection,
     LeaderInTarget,
@@ -63,13 +71,16 @@ from reference.controller.context import (
 from reference.controller.leader_selection import AskLogs, Choice, Elect, Keep, Live, Offline
 from reference.controller.outstanding import ask, is_outstanding, write
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, GetData, SetData, Written
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, GetData, RolledBack, SetData, Written
 from reference.effects import ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrMember, LogEnd, LogInfo, LogInfoReply, PartitionState
 from reference.replica import eligible
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
+
+# A request to ZooKeeper may have 1 MB (jute.maxbuffer); a state with its path takes about 300 bytes.
+BATCH_WRITES_MAX = 1000
 
 
 def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal = REPAIR) -> None:
@@ -87,7 +98,59 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal 
     goals = () if change is None else change.goals
     change = controller.changes[tp] = StateChange(step=ChangeStep.READING, goals=goals)
     _add_goal(change, goal)
+    if turn.config.variant.failover_writes == "one_by_one" and _is_busy(controller):
+        change.step = ChangeStep.QUEUED
+        return
     _read(turn, controller, tp, change)
+
+
+def _is_busy(controller: Controller) -> bool:
+    """Whether the state of a partition is being read or written by itself."""
+    return any(isinstance(sent.pending, LeaderElection) for sent in controller.outstanding)
+
+
+def proceed(turn: Turn, controller: Controller) -> None:
+    """Begin with the next partition, or write the batch, once no state is read or written by itself."""
+    if turn.config.variant.failover_writes == "in_flight" or _is_busy(controller):
+        return
+    following = next((tp for tp, change in controller.changes.items() if change.step is ChangeStep.QUEUED), None)
+    if following is not None:
+        _read(turn, controller, following, controller.changes[following])
+    gathered = [tp for tp, change in controller.changes.items() if change.step is ChangeStep.GATHERED]
+    for first in range(0, len(gathered), BATCH_WRITES_MAX):
+        _write_batch(turn, controller, tuple(gathered[first : first + BATCH_WRITES_MAX]))
+
+
+def _write_batch(turn: Turn, controller: Controller, partitions: tuple[TopicPartition, ...]) -> None:
+    """V3, Discussion 1: "use the multi() support in ZK 3.4 to batch those writes in 1 ZK operation"."""
+    ops: list[AnyOp] = []
+    for tp in partitions:
+        change = controller.changes[tp]
+        change.step = ChangeStep.WRITING
+        assert change.wanted is not None
+        ops.append(_write_of(change.wanted))
+    write(turn, controller, Elections(partitions), tuple(ops), atomic=True)
+
+
+def on_batch_answer(
+    turn: Turn, controller: Controller, partitions: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]
+) -> None:
+    """ZooKeeper answered a batch: all its states are written, or none because a leader has changed its ISR meanwhile (C-26).
+
+    V3 does not say what happens then. Here every other state is written by itself, on the version that was read, so that the
+    partitions of a second such leader fail alone.
+    """
+    for tp, answer in zip(partitions, answers, strict=True):
+        change = controller.changes[tp]
+        if isinstance(answer, RolledBack):
+            assert change.wanted is not None
+            _send_write(turn, controller, change, change.wanted, _write_of(change.wanted))
+        else:
+            _on_written(turn, controller, tp, change, answer)
+
+
+def _write_of(state: PartitionState) -> SetData:
+    return SetData(paths.state_path(state.tp), paths.state_payload(state), state.zk_version)
 
 
 def _add_goal(change: StateChange, goal: AnyGoal) -> None:
@@ -129,8 +192,10 @@ def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateC
 
 def retry(turn: Turn, controller: Controller) -> None:
     """Read the partition's state again if ZooKeeper's answer was lost: a lost write may have been done."""
+    batches = {tp for sent in controller.outstanding if isinstance(sent.pending, Elections) for tp in sent.pending.partitions}
     for tp, change in sorted(controller.changes.items()):
-        if change.step is not ChangeStep.ASKING and not is_outstanding(controller, LeaderElection(tp)):
+        asked = change.step in (ChangeStep.READING, ChangeStep.WRITING) and tp not in batches
+        if asked and not is_outstanding(controller, LeaderElection(tp)):
             _read(turn, controller, tp, change)
 
 
@@ -286,6 +351,10 @@ def _raises_epoch(variant: Variant, base: PartitionState, leader: BrokerId | Non
 
 def _write(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
     """V3 §A step 3.3: write the new state, on condition that the version read in step 3.1 is unchanged (R-005, R-155)."""
+    if turn.config.variant.failover_writes == "multi" and not change.serves:  # a repair, as all of a failover
+        change.step = ChangeStep.GATHERED
+        change.wanted = state
+        return
     op = SetData(paths.state_path(state.tp), paths.state_payload(state), state.zk_version)
     _send_write(turn, controller, change, state, op)
 

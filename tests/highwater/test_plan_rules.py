@@ -48,6 +48,7 @@ def test_valid_plan_has_no_complaints() -> None:
         (_cluster(fetch_wait_max_ms=-1), "fetch_wait_max_ms must be at least 1, not -1"),
         (_cluster(fetch_max_bytes=0), "fetch_max_bytes must be at least 1, not 0"),
         (_cluster(producer_id_block_size=0), "producer_id_block_size must be at least 1, not 0"),
+        (_cluster(zookeeper_write_ms=0), "zookeeper_write_ms must be at least 1, not 0"),
         (replace(GOOD, min_acked=-1), "min_acked must be at least 0, not -1"),
         (
             replace(GOOD, promise=replace(GOOD.promise, topics=(replace(GOOD.promise.topics[0], min_insync_replicas=0),))),

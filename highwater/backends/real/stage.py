@@ -58,6 +58,8 @@ def unplayable(plan: Plan) -> str | None:
         return f"the workload {plan.workload.name!r} breaks rules that librdkafka cannot break; run it with --backend sim"
     if plan.metrics_ms is not UNSET and is_foreign(plan):
         return f"metrics_ms reads the metrics of the reference's brokers; {words_of(system_of(plan))} has others"
+    if plan.cluster.zookeeper_write_ms is not UNSET:
+        return "zookeeper_write_ms is of the simulated ZooKeeper: a real one takes its own time; run it with --backend sim"
     return beyond_reference(plan) or libraries.refusal(plan) or tmpdir_too_long()
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from highwater.backends.sim.network import Link
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
+from highwater.backends.sim.zk_time import WriteTime, transactions
 from reference.coordination.api import AnyAnswer, AnyOp
 from reference.types import Address
 
@@ -377,6 +378,7 @@ class Member(ABC):
         self._answered_ns = {peer.address: self._now_ns for peer in self.peers}
         self._waits_for_peer = dict.fromkeys(self._next, False)  # for the answer of that peer
         self._entry_ids = {entry.id for entry in self._log}
+        self._write_time = WriteTime(self._sim)
         self._begin_to_lead()
         self.propose(Begin(), lambda _: None)
 
@@ -412,12 +414,35 @@ class Member(ABC):
                 if isinstance(change, Write):
                     self._renew_sessions((change.session,))
                 self._entry_ids.add(number)
-                self._log.append(Entry(self.term, number, change))
-                for peer in self.peers:
-                    if not self._waits_for_peer[peer.address]:
-                        self._send_entries(peer)
+                due_ns = self._due_ns_of(change)
+                if due_ns > self._now_ns:
+                    self._sim.scheduler.at(due_ns, self._when_running, partial(self._append_if_leading, message, sender))
+                else:
+                    self._append_entry(number, change)
             case _:
                 assert_never(message)
+
+    def _append_if_leading(self, message: Forward, sender: "Member") -> None:
+        """Append a write that had to wait for others, unless the leader is another or the session has moved since."""
+        if self.role != "leading" or message.term != self.term:
+            return
+        if self._refuses(message):
+            self._answer(sender, Told(message.id, False))
+        else:
+            self._append_entry(message.id, message.change)
+
+    def _append_entry(self, number: int, change: Change) -> None:
+        """Append a change to the leader's log, and send it to the others."""
+        self._log.append(Entry(self.term, number, change))
+        for peer in self.peers:
+            if not self._waits_for_peer[peer.address]:
+                self._send_entries(peer)
+
+    def _due_ns_of(self, change: Change) -> int:
+        """When the leader is done with the writes before this change and with its own."""
+        if not isinstance(change, Write):
+            return self._now_ns
+        return self._write_time.due_ns(change.session, transactions(change.ops, atomic=change.atomic))
 
     def _answer(self, sender: "Member", answer: Told) -> None:
         """Answer a server's question; the leader's own it answers at once."""

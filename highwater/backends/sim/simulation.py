@@ -13,10 +13,11 @@ from history.seed import Draws
 class Simulation:
     """The shared parts of one simulated run.
 
-    `handled` counts the events that brokers, clients and ZooKeeper handled; `flush_ns` is the least and most time of a flush.
+    `handled` counts the events that brokers, clients and ZooKeeper handled; `flush_ns` is the least and most time of a flush,
+    `zk_write_ns` the time of one of ZooKeeper's transactions, which is 0 until the workload begins.
     """
 
-    __slots__ = ("draws", "flush_ns", "handled", "network", "recorder", "scheduler", "transport")
+    __slots__ = ("draws", "flush_ns", "handled", "network", "recorder", "scheduler", "transport", "zk_write_ns")
 
     def __init__(self, draws: int, network: NetworkShape, scheduler: Scheduler | None = None) -> None:
         self.scheduler: Final = scheduler or Scheduler()
@@ -24,6 +25,7 @@ class Simulation:
         self.network: Final = Network(self.scheduler, self.draws, network)
         self.transport: Final = Transport(self.scheduler, self.network, self.draws)
         self.flush_ns: Final = (network.flush_us_min * US, network.flush_us_max * US)
+        self.zk_write_ns = 0
         self.recorder: Final = Recorder(self._now_ns)
         self.handled = 0
 

@@ -117,6 +117,8 @@ class World:
         """Simulate the run only up to `at_ms` after the start of the workload."""
         self.warm_up()
         self._zero_ns = self.sim.scheduler.now
+        if self.plan.cluster.zookeeper_write_ms is not UNSET:
+            self.sim.zk_write_ns = self.plan.cluster.zookeeper_write_ms * MS
         self.faults.plan(self._zero_ns)
         self._phase("faults")
         self._run_for(at_ms)

@@ -14,6 +14,7 @@ from highwater.backends.sim import zk_rules
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
+from highwater.backends.sim.zk_time import WriteTime, transactions
 from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
 from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import AnyAnswer, AnyOp, Change
@@ -116,7 +117,7 @@ class ZooKeeper(Protocol):
 class ZkServer:
     """A single simulated ZooKeeper server: sessions, connections, watches and the tree of znodes."""
 
-    __slots__ = ("_lines", "_network", "_scheduler", "_sim", "_witness", "address", "servers", "tree")
+    __slots__ = ("_lines", "_network", "_scheduler", "_sim", "_witness", "_write_time", "address", "servers", "tree")
 
     def __init__(self, sim: Simulation, witness: Witness) -> None:
         self.address = ZOOKEEPER
@@ -126,6 +127,7 @@ class ZkServer:
         self._scheduler = sim.scheduler
         self._network = sim.network
         self._witness = witness
+        self._write_time = WriteTime(sim)
         self._lines: dict[int, Line] = {}  # by session
 
     def serve(self, line: Line, payload: object) -> None:
@@ -133,7 +135,7 @@ class ZkServer:
         self._sim.handled += 1
         match payload:
             case ZkRequest(id=request, ops=ops, atomic=atomic):
-                self._perform_request(line, request, ops, atomic)
+                self._take_request(line, request, ops, atomic)
             case Ping():
                 if self._alive(line):
                     self._network.send(line.connection.back, payload)
@@ -162,13 +164,23 @@ class ZkServer:
         self._network.send(line.connection.back, Welcome(line.session))
         self._send_watches(self.tree.watch_again(line.session, hello.watches, seen_zxid=hello.seen_zxid))
 
-    def _perform_request(self, line: Line, request: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
-        """Carry out a request, and send the answer and the watches that it fires."""
+    def _take_request(self, line: Line, request: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
+        """Carry out a request when the writes before it are done."""
         if not self._alive(line):
             return
         if line.connection.broken and not atomic:
             # The operations of a batch are sent one by one; a drawn number of them arrived.
             ops = ops[: self._sim.draws.below(f"late {line.node}", len(ops) + 1)]
+        due_ns = self._write_time.due_ns(line.session, transactions(ops, atomic=atomic))
+        if due_ns > self._scheduler.now:
+            self._scheduler.at(due_ns, self._perform_request, line, request, ops, atomic)
+        else:
+            self._perform_request(line, request, ops, atomic)
+
+    def _perform_request(self, line: Line, request: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
+        """Carry out a request, and send the answer and the watches that it fires; not for a session that has ended meanwhile."""
+        if self._lines.get(line.session) is not line:
+            return
         answers, fired = zk_rules.submit(self._sim.recorder, self.tree, line.session, ops, atomic=atomic)
         self._witness.committed(commits_of(self.tree, line.session, ops, answers), writer=line.node, life=line.life)
         self._send_watches(fired)

@@ -25,6 +25,8 @@ def plan(turn: Turn, controller: Controller, facts: Seen) -> tuple[AnyOp, ...]:
     draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), legacy=dict(agent.legacy), assigned=dict(facts.assigned))
     failover, first = turn.config.variant.reassign_failover, not agent.resumed
     agent.resumed = True
+    if not turn.config.variant.reassign_rollback:
+        agent.cancelled = bool(agent.entries)  # before KIP-236 "this slowest partition prevents other reassignments"
     if first and failover == "premature":
         draft.entries = dict(list(draft.entries.items())[:1])  # B-58, KAFKA-6193: the map was not full when it was written back
     if uses_proposal_b(turn.config.variant):
@@ -104,7 +106,7 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
     """
     agent = controller.agent
     entry, move = draft.entries[tp], agent.moves.get(tp)
-    back = agent.cancelled or tp in agent.extra
+    back = turn.config.variant.reassign_rollback and (agent.cancelled or tp in agent.extra)
     # R-232: OAR is the assignment before the move. C-20: for a move in flight it is that of its beginning.
     original = entry.original or (move.original if move is not None else draft.assigned[tp])
     if len(entry.replicas) < min_isr_of(turn.config, topic_of(tp)):
@@ -155,7 +157,7 @@ def _step(turn: Turn, controller: Controller, draft: Draft, facts: Seen, tp: Top
     move.held = able and not ready and move.step is MoveStep.JOINING
     match move.step:
         case MoveStep.WIDENING:
-            full = (*assigned, *(b for b in move.target if b not in assigned))
+            full = _widened(variant, assigned, move.target)
             written = variant.reassign_path == "v3" or draft.entries[tp] == controller.agent.entries[tp]
             if variant.reassign_widens and full != assigned:
                 draft.assigned[tp] = full
@@ -177,6 +179,12 @@ def _step(turn: Turn, controller: Controller, draft: Draft, facts: Seen, tp: Top
             del draft.entries[tp]  # V3 §F step 3.2.6, R-238, R-248
         case _:
             pass
+
+
+def _widened(variant: Variant, assigned: tuple[BrokerId, ...], target: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """AR while the partition moves. Leaders are elected in its order: KIP-455 prefers the replicas that are to stay."""
+    first, last = (target, assigned) if variant.reassign_full == "target_first" else (assigned, target)
+    return (*first, *(b for b in last if b not in first))
 
 
 def _has_told_all(variant: Variant, facts: Seen, move: Move) -> bool:

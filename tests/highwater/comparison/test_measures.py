@@ -9,6 +9,7 @@ from highwater.comparison.pairs import measured
 from highwater.runs.provenance import present_build
 from highwater.runs.run import perform
 from history.event import EventKind
+from history.op import OpType
 from tests.checkers.story import HistoryBuilder
 from tests.highwater.shrink.plans import plan_with
 
@@ -109,3 +110,42 @@ def test_looking_at_zookeeper_changes_no_run() -> None:
     assert looking.seen.transactions > 0
     assert looking.seen.watches > 0
     assert measured(plan, build).figures["zookeeper_writes"] == looking.seen.transactions
+
+
+def test_wanted_replicas_count_from_the_last_request() -> None:
+    """A move to the first target is none to the second, whenever it ends."""
+    builder = HistoryBuilder()
+    for replicas in ("2,3", "2,4"):
+        builder.op(1, OpType.INVOKE, "reassign-extra", ({"value": f"orders-0 on {replicas}"},))
+    moved(builder, EventKind.REASSIGNMENT_ENDED, "forward to 2,3")
+    assert figure("wanted_median_ms", builder) is None
+
+    moved(builder, EventKind.REASSIGNMENT_ENDED, "forward to 2,4")
+    moved(builder, EventKind.REASSIGNMENT_ENDED, "forward to 2,4")
+
+    assert figure("wanted_median_ms", builder) == 2
+
+
+def test_leader_is_not_ready_from_the_write_until_it_leads() -> None:
+    builder = HistoryBuilder()
+    builder.state("b1", 1, "b1 b2")
+    builder.leads("b1", 1, leo=0)
+    builder.state("b2", 2, "b2")
+    builder.follows("b1", 2, "b2")
+    builder.leads("b2", 2, leo=0)
+    builder.state("b2", 3, "b2 b1")
+    builder.leads("b2", 3, leo=0)  # it was ready
+
+    assert (figure("unready_median_ms", builder), figure("unready_most_ms", builder)) == (1.5, 2)
+
+
+@pytest.mark.parametrize(("by", "count"), [("b1", 0), ("b2", 1)])
+def test_refusals_of_the_named_leader_are_counted(by: str, count: int) -> None:
+    """The old leader refuses, too; that is no fault of the way in which clients are routed to the new one."""
+    builder = HistoryBuilder()
+    builder.state("b1", 1, "b1 b2")
+    builder.state("b2", 2, "b2")
+    builder.op(1, OpType.INVOKE, "produce")
+    builder.op(1, OpType.FAIL, "produce", ({"error": "NOT_LEADER_OR_FOLLOWER", "node": by},))
+
+    assert figure("refused_unready", builder) == count

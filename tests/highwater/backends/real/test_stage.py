@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from highwater.backends.real.site import Site
-from highwater.backends.real.stage import perform
+from highwater.backends.real.stage import perform, unplayable
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import HarnessError
 from highwater.rig.backend import Run
@@ -61,3 +62,12 @@ def test_backend_failure_after_the_run_keeps_the_history(trouble: BaseException,
     failure_expected = "no engine" if trouble is NO_ENGINE else f"{failing[0]} fails"
     assert (run.history.manifest.outcome, run.failure) == ("harness-fault", failure_expected)
     assert site.is_closed
+
+
+def test_write_time_of_zookeeper_is_of_the_simulator() -> None:
+    """A real server would take its own time, and the run would be compared as if it had taken the plan's."""
+    shape = plan(faults_ms=1000)
+    timed = replace(shape, cluster=replace(shape.cluster, zookeeper_write_ms=4))
+
+    assert "zookeeper_write_ms" in (unplayable(timed) or "")
+    assert unplayable(shape) is None

@@ -311,3 +311,35 @@ def test_any_schedule_of_server_faults_keeps_the_guarantees(draws: int) -> None:
 def _ends_with_read(event: AnyEvent) -> bool:
     """Whether an answer ends with data that was read with a watch."""
     return isinstance(event, ZkReplied) and isinstance(event.answers[-1], Data)
+
+
+def test_ensemble_writes_of_all_clients_take_turns() -> None:
+    """V3, Discussion 1 counts the writes of everybody: the leader carries them out one by one."""
+    cluster = Cluster()
+    cluster.sim.zk_write_ns = 200 * MS
+    wanted = [client.ask(Create(f"/{client.address}", b"")) for client in cluster.clients]
+    cluster.run(800)
+    answered = sorted(client.times[number][1] // MS for client, number in zip(cluster.clients, wanted, strict=True))
+
+    assert all(200 - 20 <= later - earlier <= 200 + 20 for earlier, later in pairwise(answered))
+
+
+def test_write_that_waits_is_lost_with_the_ensembles_leader() -> None:
+    """A leader that is back as a follower must not put a write of its time into its log."""
+    cluster = Cluster()
+    cluster.sim.zk_write_ns = 1200 * MS
+    for client in cluster.clients:
+        client.ask(Create(f"/{client.address}", b""))
+    cluster.run(50)
+    former = cluster.leader
+    former.kill()
+    cluster.sim.zk_write_ns = 0
+    cluster.run(800)  # the others elect a leader
+    former.start()
+    cluster.run(4000)
+    later = cluster.clients[0].ask(Create("/later", b""))
+    cluster.run(200)
+
+    assert [path for path in cluster.ensemble.tree.nodes if path.startswith("/b")] == []
+    assert cluster.clients[0].answers(later) == (Created("/later"),)
+    assert [len(server._log) for server in cluster.ensemble.servers] == [len(cluster.ensemble.committed)] * 3

@@ -216,3 +216,24 @@ def test_zk_session_of_a_dead_process_times_out() -> None:
 
     assert alive
     assert "/mine" not in cluster.server.tree.nodes
+
+
+def test_writes_take_turns_and_a_multi_counts_once() -> None:
+    """V3, Discussion 1: each write takes 4 ms, so three take 12; a multi of three is one write."""
+    cluster = Cluster()
+    cluster.sim.zk_write_ns = 4 * MS
+    ops = tuple(Create(f"/{name}", b"") for name in "xyz")
+    apart = [cluster.a.ask(op) for op in ops]
+    of_another = cluster.b.ask(GetData("/x"))
+    after_its_writes = cluster.a.ask(GetData("/z"))
+    cluster.run(13)  # 1 ms each way
+
+    assert [cluster.a.is_answered(request) for request in (*apart, after_its_writes)] == [True, True, False, False]
+    assert cluster.b.answers(of_another) == (NoNode(),)
+    cluster.run(1)
+    assert [type(answer) for answer in cluster.a.answers(after_its_writes)] == [Data]
+    together = cluster.a.ask(*(Create(f"/{name}", b"") for name in "uvw"), atomic=True)
+    cluster.run(5)
+    assert not cluster.a.is_answered(together)
+    cluster.run(1)
+    assert cluster.a.is_answered(together)

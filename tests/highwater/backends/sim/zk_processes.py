@@ -70,5 +70,8 @@ class Process:
         (found,) = (event.answers for event in self.told if isinstance(event, ZkReplied) and event.id == request)
         return found
 
+    def is_answered(self, request: int) -> bool:
+        return any(isinstance(event, ZkReplied) and event.id == request for event in self.told)
+
     def states(self) -> list[str]:
         return [event.state for event in self.told if isinstance(event, ZkState)]
