@@ -17,7 +17,7 @@ from msgspec import Struct
 from highwater.backends.sim.network import Link
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
-from highwater.backends.sim.zk_time import WriteTime, transactions
+from highwater.backends.sim.zk import WriteTime, transactions
 from reference.coordination.api import AnyAnswer, AnyOp
 from reference.types import Address
 
