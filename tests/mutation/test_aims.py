@@ -155,10 +155,10 @@ def test_new_parameter_and_reordered_neighbours_break_no_edit() -> None:
     function.args.args.insert(0, ast.arg("limit"))
     function.args.defaults.append(ast.Constant(3))
     tree.body.append(tree.body.pop(tree.body.index(function)))
-    edited = ast.unparse(ast.fix_missing_locations(tree))
+    changed = ast.unparse(ast.fix_missing_locations(tree))
 
     for aim in (row.aim for row in edited() if row.aim.at == AMONG):
-        bodies = [effect(aim, text, {}) for text in (source, edited)]
+        bodies = [effect(aim, text, {}) for text in (source, changed)]
         assert same(*(ast.parse(ast.unparse(list(ast.iter_child_nodes(body))[1])) for body in bodies)), aim
 
 

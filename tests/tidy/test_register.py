@@ -18,7 +18,7 @@ ONLY_TESTED_MAX = 5
 
 def test_every_edit_fits_and_changes_the_program() -> None:
     """If an edit of the code makes this fail, `python -m mutation --reaim` says where the edit belongs now."""
-    for row in (edited for row in rows() for edited in row.by_edit):
+    for row in (edit for both in rows() for edit in both.by_edit):
         if row.edit and not row.gone:
             compile(row.applied_to((ROOT / row.file).read_text(encoding="utf-8")), row.file, "exec")
             assert not same(*fragment(row.aim.old, row.aim.new)), row.id
