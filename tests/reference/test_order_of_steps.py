@@ -203,17 +203,17 @@ def test_controller_watches_the_children_of_remove() -> None:
 def test_controller_watches_the_children_of_moves() -> None:
     """R-049, R-083: the path itself stays the same when a request below it comes; so do the moves that are under way."""
     lab = settled_cluster("v3", brokers=5)
-    u0, u1 = topic_partition("u", 0), topic_partition("u", 1)
-    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),), (BrokerId(3),)))))
+    later = [topic_partition(topic, index) for topic in "uw" for index in range(3)]
+    for topic in "uw":
+        write(lab, Create(paths.topic_path(topic), paths.topic_payload(((BrokerId(2),), (BrokerId(3),), (BrokerId(2),)))))
     root = admin_paths.PARTITIONS_REASSIGNED
     lab.is_held = carries(Fetch, sender="b5")
     write(lab, Create("/admin", b""), Create(root, b""))
-    for tp in (T0, u0, u1):
-        if tp != u1:
-            write(lab, Create(f"{root}/{topic_of(tp)}", b""))
+    for tp in (T0, *later):
+        write(lab, Create(f"{root}/{topic_of(tp)}", b""))
         write(lab, Create(admin_paths.partition_reassigned_path(tp), b"[4,5]"))
 
-    assert sorted(lab.nodes[1].state.controller.agent.moves) == [T0, u0, u1]
+    assert sorted(lab.nodes[1].state.controller.agent.moves) == [T0, *later]
 
 
 # --- failover of the controller ----------------------------------------------------------------------------------------------
