@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from reference.broker.broker import Assigned, Registration
 from reference.config import VARIANTS
 from reference.coordination import paths
-from reference.coordination.api import Data, GetData, NoNode, SetData
+from reference.coordination.api import Create, Data, Delete, GetData, NoNode, SetData
 from reference.events import DirFailed, Received, ZkReplied
 from reference.messages import Fetch, StopPartition, StopReplica
-from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicId
+from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicId, topic_partition
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import write
 from tests.reference.recorded import STATE, settled_cluster, shrink
@@ -92,3 +92,20 @@ def test_no_broker_names_a_leader_where_zookeeper_names_none() -> None:
         crash_and_expire(lab, i)
 
     assert (lab.state().leader, lab.nodes[5].state.broker.metadata[T0].leader) == (None, None)
+
+
+def test_each_partition_without_a_leader_is_stopped_with_its_topic() -> None:
+    """R-028: b3, the last in sync, is dead, and b2 is told to stop both replicas; it does not have to find them itself."""
+    lab = settled_cluster("safe")
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(3), BrokerId(2)),) * 2)))
+    for i in (2, 3):
+        crash_and_expire(lab, i)
+    lab.start(2)
+    lab.settle()
+    lab.clear_record()
+    for tp in (topic_partition("u", 0), topic_partition("u", 1)):
+        assert lab.state(tp).leader is None
+        lab.zk.submit(lab.admin, (Delete(paths.state_path(tp)), Delete(paths.state_parents(tp)[1])))
+    write(lab, Delete("/brokers/topics/u/partitions"), Delete(paths.topic_path("u")))
+
+    assert [stop.tp for _, to, message in lab.sent(StopReplica) if to == "b2" for stop in message.partitions] == ["u-0", "u-1"]
