@@ -25,7 +25,7 @@ def test_one_bad_dir_of_three_halts_the_broker_before_kip_112() -> None:
     assert lab.halted == {1: "log directories 0 failed"}
 
 
-def test_starting_broker_does_not_undo_the_removal_of_a_partition() -> None:
+def test_starting_broker_does_not_undo_a_removal() -> None:
     """R-046: it held the replica when it began to read, and a StopReplica of V3 §H came before ZooKeeper's answer."""
     lab = settled_cluster("safe")
     node, state = lab.nodes[4].state, lab.state()
@@ -94,7 +94,7 @@ def test_no_broker_names_a_leader_where_zookeeper_names_none() -> None:
     assert (lab.state().leader, lab.nodes[5].state.broker.metadata[T0].leader) == (None, None)
 
 
-def test_each_partition_without_a_leader_is_stopped_with_its_topic() -> None:
+def test_leaderless_partitions_are_stopped_with_their_topic() -> None:
     """R-028: b3, the last in sync, is dead, and b2 is told to stop both replicas; it does not have to find them itself."""
     lab = settled_cluster("safe")
     write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(3), BrokerId(2)),) * 2)))
