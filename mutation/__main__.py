@@ -104,14 +104,15 @@ def reaim(folder: Path, root: Path, ids: Sequence[str], *, write: bool) -> int:
         rows_after = list(before)
         for n, row in enumerate(before):
             chosen = row.edit and not row.gone and (not ids or {row.id, row.statement} & set(ids))
-            proposal = reaimed(row.aim, root) if chosen else None
-            if proposal is None:
-                continue
-            lost += 1
-            _say(f"{row.id}\n  was  {row.edit}\n  {proposal.how}")
-            if proposal.aim is not None:
-                rows_after[n] = replace(row, edit=proposal.aim.words)
-                _say(f"  now  {rows_after[n].edit}")
+            for field, edited in zip(("edit", "second"), row.by_edit if chosen else (), strict=False):
+                proposal = reaimed(edited.aim, root)
+                if proposal is None:
+                    continue
+                lost += 1
+                _say(f"{row.id}\n  was  {edited.edit}\n  {proposal.how}")
+                if proposal.aim is not None:
+                    rows_after[n] = replace(rows_after[n], **{field: proposal.aim.words})
+                    _say(f"  now  {proposal.aim.words}")
         if write and rows_after != list(before):
             store(path, rows_after)
     _say(f"{lost} edits do not fit" if lost else "every edit fits")

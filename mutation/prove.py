@@ -8,6 +8,8 @@ A verdict is one of
     does not serve   the mutant cannot be imported, or a single broker serves no produce and fetch: this proves nothing
     hangs            the tests or the plan ran into the deadline
     left out         there was no time for it
+
+A row with two edits needs both; what became of the second is told with `second edit: ` before it.
 """
 
 import os
@@ -77,7 +79,18 @@ def _run_in(tree: Path, command: Sequence[str], deadline_s: float) -> tuple[int,
 
 
 def verdict(tree: Path, row: Row, deadline_s: float) -> str:
-    """Apply the edit of a row to this tree, see what is red, undo the edit."""
+    """The verdict on a row: that on its first edit, or that on its second one if the first is proved."""
+    first, *others = row.by_edit
+    outcome = _verdict_on_edit(tree, first, deadline_s)
+    for other in others if outcome == "proved" else ():
+        outcome = _verdict_on_edit(tree, other, deadline_s)
+        if outcome != "proved":
+            return f"second edit: {outcome}"
+    return outcome
+
+
+def _verdict_on_edit(tree: Path, row: Row, deadline_s: float) -> str:
+    """Apply the first edit of a row to this tree, see what is red, undo the edit."""
     path = tree / row.file
     plans = [plan_of(row)] if row.plan else []
     try:

@@ -4,7 +4,7 @@
 that fail under its edit. A mistake that a reader made up (`H-04`, in `by-hand.yaml`) names the plan that is not VALID and live
 under it. A mutant that was drawn (`M-007`, in `drawn.yaml`) is measured against the whole gate (mutation/page.py).
 
-    proved      the edit was applied, and each test, or the plan, was red
+    proved      the edit was applied, and each test, or the plan, was red; the same with the second edit, if there is one
     tested      the tests show it, but no edit can break it alone (`only_tested` says why)
     not built   nothing does it (`not_built` says why)
     unproved    the edit was changed, or never applied
@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mutation.aims.aim import Aim, AimError, read
 from mutation.aims.change import applied, changes, with_changes
@@ -44,6 +45,7 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     id: str
     text: str
     edit: str = ""  # AT OLD => NEW
+    second: str = ""  # another edit of the clause, made up by someone who had not seen the first
     tests: tuple[str, ...] = ()
     plan: str = ""  # of corpus/plans
     only_tested: str = ""
@@ -57,6 +59,11 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     def aim(self) -> Aim:
         """The edit."""
         return read(self.edit)
+
+    @property
+    def by_edit(self) -> tuple["Row", ...]:
+        """The row with its first edit alone, and with its second one alone if it has one."""
+        return (self, replace(self, edit=self.second, second="")) if self.second else (self,)
 
     @property
     def file(self) -> str:
@@ -75,8 +82,9 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
 
     @property
     def digest(self) -> str:
-        """Identifies the edit and what must notice it."""
-        return _digest(msgspec.json.encode((self.aim, self.tests, self.plan)))
+        """Identifies the edits and what must notice them."""
+        first, *others = (row.aim for row in self.by_edit)
+        return _digest(msgspec.json.encode((first, self.tests, self.plan, *others)))
 
     def applied_to(self, text: str) -> str:
         """The file's text with the edit. Raises MutationError if it does not fit."""
@@ -129,7 +137,7 @@ def load(path: Path) -> tuple[Row, ...]:
             (id_, text), *others = values.items()
             loaded.append(document.convert(Row, {"id": id_, "text": text, **dict(others)}, (n,)))
             if loaded[-1].edit:
-                _ = loaded[-1].aim
+                _ = loaded[-1].digest
         return tuple(loaded)
     except (OSError, TextError) as error:
         raise MutationError(str(error)) from error
@@ -192,7 +200,13 @@ def store_proofs(new_proofs: dict[str, Proof]) -> None:
 
 def present_proof(row: Row) -> Proof:
     """The proof of a row as it would be stored now: its file and those of its tests and plan are as they are."""
-    files = sorted({row.file, *(test.partition("::")[0] for test in row.tests), *([plan_of(row)] if row.plan else [])})
+    files = sorted(
+        {
+            *(edited.file for edited in row.by_edit),
+            *(test.partition("::")[0] for test in row.tests),
+            *([plan_of(row)] if row.plan else []),
+        }
+    )
     return Proof(row.digest, _digest("".join(map(_digest_of, files)).encode()))
 
 

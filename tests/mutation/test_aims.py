@@ -9,7 +9,7 @@ from mutation.aims.aim import NAMED, Aim, AimError, name_of, names_of, place, re
 from mutation.aims.change import applied, changes, with_changes
 from mutation.aims.scope import locals_of, outer_of, scope_of
 from mutation.aims.shortest import aimed
-from mutation.rows import rows
+from mutation.rows import Row, rows
 from tests.tidy.sources import ROOT
 
 AMONG = "controller.leader_selection._among"
@@ -118,6 +118,11 @@ def with_names(source: str, scope: str, names: dict[str, str]) -> str:
     return ast.unparse(tree)
 
 
+def edited() -> list[Row]:
+    """Each row of the register with an edit, once for each of its edits."""
+    return [alone for row in rows() if row.edit for alone in row.by_edit]
+
+
 def effect(aim: Aim, source: str, names: dict[str, str]) -> ast.AST:
     """What an edit makes of the function, under these names."""
     return rename(outer_of(ast.parse(applied(aim, source)), aim.scope), names)
@@ -125,7 +130,7 @@ def effect(aim: Aim, source: str, names: dict[str, str]) -> ast.AST:
 
 def test_renaming_a_parameter_breaks_no_edit() -> None:
     """Each of the parameters of `_among`, whose edits are clauses and mistakes of readers."""
-    aims = [row.aim for row in rows() if row.edit and row.aim.at == AMONG]
+    aims = [row.aim for row in edited() if row.aim.at == AMONG]
     source = (ROOT / place(AMONG)[0]).read_text(encoding="utf-8")
     function = scope_of(ast.parse(source), "_among")
     assert isinstance(function, ast.FunctionDef)
@@ -150,10 +155,10 @@ def test_new_parameter_and_reordered_neighbours_break_no_edit() -> None:
     function.args.args.insert(0, ast.arg("limit"))
     function.args.defaults.append(ast.Constant(3))
     tree.body.append(tree.body.pop(tree.body.index(function)))
-    edited = ast.unparse(ast.fix_missing_locations(tree))
+    changed = ast.unparse(ast.fix_missing_locations(tree))
 
-    for aim in (row.aim for row in rows() if row.edit and row.aim.at == AMONG):
-        bodies = [effect(aim, text, {}) for text in (source, edited)]
+    for aim in (row.aim for row in edited() if row.aim.at == AMONG):
+        bodies = [effect(aim, text, {}) for text in (source, changed)]
         assert same(*(ast.parse(ast.unparse(list(ast.iter_child_nodes(body))[1])) for body in bodies)), aim
 
 
@@ -161,8 +166,8 @@ def test_new_parameter_and_reordered_neighbours_break_no_edit() -> None:
 def test_new_names_of_all_locals_break_no_edit() -> None:
     """The hardest case: every local name of the function is another one."""
     by_place: dict[tuple[str, str], list[Aim]] = defaultdict(list)
-    for row in rows():
-        if row.edit and not row.gone:
+    for row in edited():
+        if not row.gone:
             by_place[row.aim.file, row.aim.scope].append(row.aim)
 
     broken = []

@@ -36,6 +36,16 @@ def test_verdict_tells_how_a_mutant_ends(tmp_path: Path, edit: str, deadline_s: 
     assert (tmp_path / row.file).read_text() == (ROOT / row.file).read_text()  # the edit is undone
 
 
+@pytest.mark.slow
+def test_second_edit_must_be_noticed_too(tmp_path: Path) -> None:
+    copy_of_the_tree(tmp_path)
+    noticed = f"{LEADER}._record_progress follower.leo = fetch.offset =>"
+    unnoticed = f"{LEADER}._record_progress follower.fetched_ms = now => follower.fetched_ms = now + 0"
+    row = Row(id="mutant", text="", edit=noticed, second=unnoticed, tests=(TEST,))
+
+    assert verdict(tmp_path, row, 120.0).startswith("second edit: survived")
+
+
 def test_row_is_proved_again_if_its_code_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     row = PROVABLE[0]
     proved = present_proof(row)

@@ -36,7 +36,7 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_edits_are_read_as_they_were_written() -> None:
-    assert [row.id for row in rows() if row.edit and row.aim.words != row.edit] == []
+    assert [row.id for row in rows() if row.edit for alone in row.by_edit if alone.aim.words != alone.edit] == []
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,7 @@ def test_edits_are_read_as_they_were_written() -> None:
         ("- H-1: x\n- H-2: y\n  harm: z\n", r"some\.yaml:3: "),
         ("- H-1: x\n- H-2: y\n  tests: z\n", r"some\.yaml:3: "),
         ("- H-1: x\n- H-2: y\n  edit: log.log.truncate nothing\n", r"some\.yaml:2: .*not of the form"),
+        ("- H-1: x\n  edit: log.log.truncate a => b\n  second: log.log.truncate a b => c\n", r"some\.yaml:1: .*invalid syntax"),
         ("- H-1: x\n  edit: log.log.truncate a b => c\n", r"some\.yaml:1: .*invalid syntax"),
         ("H-1\n", r"some\.yaml:1: "),
     ],
@@ -72,6 +73,7 @@ def test_edited_row_is_unproved_until_it_is_applied() -> None:
     assert status(row, stored) == "proved"
     assert status(replace(row, edit=f"{row.edit.partition(' =>')[0]} => 0"), stored) == "unproved"
     assert status(replace(row, tests=row.tests[:-1]), stored) == "unproved"
+    assert status(replace(row, second="log.log.truncate log.leo => 0"), stored) == "unproved"
     assert status(row, {}) == "unproved"
 
 

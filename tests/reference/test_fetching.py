@@ -6,9 +6,10 @@ from msgspec.structs import replace
 from reference.config import SAFE, VARIANTS
 from reference.effects import AnyEffect, Flush
 from reference.errors import ErrorCode
+from reference.events import Received
 from reference.messages import Fetch, FetchReply, ProduceReply
-from reference.replica.partition import Leader, progress_of
-from reference.types import BrokerId
+from reference.replica.partition import IsrChange, Leader, progress_of
+from reference.types import Address, BrokerId, Millis, Offset
 from tests.reference.lab import Lab, carries
 from tests.reference.recorded import leader_of
 from tests.reference.v3 import cluster_in_sync, crash_and_expire, fetch
@@ -29,11 +30,12 @@ def test_leader_records_the_log_end_that_a_fetch_names() -> None:
     lab.is_held = carries(Fetch)
     lab.produce(1, "x", "y")
     lab.settle()
-    fetch(lab, 1, 1, replica=2, epoch=lab.partition(1).leader_epoch)
-    follower_progress = progress_of(leader_of(lab, 1), BrokerId(2))
+    for offset in (2, 1):  # a follower that truncated its log is behind again
+        fetch(lab, 1, offset, replica=2, epoch=lab.partition(1).leader_epoch)
+        follower_progress = progress_of(leader_of(lab, 1), BrokerId(2))
 
-    assert follower_progress is not None
-    assert follower_progress.leo == 1
+        assert follower_progress is not None
+        assert follower_progress.leo == offset
 
 
 def test_fetch_of_the_last_replica_commits_and_acknowledges() -> None:
@@ -47,6 +49,7 @@ def test_fetch_of_the_last_replica_commits_and_acknowledges() -> None:
     assert (lab.partition(1).hw, acknowledged(lab)) == (0, [])
     fetch(lab, 1, 1, replica=3, epoch=epoch)
     assert (lab.partition(1).hw, acknowledged(lab)) == (1, [])
+    leader_of(lab, 1).change = IsrChange(wanted=leader_of(lab, 1).isr)  # and no answer to it comes
     fetch(lab, 1, 2, replica=3, epoch=epoch)
 
     assert (lab.partition(1).hw, acknowledged(lab)) == (2, [7])
@@ -66,6 +69,25 @@ def test_fetch_is_answered_from_its_offset_with_the_hw() -> None:
     assert reply is not None
     assert [batch.base_offset for batch in reply.batches] == [1, 2]
     assert reply.hw == 1
+    again = fetch(lab, 1, 0, replica=3, epoch=epoch)  # the HW stays, though it is above what this one asks for
+    assert again is not None
+    assert again.hw == 1
+
+
+def test_batch_larger_than_the_limit_is_sent_alone() -> None:
+    """R-016: a response carries records, or a follower with a small replica.fetch.max.bytes would ask for ever."""
+    lab = cluster_in_sync()
+    lab.is_held = carries(Fetch)
+    for value in ("first", "second", "third"):
+        lab.produce(1, value, correlation=len(value))
+    lab.settle()
+    lab.client_replies.clear()
+    me, epoch = lab.nodes[3].state.broker.incarnation, lab.partition(1).leader_epoch
+    request = Fetch(5, lab.partition(1).tp, BrokerId(3), me, epoch, Offset(1), Millis(100), 10, max_bytes=1)
+    lab.handle_event(1, Received(Address("c9"), request))
+    (reply,) = [message for message in lab.client_replies if isinstance(message, FetchReply)]
+
+    assert [batch.base_offset for batch in reply.batches] == [1]
 
 
 def test_fetch_above_the_hw_is_answered_from_its_offset() -> None:
@@ -167,13 +189,18 @@ def test_v3_replica_leaves_when_its_leo_stands_still_too_long() -> None:
 
     assert check_isr(lab, after_ms=MAX_TIME_LAG_MS) == [1, 2, 3]
     assert check_isr(lab, after_ms=1) == [1, 2]
+    lab = v3_isr(lag_max_records=4000)
+    lab.produce(1, *"abc")
+    fetch_at(lab, 3, 3)  # both have all: by V3's letter (B-41) the first of them leaves all the same
+    assert check_isr(lab, after_ms=MAX_TIME_LAG_MS + 1) == [1, 3]
 
 
 def test_v3_replica_whose_leo_moves_stays() -> None:
     """R-057: the time counts from the last update of the LEO, whatever is still missing."""
     lab = v3_isr(lag_max_records=4000)
     lab.produce(1, *"abc")
-    fetch_at(lab, 3, 1)
+    for follower in leader_of(lab, 1).followers:
+        follower.leo = None  # as after an election: the first fetch is an update, too
     lab.now += MAX_TIME_LAG_MS
     fetch_at(lab, 3, 2)
 
@@ -252,7 +279,7 @@ def test_record_is_not_acked_before_each_isr_member_has_it(slow: int) -> None:
 
 
 def test_new_leader_commits_nothing_before_it_hears_of_the_isr() -> None:
-    """R-141, R-072: the follower is in the ISR of the new leader, and has not fetched from it yet."""
+    """R-056, R-141, R-072: the follower is in the ISR of the new leader, and has not fetched from it yet."""
     lab = cluster_in_sync()
     lab.is_held = carries(Fetch)
     crash_and_expire(lab, 1)
@@ -261,6 +288,10 @@ def test_new_leader_commits_nothing_before_it_hears_of_the_isr() -> None:
     lab.settle()
 
     assert (lab.partition(lab.leader()).hw, acknowledged(lab)) == (0, [])
+    lab.is_held = lambda _: False
+    lab.settle()
+    lab.wait(3000)
+    assert lab.partition(lab.leader()).hw == 1
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("epoch_start", [2, 4]), ("hw_only", [2, 3, 4])])

@@ -45,7 +45,7 @@ def acknowledged(lab: Lab) -> list[int]:
 @pytest.mark.parametrize("variant", BY_ITSELF)
 def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
     """R-004, R-005, R-065: the write names the version, and leaves leader, leader epoch and controller epoch as they are."""
-    lab = settled_cluster(variant)
+    lab = settled_cluster(variant, min_isr=3)
     before = lab.state()
     shrink(lab, 4)
     ((writer, op),) = lab.state_writes()
@@ -56,15 +56,22 @@ def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
     assert (after.leader, after.leader_epoch) == (2, lab.partition(2).leader_epoch)
     assert after.controller_epoch == lab.partition(2).controller_epoch
     assert brokers_of(after.isr) == (2, 3)
+    lab.wait(1000)
+    assert lab.isr() == [2, 3, 4]
+    assert [op.version for _, op in lab.state_writes()] == [before.zk_version, before.zk_version + 1]
 
 
-def test_leader_stays_the_leader_in_its_own_write() -> None:
-    """R-004, R-065: also where it is not the first member of its ISR."""
-    lab = settled_cluster()
+@pytest.mark.parametrize("variant", ["isr-via-zookeeper", "safe"])
+def test_leader_stays_the_leader_when_its_isr_changes(variant: str) -> None:
+    """R-004, R-065: where it is neither the first nor the last member of its ISR, and whoever writes it."""
+    lab = settled_cluster(variant)
     leader = restart_leader(lab)
     shrink(lab, lab.followers()[-1], leader=leader)
+    lab.settle()
 
     assert (lab.leader(), lab.isr()) == (leader, [2, leader])
+    lab.wait(3000)
+    assert (lab.leader(), lab.isr(), leader) == (leader, [2, 3, 4], 3)
 
 
 @pytest.mark.parametrize("variant", BY_ITSELF)
@@ -188,6 +195,9 @@ def test_controller_reads_again_after_a_version_conflict(variant: str) -> None:
     assert [isr for isr, _ in by_controller] == [(2, 4), (2,)]
     assert by_controller[1][1] == by_controller[0][1] + 1
     assert lab.isr() == [2]
+    version = lab.state().zk_version
+    crash_and_expire(lab, 2)  # where the leader changes, too
+    assert [op.version for i, op in lab.state_writes() if i == 1][2:] == [version]
 
 
 def test_move_reads_the_isr_again_after_a_version_conflict() -> None:

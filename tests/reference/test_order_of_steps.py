@@ -1,5 +1,6 @@
 """The order of reads, writes and commands in the procedures of V3 and KIP-236, as one broker performs them."""
 
+import pytest
 from msgspec.structs import replace
 
 from reference.config import SAFE
@@ -8,9 +9,18 @@ from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildre
 from reference.effects import Send
 from reference.errors import ErrorCode
 from reference.events import Received
-from reference.messages import LeaderAndIsr, LeaderAndIsrReply, Metadata, MetadataReply, ProduceReply, UpdateMetadata
+from reference.messages import (
+    Fetch,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    Metadata,
+    MetadataReply,
+    ProduceReply,
+    StopReplica,
+    UpdateMetadata,
+)
 from reference.replica.partition import Follower, brokers_of
-from reference.types import Address, BrokerId, topic_partition
+from reference.types import Address, BrokerId, topic_of, topic_partition
 from tests.reference.lab import T0, carries
 from tests.reference.moving import reassign, reassignment_of, write
 from tests.reference.recorded import STATE, Recorded, settled_cluster
@@ -19,11 +29,12 @@ from tests.reference.v3 import crash_and_expire
 # --- elections -------------------------------------------------------------------------------------------------------------
 
 
-def test_command_follows_the_write_that_it_tells_of() -> None:
+@pytest.mark.parametrize("dead", [2, 3])
+def test_command_follows_the_write_that_it_tells_of(dead: int) -> None:
     """R-076, V3 §A step 4: while the controller's write is on its way, no broker hears of it, though all channels are free."""
     lab = settled_cluster("safe")
     lab.delays_write = lambda i, _: i == 1
-    crash_and_expire(lab, 3)
+    crash_and_expire(lab, dead)
     lab.wait(500)
     idle = [c.broker for c in lab.nodes[1].state.controller.channels if c.in_flight is None]
     early = lab.sent(LeaderAndIsr)
@@ -31,8 +42,9 @@ def test_command_follows_the_write_that_it_tells_of() -> None:
     lab.settle()
     epochs = {to: [state.leader_epoch for state in message.states] for _, to, message in lab.sent(LeaderAndIsr)}
 
-    assert (idle, early) == ([1, 2, 4], [])
-    assert epochs == {"b2": [lab.state().leader_epoch], "b4": [lab.state().leader_epoch]}
+    others = [i for i in (2, 3, 4) if i != dead]
+    assert (idle, early) == ([1, *others], [])
+    assert epochs == {f"b{i}": [lab.state().leader_epoch] for i in others}
 
 
 def test_new_leader_refuses_produces_until_it_is_told() -> None:
@@ -83,6 +95,27 @@ def test_command_without_an_answer_alerts_the_administrator() -> None:
     assert alerts(lab) == alerts_sent
 
 
+def test_init_without_an_answer_alerts_the_administrator() -> None:
+    """R-077: the first command of a controller is one whose answer it waits for, too."""
+    lab = settled_cluster("safe")
+    lab.is_held = carries(LeaderAndIsrReply, sender="b3")
+    crash_and_expire(lab, 1)
+    lab.wait(lab.configs[2].request_timeout_ms)
+
+    assert [(i, broker, command) for i, broker, _, command in alerts(lab)] == [(2, 3, "LeaderAndIsr")]
+
+
+def test_stop_replica_without_an_answer_runs_into_its_timeout() -> None:
+    """R-077: as any command."""
+    lab = settled_cluster("safe")
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(3), BrokerId(2)),))))
+    lab.is_held = carries(StopReplica, receiver="b3")
+    write(lab, Create("/admin", b""), Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("u",))))
+    lab.wait(lab.configs[1].request_timeout_ms)
+
+    assert [to for _, to, message in lab.sent(StopReplica) if to == "b3"] == ["b3", "b3"]
+
+
 def alerts(lab: Recorded) -> list[tuple[int, int | None, int | None, str | None]]:
     """Who alerts, and which broker, incarnation and command it names."""
     return [(i, note.broker, note.incarnation, note.detail) for i, note in lab.notes if note.kind == "command-unanswered"]
@@ -104,17 +137,20 @@ def test_silent_broker_holds_up_no_command_to_another() -> None:
     assert lab.partition(3).leader_epoch == epoch
 
 
-def test_newest_state_is_told_after_a_timeout() -> None:
+@pytest.mark.parametrize("kind", [LeaderAndIsr, UpdateMetadata])
+def test_newest_state_is_told_after_a_timeout(kind: type[LeaderAndIsr | UpdateMetadata]) -> None:
     """R-082: what waits in the queue replaces what was sent without an answer, and not the other way round."""
     lab = settled_cluster("safe")
     before = lab.state().leader_epoch
-    lab.is_held = carries(LeaderAndIsr, receiver="b3")
+    lab.is_held = carries(kind, receiver="b3")
     for i in (4, 2):
         crash_and_expire(lab, i)
     lab.fire(1, "channel:3")
-    epochs = [state.leader_epoch for _, to, message in lab.sent(LeaderAndIsr) if to == "b3" for state in message.states]
+    lab.settle()
+    epochs = [state.leader_epoch for _, to, message in lab.sent(kind) if to == "b3" for state in message.states]
 
-    assert epochs == [before + 1, before + 2]
+    assert epochs[0] < epochs[-1]
+    assert epochs[-1] == before + 2
 
 
 def leader_in_metadata(lab: Recorded, i: int) -> BrokerId | None:
@@ -165,14 +201,19 @@ def test_controller_watches_the_children_of_remove() -> None:
 
 
 def test_controller_watches_the_children_of_moves() -> None:
-    """R-083: the path itself stays the same when a request below it comes."""
-    lab = settled_cluster("v3")
+    """R-049, R-083: the path itself stays the same when a request below it comes; so do the moves that are under way."""
+    lab = settled_cluster("v3", brokers=5)
+    later = [topic_partition(topic, index) for topic in "uw" for index in range(3)]
+    for topic in "uw":
+        write(lab, Create(paths.topic_path(topic), paths.topic_payload(((BrokerId(2),), (BrokerId(3),), (BrokerId(2),)))))
     root = admin_paths.PARTITIONS_REASSIGNED
+    lab.is_held = carries(Fetch, sender="b5")
     write(lab, Create("/admin", b""), Create(root, b""))
-    write(lab, Create(f"{root}/t", b""))
-    write(lab, Create(admin_paths.partition_reassigned_path(T0), b"[3,4]"))
+    for tp in (T0, *later):
+        write(lab, Create(f"{root}/{topic_of(tp)}", b""))
+        write(lab, Create(admin_paths.partition_reassigned_path(tp), b"[4,5]"))
 
-    assert T0 in lab.nodes[1].state.controller.agent.moves
+    assert sorted(lab.nodes[1].state.controller.agent.moves) == [T0, *later]
 
 
 # --- failover of the controller ----------------------------------------------------------------------------------------------
@@ -194,6 +235,18 @@ def test_init_repeats_commands_lost_with_the_controller() -> None:
     assert lab.partition(3).leader_epoch == written.leader_epoch
     assert isinstance(lab.partition(3).role, Follower)
     assert {to for _, to, message in lab.sent(LeaderAndIsr) if message.init} == {"b2", "b3"}
+
+
+def test_init_repeats_the_first_command_of_a_partition() -> None:
+    """R-044: b1 has created the state of u-0, in leader epoch 0, and dies before b2 and b3 hear of it."""
+    lab = settled_cluster("safe")
+    lab.is_held = carries(LeaderAndIsr, sender="b1")
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(3), BrokerId(2)),))))
+    lab.in_flight.clear()
+    lab.is_held = lambda _: False
+    crash_and_expire(lab, 1)
+
+    assert lab.leader(topic_partition("u", 0)) == 3
 
 
 def steps_of_failover(lab: Recorded) -> list[str]:
@@ -281,6 +334,8 @@ def test_starting_broker_reads_in_the_order_of_v3() -> None:
     other_topic = Create(paths.topic_path("other"), paths.topic_payload(((BrokerId(2), BrokerId(3)),)))
     write(lab, other_topic)
     crash_and_expire(lab, 4)
+    new_replica = Create(paths.topic_path("new"), paths.topic_payload(((BrokerId(2), BrokerId(4)),)))
+    write(lab, new_replica)
     lab.is_held = carries(receiver="b4")
     lab.clear_record()
     lab.start(4)
@@ -288,7 +343,8 @@ def test_starting_broker_reads_in_the_order_of_v3() -> None:
     reads = [op.path for i, op in lab.log if i == 4 and isinstance(op, GetData | GetChildren)]
     learned = [path for path in reads if path.startswith(paths.TOPICS)]
 
-    assert learned == [paths.TOPICS, paths.topic_path("other"), paths.topic_path("t"), STATE]
+    topics_read = [paths.topic_path(topic) for topic in ("new", "other", "t")]
+    assert learned == [paths.TOPICS, *topics_read, paths.state_path(topic_partition("new", 0)), STATE]
     assert reads.index(paths.broker_path(BrokerId(4))) < reads.index(paths.TOPICS)
     assert isinstance(lab.partition(4).role, Follower)
 
@@ -337,7 +393,7 @@ def test_move_of_an_offline_partition_is_in_the_metadata() -> None:
 
 
 def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
-    """R-236, V3 §F step 3.2.3: without fenced fetches nobody else needs the command that takes the old replicas out."""
+    """R-054, R-236, V3 §F step 3.2.3: without fenced fetches nobody else needs the command that takes the old replicas out."""
     lab = recorded_move(fetch_fencing=False)
     narrow = [to for _, to, message in lab.sent(LeaderAndIsr) for state in message.states if brokers_of(state.isr) == (5, 6)]
 

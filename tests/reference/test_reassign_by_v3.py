@@ -7,7 +7,7 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import AnyOp, Create, GetData, SetData
 from reference.events import ZkWatch
-from reference.messages import LeaderAndIsr
+from reference.messages import LeaderAndIsr, StopReplica
 from reference.replica.partition import Follower
 from reference.types import TopicPartition
 from tests.reference.lab import T0, Lab, carries
@@ -20,12 +20,14 @@ from tests.reference.moving import (
     cluster,
     fetches_from,
     is_moved_to,
+    pending_moves,
     reassign,
     reassignment_of,
     wait_until,
     write,
 )
 from tests.reference.recorded import STATE, settled_cluster
+from tests.reference.v3 import crash_and_expire
 
 U0 = TopicPartition("u-0")
 
@@ -58,7 +60,7 @@ def steps_by_partition(lab: Lab) -> dict[TopicPartition, str]:
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_all_partitions_in_the_path_are_taken_up(variant: str) -> None:
-    """R-049, V3 §F step 1: set_p is all that the path asks for, also partitions of several topics."""
+    """R-049, R-050, V3 §F step 1: set_p is all that the path asks for, also partitions of several topics."""
     lab = two_topics(variant)
     write(lab, *request_znodes(variant, T0, U0))
 
@@ -105,6 +107,61 @@ def test_v3_tells_the_new_replicas_to_begin() -> None:
 
     assert receivers == ["b4", "b5", "b6"]
     assert [role.leader for role in roles if isinstance(role, Follower)] == [1, 1, 1]
+
+
+def test_v3_tells_all_of_the_new_assignment_to_begin() -> None:
+    """R-051, V3 §F step 2.1, step 2.2: b3 has a replica already, and is in RAR; then the move is in progress."""
+    lab = two_topics("v3")
+    lab.is_held = carries(LeaderAndIsr)
+    write(lab, Create(admin_paths.PARTITIONS_REASSIGNED, b""), Create(f"{admin_paths.PARTITIONS_REASSIGNED}/t", b""))
+    write(lab, Create(admin_paths.partition_reassigned_path(T0), b"[3,4,5]"))
+
+    assert sorted(to for _, to, message in lab.in_flight if isinstance(message, LeaderAndIsr)) == ["b3", "b4", "b5"]
+    assert steps_by_partition(lab) == {T0: "joining"}
+
+
+def test_next_controller_takes_up_all_partitions() -> None:
+    """R-049: those that the former controller had begun to move, of all topics."""
+    lab = two_topics("safe")
+    write(lab, *request_znodes("safe", T0, U0))
+    crash_and_expire(lab, 1)
+    lab.wait(500)
+
+    assert sorted(lab.nodes[2].state.controller.agent.moves) == [T0, U0]
+
+
+# --- the end of a move -----------------------------------------------------------------------------------------------------
+
+
+def test_replicas_that_stay_are_not_stopped() -> None:
+    """R-054: b3 is in AR and in RAR; the topic path has RAR in its own order."""
+    lab = cluster()
+    reassign(lab, (4, 3, 5))
+
+    assert wait_until(lab, lambda: is_moved_to(lab, (4, 3, 5)))
+    assert {step.split()[1] for step in lab.steps if step.startswith(("stop", "delete"))} == {"b1", "b2"}
+
+
+def test_topic_path_waits_for_the_last_replica_to_stop() -> None:
+    """R-054: b2 has not answered StopReplica; AR is what says that it may hold a replica (B-59)."""
+    lab = cluster()
+    lab.is_held = carries(StopReplica, receiver="b2")
+    reassign(lab)
+    lab.wait(5000)
+    assert (sorted(lab.isr()), assigned_replicas(lab)) == (sorted(RAR), (*OAR, *RAR))
+    lab.is_held = lambda _: False
+
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
+
+
+def test_request_goes_though_a_dropped_broker_is_dead() -> None:
+    """R-054: b3 cannot answer; when it returns it finds no assignment."""
+    lab = cluster()
+    crash_and_expire(lab, 3)
+    reassign(lab, (1, 2, 4))
+
+    assert wait_until(lab, lambda: pending_moves(lab) is None)
+    assert assigned_replicas(lab) == (1, 2, 4)
 
 
 # --- the lock --------------------------------------------------------------------------------------------------------------

@@ -56,13 +56,17 @@ def tear_last_batch(lab: Lab, i: int) -> None:
     lab.disks[i].logs[T0][-1] = replace(lab.disks[i].logs[T0][-1], intact=False)
 
 
-def test_log_is_scanned_after_a_crash() -> None:
-    """R-048: without the marker the log is truncated at its first bad CRC, and the epoch cache is rebuilt from the rest."""
+@pytest.mark.parametrize("after", [[], ["c"]])
+def test_log_is_scanned_after_a_crash(after: list[str]) -> None:
+    """R-048: without the marker the log is truncated at its first bad CRC, and the epoch cache is rebuilt from the rest.
+
+    What follows the bad batch may be whole.
+    """
     lab = Lab(1)
-    lab.produce(1, "a")
-    lab.produce(1, "b")
+    for value in ("a", "b", *after):
+        lab.produce(1, value)
     lab.crash(1)
-    tear_last_batch(lab, 1)
+    lab.disks[1].logs[T0][1] = replace(lab.disks[1].logs[T0][1], intact=False)
     lab.start(1)
 
     partition = lab.partition(1)

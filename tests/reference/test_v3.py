@@ -8,7 +8,7 @@ from reference.config import SAFE, V3, Variant
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
-from reference.coordination.api import Delete
+from reference.coordination.api import Data, Delete, GetData
 from reference.errors import ErrorCode
 from reference.messages import Fetch, LeaderAndIsr, ProduceReply, StopReplica
 from reference.replica.partition import Follower, Idle
@@ -74,6 +74,8 @@ def test_election_picks_leader_and_isr_from_live_isr_members(variant: Variant) -
     elected = leader_selection.select(variant, partition_state(leader=1, isr=(1, 2, 3)), live_brokers(2, 3))
 
     assert elected == Elect(isr_member(2), (isr_member(2), isr_member(3)))
+    last = leader_selection.select(variant, partition_state(leader=1, isr=(1, 2, 3)), live_brokers(3))
+    assert last == Elect(isr_member(3), (isr_member(3),))
 
 
 def test_election_prefers_the_first_live_member_assigned() -> None:
@@ -97,6 +99,8 @@ def test_partition_goes_offline_without_a_live_replica() -> None:
     """R-023, R-155, V3 §A step 3.2, third case: leader -1."""
     assert leader_selection.select(V3, partition_state(1, (1,)), live_brokers()) == Offline((isr_member(1),))
     assert leader_selection.select(SAFE, partition_state(None, (1,)), live_brokers()) == Keep()
+    alone = replace(partition_state(1, (1,)), replicas=(BrokerId(1),))
+    assert leader_selection.select(SAFE, alone, live_brokers(2)) == Offline((isr_member(1),))
 
 
 def test_election_writes_conditionally_with_a_new_epoch() -> None:
@@ -199,6 +203,18 @@ def test_other_brokers_watch_the_controller_znode() -> None:
     assert controllers(lab) == [3]
 
 
+def test_controller_acts_on_the_deletion_of_its_znode() -> None:
+    """R-040: an administrator deletes /controller: who held it resigns, and whoever creates it again is the only controller."""
+    lab = cluster_in_sync()
+    _, fired = lab.zk.submit(lab.admin, (Delete(paths.CONTROLLER),))
+    lab.deliver_watches(fired)
+    lab.settle()
+    (answer,), _ = lab.zk.submit(lab.admin, (GetData(paths.CONTROLLER),))
+
+    assert isinstance(answer, Data)
+    assert controllers(lab) == [paths.decode_controller(answer.data)]
+
+
 def test_new_controller_reads_every_state() -> None:
     """V3 §D step 3."""
     lab = cluster_in_sync()
@@ -296,6 +312,29 @@ def test_silent_follower_leaves_the_isr() -> None:
     assert lab.partition(1).hw == 1
 
 
+def test_silent_follower_leaves_the_isr_of_a_new_leader() -> None:
+    """R-060: the leader's timer has run before, while it led nothing."""
+    lab = cluster_in_sync()
+    lab.wait(5000)
+    crash_and_expire(lab, 1)
+    leader, (follower,) = lab.leader(), lab.followers()
+    lab.is_held = carries(Fetch, sender=f"b{follower}")
+    lab.produce(leader, "x")
+    lab.settle()
+    lab.wait(9000)
+
+    assert lab.isr() == [leader]
+
+
+def test_v3_leader_looks_for_silent_followers_when_idle() -> None:
+    """R-060: nothing was ever written, and no fetch comes."""
+    lab = cluster_in_sync("v3")
+    lab.is_held = carries(Fetch)
+    lab.wait(20_000)
+
+    assert lab.isr() == [1]
+
+
 def test_caught_up_follower_joins_the_isr() -> None:
     """V3 §G maybe_change_ISR: newISR = ISR + r, by a conditional write, in force only when ZooKeeper has answered."""
     lab = cluster_in_sync()
@@ -327,8 +366,11 @@ def test_follower_appends_and_adopts_the_hw() -> None:
 
 
 def test_replica_is_idle_without_a_leader() -> None:
-    """V3 §A step 3.2, third case, at the brokers (C-10)."""
+    """R-075, V3 §A step 3.2, third case, at the brokers (C-10)."""
     lab = cluster_in_sync()
     send_leader_and_isr(lab, 3, msgspec.structs.replace(next_state(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
 
     assert isinstance(lab.partition(3).role, Idle)
+    lab.produce(3, "x", acks=1, correlation=9)  # R-075: the client must look up the leader again
+    answers = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 9]
+    assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

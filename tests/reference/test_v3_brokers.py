@@ -5,12 +5,22 @@ import pytest
 
 from reference.config import VARIANTS
 from reference.coordination import paths
-from reference.coordination.api import SetData
+from reference.coordination.api import Delete, SetData
 from reference.errors import ErrorCode
 from reference.events import Received
-from reference.messages import EpochEnd, Fetch, FetchReply, LeaderAndIsr, ProduceReply, StopPartition, StopReplica
+from reference.messages import (
+    Batch,
+    EpochEnd,
+    Fetch,
+    FetchReply,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    ProduceReply,
+    StopPartition,
+    StopReplica,
+)
 from reference.replica.partition import Follower, Leader
-from reference.types import Address, BrokerId, LeaderEpoch
+from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Offset, ZkVersion
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.v3 import (
     OTHER,
@@ -32,15 +42,18 @@ def test_broker_creates_the_log_of_an_unknown_partition() -> None:
     """R-030, R-038, V3 §C step 2.0 and V3 §C startReplica(): if P does not exist locally, its directory is created."""
     lab = cluster_in_sync()
     send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
+    send_leader_and_isr(lab, 3, msgspec.structs.replace(next_state(lab, 1, tp=THIRD), leader=None))  # nobody leads it yet
 
-    assert lab.disks[3].logs[OTHER] == []
+    assert (lab.disks[3].logs[OTHER], lab.disks[3].logs[THIRD]) == ([], [])
 
 
+@pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("variant", ["safe", "v3"])
-def test_broker_becomes_leader_by_leader_and_isr(variant: str) -> None:
-    """R-031, V3 §C step 2.1: asked to be the new leader, and not already."""
+def test_broker_becomes_leader_by_leader_and_isr(variant: str, named: bool) -> None:
+    """R-031, V3 §C step 2.1: asked to be the new leader, and not already; V3's layout names no registration."""
     lab = cluster_in_sync(variant)
-    send_leader_and_isr(lab, 3, next_state(lab, 3))
+    state = next_state(lab, 3)
+    send_leader_and_isr(lab, 3, state if named else msgspec.structs.replace(state, leader_incarnation=NO_INCARNATION))
 
     assert isinstance(lab.partition(3).role, Leader)
 
@@ -50,13 +63,18 @@ def test_new_leader_starts_its_epoch_at_its_log_end() -> None:
     lab = cluster_in_sync()
     lab.produce(1, "x")
     lab.settle()
-    state = next_state(lab, 3)
+    state = msgspec.structs.replace(next_state(lab, 3), replicas=(BrokerId(3), BrokerId(2)))  # b1 is still in the ISR
     send_leader_and_isr(lab, 3, state)
     role = lab.partition(3).role
 
     assert isinstance(role, Leader)
     assert (role.epoch_start, role.isr, role.zk_version) == (1, state.isr, state.zk_version)
     assert f"fetch:{T0}" not in lab.timers[3]
+    again = msgspec.structs.replace(next_state(lab, 3, epoch_up=2), zk_version=ZkVersion(state.zk_version + 1))
+    send_leader_and_isr(lab, 3, again)
+    role = lab.partition(3).role
+    assert isinstance(role, Leader)
+    assert (role.isr, role.zk_version) == (again.isr, again.zk_version)
 
 
 def test_v3_leader_ignores_a_command_to_lead_again() -> None:
@@ -102,31 +120,34 @@ def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
         assert lab.partition(3).leader_epoch - before == expected
 
 
-def test_v3_follower_truncates_to_its_hw() -> None:
+@pytest.mark.parametrize("committed", [[], ["a"]])
+def test_v3_follower_truncates_to_its_hw(committed: list[str]) -> None:
     """R-037, V3 §C step 2.2.1 and V3 §C becomeFollower(): the log is truncated to r.hw, fetching starts at r.leo."""
     lab = cluster_in_sync("v3")
-    lab.produce(1, "a")
+    for value in committed:
+        lab.produce(1, value)
     lab.settle()
     lab.wait(600)
     hold_record_above_hw(lab, 3)
-    assert (lab.values(3), lab.partition(3).hw) == (["a", "x"], 1)
+    assert (lab.values(3), lab.partition(3).hw) == ([*committed, "x"], len(committed))
     send_leader_and_isr(lab, 3, next_state(lab, 2))
     fetches = [message for _, to, message in lab.in_flight if to == "b2" and isinstance(message, Fetch)]
 
-    assert lab.values(3) == ["a"]
-    assert [f.offset for f in fetches] == [1]
+    assert lab.values(3) == committed
+    assert [f.offset for f in fetches] == [len(committed)]
 
 
 def test_v3_init_command_deletes_unlisted_partitions() -> None:
     """R-033, V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
     for name, expected in (("v3", False), ("safe", True)):
         lab = cluster_in_sync(name)
-        send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
-        send_leader_and_isr(lab, 3, next_state(lab, 1, tp=THIRD), init=True)
-        tps = sorted(lab.nodes[3].state.broker.partitions)
+        send_leader_and_isr(lab, 3, next_state(lab, 3, tp=OTHER))  # it leads, and is deleted all the same
+        for states, left in (((next_state(lab, 1, tp=THIRD),), [THIRD]), ((), [])):
+            send_leader_and_isr(lab, 3, *states, init=True)
+            tps = sorted(lab.nodes[3].state.broker.partitions)
 
-        assert tps == ([OTHER, T0, THIRD] if expected else [THIRD])
-        assert sorted(lab.disks[3].logs) == tps
+            assert tps == ([OTHER, T0, THIRD] if expected else left)
+            assert sorted(lab.disks[3].logs) == tps
 
 
 def test_v3_init_command_keeps_listed_partitions() -> None:
@@ -134,7 +155,8 @@ def test_v3_init_command_keeps_listed_partitions() -> None:
     lab = cluster_in_sync("v3")
     send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
     assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
-    send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER), next_state(lab, 1), init=True)
+    without_leader = msgspec.structs.replace(next_state(lab, 1, epoch_up=2, tp=OTHER), leader=None)
+    send_leader_and_isr(lab, 3, without_leader, next_state(lab, 1), init=True)
 
     assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
     assert (sorted(lab.disks[3].logs), lab.halted) == ([OTHER, T0], {})
@@ -149,6 +171,8 @@ def test_every_replica_knows_the_assigned_ones(variant: str) -> None:
 
     assert before == [(1, 2, 3)] * 3
     assert lab.partition(3).replicas == (3, 2)
+    send_leader_and_isr(lab, 3, next_state(lab, 2))  # of the same epoch: V3 starts a move so
+    assert lab.partition(3).replicas == (1, 2, 3)
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -157,26 +181,31 @@ def test_new_leader_serves_before_its_hw_has_risen(variant: str) -> None:
     lab = cluster_in_sync(variant)
     hold_record_above_hw(lab, 3)
     send_leader_and_isr(lab, 3, next_state(lab, 3))
-    read = fetch(lab, 3, 0, replica=2, epoch=lab.partition(3).leader_epoch)
+    assert fetch(lab, 3, 0) is None  # a consumer's waits; nothing is refused
     lab.produce(3, "y", acks=1, correlation=9)
     written = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 9]
+    read = fetch(lab, 3, 0, replica=2, epoch=lab.partition(3).leader_epoch)
 
     assert read is not None
-    assert (read.error, [batch.base_offset for batch in read.batches]) == (ErrorCode.NONE, [0])
+    assert (read.error, [batch.base_offset for batch in read.batches]) == (ErrorCode.NONE, [0, 1])
     assert written == [ErrorCode.NONE]
 
 
-@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("offset", [0, 1, 2])
 def test_consumer_from_hw_to_leo_gets_an_empty_set(offset: int) -> None:
-    """R-036: the HW of the new leader is 0 and its log end 1; no record, and no error either."""
+    """R-009, R-036: the HW of the new leader is 0 and its log end 2; no record, and no error either."""
     lab = cluster_in_sync()
-    hold_record_above_hw(lab, 3)
+    lab.is_held = carries(FetchReply)
+    lab.produce(1, "x", "y")
+    lab.settle()
+    lab.deliver(carries(FetchReply))
+    lab.is_held = lambda _: True
     send_leader_and_isr(lab, 3, next_state(lab, 3))
     assert fetch(lab, 3, offset) is None  # it waits for the HW
     lab.wait(100)
     (reply,) = [m for m in lab.client_replies if isinstance(m, FetchReply)]
 
-    assert (lab.partition(3).hw, lab.partition(3).log.leo) == (0, 1)
+    assert (lab.partition(3).hw, lab.partition(3).log.leo) == (0, 2)
     assert (reply.error, reply.batches) == (ErrorCode.NONE, ())
 
 
@@ -184,10 +213,13 @@ def test_consumer_from_hw_to_leo_gets_an_empty_set(offset: int) -> None:
 def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     """R-032, R-037: isLeader becomes false, which disables reads and writes; it fetches from the new leader."""
     lab = cluster_in_sync(variant)
+    lab.produce(1, "committed")
+    lab.settle()
     send_leader_and_isr(lab, 1, next_state(lab, 2))
     role = lab.partition(1).role
     addresses = [to for _, to, message in lab.in_flight if isinstance(message, Fetch | EpochEnd)]
     read = fetch(lab, 1, 0)
+    lab.produce(1, "lost", acks=0, correlation=8)
     lab.produce(1, "x", acks=1, correlation=9)
     written = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 9]
 
@@ -196,6 +228,7 @@ def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     assert read is not None
     assert read.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert written == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert lab.values(1) == ["committed"]
 
 
 def test_former_leader_commits_nothing_more() -> None:
@@ -209,8 +242,14 @@ def test_former_leader_commits_nothing_more() -> None:
     lab.is_held = lambda envelope: envelope.receiver != "b1"
     lab.settle()
 
+    assert (before, lab.partition(1).hw) == (0, 0)
+    role = lab.partition(1).role
+    assert isinstance(role, Follower)
+    epoch = lab.partition(1).leader_epoch
+    committed = FetchReply(role.outstanding, T0, ErrorCode.NONE, epoch, Offset(1), (Batch(Offset(0), epoch, ("other",)),))
+    lab.handle_event(1, Received(Address("b2"), committed))
     acknowledged = [reply for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.error is ErrorCode.NONE]
-    assert (before, lab.partition(1).hw, acknowledged) == (0, 0, [])
+    assert (lab.values(1), lab.partition(1).hw, acknowledged) == (["other"], 1, [])
 
 
 def test_follower_ignores_a_late_answer_of_its_former_leader() -> None:
@@ -231,13 +270,13 @@ def test_follower_fetches_from_its_log_end(variant: str) -> None:
     """R-016: topic and partition, its own id, and the offset behind its last record, committed or not."""
     lab = cluster_in_sync(variant)
     hold_record_above_hw(lab, 3)
-    fetches = [
-        (to, message.tp, message.replica, message.offset)
+    fetches = {
+        (source, to, message.tp, message.replica, message.offset)
         for source, to, message in lab.in_flight
-        if source == "b3" and isinstance(message, Fetch)
-    ]
+        if isinstance(message, Fetch)
+    }
 
-    assert fetches == [("b1", T0, 3, 1)]
+    assert fetches == {("b2", "b1", T0, 2, 1), ("b3", "b1", T0, 3, 1)}
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -252,6 +291,18 @@ def test_checkpoint_has_the_hw_of_every_replica(variant: str) -> None:
 
     assert [lab.disks[i].checkpoint for i in (1, 2)] == [((T0, 1),)] * 2
     assert lab.disks[3].checkpoint == ((OTHER, 0), (T0, 1))
+
+
+def test_checkpoint_has_the_hw_and_not_what_is_flushed() -> None:
+    """R-038: the leader has flushed the record, and b3 lacks it: it is not committed."""
+    lab = Lab(3, before_ack=True)
+    lab.wait(3000)
+    lab.is_held = carries(receiver="b3")
+    lab.produce(1, "x")
+    lab.settle()
+    lab.fire(1, "checkpoint")
+
+    assert (lab.partition(1).flushed, lab.disks[1].checkpoint) == (1, ((T0, 0),))
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -280,9 +331,10 @@ def test_stopped_replica_leaves_the_checkpoint(variant: str) -> None:
     assert (before, lab.disks[3].checkpoint) == (((T0, 1),), ())
 
 
-def stop(lab: Lab, i: int, epoch: int) -> None:
+def stop(lab: Lab, i: int, epoch: int, *, delete: bool = True) -> None:
     node = lab.nodes[i].state.broker
-    request = StopReplica(78, BrokerId(2), node.controller_epoch, node.incarnation, (StopPartition(T0, LeaderEpoch(epoch)),))
+    stopped = StopPartition(T0, LeaderEpoch(epoch), delete)
+    request = StopReplica(78, BrokerId(2), node.controller_epoch, node.incarnation, (stopped,))
     lab.handle_event(i, Received(Address("b2"), request))
 
 
@@ -290,9 +342,10 @@ def test_stop_replica_deletes_the_log() -> None:
     """R-039, V3 §C stopReplica(): stop the fetcher, delete the partition directory."""
     lab = cluster_in_sync()
     stop(lab, 3, 99)
+    stop(lab, 2, 99, delete=False)
 
-    assert T0 not in lab.disks[3].logs
-    assert f"fetch:{T0}" not in lab.timers[3]
+    assert [T0 in lab.disks[i].logs for i in (2, 3)] == [True, False]
+    assert [f"fetch:{T0}" in lab.timers[i] for i in (2, 3)] == [False, False]
 
 
 def test_stop_replica_of_an_older_epoch_deletes_nothing() -> None:
@@ -328,11 +381,20 @@ def test_starting_broker_reads_leader_and_isr() -> None:
 
 
 def test_starting_broker_starts_its_replicas() -> None:
-    """R-038, R-045, R-046, V3 §E step 3.1: start replica, with the records of its log."""
+    """R-038, R-045, R-046, V3 §E step 3.1: start replica, with the records of its log, though its state is gone.
+
+    Nor does the command that created a replica touch it when it comes again.
+    """
     lab = cluster_in_sync()
+    lab.is_held = carries(LeaderAndIsrReply, sender="b3")
+    add_topic(lab, "other", 1, 3)
+    lab.fire(1, "channel:3")
+    lab.settle()
+    lab.is_held = lambda _: False
     lab.produce(1, "x")
     lab.settle()
     crash_and_expire(lab, 3)
+    lab.zk.submit(lab.admin, (Delete(paths.state_path(T0)),))
     start_without_commands(lab, 3)
 
     assert lab.values(3) == ["x"]
@@ -340,45 +402,62 @@ def test_starting_broker_starts_its_replicas() -> None:
 
 def test_v3_starting_broker_leads_without_leader_and_isr() -> None:
     """R-045, V3 §E step 3.2: "shouldn't happen in general"; `safe` waits for the controller's command."""
-    for name, expected in (("v3", [1]), ("safe", [])):
-        lab = Lab(1, variant=VARIANTS[name])
-        lab.crash(1)
+    for name, expected in (("v3", [2]), ("safe", [])):
+        lab = Lab(2, variant=VARIANTS[name])
+        lab.wait(3000)
+        for i in (1, 2):  # b2 leads after b1, and dies in its turn
+            crash_and_expire(lab, i)
         lab.is_held = carries(LeaderAndIsr)
-        fired = lab.zk.expire(lab.sessions[1])
-        lab.deliver_watches(fired)
-        lab.start(1)
+        lab.start(2)
         lab.settle()
 
         assert lab.leaders() == expected
 
 
 def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
-    """R-045, V3 §E step 3.3: become follower."""
+    """R-045, V3 §E step 3.3: become follower; of b2, though b1 is the preferred one and alive."""
     lab = cluster_in_sync()
+    crash_and_expire(lab, 1)
+    lab.start(1)
+    lab.settle()
     crash_and_expire(lab, 3)
     start_without_commands(lab, 3)
     role = lab.partition(3).role
 
     assert isinstance(role, Follower)
-    assert role.leader == 1
+    assert role.leader == 2
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_starting_broker_follows_in_each_partition(variant: str) -> None:
-    """R-045: for each replica assigned to this broker, of all topics."""
+    """R-045: for each replica assigned to this broker, of all topics; a-0, which nobody can lead yet, has no state."""
     lab = cluster_in_sync(variant)
     for topic in ("other", "third"):
         add_topic(lab, topic, 1, 3)
     crash_and_expire(lab, 3)
+    add_topic(lab, "a", 3)
     start_without_commands(lab, 3)
     roles = {tp: p.role for tp, p in lab.nodes[3].state.broker.partitions.items()}
 
     assert {tp: isinstance(role, Follower) for tp, role in roles.items()} == {OTHER: True, T0: True, THIRD: True}
 
 
+def test_v3_starting_broker_creates_what_it_missed() -> None:
+    """R-070: it holds no replica at all, and ZooKeeper assigns one to it."""
+    lab = Lab(4, variant=VARIANTS["v3"], replicas=(1, 2, 3))
+    lab.wait(3000)
+    crash_and_expire(lab, 4)
+    add_topic(lab, "other", 1, 4)
+    start_without_commands(lab, 4)
+    role = lab.nodes[4].state.broker.partitions[OTHER].role
+
+    assert isinstance(role, Follower)
+    assert role.leader == 1
+
+
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_starting_broker_deletes_unassigned_partitions(variant: str) -> None:
-    """R-046, V3 §E step 4: partitions deleted while the broker was down; V3 never looks again."""
+    """R-046, R-074, V3 §E step 4: partitions deleted while the broker was down; V3 never looks again."""
     lab = cluster_in_sync(variant)
     crash_and_expire(lab, 3)
     lab.disks[3].logs[OTHER] = []

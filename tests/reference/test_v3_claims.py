@@ -28,6 +28,7 @@ from reference.types import NO_EPOCH, Address, BrokerId, LeaderEpoch, topic_part
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.v3 import (
     OTHER,
+    add_topic,
     cluster_in_sync,
     crash_and_expire,
     fetch,
@@ -86,15 +87,16 @@ def test_leader_and_isr_reply_has_an_error_for_each_partition() -> None:
 def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
     """R-017, R-025, R-042, R-156: direct RPC with all partitions together, not a queue in ZooKeeper."""
     lab = watched_cluster(partitions=4)
+    create_request(lab, paths.topic_path("u"), paths.topic_payload((tuple(BrokerId(i) for i in lab.ids),)))
     crash_and_expire(lab, 1)
     commands = [(to, message) for i, to, message in lab.sent if i == 2 and isinstance(message, LeaderAndIsr) and message.init]
 
     assert sorted(to for to, _ in commands) == ["b2", "b3"]
-    assert [len(message.states) for _, message in commands] == [4, 4]
+    assert [len(message.states) for _, message in commands] == [5, 5]
 
 
 def test_refused_partition_does_not_stop_the_others() -> None:
-    """R-080, R-082: each command of a request is processed independently; each replica has an epoch of its own."""
+    """R-013, R-080, R-082: each command of a request is processed independently; each replica has an epoch of its own."""
     lab = cluster_in_sync()
     crash_and_expire(lab, 2)
     assert lab.partition(3).leader_epoch > 0
@@ -104,19 +106,24 @@ def test_refused_partition_does_not_stop_the_others() -> None:
 
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (new.tp, ErrorCode.NONE))
     assert isinstance(lab.nodes[3].state.broker.partitions[new.tp].role, Follower)
+    epoch = lab.partition(3).leader_epoch
+    send_leader_and_isr(lab, 3, replace(new, leader_epoch=LeaderEpoch(99)))
+    assert lab.partition(3).leader_epoch == epoch
 
 
 def test_unanswered_leader_and_isr_is_repeated_after_timeout() -> None:
-    """R-017, R-077: the controller's timeout finds brokers that do not answer."""
+    """R-017, R-077: the controller's timeout finds brokers that do not answer; what came since goes with it."""
     lab = cluster_in_sync()
     lab.is_held = carries(LeaderAndIsr, receiver="b3")
     crash_and_expire(lab, 2)
     first = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, LeaderAndIsr)]
+    add_topic(lab, "other", 1, 3)
     lab.fire(1, "channel:3")
     both = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, LeaderAndIsr)]
 
     assert (len(first), len(both)) == (1, 2)
-    assert both[1].states == first[0].states
+    assert [state.tp for state in both[1].states] == [OTHER, T0]
+    assert both[1].states[1:] == first[0].states
 
 
 # --- elections -------------------------------------------------------------------------------------------------------------
@@ -593,7 +600,7 @@ def test_delete_topics_request_is_deleted_with_the_topics() -> None:
 
 
 def test_stop_replica_reply_has_an_error_for_each_partition() -> None:
-    """R-014, R-015: an older epoch is refused; a partition that does not exist counts as stopped."""
+    """R-014, R-015, R-039: an older epoch is refused; a partition that does not exist counts as stopped."""
     lab = cluster_in_sync()
     send_leader_and_isr(lab, 3, next_state(lab, 2, epoch_up=4))
     lab.in_flight.clear()

@@ -8,10 +8,10 @@ from reference.config import SAFE, V3, VARIANTS, Variant
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
-from reference.coordination.api import Create, Delete, GetData
+from reference.coordination.api import Create, Delete, GetData, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.events import ZkReplied
-from reference.messages import Fetch, LeaderAndIsr, StopReplica
+from reference.messages import Fetch, LeaderAndIsr, StopReplica, UpdateMetadata
 from reference.types import BrokerId, TopicPartition, topic_partition
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import broker_ids, write, znode_data
@@ -86,6 +86,25 @@ def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
     lab.answer_now()
 
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 4]
+    crash_and_expire(lab, 4)  # that read has set the watch again
+    assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3]
+
+
+def test_topic_that_comes_while_the_list_is_read_is_seen() -> None:
+    """R-026: the answer on its way does not name w; the read that follows sets the watch again, which shows x."""
+    lab = LateAnswers(4, variant=V3)
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.late, lab.answers = paths.TOPICS, []
+    for topic in ("u", "w"):
+        create_topic(lab, topic, (3, 2))
+    assert len(lab.answers) == 1
+    lab.answer_now()
+    seen = lab.nodes[1].state.controller.topics
+    create_topic(lab, "x", (3, 2))
+
+    assert (seen, lab.nodes[1].state.controller.topics) == (("t", "u", "w"), ("t", "u", "w", "x"))
 
 
 def test_death_of_a_broker_without_replicas_reads_no_state() -> None:
@@ -126,6 +145,19 @@ def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_each_partition_of_two_dead_brokers_changes(variant: str) -> None:
+    """R-019: the controller sees both deaths in one read of the list; each of the two held a partition without the other."""
+    lab = settled_cluster(variant)
+    create_topic(lab, "u", (2, 3), (2, 4))
+    lab.crash(3)
+    lab.crash(4)
+    lab.deliver_watches([*lab.zk.expire(lab.sessions[3]), *lab.zk.expire(lab.sessions[4])])
+    lab.settle()
+
+    assert [lab.isr(tp) for tp in (T0, topic_partition("u", 0), topic_partition("u", 1))] == [[2], [2], [2]]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
     """R-019: while the write after the death of b4 is on its way, b3 dies."""
     lab = settled_cluster(variant)
@@ -154,7 +186,7 @@ def test_leader_in_the_isr_is_no_unclean_election(variant: Variant) -> None:
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> None:
-    """R-023: the state znode says so, in a new epoch, and b1 stays controller."""
+    """R-023, R-025: the state znode says so, in a new epoch; b1 stays controller, and without a replica it gets no command."""
     lab = settled_cluster(variant)
     for i in (4, 3):
         crash_and_expire(lab, i)
@@ -164,6 +196,7 @@ def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> N
 
     assert (found["leader"], found["leader_epoch"]) == (-1, before + 1)
     assert lab.state().leader is None
+    assert {to for _, to, _ in lab.sent(LeaderAndIsr)} == {"b2", "b3"}
 
 
 @pytest.mark.parametrize(("variant", "leader", "isr"), [("v3", 3, [3]), ("safe", None, [2])])
@@ -180,14 +213,17 @@ def test_v3_partition_is_led_by_whoever_returns(variant: str, leader: int | None
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_every_election_writes_the_next_epoch(variant: str) -> None:
-    """R-012, R-024: with another leader and with the same one."""
+    """R-012, R-024: with another leader and with the same one, with none and with the first one after that."""
     lab = settled_cluster(variant)
     epochs = [lab.state().leader_epoch]
-    for i in (4, 2):
+    for i in (4, 2, 3):
         crash_and_expire(lab, i)
         epochs.append(lab.state().leader_epoch)
+    lab.start(3)
+    lab.settle()
 
-    assert epochs == [epochs[0], epochs[0] + 1, epochs[0] + 2]
+    assert lab.leader() == 3
+    assert [*epochs, lab.state().leader_epoch] == [epochs[0] + n for n in range(5)]
 
 
 @pytest.mark.parametrize("variant", ["safe", "isr-via-zookeeper", "v3"])
@@ -210,13 +246,16 @@ def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> No
     """R-011, R-042: isInit says whether this is the first command issued by a controller."""
     lab = settled_cluster(variant)
     crash_and_expire(lab, 4)
-    later = [(message.controller, message.init) for _, _, message in lab.sent(LeaderAndIsr)]
+    lab.start(4)  # nor is the first command to a broker that comes later the first one of the controller
+    lab.settle()
+    later = {(to, message.controller, message.init) for _, to, message in lab.sent(LeaderAndIsr)}
+    senders = {message.controller for _, _, message in lab.sent(UpdateMetadata)}
     lab.clear_record()
     crash_and_expire(lab, 1)
     first = {to: (message.controller, message.init) for _, to, message in reversed(lab.sent(LeaderAndIsr))}
 
-    assert later == [(1, False), (1, False)]
-    assert first == {"b2": (2, True), "b3": (2, True)}
+    assert (later, senders) == ({("b2", 1, False), ("b3", 1, False), ("b4", 1, False)}, {1})
+    assert {to: first[to] for to in ("b2", "b3")} == {"b2": (2, True), "b3": (2, True)}
 
 
 # --- B: creating and deleting topics ----------------------------------------------------------------------------------------
@@ -238,6 +277,20 @@ def test_controller_keeps_a_list_of_topics(variant: str) -> None:
 
     assert topics_seen == [("t",), ("t", "u"), ("t", "u", "w"), ("t", "w"), ("t", "w")]
     assert partitions == ["t-0", "w-0"]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_topics_deleted_at_once_all_leave_the_list(variant: str) -> None:
+    """R-026: the watch fires once for all of them."""
+    lab = settled_cluster(variant)
+    create_topic(lab, "u", (2, 3))
+    create_topic(lab, "w", (2, 3))
+    for tp in (topic_partition("u", 0), topic_partition("w", 0)):
+        upper, lower = paths.state_parents(tp)
+        lab.zk.submit(lab.admin, (Delete(paths.state_path(tp)), Delete(lower), Delete(upper)))
+    write(lab, Delete(paths.topic_path("u")), Delete(paths.topic_path("w")))
+
+    assert (lab.nodes[1].state.controller.topics, sorted(lab.nodes[1].state.controller.assignments)) == (("t",), [T0])
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -308,21 +361,48 @@ def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
 
 
+@pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
+def test_deleted_topic_stops_each_assigned_replica(variant: str) -> None:
+    """R-028: b3 and b4 joined the ISR by the leader's own writes, which the controller need not have read."""
+    lab = settled_cluster(variant)
+    delete_topic_znodes(lab, "t", partitions=1)
+
+    assert sorted(to for _, to, _ in lab.sent(StopReplica)) == ["b2", "b3", "b4"]
+    assert [i for i in lab.ids if lab.disks[i].logs] == []
+
+
+def test_deleted_topic_stops_replicas_without_a_leader() -> None:
+    """R-028: b3, the last in sync, is dead; b2 holds a replica of each partition and waits for it."""
+    lab = settled_cluster("safe")
+    create_topic(lab, "u", (3, 2), (3, 2))
+    for i in (2, 3):
+        crash_and_expire(lab, i)
+    lab.start(2)
+    lab.settle()
+    assert [lab.state(topic_partition("u", i)).leader for i in range(2)] == [None, None]
+    delete_topic_znodes(lab, "u", partitions=2)
+
+    assert [tp for tp in lab.disks[2].logs if tp != T0] == []
+
+
 # --- D: controller failure -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("remains", [[T0], []])
 @pytest.mark.parametrize("variant", ["safe", "v3"])
-def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> None:
+def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str, remains: list[TopicPartition]) -> None:
     """R-044: the next controller lists what exists: with INIT in V3 (R-033), in the first full metadata in `safe`."""
     lab = settled_cluster(variant)
     create_topic(lab, "u", (3, 2))
     lab.is_held = carries(StopReplica)
     delete_topic_znodes(lab, "u", partitions=1)
+    if not remains:
+        delete_topic_znodes(lab, "t", partitions=1)
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == [2, 3]
     lab.in_flight.clear()
     crash_and_expire(lab, 1)
 
-    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+    assert sorted({tp for i in lab.ids for tp in lab.disks[i].logs}) == remains
 
 
 @pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
@@ -368,3 +448,33 @@ def test_new_controller_sends_states_it_has_no_replica_of(variant: str) -> None:
 
     assert first == {"b2": (True, ()), **{f"b{i}": (True, (T0,)) for i in (3, 4, 5)}}
     assert lab.nodes[2].state.controller.states[T0].leader == BrokerId(3)
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_new_controller_tells_others_of_no_leaderless_partition(variant: str) -> None:
+    """R-042: t-0 has no leader, and none of its replicas is alive; b3 hears of its own u-0 alone."""
+    lab = Recorded(5, variant=VARIANTS[variant], replicas=(4, 5))
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    create_topic(lab, "u", (3, 2))
+    for i in (4, 5):
+        crash_and_expire(lab, i)
+    assert lab.state().leader is None
+    lab.clear_record()
+    crash_and_expire(lab, 1)
+    told = {to: {s.tp for s in message.states} for _, to, message in reversed(lab.sent(LeaderAndIsr)) if message.init}
+
+    assert told == {"b2": {topic_partition("u", 0)}, "b3": {topic_partition("u", 0)}}
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_failover_writes_each_state_once(variant: str) -> None:
+    """R-067: one write per partition, whoever guards it."""
+    lab = settled_cluster(variant)
+    create_topic(lab, "u", (3, 2))
+    lab.clear_record()
+    crash_and_expire(lab, 3)
+    writes = [op.path for i, op in lab.log if i == 1 and isinstance(op, SetData) and op.path.endswith("/state")]
+
+    assert sorted(writes) == sorted([STATE, paths.state_path(topic_partition("u", 0))])

@@ -3,14 +3,16 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Children, Create, Data, GetChildren, GetData
 from reference.coordination.memory import Fired
 from reference.effects import AnyEffect, ZkRequest
+from reference.messages import LeaderAndIsr
 from reference.replica.partition import Leader
-from reference.types import NO_INCARNATION, topic_partition
+from reference.types import NO_INCARNATION, BrokerId, topic_partition
 from tests.reference.admin import T1
 from tests.reference.lab import Lab
 from tests.reference.moving import cluster, fetches_from, wait_until, write
@@ -48,15 +50,19 @@ def leader_and_isr(lab: Lab, partition: str) -> object:
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_controller_znode_ends_with_the_session_of_its_broker(variant: str) -> None:
-    """R-001: /controller is an ephemeral node that holds the id of the broker which created it."""
+    """R-001: /controller is an ephemeral node that holds the id of the broker which created it; so is that of the next one."""
     lab = cluster_in_sync(variant)
-    znode = znode_at(lab, "/controller")
+    for i in (1, 2):
+        znode = znode_at(lab, "/controller")
 
-    assert znode_json(lab, "/controller") == {"version": 1, "brokerid": 1}
-    assert znode is not None
-    assert znode.owner == lab.sessions[1]
-    lab.zk.expire(lab.sessions[1])
-    assert znode_at(lab, "/controller") is None
+        assert znode_json(lab, "/controller") == {"version": 1, "brokerid": i}
+        assert znode is not None
+        assert znode.owner == lab.sessions[i]
+        lab.crash(i)
+        fired = lab.zk.expire(lab.sessions[i])
+        assert znode_at(lab, "/controller") is None
+        lab.deliver_watches(fired)
+        lab.settle()
 
 
 class Race(Lab):
@@ -124,16 +130,19 @@ def test_every_broker_reads_there_who_is_controller() -> None:
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_each_live_broker_has_an_ephemeral_registration(variant: str) -> None:
-    """R-002: /brokers/ids/[broker_id] has host and port, and ends with the broker's session."""
+    """R-002: /brokers/ids/[broker_id] has host and port, and ends with the broker's session, be it the first one or the next."""
     lab = cluster_in_sync(variant)
+    lab.nodes[2].state.config = replace(lab.configs[2], host="two", port=9093)
+    lab.expire(2)
+    lab.settle()
     owners = {name: znode.owner for name in children_of(lab, "/brokers/ids") if (znode := znode_at(lab, f"/brokers/ids/{name}"))}
     registration = znode_json(lab, "/brokers/ids/2")
 
     assert owners == {str(i): lab.sessions[i] for i in lab.ids}
     assert isinstance(registration, dict)
-    assert (registration["host"], registration["port"]) == ("localhost", 9092)
-    crash_and_expire(lab, 3)
-    assert children_of(lab, "/brokers/ids") == ("1", "2")
+    assert (registration["host"], registration["port"]) == ("two", 9093)
+    crash_and_expire(lab, 2)
+    assert children_of(lab, "/brokers/ids") == ("1", "3")
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -172,9 +181,9 @@ def test_broker_without_a_session_registers_again(variant: str) -> None:
 def test_topic_znode_lists_the_preferred_replica_first() -> None:
     """R-003, R-029: an administrator creates /brokers/topics/[topic]; the first replica of each leads while all are alive."""
     lab = cluster_in_sync()
-    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[3,1,2],"1":[2,3]}}'))
+    write(lab, Create("/brokers/topics/U", b'{"version":1,"partitions":{"0":[3,1,2],"1":[2,3]}}'))
 
-    assert (leader_and_isr(lab, "u-0"), leader_and_isr(lab, "u-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
+    assert (leader_and_isr(lab, "U-0"), leader_and_isr(lab, "U-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
 
 
 def test_state_znode_is_written_whole_by_the_controller() -> None:
@@ -184,12 +193,14 @@ def test_state_znode_is_written_whole_by_the_controller() -> None:
     before = znode_json(lab, "/brokers/topics/u/partitions/0/state")
     first = lab.leader(U0)
     crash_and_expire(lab, first)
-    after = znode_json(lab, "/brokers/topics/u/partitions/0/state")
+    after, after_leader = znode_json(lab, "/brokers/topics/u/partitions/0/state"), lab.leader(U0)
+    crash_and_expire(lab, lab.followers(U0)[0])
 
     assert isinstance(before, dict)
     assert isinstance(after, dict)
+    assert leader_and_isr(lab, "u-0") == (lab.leader(U0), [lab.leader(U0)])
     assert (before["leader_epoch"], before["leader"], before["isr"]) == (0, first, [2, 3, 4])
-    assert (after["leader_epoch"], after["leader"], after["isr"]) == (1, lab.leader(U0), sorted({2, 3, 4} - {first}))
+    assert (after["leader_epoch"], after["leader"], after["isr"]) == (1, after_leader, sorted({2, 3, 4} - {first}))
 
 
 @pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
@@ -205,11 +216,15 @@ def test_leader_writes_nothing_but_the_isr(variant: str) -> None:
     assert isinstance(after, dict)
     assert (before["leader"], before["isr"], before["leader_epoch"] > 0) == (leader, [2, 3, 4], True)
     assert after["isr"] == [2, leader]
-    assert {key for key in before if before[key] != after[key]} <= {"isr", "incarnations"}
+    lab.wait(3000)
+    rejoined = znode_json(lab, "/brokers/topics/t/partitions/0/state")
+    assert isinstance(rejoined, dict)
+    assert rejoined["isr"] == [2, 3, 4]
+    assert {key for key in before if not before[key] == after[key] == rejoined[key]} <= {"isr", "incarnations"}
 
 
 def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
-    """R-005: the state znode is created only if it is not there; what is there is read."""
+    """R-005, R-029: the state znode is created only if it is not there; what is there is read, and that is told."""
     lab = settled_cluster("v3")
     lab.delays_write = lambda *_: True
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
@@ -218,8 +233,9 @@ def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
     lab.release_writes()
     lab.settle()
     known_state = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
+    told = {state.leader for _, _, message in lab.sent(LeaderAndIsr) for state in message.states if state.tp == U0}
 
-    assert (known_state.leader, known_state.leader_epoch) == (3, 7)
+    assert (known_state.leader, known_state.leader_epoch, told) == (3, 7, {3})
     assert isinstance(lab.nodes[3].state.broker.partitions[topic_partition("u", 0)].role, Leader)
 
 
@@ -234,7 +250,7 @@ def create_request(lab: Lab, path: str, data: bytes = b"") -> None:
 
 
 def test_partition_is_moved_by_its_v3_path_which_then_goes() -> None:
-    """R-006: /admin/partitions_reassigned/[topic]/[partition_id] is there until the new replicas have caught up."""
+    """R-006, R-054: /admin/partitions_reassigned/[topic]/[partition_id] is there until the new replicas have caught up."""
     lab = cluster(VARIANTS["v3"])
     lab.is_held = fetches_from(4, 5, 6)
     create_request(lab, "/admin/partitions_reassigned/t/0", b"[4,5,6]")
@@ -252,38 +268,55 @@ def test_partition_is_added_by_its_path_which_then_goes() -> None:
     create_request(lab, "/admin/partitions_add/t/1", b"[3,2]")
 
     assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3], "1": [3, 2]}}
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(3), BrokerId(1)),))))
+    assert znode_json(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [3, 1]}}
     assert lab.leader(T1) in sorted(lab.isr(T1)) == [2, 3]
     assert children_of(lab, "/admin/partitions_add") == ()
+    create_request(lab, "/admin/partitions_add/t/1", b"[1,2]")  # it is there already
+    assert (leader_and_isr(lab, "t-1"), children_of(lab, "/admin/partitions_add")) == ((3, [2, 3]), ())
 
 
 def test_all_requested_partitions_are_moved() -> None:
     """R-006: every partition below every topic of the path."""
     lab = cluster(VARIANTS["v3"])
-    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2],"1":[2,3]}}'))
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2],"10":[2,3]}}'))
     root = "/admin/partitions_reassigned"
     above = [Create(path, b"") for path in (root, f"{root}/t", f"{root}/u")]
-    write(lab, *above, *(Create(f"{root}/{tp}", b"[4,5]") for tp in ("t/0", "u/0", "u/1")))
+    write(lab, *above, *(Create(f"{root}/{tp}", b"[4,5]") for tp in ("t/0", "u/0", "u/10")))
 
     assert wait_until(lab, lambda: children_of(lab, "/admin/partitions_reassigned") == ())
     assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5]}}
-    assert znode_json(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "1": [4, 5]}}
+    assert znode_json(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "10": [4, 5]}}
+
+
+def test_moved_partition_waits_for_no_other_one() -> None:
+    """R-006: its request goes when it has moved, though another partition of the topic still moves."""
+    lab = cluster(VARIANTS["v3"])
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2],"1":[2,3]}}'))
+    lab.is_held = fetches_from(6)
+    root = "/admin/partitions_reassigned"
+    write(lab, Create(root, b""), Create(f"{root}/u", b""), Create(f"{root}/u/0", b"[4,5]"), Create(f"{root}/u/1", b"[5,6]"))
+
+    assert wait_until(lab, lambda: children_of(lab, "/admin/partitions_reassigned/u") == ("1",))
+    assert znode_json(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "1": [2, 3]}}
 
 
 def test_all_requested_partitions_are_added_and_removed() -> None:
-    """R-007, R-008: every partition below every topic of the path, by one request."""
+    """R-007, R-008, R-063: every partition below every topic of the path, by one request."""
     lab = cluster_in_sync()
     write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2,3]}}'))
     for what, data in (("add", b"[3,2]"), ("remove", b"")):
         root = f"/admin/partitions_{what}"
         above = [Create(path, b"") for path in ("/admin", root, f"{root}/t", f"{root}/u")]
         write(lab, *above, *(Create(f"{root}/{tp}", data) for tp in ("t/1", "t/2", "u/1", "u/2")))
+        assert children_of(lab, root) == ()
         listed = [znode_json(lab, f"/brokers/topics/{topic}") for topic in "tu"]
         more = {"1": [3, 2], "2": [3, 2]} if what == "add" else {}
 
         assert listed == [{"version": 1, "partitions": {"0": [1, 2, 3], **more}}] * 2
 
 
-@pytest.mark.parametrize("replicas", [b"[2,2]", b"[]", b"2"])
+@pytest.mark.parametrize("replicas", [b"[2,2]", b"[1,2,2]", b"[2,1,2]", b"[]", b"2"])
 def test_partition_is_not_added_with_invalid_replicas(replicas: bytes) -> None:
     """R-003, R-007: a partition has at most one replica on a broker."""
     lab = cluster_in_sync()
@@ -294,11 +327,16 @@ def test_partition_is_not_added_with_invalid_replicas(replicas: bytes) -> None:
 
 
 def test_partition_is_removed_by_its_path_which_then_goes() -> None:
-    """R-008: /admin/partitions_remove/[topic]/[partition_id] has no value; the other partitions stay."""
+    """R-008, R-063, R-064: /admin/partitions_remove/[topic]/[partition_id] has no value; the other partitions stay."""
     lab = cluster_in_sync()
-    create_request(lab, "/admin/partitions_add/t/1", b"[3,2]")
-    create_request(lab, "/admin/partitions_remove/t/1")
+    for index in (1, 2, 10):
+        create_request(lab, f"/admin/partitions_add/t/{index}", b"[3,2]")
+    for _ in range(2):  # the second time it is gone already
+        create_request(lab, "/admin/partitions_remove/t/1")
 
-    assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
-    assert (leader_and_isr(lab, "t-1"), leader_and_isr(lab, "t-0")) == (None, (1, [1, 2, 3]))
-    assert children_of(lab, "/admin/partitions_remove") == ()
+        assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3], "2": [3, 2], "10": [3, 2]}}
+        assert (leader_and_isr(lab, "t-1"), leader_and_isr(lab, "t-0")) == (None, (1, [1, 2, 3]))
+        assert children_of(lab, "/admin/partitions_remove") == ()
+    for index in (10, 2, 0):
+        create_request(lab, f"/admin/partitions_remove/t/{index}")
+    assert znode_json(lab, "/brokers/topics/t") == {"version": 1, "partitions": {}}

@@ -18,7 +18,7 @@ ONLY_TESTED_MAX = 5
 
 def test_every_edit_fits_and_changes_the_program() -> None:
     """If an edit of the code makes this fail, `python -m mutation --reaim` says where the edit belongs now."""
-    for row in rows():
+    for row in (edit for both in rows() for edit in both.by_edit):
         if row.edit and not row.gone:
             compile(row.applied_to((ROOT / row.file).read_text(encoding="utf-8")), row.file, "exec")
             assert not same(*fragment(row.aim.old, row.aim.new)), row.id
@@ -76,6 +76,13 @@ def test_every_test_of_a_clause_exists_and_cites_its_statement() -> None:
     cited = [(row.id, test, docstrings.get(test)) for row in clauses() for test in row.tests]
 
     assert [(id_, test) for id_, test, words in cited if words is None or id_.partition(".")[0] not in words] == []
+
+
+def test_second_edit_breaks_the_program_otherwise() -> None:
+    twice = [row.by_edit for row in rows() if row.second]
+
+    assert twice
+    assert [first.id for first, second in twice if first.aim == second.aim] == []
 
 
 # --- mistakes by hand, and the sample -----------------------------------------------------------------------------------------

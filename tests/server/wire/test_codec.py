@@ -329,6 +329,9 @@ def test_follower_fetch_is_kafkas_version_15() -> None:
     assert topic.topic_id.int == 77
     assert (partition.partition, partition.current_leader_epoch, partition.fetch_offset) == (3, 5, 70)
     assert (partition.last_fetched_epoch, partition.partition_max_bytes) == (4, 1000)
+    read = received(request_frame(FETCH), {TopicId(77): "orders"})
+    assert isinstance(read, Fetch)
+    assert (read.tp, read.replica, read.offset) == (TP, 2, 70)
 
 
 def test_fetch_without_topic_ids_is_kafkas_version_12() -> None:
@@ -352,6 +355,9 @@ def test_fetch_reply_is_read_by_kio() -> None:
     assert (partition.high_watermark, partition.current_leader.leader_epoch, len(partition.records or b"")) == (3, 5, 146)
     by_kafka_python = KafkaPythonFetchResponse[15].decode(body, version=15)
     assert by_kafka_python.responses[0].partitions[0].high_watermark == 3
+    empty = read_reply(FETCH, 15, reply_frame(FETCH, 15, replace(reply, batches=()))[4:])
+    assert isinstance(empty, FetchReply)
+    assert (empty.hw, empty.batches) == (3, ())
 
 
 def test_unknown_topic_id_decodes_to_the_empty_topic() -> None:
@@ -414,6 +420,12 @@ def test_leader_and_isr_matches_v3() -> None:
         replicas=(),
     )
     assert received(frame, {}) == LeaderAndIsr(4, BrokerId(1), ControllerEpoch(-1), NO_INCARNATION, init=True, states=(bare,))
+    empty = request_frame(replace(COMMAND, states=(), new=()), version=0)  # for a broker without replicas
+    assert empty[14:] == b"\0\0\0\1" + bytes(4) + b"\1" + bytes(4)
+    another = replace(STATE, tp=topic_partition("orders", 4))
+    both = request_frame(replace(COMMAND, states=(STATE, another)), version=0)
+    other_key = b"\0\6orders" + b"\0\0\0\4"
+    assert both[14:] == b"\0\0\0\1" + bytes(4) + b"\1" + b"\0\0\0\2" + key + value + other_key + value
 
 
 def test_leader_and_isr_matches_kip_112() -> None:
